@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from carrying.made_up_observations import make_observation
-from viaduct.carrying.agreement import FACTOR, judge, measure, needs_perturbed_run
+from viaduct.carrying.agreement import DRIFT_FACTOR, judge, needs_perturbed_run, pair_observations
 from viaduct.carrying.observed import Observed, Rank
 
 
@@ -21,55 +21,58 @@ def test_a_missing_tensor_another_shape_or_another_counter_is_never_rounding() -
         {"losses": [[2.0], [1.0]]},
         {"gradients": {}},
     ):
-        pairs = measure(good, make_observation(**change))
-        assert judge(pairs, measure(good, make_observation(shift=1e-3))).verdict == "differ", change
+        pairs = pair_observations(good, make_observation(**change))
+        assert judge(pairs, pair_observations(good, make_observation(shift=1e-3))).verdict == "differ", change
 
 
 def test_a_value_that_is_not_finite_agrees_only_with_itself() -> None:
     lost = {"gradients": {"w": np.array([1, np.nan, 3, 4], np.float32)}}
-    assert judge(measure(make_observation(**lost), make_observation(**lost))).verdict == "same"
-    assert judge(measure(make_observation(), make_observation(**lost))).verdict == "differ"
-    assert judge(measure(make_observation(**lost), make_observation())).verdict == "differ"
+    assert judge(pair_observations(make_observation(**lost), make_observation(**lost))).verdict == "same"
+    assert judge(pair_observations(make_observation(), make_observation(**lost))).verdict == "differ"
+    assert judge(pair_observations(make_observation(**lost), make_observation())).verdict == "differ"
 
 
 def test_without_a_loss_nothing_is_proved() -> None:
     assert (
-        judge(measure(make_observation(losses=[[], [], []]), make_observation(losses=[[], [], []]))).verdict == "unsure"
+        judge(pair_observations(make_observation(losses=[[], [], []]), make_observation(losses=[[], [], []]))).verdict
+        == "unsure"
     )
 
 
 def test_an_original_that_does_not_repeat_itself_proves_nothing() -> None:
     found = judge(
-        measure(make_observation(), make_observation(shift=1e-4)),
-        measure(make_observation(), make_observation(shift=0.1)),
+        pair_observations(make_observation(), make_observation(shift=1e-4)),
+        pair_observations(make_observation(), make_observation(shift=0.1)),
     )
     assert found.verdict == "unsure"
     assert "is not deterministic" in found.remarks[0]
 
 
 def test_equal_bits_need_no_yardstick_and_a_gross_difference_neither() -> None:
-    assert not needs_perturbed_run(measure(make_observation(), make_observation()))
-    assert not needs_perturbed_run(measure(make_observation(), make_observation(losses=[[3.0], [1.0], [0.5]])))
-    assert needs_perturbed_run(measure(make_observation(), make_observation(shift=1e-6)))
+    assert not needs_perturbed_run(pair_observations(make_observation(), make_observation()))
+    assert not needs_perturbed_run(
+        pair_observations(make_observation(), make_observation(losses=[[3.0], [1.0], [0.5]]))
+    )
+    assert needs_perturbed_run(pair_observations(make_observation(), make_observation(shift=1e-6)))
 
 
 def test_what_the_shaken_run_makes_of_rounding_is_the_yardstick() -> None:
-    noise = measure(make_observation(), make_observation(shift=1e-6))
-    within = judge(measure(make_observation(), make_observation(shift=3e-6)), noise)
-    beyond = judge(measure(make_observation(), make_observation(shift=1e-6 * FACTOR * 4)), noise)
+    noise = pair_observations(make_observation(), make_observation(shift=1e-6))
+    within = judge(pair_observations(make_observation(), make_observation(shift=3e-6)), noise)
+    beyond = judge(pair_observations(make_observation(), make_observation(shift=1e-6 * DRIFT_FACTOR * 4)), noise)
     assert (within.verdict, beyond.verdict) == ("rounding", "differ")
     assert (
-        judge(measure(make_observation(), make_observation(shift=3e-5))).verdict == "differ"
-    )  # no yardstick: a few units only
+        judge(pair_observations(make_observation(), make_observation(shift=3e-5))).verdict == "differ"
+    )  # no perturbed run: a few units only
 
 
 def test_a_tensor_that_is_mostly_rounding_does_not_excuse_the_others() -> None:
     wild = {"gradients": {"w": np.ones(4, np.float32), "b": np.array([1e-9, 0], np.float32)}}
     shaken = {"gradients": {"w": np.ones(4, np.float32), "b": np.array([-1e-9, 1e-9], np.float32)}}
     wrong = {"gradients": {"w": np.full(4, 1.01, np.float32), "b": np.array([3e-9, 0], np.float32)}}
-    noise = measure(make_observation(**wild), make_observation(**shaken))
-    assert judge(measure(make_observation(**wild), make_observation(**shaken)), noise).verdict == "rounding"
-    found = judge(measure(make_observation(**wild), make_observation(**wrong)), noise)
+    noise = pair_observations(make_observation(**wild), make_observation(**shaken))
+    assert judge(pair_observations(make_observation(**wild), make_observation(**shaken)), noise).verdict == "rounding"
+    found = judge(pair_observations(make_observation(**wild), make_observation(**wrong)), noise)
     assert found.verdict == "differ"
     assert [pair.name for pair in found.bad] == ["w"]
 
@@ -78,7 +81,9 @@ def test_the_first_difference_is_the_earliest_in_training() -> None:
     other = make_observation(
         losses=[[2.0], [1.0], [0.6]], weights={"w": np.full(4, 2, np.float32), "steps": np.array(9)}
     )
-    first = judge(measure(make_observation(weights={"w": np.ones(4, np.float32), "steps": np.array(9)}), other)).first
+    first = judge(
+        pair_observations(make_observation(weights={"w": np.ones(4, np.float32), "steps": np.array(9)}), other)
+    ).first_bad
     assert first is not None
     assert (first.kind, first.step) == ("loss", 2)
     assert math.isclose(first.right, 0.6)
@@ -86,5 +91,5 @@ def test_the_first_difference_is_the_earliest_in_training() -> None:
 
 def test_ranks_are_paired_by_their_numbers() -> None:
     second = Rank(1, [[1.0]], weights={"w": np.ones(2)})
-    pairs = measure(Observed([Rank(0, [[2.0]]), second]), Observed([second]))
+    pairs = pair_observations(Observed([Rank(0, [[2.0]]), second]), Observed([second]))
     assert [(pair.rank, pair.same) for pair in pairs] == [(0, False), (1, True), (1, True)]

@@ -100,3 +100,12 @@ def test_a_script_that_is_excluded_does_not_keep_another_from_being_proved(tmp_p
     alone = viaduct(*words, "--out", "../alone", "--exclude", "other.py", cwd=tmp_path)
     assert alone.returncode == 0, alone.stdout
     assert (tmp_path.parent / "alone" / "migrated" / "other.py").read_text() == TORCH
+
+
+def test_a_training_without_loss_or_weights_is_not_proved(tmp_path: Path) -> None:
+    source = "import torch\n\n\ndef step(a):\n    return a * 1.5\n\n\na = torch.ones(3).cuda()\na = step(step(a))\n"
+    found = carry_script(tmp_path, source, "--step-at", "step")
+    assert found.code == 3, found.said + found.talk
+    assert [doubt["text"] for doubt in found.record["not_proved"]] == [
+        "No loss was recorded, so the training could not be compared step by step."
+    ]

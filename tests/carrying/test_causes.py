@@ -10,7 +10,7 @@ import pytest
 
 from carrying.journeys import ON_THE_NPU, TORCH, replace_once, with_copy, with_copy_in_forks
 from carrying.made_up_observations import make_observation, no_drift
-from viaduct.carrying.agreement import judge, measure
+from viaduct.carrying.agreement import judge, pair_observations
 from viaduct.carrying.causes import explain, find_changed_settings, find_ineffective
 from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Pair, Stored
@@ -93,14 +93,14 @@ def test_an_input_that_could_not_be_compared_is_not_said_to_differ() -> None:
     stored = Stored("network", role="input", fault="cut short")
     row = Row(Pair(0, stored, stored, "network", "network", "name"), None, "refused", "cut short")
     left, right = make_observation(), make_observation(gradients={"w": np.full(4, 2, np.float32)})
-    found = explain(judge(measure(left, right)), left, right, replace(no_drift(), rows=(row,)), "npu")
+    found = explain(judge(pair_observations(left, right)), left, right, replace(no_drift(), rows=(row,)), "npu")
     assert found.remarks[0] == "An input of network could not be compared: cut short."
 
 
 def test_gradients_that_have_no_factor_are_not_said_to_be_1_times_those() -> None:
     other = make_observation(gradients={"w": np.full(4, 1.0005, np.float32)})
-    found = explain(judge(measure(make_observation(), other)), make_observation(), other, no_drift(), "npu")
+    found = explain(judge(pair_observations(make_observation(), other)), make_observation(), other, no_drift(), "npu")
     assert not any("times" in remark for remark in found.remarks)
     twice = make_observation(gradients={"w": np.full(4, 2, np.float32)})
-    found = explain(judge(measure(make_observation(), twice)), make_observation(), twice, no_drift(), "npu")
+    found = explain(judge(pair_observations(make_observation(), twice)), make_observation(), twice, no_drift(), "npu")
     assert found.remarks == ["The gradients of rank 0 are 2 times those of the original."]

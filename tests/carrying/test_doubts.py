@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from carrying.made_up_observations import make_observation
-from viaduct.carrying.agreement import measure
+from viaduct.carrying.agreement import pair_observations
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import (
     describe_shared_model_dir,
@@ -37,7 +37,9 @@ def test_a_rank_that_neither_side_saw_is_named_and_one_of_a_single_side_differs(
     (doubt,) = find_unseen_ranks(carrying(single, single))
     assert doubt.items == ["rank 1"]
     assert not list(find_unseen_ranks(carrying(single, both)))
-    assert [pair.why for pair in measure(single, both) if pair.bad] == ["only the migrated script has a rank 1"]
+    assert [pair.why for pair in pair_observations(single, both) if pair.bad] == [
+        "only the migrated script has a rank 1"
+    ]
 
 
 def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Path) -> None:

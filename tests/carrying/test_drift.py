@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from command import viaduct
-from viaduct.carrying.agreement import Agreement, judge, measure
-from viaduct.carrying.drift import compare_tensors, find_first_call, find_first_difference
+from viaduct.carrying.agreement import Agreement, judge, pair_observations
+from viaduct.carrying.drift import compare_tensors, find_first_differing_call, find_first_differing_module
 from viaduct.carrying.observed import Observed, read_rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.output import write_drift
@@ -38,8 +38,8 @@ def observe(path: Path) -> Observed:
 
 
 def compare(migrated: Path, original: Path, shaken: Path | None = None) -> tuple[Agreement, Drift]:
-    yardstick = measure(observe(original), observe(shaken)) if shaken is not None else None
-    agreement = judge(measure(observe(original), observe(migrated)), yardstick)
+    perturbed_pairs = pair_observations(observe(original), observe(shaken)) if shaken is not None else None
+    agreement = judge(pair_observations(observe(original), observe(migrated)), perturbed_pairs)
     return agreement, compare_tensors(migrated, original, shaken, agreement)
 
 
@@ -95,18 +95,18 @@ def test_the_first_module_that_differs_is_named_in_the_order_of_the_calls(tmp_pa
     original = write_record(tmp_path / "cuda")
     other = {"00000 input 0": ONES, "00001 first": ONES, "00002 last": 3 * ONES}
     _, drift = compare(write_record(tmp_path / "npu", forward=other, losses=[3.0, 1.0]), original)
-    row = find_first_call(drift)
+    row = find_first_differing_call(drift)
     assert row is not None
     assert row.op == "last"
     batch = {"00000 input 0": 2 * ONES, "00001 first": ONES}
-    assert find_first_difference(write_record(tmp_path / "again", forward=batch), original) == "network input 0"
-    assert find_first_difference(original, original) is None
+    assert find_first_differing_module(write_record(tmp_path / "again", forward=batch), original) == "network input 0"
+    assert find_first_differing_module(original, original) is None
 
 
 def test_nan_in_the_same_places_is_no_divergence(tmp_path: Path) -> None:
     same = {"00000 input 0": ONES, "00001 first": np.array([np.nan, 1.0], np.float32)}
     original = write_record(tmp_path / "cuda", forward=same)
-    assert find_first_difference(write_record(tmp_path / "again", forward=same), original) is None
+    assert find_first_differing_module(write_record(tmp_path / "again", forward=same), original) is None
 
 
 def test_the_page_says_that_the_thresholds_were_measured(tmp_path: Path) -> None:
@@ -128,5 +128,15 @@ def test_compare_reads_the_record_of_a_run(tmp_path: Path) -> None:
 def test_a_damaged_record_is_refused_by_name(tmp_path: Path) -> None:
     original, broken = write_record(tmp_path / "cuda"), write_record(tmp_path / "npu")
     (folder_of(broken, 0) / "weights.npz").write_bytes(b"PK")
-    drift = compare_tensors(broken, original, None, judge(measure(observe(original), observe(original))))
+    drift = compare_tensors(broken, original, None, judge(pair_observations(observe(original), observe(original))))
     assert any(row.result == "refused" and "weights.npz" in row.reason for row in drift.rows)
+
+
+def test_a_side_that_recorded_nothing_lacks_the_tensors_of_the_other(tmp_path: Path) -> None:
+    original = write_record(tmp_path / "cuda")
+    (tmp_path / "npu").mkdir()
+    agreement = judge(pair_observations(observe(original), Observed([])))
+    drift = compare_tensors(tmp_path / "npu", original, None, agreement)
+    assert agreement.verdict == "differ"
+    assert {row.reason for row in drift.rows} == {"only the original has it"}
+    assert {row.result for row in drift.rows} <= {"bad", "refused"}

@@ -10,7 +10,7 @@ import pytest
 from carrying.forked import carry_with_forks
 from carrying.journeys import Journey
 from viaduct.carrying.coverage import Edit
-from viaduct.carrying.earlier import Earlier, add_earlier, read_earlier, refuse_changed_files
+from viaduct.carrying.earlier import Earlier, mark_executed_earlier, read_earlier, refuse_changed_files
 from viaduct.errors import BadValue
 
 SOURCE = """\
@@ -116,12 +116,12 @@ def test_only_the_same_edit_of_the_same_side_counts() -> None:
         Edit("migrated", "train.py", 4, "x.npu()", 0),
         Edit("migrated", "other.py", 3, "x.npu()", 0),
     ]
-    assert [edit.is_executed for edit in add_earlier(edits, [earlier])] == [True, False, False, False]
+    assert [edit.is_executed for edit in mark_executed_earlier(edits, [earlier])] == [True, False, False, False]
 
 
 def test_the_two_arms_of_a_conditional_may_be_executed_by_two_commands() -> None:
     key = ("migrated", "train.py", 3, "a() if b else c()")
     edit = Edit(*key, 0, "", (2, 0))  # type: ignore[arg-type]
     other, same = Earlier("other", [], {key: [0, 1]}, {}), Earlier("same", [], {key: [5, 0]}, {})
-    assert [edit.earlier for edit in add_earlier([edit], [same, other])] == ["other"]
-    assert not add_earlier([edit], [same])[0].is_executed
+    assert [edit.earlier for edit in mark_executed_earlier([edit], [same, other])] == ["other"]
+    assert not mark_executed_earlier([edit], [same])[0].is_executed

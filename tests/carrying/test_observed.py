@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.carrying.observed import Observed, Rank, are_joined, read
+from viaduct.carrying.observed import Observed, Rank, did_ranks_train_together, read
 from viaduct.rehearsal.inspection import FACTS_FILE, RANKS_KIND, Fact
 from viaduct.rehearsal.observe import EVALUATIONS_FILE
 from viaduct.rehearsal.plan import Plan
@@ -28,7 +28,7 @@ def plan_of(record: Path) -> Plan:
 def test_a_run_that_left_nothing_has_no_ranks(tmp_path: Path) -> None:
     observed = read(plan_of(tmp_path))
     assert observed.ranks == []
-    assert observed.first == Rank(0)
+    assert observed.first_rank == Rank(0)
 
 
 def test_a_rank_without_further_files_has_losses_alone(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_ranks_come_in_the_order_of_their_numbers_with_all_that_they_left(tmp_pa
     np.savez(folder / "gradients.npz", w=np.ones(2))
     observed = read(plan_of(tmp_path))
     assert [rank.number for rank in observed.ranks] == [2, 10]
-    first = observed.first
-    assert (first.inputs, first.times, first.evaluations) == ([[3.5]], [(7.0, 6.5)], [[1.5], [2.5, 3.5]])
+    first = observed.first_rank
+    assert (first.inputs, first.step_ends, first.evaluations) == ([[3.5]], [(7.0, 6.5)], [[1.5], [2.5, 3.5]])
     assert first.facts == [
         Fact("optimizer", "SGD", {"lr": 0.1}, ("train.py", 5)),
         Fact("network", "Net", {}, None),
@@ -60,6 +60,6 @@ def test_ranks_are_joined_only_if_they_were_seen_to_train_together() -> None:
     def make_observation(together: bool) -> Observed:
         return Observed([Rank(0), Rank(1, facts=[Fact(RANKS_KIND, "", {"together": together})])])
 
-    assert not are_joined(Observed([Rank(0)]))
-    assert not are_joined(make_observation(False))
-    assert are_joined(make_observation(True))
+    assert not did_ranks_train_together(Observed([Rank(0)]))
+    assert not did_ranks_train_together(make_observation(False))
+    assert did_ranks_train_together(make_observation(True))

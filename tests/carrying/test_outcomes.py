@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from viaduct.carrying.observed import Observed, Rank
-from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes, find_durations, is_alike
+from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes, find_times_and_speeds, is_alike
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.observe import compute_fingerprint
 from viaduct.rehearsal.plan import Plan
@@ -100,7 +100,7 @@ def test_a_fingerprint_takes_what_it_finds() -> None:
     ],
 )
 def test_times_and_speeds_are_no_results(line: str, durations: set[int]) -> None:
-    assert find_durations(line) == durations
+    assert find_times_and_speeds(line) == durations
 
 
 def test_the_last_digit_of_a_number_with_an_exponent_counts_at_its_place() -> None:

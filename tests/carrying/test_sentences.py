@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from carrying.made_up_observations import make_observation
-from viaduct.carrying.agreement import judge, measure
+from viaduct.carrying.agreement import judge, pair_observations
 from viaduct.carrying.sentences import describe_worst
 
 
@@ -15,8 +15,8 @@ def test_the_largest_difference_is_among_what_is_judged() -> None:
     wild = {"gradients": {"w": np.ones(4, np.float32), "b": np.array([1e-9, 0], np.float32)}}
     shaken = {"gradients": {"w": np.full(4, 1 + 1e-6, np.float32), "b": np.array([-1e-9, 1e-9], np.float32)}}
     found = judge(
-        measure(make_observation(**wild), make_observation(**shaken)),
-        measure(make_observation(**wild), make_observation(**shaken)),
+        pair_observations(make_observation(**wild), make_observation(**shaken)),
+        pair_observations(make_observation(**wild), make_observation(**shaken)),
     )
     assert found.verdict == "rounding"
     assert "difference 9.5e-07, where" in describe_worst(found.informative_pairs("gradient"))
@@ -25,7 +25,9 @@ def test_the_largest_difference_is_among_what_is_judged() -> None:
 
 def test_what_has_no_measure_is_not_called_inf() -> None:
     found = judge(
-        measure(make_observation(), make_observation(weights={"w": np.ones(4, np.float32), "steps": np.array(9)}))
+        pair_observations(
+            make_observation(), make_observation(weights={"w": np.ones(4, np.float32), "steps": np.array(9)})
+        )
     )
     assert math.isinf(found.bad[0].error)
     assert describe_worst(found.informative_pairs("weight")) == (

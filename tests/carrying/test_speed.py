@@ -10,16 +10,16 @@ from typing import Any
 
 from carrying.forked import carry_with_forks
 from carrying.journeys import Journey
-from viaduct.carrying.observed import Observed, Rank
+from viaduct.carrying.observed import Observed, Rank, StepEnd
 from viaduct.carrying.speed import Speed, describe_speed, measure_speed
 
 
 def run_with(*intervals: float, finished: bool = True, busy: float = 1.0) -> Any:
     """`busy`: the part of the time in which the processor works for it."""
-    times = [(100.0, 0.0)]
+    ends = [StepEnd(100.0, 0.0)]
     for interval in intervals:
-        times.append((times[-1][0] + interval, times[-1][1] + interval * busy))
-    return SimpleNamespace(observed=Observed([Rank(0, times=times)]), is_finished=finished)
+        ends.append(StepEnd(ends[-1].clock + interval, ends[-1].processor + interval * busy))
+    return SimpleNamespace(observed=Observed([Rank(0, step_ends=ends)]), is_finished=finished)
 
 
 def carried_with(original: list[Any], migrated: list[Any]) -> Any:

@@ -3,8 +3,8 @@
 The same CPU kernels compute both, with the same seed and data, so most migrations agree exactly. A rewrite that
 adds in another order changes the last bit, and training amplifies this. The perturbed run measures by how much: it is a
 run of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). Its drift is
-its relative difference from the original. A difference of FACTOR times the drift plus UNITS units in the last place is
-allowed.
+its relative difference from the original. A difference of DRIFT_FACTOR times the drift plus EXTRA_UNITS units in the
+last place is allowed.
 
 The drift of a gradient or weight is its own, or the median of its kind if that is larger. The drift of a loss is the
 largest up to its step, and at least the median of the gradients. Integers and complex numbers must be equal.
@@ -29,12 +29,13 @@ from viaduct.comparison.measures import measure as compare_arrays
 
 Kind = Literal["loss", "gradient", "weight"]
 Verdict = Literal["same", "rounding", "differ", "unsure"]  # on the pairs; carry.Verdict is that of a whole carry
-FACTOR = 16.0  # times the drift of the perturbed run
-UNITS = 4.0  # in the last place, allowed in addition
-INFORMATIVE = 0.05  # a value with a relative tolerance of this or more shows nothing about the migration
-OBVIOUS = 0.02  # a larger relative difference of the losses of step 0 is not rounding
-REPEATS = 0.01  # with a larger one between the original and the perturbed run, the original is not deterministic
-SINGLE = float(np.finfo(np.float32).eps)
+DRIFT_FACTOR = 16.0  # times the drift of the perturbed run
+EXTRA_UNITS = 4.0  # in the last place, allowed in addition
+UNINFORMATIVE_TOLERANCE = 0.05  # a value with a relative tolerance of this or more shows nothing about the migration
+MAX_FIRST_LOSS_ROUNDING = 0.02  # a larger relative difference of the losses of step 0 is not rounding
+# The same between the original and its perturbed run: if it is larger, the original is not deterministic.
+MAX_PERTURBED_LOSS_ERROR = 0.01
+FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 # Variables that the card's adapters add to the script's own.
 ADAPTER_VARIABLES = re.compile(
     r"(?:^|/)(?:loss_scale|good_steps|bad_steps|current_loss_scale|iterations_per_loop)(?:_\d+)?$"
@@ -49,10 +50,10 @@ class Pair:
     name: str
     rank: int
     step: int | None
-    left: float  # the original's loss, or the norm of its tensor
+    left: float  # the original's loss, or the norm of its tensor; NaN if it has none
     right: float  # the same of the migrated script
     error: float  # difference relative to the original's norm
-    unit: float = SINGLE  # machine epsilon; 0 if neither side holds real floats
+    unit: float = FLOAT32_EPSILON  # machine epsilon; 0 if neither side holds real floats
     why: str = ""  # why the two cannot be measured: one side lacks it, or the shapes differ
     noise: float = 0.0  # drift of the perturbed run
     allowed: float = 0.0  # tolerance of `error`
@@ -65,7 +66,7 @@ class Pair:
     @property
     def is_informative(self) -> bool:
         """Return True if the tolerance is small enough for a mismatch to be visible."""
-        return self.allowed < INFORMATIVE
+        return self.allowed < UNINFORMATIVE_TOLERANCE
 
     @property
     def bad(self) -> bool:
@@ -95,14 +96,9 @@ class Agreement:
         return [pair for pair in self.pairs if pair.bad]
 
     @property
-    def first(self) -> Pair | None:
+    def first_bad(self) -> Pair | None:
         """Return the first bad pair in training order: loss of step 0, first gradients, later losses, final weights."""
         return min(self.bad, key=make_training_key, default=None)
-
-    @property
-    def earliest(self) -> Pair | None:
-        """Return the earliest pair that is not exactly equal."""
-        return min((pair for pair in self.pairs if not pair.same), key=make_training_key, default=None)
 
     def pairs_of(self, kind: Kind) -> list[Pair]:
         return [pair for pair in self.pairs if pair.kind == kind]
@@ -119,10 +115,10 @@ def make_training_key(pair: Pair) -> tuple[float, int, int]:
     return pair.step or 0, pair.kind == "gradient", pair.rank
 
 
-# ---- measuring
+# ---- pairs of both sides, with their differences
 
 
-def measure(left: Observed, right: Observed) -> list[Pair]:
+def pair_observations(left: Observed, right: Observed) -> list[Pair]:
     """Return the pairs of both sides, without tolerances; `left` is the original."""
     ours, theirs = ({rank.number: rank for rank in side.ranks} for side in (left, right))
     return [pair for rank in sorted({*ours, *theirs}) for pair in pair_ranks(ours.get(rank), theirs.get(rank))]
@@ -142,12 +138,26 @@ def pair_ranks(left: Rank | None, right: Rank | None) -> Iterator[Pair]:
 def pair_losses(left: Rank, right: Rank) -> Iterator[Pair]:
     for step, (ours, theirs) in enumerate(zip_longest(left.losses, right.losses)):
         for index, (a, b) in enumerate(zip_longest(ours or [], theirs or [])):
-            name = "loss" if index == 0 else f"loss {index + 1}"
+            name = name_loss(index)
             if a is None or b is None:
                 why = f"only the {'migrated script' if a is None else 'original'} has it"
-                yield Pair("loss", name, left.number, step, a or math.nan, b or math.nan, math.inf, why=why)
+                yield Pair(
+                    "loss",
+                    name,
+                    left.number,
+                    step,
+                    math.nan if a is None else a,
+                    math.nan if b is None else b,
+                    math.inf,
+                    why=why,
+                )
             else:
-                yield Pair("loss", name, left.number, step, a, b, distance(np.asarray(a), np.asarray(b)))
+                yield Pair("loss", name, left.number, step, a, b, measure_distance(np.asarray(a), np.asarray(b)))
+
+
+def name_loss(index: int) -> str:
+    """Return the name of a loss by its position among the losses of a step."""
+    return "loss" if index == 0 else f"loss {index + 1}"
 
 
 def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[Pair]:
@@ -161,7 +171,9 @@ def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[
         if a is None or b is None or why:
             yield Pair(kind, name, rank, step, compute_norm(a), compute_norm(b), math.inf, why=why)
         else:
-            yield Pair(kind, name, rank, step, compute_norm(a), compute_norm(b), distance(a, b), find_epsilon(a, b))
+            yield Pair(
+                kind, name, rank, step, compute_norm(a), compute_norm(b), measure_distance(a, b), find_epsilon(a, b)
+            )
 
 
 def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> str:
@@ -175,7 +187,7 @@ def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> 
     return ""
 
 
-def distance(left: NDArray[Any], right: NDArray[Any]) -> float:
+def measure_distance(left: NDArray[Any], right: NDArray[Any]) -> float:
     """Return the Euclidean distance relative to the original, or infinity for a difference that rounding cannot cause.
 
     It is infinite if integers differ, if values that are not finite are at different positions, if only the original is
@@ -213,41 +225,43 @@ def needs_perturbed_run(pairs: list[Pair]) -> bool:
     """Return True if bits differ and rounding may be the reason."""
     if all(pair.same for pair in pairs) or any(pair.why for pair in pairs):
         return False
-    return all(pair.error <= OBVIOUS for pair in pairs if pair.kind == "loss" and pair.step == 0)
+    return all(pair.error <= MAX_FIRST_LOSS_ROUNDING for pair in pairs if pair.kind == "loss" and pair.step == 0)
 
 
-def judge(pairs: list[Pair], yardstick: list[Pair] | None = None, repeats: bool = False) -> Agreement:
+def judge(pairs: list[Pair], perturbed_pairs: list[Pair] | None = None, is_deterministic: bool = False) -> Agreement:
     """Return the agreement of the pairs of two runs.
 
-    `yardstick`: the pairs of the original and the perturbed run. `repeats`: the original is known to be deterministic.
+    `perturbed_pairs`: the pairs of the original and the perturbed run. `is_deterministic`: a second run of the original
+    was equal to the first.
     """
     if not any(pair.kind == "loss" for pair in pairs):
         return Agreement("unsure", pairs, ["No loss was recorded, so the training could not be compared step by step."])
     if all(pair.same for pair in pairs):
         return Agreement("same", pairs)
-    if yardstick and not repeats and (remark := describe_nondeterminism(yardstick)):
+    if perturbed_pairs and not is_deterministic and (remark := describe_nondeterminism(perturbed_pairs)):
         return Agreement("unsure", pairs, [remark])
-    judged = set_tolerances(pairs, yardstick or [])
+    judged = set_tolerances(pairs, perturbed_pairs or [])
     verdict: Verdict = "differ" if any(pair.bad for pair in judged) else "rounding"
     return Agreement(verdict, judged, list(describe_uninformative(judged)))
 
 
-def describe_nondeterminism(yardstick: list[Pair]) -> str:
+def describe_nondeterminism(perturbed_pairs: list[Pair]) -> str:
     """Return a remark if the perturbed run differs so much that the original cannot be deterministic; else empty."""
-    begin = [pair for pair in yardstick if pair.kind == "loss" and pair.step == 0]
-    if any(pair.why for pair in yardstick) or any(pair.error > REPEATS for pair in begin):
+    first_losses = [pair for pair in perturbed_pairs if pair.kind == "loss" and pair.step == 0]
+    is_far_off = any(pair.error > MAX_PERTURBED_LOSS_ERROR for pair in first_losses)
+    if is_far_off or any(pair.why for pair in perturbed_pairs):
         return (
             "The original is not deterministic: a run of it with the same seed, and weights moved by one unit in the "
-            f"last place, has a loss more than {REPEATS:.0%} off in its first step, or other steps or tensors. "
-            "Randomness that no seed controls (the clock, os.urandom, the order of threads) hides the effects of the "
-            "migration."
+            f"last place, has a loss more than {MAX_PERTURBED_LOSS_ERROR:.0%} off in its first step, or other steps or "
+            "tensors. Randomness that no seed controls (the clock, os.urandom, the order of threads) hides the effects "
+            "of the migration."
         )
     return ""
 
 
-def set_tolerances(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
-    """Return the pairs with noise and tolerance; `yardstick`: the pairs of the original and the perturbed run."""
-    noise = {pair.key: pair.error for pair in yardstick if math.isfinite(pair.error)}
+def set_tolerances(pairs: list[Pair], perturbed_pairs: list[Pair]) -> list[Pair]:
+    """Return the pairs with noise and tolerance; `perturbed_pairs`: the pairs of the original and the perturbed run."""
+    noise = {pair.key: pair.error for pair in perturbed_pairs if math.isfinite(pair.error)}
     medians = {kind: median([0.0, *(v for k, v in noise.items() if k[0] == kind)]) for kind in ("gradient", "weight")}
     loss_noise = accumulate_loss_noise(noise, medians["gradient"])
     judged = []
@@ -256,12 +270,17 @@ def set_tolerances(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
             drift = loss_noise.get(pair.step or 0, 0.0)
         else:
             drift = max(noise.get(pair.key, 0.0), medians[pair.kind])
-        judged.append(replace(pair, noise=drift, allowed=FACTOR * drift + UNITS * pair.unit if pair.unit else 0.0))
+        judged.append(
+            replace(pair, noise=drift, allowed=DRIFT_FACTOR * drift + EXTRA_UNITS * pair.unit if pair.unit else 0.0)
+        )
     return judged
 
 
 def accumulate_loss_noise(noise: dict[tuple[Kind, str, int, int | None], float], least: float) -> dict[int, float]:
-    """Return the noise of the losses by step: the largest so far, since a single value may agree by chance."""
+    """Return the noise of the losses by step: the largest up to that step, since a single value may agree by chance.
+
+    `least`: the smallest noise of a step.
+    """
     by_step: dict[int, float] = {}
     for (kind, _, _, step), error in noise.items():
         if kind == "loss" and step is not None:
@@ -277,7 +296,7 @@ def describe_uninformative(pairs: list[Pair]) -> Iterator[str]:
     if losses:
         yield (
             f"From step {min(losses)} on the script amplifies one unit in the last place to more than "
-            f"{INFORMATIVE / FACTOR:.1%} of the loss, so only earlier losses are compared."
+            f"{UNINFORMATIVE_TOLERANCE / DRIFT_FACTOR:.1%} of the loss, so only earlier losses are compared."
         )
     for kind, moment in (("gradient", "of the first step"), ("weight", "at the end")):
         hidden = [pair for pair in pairs if pair.kind == kind and not pair.is_informative]

@@ -15,8 +15,8 @@ from viaduct.carrying.coverage import Edit
 from viaduct.carrying.device_branches import Branch, find_branches
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.drift import compare_tensors
-from viaduct.carrying.earlier import Earlier, add_earlier, read_earlier, refuse_changed_files
-from viaduct.carrying.observed import are_joined
+from viaduct.carrying.earlier import Earlier, mark_executed_earlier, read_earlier, refuse_changed_files
+from viaduct.carrying.observed import did_ranks_train_together
 from viaduct.carrying.outcomes import Outcomes, compare_outcomes
 from viaduct.carrying.output_folder import check_output_folder, prepare_folder
 from viaduct.carrying.repetition import Repetition, SecondRun, compare_runs, find_second_run
@@ -32,7 +32,7 @@ from viaduct.carrying.running import (
     move_step_at,
     run_side,
 )
-from viaduct.carrying.sides import Sides, migrate, write
+from viaduct.carrying.sides import Sides, migrate, write_migrated_copy
 from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, find_suspects
 from viaduct.carrying.written_files import Runs, WrittenFile, compare_written
@@ -72,10 +72,9 @@ class Carried:
     suspects: list[Suspect] = field(default_factory=list)  # changed lines that may cause a difference
     branches: list[Branch] = field(default_factory=list)  # lines of the original that test the device
     intended_changes: list[str] = field(default_factory=list)  # changes of numbers that `base` has too
-    ineffective: list[ChangedSetting] = field(
-        default_factory=list
-    )  # numbers that differ, though no compared value does
-    idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
+    # Numbers that objects were created with: they differ, though no compared value does.
+    ineffective: list[ChangedSetting] = field(default_factory=list)
+    idle: list[Fact] = field(default_factory=list)  # optimizers that took no step on at least one side
     shared: list[str] = field(default_factory=list)  # absolute paths among the arguments that the original wrote to
     edits: list[Edit] = field(default_factory=list)  # the changed lines, with counts of their executions
     earlier: list[Earlier] = field(default_factory=list)  # earlier carries, whose executed edits count
@@ -106,27 +105,27 @@ class Carried:
         return self.migrated.summary.limits if self.migrated is not None else []
 
 
-def carry(request: Request, report: Report, finish: Callable[[Carried], None]) -> Carried:
-    """Migrate, run, compare, and write the report with `finish`. After an exception OUT is restored."""
+def carry(request: Request, report: Report, write_outputs: Callable[[Carried], None]) -> Carried:
+    """Migrate, run, compare, and call `write_outputs` with the result. After an exception OUT is restored."""
     check_output_folder(request.source, request.out, request.force)
     earlier = [read_earlier(folder, request.out, request.to, request.limits) for folder in request.earlier]
     sides = migrate(request)
     stage = choose_stage(request, sides)
     move_step_at(find_step_at(request, sides), sides)  # refuses a --step-at that either side lacks, before any run
     report(f"this executes {sides.entry} with your rights, each run in a separate folder.")
-    with prepare_folder(request.out) as aside:
-        write(sides, request)
+    with prepare_folder(request.out) as old_output:
+        write_migrated_copy(sides, request)
         refuse_changed_files(earlier, sides.root.resolve(), sides.folder.resolve())
         carried = run_both_sides(request, sides, stage, earlier, report)
-        carried.old_output = aside
-        finish(carried)
+        carried.old_output = old_output
+        write_outputs(carried)
     return carried
 
 
 def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: list[Earlier], report: Report) -> Carried:
     """Run both sides twice and compare them; stop if a first run fails.
 
-    A second run, which may run at the same time as the first (`SecondRun`), shows if the side is deterministic.
+    The second run shows if the side is deterministic. It may run at the same time as the first (`SecondRun`).
     """
     plan = make_original_plan(request, sides, stage, report)
     options = f"its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}"
@@ -140,30 +139,33 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
         if not original.is_finished:
             second.stop()
             return carried
-        again = repeat(second, report)
+        again = finish_second_run(second, report)
     report(f"the migrated script is run, with a stand-in for the {request.to} on the CPU.")
     plan = derive_plan("migrated", plan, request, sides)
     with SecondRun("migrated", plan) as second:
         carried.migrated = run_side("migrated", plan, sides, report)
         if carried.migrated.is_finished:
             carried.repeated = [compare_runs(original, again, "original")] if again is not None else []
-            if (again := repeat(second, report)) is not None:
+            if (again := finish_second_run(second, report)) is not None:
                 carried.repeated.append(compare_runs(carried.migrated, again, "migrated"))
         else:
             second.stop()
-    edits = [*coverage.read(carried.migrated.plan, sides, "migrated"), *coverage.read(original.plan, sides, "original")]
-    carried.edits = add_earlier(edits, earlier)
+    edits = [
+        *coverage.read_edits(carried.migrated.plan, sides, "migrated"),
+        *coverage.read_edits(original.plan, sides, "original"),
+    ]
+    carried.edits = mark_executed_earlier(edits, earlier)
     if not carried.migrated.is_finished:
         return carried
     carried.speed = measure_speed(carried)
     compare_sides(carried, report)
-    if any(hit["mode"] == "error" for hit in carried.limits):
+    if any(hit["mode"] == "error" for hit in carried.limits):  # the card would refuse what the stand-in ran
         carried.verdict = "could not run"
     return carried
 
 
-def repeat(second: SecondRun, report: Report) -> Run | None:
-    """Return the second run of a side, or None if it left no summary."""
+def finish_second_run(second: SecondRun, report: Report) -> Run | None:
+    """Return the second run of a side after its end, or None if it left no summary; raise Interrupted for a signal."""
     again = second.finish()
     if again is None:
         side = describe_side(second.side)
@@ -184,16 +186,20 @@ def compare_sides(carried: Carried, report: Report) -> None:
         compare_results(carried)  # for `has_other_results`; repeated below, since `base` may change
     if agreement.verdict == "differ" or has_other_results(carried):
         intended = reference.find_changing_rules(carried.sides)
-        if intended or joins_ranks(carried):
-            agreement = judge_with_intended_changes(carried, intended, joins_ranks(carried), report) or agreement
+        if intended or can_join_original_ranks(carried):
+            agreement = (
+                judge_with_intended_changes(carried, intended, can_join_original_ranks(carried), report) or agreement
+            )
     carried.agreement = agreement
     assert carried.migrated is not None
     perturbed = carried.finished_perturbed.plan.record if carried.finished_perturbed is not None else None
-    # In a drift the migrated run is the left side; in an agreement it is the right one.
-    carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, perturbed, agreement)
+    if agreement.pairs:
+        # In a drift the migrated run is the left side; in an agreement it is the right one.
+        carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, perturbed, agreement)
     carried.idle = find_idle_optimizers(carried.base.observed, carried.migrated.observed)
     base, migrated, folder = carried.base.observed, carried.migrated.observed, carried.sides.folder
     if agreement.verdict == "differ":
+        assert carried.drift is not None
         carried.explanation = explain(agreement, base, migrated, carried.drift, carried.request.to)
         carried.suspects = find_suspects(carried.sides, carried.explanation)
         lines = [f"{(folder / suspect.file).resolve()}:{suspect.line}" for suspect in carried.suspects]
@@ -244,7 +250,10 @@ def decide(carried: Carried) -> Verdict:
 
 
 def make_relevance_key(setting: ChangedSetting, suspected: list[str], keywords: tuple[str, ...]) -> tuple[bool, int]:
-    """Return a sort key: settings with a keyword or of the likeliest line first, then by suspected line."""
+    """Return a sort key: settings with a keyword or of the likeliest line first, then by the order of `suspected`.
+
+    `suspected`: lines as FILE:LINE, the likeliest first.
+    """
     location = f"{setting.right_at[0]}:{setting.right_at[1]}" if setting.right_at else ""
     has_keyword = any(keyword in f"{setting.name} {setting.what}" for keyword in keywords)
     is_likeliest = bool(suspected) and location == suspected[0]
@@ -255,7 +264,7 @@ def judge_agreement(carried: Carried, report: Report) -> Agreement:
     """Judge the migrated run against `base`; run `base` with perturbed weights if rounding may explain a difference."""
     assert carried.migrated is not None
     base = carried.base
-    pairs = judging.measure(base.observed, carried.migrated.observed)
+    pairs = judging.pair_observations(base.observed, carried.migrated.observed)
     if not judging.needs_perturbed_run(pairs):
         return judging.judge(pairs)
     report(
@@ -266,9 +275,9 @@ def judge_agreement(carried: Carried, report: Report) -> Agreement:
     if not perturbed.is_finished:
         reason = perturbed.summary.failure or f"exit code {perturbed.summary.script_exit_code}"
         return Agreement("unsure", pairs, [NO_PERTURBED_RUN.format(reason=reason.splitlines()[0].rstrip("."))])
-    yardstick = judging.measure(base.observed, perturbed.observed)
-    repeats = any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
-    return judging.judge(pairs, yardstick, repeats)
+    perturbed_pairs = judging.pair_observations(base.observed, perturbed.observed)
+    is_deterministic = any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
+    return judging.judge(pairs, perturbed_pairs, is_deterministic)
 
 
 def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
@@ -286,27 +295,30 @@ def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
     return perturbed
 
 
-def joins_ranks(carried: Carried) -> bool:
-    """Return True if TensorFlow 1 ranks train together after the migration only; then the original's can be joined."""
+def can_join_original_ranks(carried: Carried) -> bool:
+    """Return True if the ranks, of TensorFlow 1, train together after the migration only.
+
+    Then a run of the original can let its ranks train together, too (`Plan.join_ranks`).
+    """
     assert carried.migrated is not None
     original, migrated = carried.original.observed, carried.migrated.observed
-    return carried.stage == "tf1" and not are_joined(original) and are_joined(migrated)
+    return carried.stage == "tf1" and not did_ranks_train_together(original) and did_ranks_train_together(migrated)
 
 
 def judge_with_intended_changes(
-    carried: Carried, rules: dict[str, str], joined: bool, report: Report
+    carried: Carried, rules: dict[str, str], join_ranks: bool, report: Report
 ) -> Agreement | None:
     """Judge against the original with only the intended changes; None if that run fails.
 
-    `rules`: the rules that change numbers, with descriptions. `joined`: let the ranks train together.
+    `rules`: the rules that change numbers, with descriptions. `join_ranks`: let the ranks train together.
     """
-    names = [*rules, *(["ranks that train together"] if joined else [])]
+    names = [*rules, *(["ranks that train together"] if join_ranks else [])]
     report(f"known to change numbers: {', '.join(names)}; the original is run once more with these changes alone.")
     script = reference.write(carried.request, carried.sides, tuple(rules)) if rules else None
     plan = derive_plan("reference", carried.original.plan, carried.request, carried.sides, script)
-    plan = replace(plan, join_ranks=joined)
+    plan = replace(plan, join_ranks=join_ranks)
     base = run_side("reference", plan, carried.sides, report)
     if not base.is_finished:
         return None
-    carried.base, carried.intended_changes = base, [*rules.values(), *([reference.JOINED] if joined else [])]
+    carried.base, carried.intended_changes = base, [*rules.values(), *([reference.JOINED_RANKS] if join_ranks else [])]
     return judge_agreement(carried, report)

@@ -1,4 +1,4 @@
-"""Causes of a difference: the step, the module, the objects that were created with other numbers, and their lines."""
+"""Causes of a difference: its step and module, objects that were created with other numbers, and their lines."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from viaduct.carrying.agreement import Agreement, Pair
-from viaduct.carrying.drift import find_first_call, make_agreement_key
+from viaduct.carrying.drift import find_first_differing_call, make_agreement_key
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
 from viaduct.rehearsal.inspection import IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND, RANKS_KIND, Fact
 
-RATIO = 1e-3  # relative spread up to which gradients have one common factor
-ABSENT = "(not there)"
-# Constants that TensorFlow writes into gradients: sizes and factors that follow from static shapes.
-IN_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
+RATIO_TOLERANCE = 1e-3  # relative spread up to which gradients have one common factor
+ABSENT = "(not there)"  # value of a setting that only the other side has
+# Name of a constant that TensorFlow writes into gradients: sizes and factors that follow from static shapes.
+GRADIENT_CONSTANT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
 HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # do not change results
 Location = tuple[str, int]  # file and line
 
@@ -60,11 +60,11 @@ def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift,
 
     `left` is the original, `right` the migrated run; in `drift` it is the other way round. `to`: the card's name.
     """
-    first = agreement.first
+    first = agreement.first_bad
     if first is None:
         return Explanation("They agree.")
     explanation = Explanation(make_headline(first, to))
-    others = find_changed_settings(left.first.facts, right.first.facts)
+    others = find_changed_settings(left.first_rank.facts, right.first_rank.facts)
     # The last learning rate is only a consequence of other settings.
     explanation.changed_settings = [other for other in others if other.kind != LAST_LEARNING_RATE_KIND]
     explain_steps(explanation, left, right)
@@ -108,7 +108,7 @@ def find_changed_settings(left: list[Fact], right: list[Fact]) -> Iterator[Chang
     for fact in left:
         if fact.kind == RANKS_KIND:
             continue
-        if fact.kind == "op" and fact.settings.get("type") == "Const" and IN_GRADIENTS.search(fact.name):
+        if fact.kind == "op" and fact.settings.get("type") == "Const" and GRADIENT_CONSTANT.search(fact.name):
             continue
         partner = theirs.get((fact.kind, fact.name))
         if (
@@ -131,7 +131,7 @@ def find_ineffective(left: Observed, right: Observed, deviating: set[Location]) 
     """
     return [
         setting
-        for setting in find_changed_settings(left.first.facts, right.first.facts)
+        for setting in find_changed_settings(left.first_rank.facts, right.first_rank.facts)
         if setting.what not in HARMLESS_SETTINGS
         and is_number(setting.left, setting.right)
         and (setting.kind != "op" or setting.right_at in deviating)
@@ -141,7 +141,9 @@ def find_ineffective(left: Observed, right: Observed, deviating: set[Location]) 
 def find_idle_optimizers(*sides: Observed) -> list[Fact]:
     """Return the optimizers that took no step on at least one side, by name."""
     return list(
-        {fact.name: fact for side in sides for fact in side.first.facts if fact.kind == IDLE_OPTIMIZER_KIND}.values()
+        {
+            fact.name: fact for side in sides for fact in side.first_rank.facts if fact.kind == IDLE_OPTIMIZER_KIND
+        }.values()
     )
 
 
@@ -159,8 +161,8 @@ def format_value(value: Any) -> str:
 
 
 def explain_steps(explanation: Explanation, left: Observed, right: Observed) -> None:
-    """Note different numbers of steps."""
-    counts = len(left.first.losses), len(right.first.losses)
+    """Note that the sides took different numbers of steps."""
+    counts = len(left.first_rank.losses), len(right.first_rank.losses)
     if counts[0] != counts[1]:
         explanation.remarks.append(f"The original took {counts[0]} steps, the migrated script {counts[1]}.")
         explanation.keywords += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
@@ -171,7 +173,7 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
 
     Of the modules, only samples of the first step's inputs and outputs are recorded.
     """
-    row = find_first_call(drift)
+    row = find_first_differing_call(drift)
     if row is not None:
         of_rank = f" of rank {row.stored.rank}" if row.stored.rank else ""
         if row.stored.role == "input" and not row.is_compared:
@@ -187,7 +189,7 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
             explanation.remarks.append(f"{first_module} could not be compared is {row.op}: {row.reason}.")
         else:
             explanation.remarks.append(f"{first_module} differs is {row.op}{describe_likely_cause(drift, row)}.")
-        rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first)
+        rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first_rank)
         modules = (fact for fact in rank.facts if fact.kind == "module" and fact.name == row.op)
         explanation.suspected_lines += [fact.line for fact in modules if fact.line]
         return
@@ -196,7 +198,9 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
     if has_calls and first.kind == "loss" and first.step == 0:
         agreeing = "The recorded samples of module outputs agree in the first step"
         explanation.remarks.append(f"{agreeing}, so the loss is probably computed differently.")
-        explanation.suspected_lines += [fact.line for fact in right.first.facts if fact.kind == "loss" and fact.line]
+        explanation.suspected_lines += [
+            fact.line for fact in right.first_rank.facts if fact.kind == "loss" and fact.line
+        ]
         explanation.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
 
 
@@ -233,8 +237,9 @@ def have_equal_gradients(ranks: list[Rank]) -> bool:
 
 
 def explain_gradients(explanation: Explanation, first: Pair, left: Observed, right: Observed) -> None:
-    ratio = find_common_ratio(left.first, right.first) if first.kind == "gradient" else None
-    if ratio is None or abs(ratio - 1) <= RATIO:  # a factor of 1 explains nothing
+    """Note a common factor of the gradients, if they are the first difference."""
+    ratio = find_common_ratio(left.first_rank, right.first_rank) if first.kind == "gradient" else None
+    if ratio is None or abs(ratio - 1) <= RATIO_TOLERANCE:  # a factor of 1 explains nothing
         return
     explanation.remarks.append(f"The gradients of rank 0 are {ratio:.6g} times those of the original.")
     explanation.keywords += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")
@@ -245,28 +250,28 @@ def find_common_ratio(left: Rank, right: Rank) -> float | None:
     ratios = []
     for name, ours in left.gradients.items():
         theirs = right.gradients.get(name)
-        energy = float(np.vdot(ours, ours).real) if ours.dtype.kind == "f" else 0.0
+        squared_norm = float(np.vdot(ours, ours).real) if ours.dtype.kind == "f" else 0.0
         if theirs is None or theirs.shape != ours.shape:
             return None
-        if energy > 0:
-            ratio = float(np.vdot(ours, theirs).real) / energy
-            if not np.linalg.norm(theirs - ratio * ours) <= RATIO * np.linalg.norm(theirs):
+        if squared_norm > 0:
+            ratio = float(np.vdot(ours, theirs).real) / squared_norm  # the least-squares factor
+            if not np.linalg.norm(theirs - ratio * ours) <= RATIO_TOLERANCE * np.linalg.norm(theirs):
                 return None
             ratios.append(ratio)
-    if not ratios or not math.isfinite(ratios[0]) or max(ratios) - min(ratios) > RATIO * abs(ratios[0]):
+    if not ratios or not math.isfinite(ratios[0]) or max(ratios) - min(ratios) > RATIO_TOLERANCE * abs(ratios[0]):
         return None
     return float(np.median(ratios))
 
 
 def explain_update(explanation: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
-    """Note that the first step agrees, so the update or later data differ, and the first other learning rate."""
-    first = agreement.first
+    """If the first step agrees, note that the update or later data differ, and the first learning rate that differs."""
+    first = agreement.first_bad
     if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):
         return
-    rates = zip(left.first.rates, right.first.rates, strict=False)
+    rates = zip(left.first_rank.rates, right.first_rank.rates, strict=False)
     step = next((step for step, (a, b) in enumerate(rates) if a != b), None)
     if step is not None:
-        ours, theirs = left.first.rates[step], right.first.rates[step]
+        ours, theirs = left.first_rank.rates[step], right.first_rank.rates[step]
         both = " and ".join(", ".join(f"{rate:.6g}" for rate in rates) for rates in (ours, theirs))
         explanation.remarks.append(f"The learning rate differs from step {step} on: {both}.")
     agreeing = "loss and gradients agree" if agreement.informative_pairs("gradient") else "loss agrees"

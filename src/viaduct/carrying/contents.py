@@ -53,8 +53,8 @@ class Content:
     arrays: Arrays = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     lines: list[str] | None = None  # without empty ones; None if the file is not a text
-    partial: bool = False  # only values that both sides have are compared
-    pixels: bool = False  # `arrays` holds the 8-bit pixels of an image
+    is_partial: bool = False  # one-sided values are not compared: runs may write different ones
+    is_image: bool = False  # `arrays` holds the 8-bit pixels of an image
     unread: str = ""  # why names and dtypes could not be read; then `arrays` holds the bytes of the tensors
     skipped: list[str] = field(default_factory=list)  # names of tensors that are not read
 
@@ -72,14 +72,15 @@ def read_content(path: Path) -> Content:
     except ImportError as error:
         raise Unreadable(f"{error.name or error} is not installed") from None
     except Exception as error:  # of any library that reads a damaged file
-        raise Unreadable(f"it cannot be read: {type(error).__name__}: {str(error).splitlines()[:1]}") from None
+        first_line = str(error).partition("\n")[0]
+        raise Unreadable(f"it cannot be read: {type(error).__name__}: {first_line}") from None
 
 
 def find_reader(path: Path) -> Callable[[Path], Content]:
     """Return the reader for a file, by its name and first bytes."""
     name = path.name.lower()
     with path.open("rb") as file:
-        begin = file.read(32)
+        beginning = file.read(32)
     if "tfevents" in name:
         return read_events
     if name.endswith(".index"):
@@ -88,15 +89,15 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
         return make_refusal("it holds a graph, and graphs are not compared")
     if name.endswith(".safetensors"):
         return read_safetensors
-    if begin.startswith(b"\x93NUMPY") or name.endswith(".npz"):
+    if beginning.startswith(b"\x93NUMPY") or name.endswith(".npz"):
         return read_numpy
-    if begin.startswith(b"\x89HDF"):
+    if beginning.startswith(b"\x89HDF"):
         return read_hdf5
     if name.endswith(IMAGES):
         return read_image
-    if begin.startswith((ZIP, OLD_TORCH)):
+    if beginning.startswith((ZIP, OLD_TORCH)):
         return read_torch
-    if begin.startswith(PICKLE) or name.endswith((".pkl", ".pickle")):
+    if beginning.startswith(PICKLE) or name.endswith((".pkl", ".pickle")):
         return read_pickle
     return read_text
 
@@ -155,7 +156,7 @@ def read_tensorflow(path: Path) -> Content:
     return checkpoint
 
 
-NUMPY_TYPES = {
+NUMPY_TYPES = {  # by TensorFlow dtype; NumPy has no bfloat16, so its bits are read as integers
     **{name: name for name in ("float64", "int64", "float32", "int32", "float16", "uint8", "bool")},
     "bfloat16": "uint16",
 }
@@ -183,7 +184,7 @@ def read_image(path: Path) -> Content:
             raise Unreadable(f"it holds {frames} images; only files with one are compared")
         if image.mode not in EIGHT_BIT_MODES:
             return Content({"pixels": np.asarray(image)})
-        return Content({"pixels": np.asarray(image.convert("RGBA"))}, pixels=True)
+        return Content({"pixels": np.asarray(image.convert("RGBA"))}, is_image=True)
 
 
 def read_torch(path: Path) -> Content:
@@ -302,7 +303,7 @@ def format_leaf(value: Any) -> str:
 
 def read_events(path: Path) -> Content:
     """Return the scalars of TensorBoard events by tag and step; histograms, images and tensors are not read."""
-    content = Content(partial=True)
+    content = Content(is_partial=True)
     for record in read_records(path):
         # Fields of the message Event: 2 is the step, 5 a summary.
         step, summaries = 0, []

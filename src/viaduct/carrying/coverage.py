@@ -57,10 +57,12 @@ def iterate_spans(rows: list[AlignedLine], side: Side) -> Iterator[Span]:
 
 
 def iterate_marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
-    """Yield the marked parts of a changed line, or the whole line if more parts of the original's line are marked."""
+    """Yield the marked parts of a changed line; the whole line if the change also removes text without replacement."""
     column = 0
-    marked = [piece for piece in row.right if piece.marked and piece.text.strip()]
-    if len(marked) < sum(piece.marked and bool(piece.text.strip()) for piece in row.left) or not marked:
+    removed, marked = (
+        [piece for piece in pieces if piece.marked and piece.text.strip()] for pieces in (row.left, row.right)
+    )
+    if len(marked) < len(removed) or not marked:
         yield Span(line)
         return
     for piece in row.right:
@@ -70,7 +72,10 @@ def iterate_marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
 
 
 def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], ChangedUnits]]:
-    """Return the changed spans and their code by file: of Python files that can be parsed, and the notebook."""
+    """Return the changed spans by file, with the units of code whose executions are counted.
+
+    Only Python files that can be parsed, and the notebook, are in the result.
+    """
     edited_files, entry = {}, sides.entry
     for path, rows in sides.files.items():
         spans = list(iterate_spans(rows, side))
@@ -87,17 +92,17 @@ def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Sp
     return edited_files
 
 
-def prepare(plan: Plan, sides: Sides, side: Side) -> None:
-    """Save the spans whose executions a run of that side counts; the record's folder must exist."""
+def save_spans_to_count(plan: Plan, sides: Sides, side: Side) -> None:
+    """Save the changed spans of a side: its run will count their executions. The record's folder must exist."""
     edited_files = find_edited(Path(plan.tree), sides, side)
     spans = {path: spans for path, (spans, _) in edited_files.items()}
     counters.save(plan.record, spans, {path: len(edited.units) for path, (_, edited) in edited_files.items()})
 
 
-def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
+def read_edits(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
     """Return the changed lines of one side that hold code, with their counts."""
     counts = counters.read_counts(plan.record)
-    edits, offset = [], 0  # offset: index of a file's first unit in `counts`, which has the units file by file
+    edits, offset = [], 0  # `counts` has one number for each unit, file by file; `offset`: a file's first
     for path, (_, edited) in find_edited(Path(plan.tree), sides, side).items():
         file = Path(plan.tree) / path
         lines = counters.decode(read_source(file, file.read_bytes())).splitlines()

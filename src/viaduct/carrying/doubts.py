@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from viaduct.carrying.agreement import Agreement
-from viaduct.carrying.observed import are_joined
+from viaduct.carrying.observed import did_ranks_train_together
 from viaduct.carrying.repetition import describe_place
 from viaduct.carrying.values import find_changed_values
 
@@ -69,9 +68,9 @@ def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
                 [failure] if failure else [],
             )
             continue
-        # An agreement only for its `earliest`, which does not depend on the verdict.
-        pair = Agreement("differ", repetition.pairs).earliest
-        assert pair is not None
+        pair = repetition.first_unequal
+        if pair is None:  # no value was recorded in either run, which `find_uncompared` reports
+            continue
         location = describe_place(first, repetition.second_run, pair)
         moment = "at the end" if pair.step is None else f"from step {pair.step}"
         moment_zh = "结束时" if pair.step is None else f"从第 {pair.step} 步起"
@@ -99,7 +98,7 @@ def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
 def find_joined_ranks(carried: Carried) -> list[Doubt]:
     """Return a doubt if ranks train together on the migrated side only."""
     assert carried.migrated is not None
-    if not are_joined(carried.migrated.observed) or are_joined(carried.base.observed):
+    if not did_ranks_train_together(carried.migrated.observed) or did_ranks_train_together(carried.base.observed):
         return []
     return [
         Doubt(
@@ -113,7 +112,7 @@ def find_joined_ranks(carried: Carried) -> list[Doubt]:
 
 
 def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
-    """Yield files that were loaded from the wrong tree, and files whose executed code is not their content."""
+    """Yield doubts about files from the wrong tree, and files whose executed code is not their content."""
     assert carried.migrated is not None
     for run in (carried.base, carried.migrated):
         side = "migrated" if run.side == "migrated" else "original"
@@ -133,7 +132,7 @@ def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
 
 
 def list_executed_files(carried: Carried) -> set[str]:
-    """Return the files of the migrated side that this carry, or an edit in an earlier one, executed."""
+    """Return the files of the migrated side that this carry executed, or of which an earlier one executed an edit."""
     assert carried.migrated is not None
     in_earlier = {edit.file for edit in carried.edits if edit.side == "migrated" and edit.is_executed}
     return carried.migrated.provenance.positions | in_earlier
@@ -187,7 +186,10 @@ def find_manual_changes(carried: Carried) -> list[Doubt]:
 
 
 def find_uncompared(carried: Carried) -> Iterator[Doubt]:
-    """Yield ranks without steps, a comparison without a verdict, and losses or most weights that rounding hides."""
+    """Yield doubts about ranks without steps, a comparison without a verdict, and losses or weights hidden by rounding.
+
+    Weights count if rounding hides more than half of them.
+    """
     assert carried.agreement is not None
     agreement = carried.agreement
     yield from find_unseen_ranks(carried)
@@ -251,7 +253,7 @@ def find_other_files(carried: Carried) -> list[Doubt]:
 
 
 def doubt_items(kind: Kind, items: list[str], text: str, chinese: str) -> list[Doubt]:
-    """Return the doubt about some items, if there are any.
+    """Return a doubt about some items; nothing without items.
 
     In both texts {n} is the number of items; in `text`, {s}, {was} and {are} depend on it.
     """

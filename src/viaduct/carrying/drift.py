@@ -13,30 +13,35 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.carrying.agreement import FACTOR, INFORMATIVE, UNITS, Agreement, Kind
-from viaduct.carrying.agreement import Pair as Judged
-from viaduct.comparison.drift import Drift, Limits, Options, compare_pairs
+from viaduct.carrying.agreement import DRIFT_FACTOR, EXTRA_UNITS, UNINFORMATIVE_TOLERANCE, Agreement, Kind, name_loss
+from viaduct.carrying.agreement import Pair as JudgedPair
+from viaduct.comparison.drift import ChooseThresholds, Drift, Options, compare_pairs
 from viaduct.comparison.readers import rehearsal
 from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Pair, Stored
 from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
 
-EQUAL = Thresholds(euclid=0.0, differing=0.0)
-NOTABLE = 1e-5  # relative threshold of a module's output without a perturbed run
+EXACTLY_EQUAL = Thresholds(euclid=0.0, differing=0.0)
+DEFAULT_MODULE_THRESHOLD = 1e-5  # relative threshold of a module's output without a perturbed run
 MEASURED = (
-    f"measured, for each tensor: {FACTOR:g} times the drift of a run whose weights were moved by one unit in the last "
-    f"place, and {UNITS:g} units"
+    f"measured, for each tensor: {DRIFT_FACTOR:g} times the drift of a run whose weights were moved by one unit in the "
+    f"last place, and {EXTRA_UNITS:g} units"
 )
-AMPLIFIED = f"no evidence: the script amplifies one unit in the last place to {INFORMATIVE / FACTOR:.1%} of it or more"
+AMPLIFIED = (
+    "no evidence: the script amplifies one unit in the last place to "
+    f"{UNINFORMATIVE_TOLERANCE / DRIFT_FACTOR:.1%} of it or more"
+)
 
 Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index and call
 
 
-def compare_records(migrated: str | Path, original: str | Path, limits: Limits, measured: str = "") -> Drift:
-    """Compare the recorded tensors of two rehearsals."""
-    left, right = rehearsal.read(Path(migrated)), rehearsal.read(Path(original))
+def compare_records(
+    migrated: str | Path, original: str | Path, choose_thresholds: ChooseThresholds, source: str = ""
+) -> Drift:
+    """Compare the recorded tensors of two rehearsals. `source`: where the thresholds come from, for the report."""
+    left, right = rehearsal.read_record(Path(migrated)), rehearsal.read_record(Path(original))
     pairs = pair_by_name(left.tensors, right.tensors)
-    return compare_pairs(left, right, pairs, Options(threshold_source=measured), limits=limits)
+    return compare_pairs(left, right, pairs, Options(threshold_source=source), choose_thresholds=choose_thresholds)
 
 
 def compare_tensors(
@@ -47,7 +52,7 @@ def compare_tensors(
     The threshold of a module is measured by the perturbed run, if there is one.
     """
     noise = measure_forward_noise(perturbed, original) if perturbed is not None else {}
-    drift = compare_records(migrated, original, make_limits(agreement, noise), MEASURED)
+    drift = compare_records(migrated, original, make_threshold_function(agreement, noise), MEASURED)
     judged = {pair.key: pair for pair in agreement.pairs}
     rows = (
         row if (key := make_agreement_key(row.stored)) is None else apply_agreement(row, judged.get(key))
@@ -84,14 +89,14 @@ def make_execution_key(pair: Pair) -> tuple[int, int, int]:
     return tensor.step, tensor.order, tensor.rank
 
 
-def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
-    """Return a function from a pair to its thresholds: the agreement's tolerance, or for a module its noise.
+def make_threshold_function(agreement: Agreement, noise: Mapping[Key, float]) -> ChooseThresholds:
+    """Return a function from a pair to its thresholds: the agreement's tolerance, or for a module one from its noise.
 
     `noise`: measure_forward_noise of the perturbed run; empty if there is none.
     """
     allowed = {pair.key: pair.allowed for pair in agreement.pairs}
 
-    def limits(pair: Pair) -> Thresholds:
+    def choose_thresholds(pair: Pair) -> Thresholds:
         tensor = pair.right or pair.left
         assert tensor is not None
         if tensor.dtype not in DEFAULTS:
@@ -99,16 +104,16 @@ def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
         if (key := make_agreement_key(tensor)) is not None:
             return Thresholds(euclid=allowed.get(key, 0.0))
         if not noise:
-            return Thresholds(euclid=NOTABLE)
-        return Thresholds(euclid=FACTOR * noise.get(make_key(tensor), 0.0) + UNITS * find_epsilon(tensor))
+            return Thresholds(euclid=DEFAULT_MODULE_THRESHOLD)
+        return Thresholds(euclid=DRIFT_FACTOR * noise.get(make_key(tensor), 0.0) + EXTRA_UNITS * find_epsilon(tensor))
 
-    return limits
+    return choose_thresholds
 
 
 def make_agreement_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
     """Return the key of a tensor in an agreement; None for the inputs and outputs of modules."""
     if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.AFTER_CALLS:
-        return "loss", "loss" if tensor.index == 0 else f"loss {tensor.index + 1}", tensor.rank, tensor.step
+        return "loss", name_loss(tensor.index), tensor.rank, tensor.step
     if tensor.role == "gradient":
         return "gradient", tensor.op, tensor.rank, 0
     return ("weight", tensor.op, tensor.rank, None) if tensor.role == "parameter" else None
@@ -121,7 +126,7 @@ def find_epsilon(tensor: Stored) -> float:
 
 def measure_forward_noise(perturbed: str | Path, original: str | Path) -> dict[Key, float]:
     """Return the relative difference of each tensor between the original and the perturbed run."""
-    drift = compare_records(perturbed, original, lambda pair: EQUAL)
+    drift = compare_records(perturbed, original, lambda pair: EXACTLY_EQUAL)
     return {
         make_key(row.stored): error
         for row in drift.rows
@@ -129,7 +134,7 @@ def measure_forward_noise(perturbed: str | Path, original: str | Path) -> dict[K
     }
 
 
-def apply_agreement(row: Row, judged: Judged | None) -> Row:
+def apply_agreement(row: Row, judged: JudgedPair | None) -> Row:
     """Return the row with the agreement's result: refused if the value is not informative, bad if its pair is bad."""
     if judged is None or judged.same:
         return row
@@ -138,7 +143,7 @@ def apply_agreement(row: Row, judged: Judged | None) -> Row:
     return replace(row, result="bad", reason=row.reason or judged.why) if judged.bad else row
 
 
-def find_first_call(drift: Drift) -> Row | None:
+def find_first_differing_call(drift: Drift) -> Row | None:
     """Return the first input or output of a module that differs or was not compared, of the lowest rank."""
     calls = [row for row in drift.rows if make_agreement_key(row.stored) is None and not is_within_limits(row)]
     return min(calls, key=lambda row: (row.stored.rank, row.stored.step, row.stored.order), default=None)
@@ -149,9 +154,9 @@ def is_within_limits(row: Row) -> bool:
     return row.result == "good" or (row.measures is not None and row.result == "flag" and row.measures.identical)
 
 
-def find_first_difference(again: str | Path, first: str | Path) -> str | None:
+def find_first_differing_module(again: str | Path, first: str | Path) -> str | None:
     """Return the first module whose recorded input or output differs between two runs of one side, or None."""
-    row = find_first_call(compare_records(again, first, lambda pair: EQUAL))
+    row = find_first_differing_call(compare_records(again, first, lambda pair: EXACTLY_EQUAL))
     return None if row is None else describe_call(row)
 
 

@@ -32,7 +32,7 @@ class Earlier:
 
 
 def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
-    """Read an earlier carry; raise BadValue if it cannot be read or proves nothing about the edits of this one.
+    """Read an earlier carry; raise BadValue if it cannot be read, or if its executed edits prove nothing for this one.
 
     It must have the same target and limits, and no doubts except about edits that were never executed.
     """
@@ -98,13 +98,16 @@ def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
             yield position
 
 
-def add_earlier(edits: list[Edit], carries: Iterable[Earlier]) -> list[Edit]:
+def mark_executed_earlier(edits: list[Edit], carries: Iterable[Earlier]) -> list[Edit]:
     """Set `earlier` of each edit with a part that this carry did not execute."""
-    return [edit if edit.count else replace(edit, earlier=find_folder(edit, carries)) for edit in edits]
+    return [edit if edit.count else replace(edit, earlier=find_executing_carry(edit, carries)) for edit in edits]
 
 
-def find_folder(edit: Edit, carries: Iterable[Earlier]) -> str:
-    """Return the first earlier carry that executed a part this one did not; empty if a part remains unexecuted."""
+def find_executing_carry(edit: Edit, carries: Iterable[Earlier]) -> str:
+    """Return the folder of the first earlier carry that executed a part this one did not.
+
+    Return "" if a part remains that no carry executed.
+    """
     parts, first = list(edit.parts or (edit.count,)), ""
     for earlier in carries:
         counts = earlier.executed.get((edit.side, edit.file, edit.line, edit.text), [])

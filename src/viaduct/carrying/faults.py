@@ -18,7 +18,7 @@ from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, make_
 from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, describe_end, has_empty_input
 
 Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # what is at fault; see sentences.FAULTS
-_PACKAGE = str(Path(viaduct.__file__).resolve().parent) + "/"
+VIADUCT_FOLDER = str(Path(viaduct.__file__).resolve().parent) + "/"
 # Messages about an operator that the stand-in lacks.
 NO_KERNEL = re.compile(
     r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
@@ -27,14 +27,15 @@ NO_KERNEL = re.compile(
 NOT_IMPORTED = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
 # A name that the installed release of a package lacks.
 NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no attribute '\w+'")
-KNOWN_RELEASES = {"NoneType copy mode not allowed": "numpy"}  # message, package: copy=None needs NumPy 2
+# Message of an error -> package whose other release the script needs. copy=None needs NumPy 2.
+PACKAGE_OF_MESSAGE = {"NoneType copy mode not allowed": "numpy"}
 NO_NAME = re.compile(r"^ImportError: cannot import name '\w+' from '([A-Za-z0-9_.]+)'")
 # TensorFlow also raises NotFoundError for a variable that a checkpoint lacks.
 NO_FILE = re.compile(
     r"FileNotFoundError|NotADirectoryError|No such file or directory|NotFoundError(?![\s\S]*\bKey \S+ not found)"
 )
 # Bugs of viaduct if the innermost frame is viaduct's; other errors are raised by PyTorch because of the script.
-MISTAKES = (
+PROGRAMMING_ERRORS = (
     "AttributeError", "TypeError", "KeyError", "IndexError", "NameError", "AssertionError", "NotImplementedError",
 )  # fmt: skip
 NO_NETWORK = re.compile(
@@ -45,15 +46,19 @@ NO_NETWORK = re.compile(
 ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
 # TensorFlow writes the node and reason of a failed graph after the traceback of the node's creation.
 GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
-STEP_AT = "Name a line or a function that each step executes, or give the script after -- the arguments to reach it."
-STEP_AT_ZH = "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。"
-SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
-REPORT = (
+STEP_AT_ADVICE = (
+    "Name a line or a function that each step executes, or give the script after -- the arguments to reach it."
+)
+STEP_AT_ADVICE_ZH = "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。"
+SILENT_ADVICE_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
+REPORT_ADVICE = (
     "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
     "the failing line with the lines around it, and the traceback."
 )
-REPORT_ZH = "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
-FATAL = (139, 134, 136, 132)  # exit codes of SIGSEGV, SIGABRT, SIGFPE, SIGILL
+REPORT_ADVICE_ZH = (
+    "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
+)
+FATAL_EXIT_CODES = (139, 134, 136, 132)  # of SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,17 @@ class Fault:
 
 def find_fault(run: Run) -> Fault:
     """Return the first reason that fits the run's summary and output, else the script's own error."""
-    summary, who, who_zh = run.summary, *name_side(run)
+    summary = run.summary
+    who, who_zh = name_side(run)
     if any(hit["mode"] == "error" for hit in summary.limits):
         text = f"{who} goes beyond a documented limit of the card"
         return Fault("limit", text, f"{who_zh}超出了加速卡的文档限制")
-    if summary.bound == "watch":
+    if summary.bound == "watch":  # not a limit: viaduct's check of time and memory failed
         return blame_stand_in(run)
     if summary.silent:
-        return Fault("script", f"of {who}, {summary.silent}", f"{who_zh}的进程没有留下报告", SILENT_ADVICE, SILENT_ZH)
+        return Fault(
+            "script", f"of {who}, {summary.silent}", f"{who_zh}的进程没有留下报告", SILENT_ADVICE, SILENT_ADVICE_ZH
+        )
     if summary.bound:
         flag = "--timeout" if summary.bound == "time" else "--memory"
         return Fault(
@@ -115,7 +123,13 @@ def find_fault(run: Run) -> Fault:
         )
     if summary.script_exit_code == 0 and run.plan.step_at:
         text = f"{who} ended with exit code 0 and never executed --step-at {run.plan.step_at}"
-        return Fault("script", text, f"{who_zh}正常结束,但从未执行 --step-at {run.plan.step_at}", STEP_AT, STEP_AT_ZH)
+        return Fault(
+            "script",
+            text,
+            f"{who_zh}正常结束,但从未执行 --step-at {run.plan.step_at}",
+            STEP_AT_ADVICE,
+            STEP_AT_ADVICE_ZH,
+        )
     if summary.script_exit_code == 0:
         return Fault(
             "script",
@@ -160,7 +174,8 @@ def explain_missing_module(run: Run, name: str) -> Fault:
 def explain_failed_import(run: Run) -> Fault:
     """Return the fault of an import that fails though the package is installed.
 
-    It is found by the message for names of tf.contrib and of other releases, else by the innermost frame's file.
+    The message decides for names of tf.contrib and names that the installed release lacks. Else the file of the
+    innermost frame does: it is one of the project, of viaduct, or of a package.
     """
     who, who_zh = name_side(run)
     error = shorten_error(run.summary.failure)
@@ -172,7 +187,7 @@ def explain_failed_import(run: Run) -> Fault:
     frames = [file for file, _ in traced if not file.startswith("<")]  # not <frozen importlib>
     if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
         return Fault("script", f"{who} cannot import what it needs: {error}", f"{who_zh}无法导入所需内容:{error}")
-    if frames[-1].startswith(_PACKAGE):
+    if frames[-1].startswith(VIADUCT_FOLDER):
         return blame_stand_in(run)
     return Fault(
         "package",
@@ -190,14 +205,14 @@ def lacks_contrib(failure: str) -> bool:
 
 
 def find_other_release(run: Run) -> str:
-    """Return the installed package whose release lacks a name that the run needs; else empty.
+    """Return the installed package whose release lacks a name that the run needs; "" if that is not the failure.
 
     Frameworks, the standard library, the stand-in's packages and the project's own modules do not count.
     """
     failure = run.summary.failure
     match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
     top = match[1].partition(".")[0] if match else ""
-    by_message = next((package for message, package in KNOWN_RELEASES.items() if message in failure), "")
+    by_message = next((package for message, package in PACKAGE_OF_MESSAGE.items() if message in failure), "")
     if not match or top in STAGE_OF_PACKAGE or top in STAND_IN_PACKAGES or top in sys.stdlib_module_names:
         return by_message
     tree = Path(run.plan.tree or run.plan.project)
@@ -229,7 +244,7 @@ def blame_viaduct(run: Run, text: str, chinese: str) -> Fault:
     """Return a fault of viaduct with the advice to report it."""
     path = Path(run.plan.record).parents[1] / REPRODUCER_FILE
     file = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return Fault("viaduct", text, chinese, REPORT.format(file=file), REPORT_ZH.format(file=file))
+    return Fault("viaduct", text, chinese, REPORT_ADVICE.format(file=file), REPORT_ADVICE_ZH.format(file=file))
 
 
 def blame_stand_in(run: Run) -> Fault:
@@ -245,15 +260,15 @@ def is_viaducts_fault(run: Run) -> bool:
     """Return True if viaduct is at fault.
 
     Its faults are: a fatal signal without an error message, an operator or name of tf.contrib that the stand-in lacks,
-    an error of the stand-in (StandInFails), and a programming error (MISTAKES) with viaduct's innermost frame.
+    an error of the stand-in (StandInFails), and one of PROGRAMMING_ERRORS whose innermost frame is viaduct's.
     """
-    if run.summary.script_exit_code in FATAL and not run.summary.failure:
+    if run.summary.script_exit_code in FATAL_EXIT_CODES and not run.summary.failure:
         return True
     failure = run.summary.failure
     if NO_KERNEL.search(failure) or StandInFails.__name__ in failure or lacks_contrib(failure):
         return True
     frames = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
-    return bool(frames) and frames[-1][0].startswith(_PACKAGE) and failure.startswith(MISTAKES)
+    return bool(frames) and frames[-1][0].startswith(VIADUCT_FOLDER) and failure.startswith(PROGRAMMING_ERRORS)
 
 
 def quote_last_line(run: Run) -> str:

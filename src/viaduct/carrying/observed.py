@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,13 @@ from viaduct.rehearsal.observe import EVALUATIONS_FILE, folder_of
 from viaduct.rehearsal.plan import Plan
 
 Arrays = dict[str, NDArray[Any]]
+
+
+class StepEnd(NamedTuple):
+    """Time at which a step ended, in seconds."""
+
+    clock: float  # monotonic
+    processor: float  # processor time of the process
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Rank:
     facts: list[Fact] = field(default_factory=list)  # objects of the script (modules, optimizers …) and their settings
     evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
     inputs: list[list[float]] = field(default_factory=list)  # sums over the inputs of networks
-    times: list[tuple[float, float]] = field(default_factory=list)  # end of each step, in seconds: clock, processor
+    step_ends: list[StepEnd] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -37,13 +44,13 @@ class Observed:
     ranks: list[Rank]
 
     @property
-    def first(self) -> Rank:
-        """Return the lowest observed rank, or an empty one."""
+    def first_rank(self) -> Rank:
+        """Return the observed rank with the lowest number, or an empty Rank 0 if there is none."""
         return self.ranks[0] if self.ranks else Rank(0)
 
 
-def are_joined(observed: Observed) -> bool:
-    """Return True if ranks trained together."""
+def did_ranks_train_together(observed: Observed) -> bool:
+    """Return True if a rank trained together with others, not alone."""
     return any(fact.kind == RANKS_KIND and fact.settings["together"] for rank in observed.ranks for fact in rank.facts)
 
 
@@ -67,7 +74,7 @@ def read_rank(folder: Path, number: int) -> Rank:
         facts=[Fact(**{**fact, "line": tuple(fact["line"]) if fact["line"] else None}) for fact in facts],
         evaluations=[json.loads(line) for line in evaluations],
         inputs=[line.get("inputs", []) for line in lines],
-        times=[tuple(line["at"]) for line in lines if "at" in line],
+        step_ends=[StepEnd(*line["at"]) for line in lines if "at" in line],
     )
 
 

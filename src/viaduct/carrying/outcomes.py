@@ -22,7 +22,7 @@ from viaduct.rehearsal.printing import read_lines
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
 DEVICE = re.compile("|".join(("cuda|gpu|npu|mlu", *BACKENDS.values())), re.IGNORECASE)
 MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
-# {0} is the number of this pattern's group in TIME: the second separator must equal the first.
+# A time of day, whose second separator must equal the first: {0} becomes a backreference to the first.
 CLOCK = r"[0-2]\d([:._-])[0-5]\d(?:{0}[0-5]\d(?:[.,]\d+)?)?"
 TIMES = (
     r"20\d\d([-/_])[01]\d\1[0-3]\d(?:[T _-]" + CLOCK.format(r"\2") + ")?",  # 2024-05-31 12:30:00
@@ -58,18 +58,20 @@ class Outcomes:
     evaluations: int = 0  # passes without gradients
 
 
-def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: Run | None, allowed: float) -> Outcomes:
+def compare_outcomes(
+    original: Run, original_again: Run | None, migrated: Run, migrated_again: Run | None, allowed: float
+) -> Outcomes:
     """Compare network inputs, evaluations and printed numbers. `allowed`: relative difference that rounding explains.
 
-    `again` and `repeated` are the second runs of the original and of the migrated script.
+    `original_again` and `migrated_again` are the second runs of both sides.
     """
     differing: list[str] = []
     compared = unpaired = 0
     ours, theirs = read_printed(original.plan), read_printed(migrated.plan)
     # Without a second run of the original, the two runs of the migrated script show which numbers repeat themselves.
     # Without a second run of the migrated script, no number is known to repeat itself.
-    ours_again = read_printed(again.plan) if again is not None else ours
-    theirs_again = read_printed(repeated.plan) if repeated is not None else {}
+    ours_again = read_printed(original_again.plan) if original_again is not None else ours
+    theirs_again = read_printed(migrated_again.plan) if migrated_again is not None else {}
     for rank in sorted(ours.keys() | theirs.keys()):
         before, after = ours.get(rank, []), theirs.get(rank, [])
         left = find_stable_numbers(before, ours_again.get(rank, []))
@@ -113,19 +115,22 @@ def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
 
 
 def find_stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]:
-    """Return the numbers of each line; None for times, speeds and numbers that the second run does not print."""
+    """Return the numbers of each line; None in place of times, speeds and numbers that the second run does not print.
+
+    `again`: the lines of the second run.
+    """
     stable: list[list[str | None]] = [[None] * len(NUMBER.findall(line)) for line in lines]
     for a, b in pair_lines(lines, again):
         numbers = zip(NUMBER.findall(lines[a]), NUMBER.findall(again[b]), strict=True)
-        durations = find_durations(lines[a])
-        stable[a] = [x if x == y and index not in durations else None for index, (x, y) in enumerate(numbers)]
+        ignored = find_times_and_speeds(lines[a])
+        stable[a] = [x if x == y and index not in ignored else None for index, (x, y) in enumerate(numbers)]
     return stable
 
 
-def find_durations(line: str) -> set[int]:
-    """Return the indices of the numbers of a line that are times or speeds.
+def find_times_and_speeds(line: str) -> set[int]:
+    """Return the indices of the numbers of a line that are times or speeds, by the text around them.
 
-    Two runs may print the same time by chance, so times are recognised by the text around them.
+    Two runs may print the same time by chance, so comparing the runs does not reveal all of them.
     """
     return {
         index
@@ -137,7 +142,7 @@ def find_durations(line: str) -> set[int]:
 def find_one_sided_lines(
     side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int], others: list[str]
 ) -> Iterator[str]:
-    """Yield lines with repeatable numbers that are not paired with one of the other side's lines, `others`."""
+    """Yield unpaired lines that have a number which repeats itself. `others`: the lines of the other side."""
     for index, line in enumerate(lines):
         if index not in paired and any(number is not None for number in numbers[index]):
             yield f"{describe_line(line)} is printed by the {side} {describe_absence(line, others)}"
@@ -186,7 +191,7 @@ def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[l
 
 
 def find_other_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[str]:
-    """Yield another number of evaluations, and the evaluations whose sums differ by more than `allowed`."""
+    """Yield a different count of evaluations, and the evaluations whose sums differ by more than `allowed`."""
     if len(left.evaluations) != len(right.evaluations):
         counts = f"{len(left.evaluations)} passes without gradients in the original, {len(right.evaluations)} after"
         yield f"evaluation of rank {left.number}: {counts} the migration"
@@ -198,7 +203,7 @@ def find_other_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[
 def compare_inputs(original: Run, migrated: Run) -> list[str]:
     """Return the first step of each rank with different network inputs, by weighted sums.
 
-    Losses do not show another order of the samples in a batch: they differ by rounding only.
+    Losses do not show that the samples of a batch are in another order: it changes them by rounding only.
     """
     differing = []
     for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):

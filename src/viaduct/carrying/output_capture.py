@@ -24,7 +24,7 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
     sys.stderr.flush()
     reading, writing = os.pipe()
     streams = [os.dup(1), os.dup(2)]
-    copier = threading.Thread(target=copy, args=(reading, streams[1], path, label), daemon=True)
+    copier = threading.Thread(target=copy_output, args=(reading, streams[1], path, label), daemon=True)
     copier.start()
     try:
         os.dup2(writing, 1)
@@ -41,7 +41,7 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
             os.close(stream)
 
 
-def copy(reading: int, terminal: int, path: Path, label: str) -> None:
+def copy_output(reading: int, terminal: int, path: Path, label: str) -> None:
     """Copy a pipe to a file, and with labels to the terminal, until all writers have closed it."""
     labelled = LineLabeller(label)
     with open(path, "wb", buffering=0) as file:
@@ -57,15 +57,16 @@ class LineLabeller:
 
     def __init__(self, label: str) -> None:
         self._label = f"{label} | ".encode()
-        self._last = b"\n"  # a line end, a carriage return, or text
+        self._last = b"\n"  # the last part of the stream: a line end, a carriage return, or text
 
     def add(self, chunk: bytes) -> bytes:
-        return b"".join(self._parts(chunk))
+        return b"".join(self._label_lines(chunk))
 
-    def _parts(self, chunk: bytes) -> Iterator[bytes]:
+    def _label_lines(self, chunk: bytes) -> Iterator[bytes]:
         for part in filter(None, LINE_ENDS.split(chunk)):
-            is_blank = part == self._last == b"\n"
-            if is_blank or (self._last in (b"\n", b"\r") and part not in (b"\n", b"\r")):
+            is_blank_line = part == self._last == b"\n"
+            begins_line = self._last in (b"\n", b"\r") and part not in (b"\n", b"\r")
+            if is_blank_line or begins_line:
                 yield self._label
             yield part
             self._last = part

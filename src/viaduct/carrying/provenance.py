@@ -59,15 +59,15 @@ def read(plan: Plan) -> Provenance:
     executed, outside = [], []
     for entries in grouped.values():
         entry = entries[0]
-        if is_shared(entry, plan):
+        if is_outside(entry, plan):
             outside.append(entry["file"])
         else:
-            executed.append(judge(entry, entries, plan))
+            executed.append(check_executed(entry, entries, plan))
     return Provenance(sorted(executed, key=lambda file: file.position), sorted(set(outside)))
 
 
-def is_shared(entry: dict[str, Any], plan: Plan) -> bool:
-    """Return True for a file of neither tree: a library, or a module that the script has written."""
+def is_outside(entry: dict[str, Any], plan: Plan) -> bool:
+    """Return True for a file of neither side's tree: a library, or a module that the script has written."""
     if entry["tree"] != "outside":
         return False
     if entry["position"] is None:
@@ -76,8 +76,8 @@ def is_shared(entry: dict[str, Any], plan: Plan) -> bool:
     return not any(path.is_file() for path in trees)
 
 
-def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> Executed:
-    """Return one executed file from its first entry and all its entries."""
+def check_executed(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> Executed:
+    """Check one executed file. `entry`: the first of its entries."""
     position = entry["position"] or entry["file"]
     names = tuple(dict.fromkeys(item["name"] for item in entries if item["name"]))
     processes = len({item["pid"] for item in entries})

@@ -27,7 +27,7 @@ def write(carried: Carried, path: Path) -> None:
 def as_record(carried: Carried) -> dict[str, Any]:
     """Return the fields of carry.json."""
     request, agreement = carried.request, carried.agreement
-    first = agreement.first if agreement else None
+    first = agreement.first_bad if agreement else None
     return {
         "tool": {"name": "viaduct", "version": __version__, "verb": "carry"},
         "verdict": carried.verdict,

@@ -8,15 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from viaduct.carrying.output_folder import RUNS_FOLDER
 from viaduct.carrying.request import Request
 from viaduct.carrying.sides import Sides, find_project
 from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out
 
-INTENDED = {  # rule -> description of its change
+INTENDED_CHANGES = {  # rule -> description of its change
     "tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"
 }
-JOINED = "all ranks begin with rank 0's variables, and gradients are averaged, while the original is for one device"
+JOINED_RANKS = (
+    "all ranks begin with rank 0's variables, and gradients are averaged, while the original is for one device"
+)
 
 
 def find_changing_rules(sides: Sides) -> dict[str, str]:
@@ -24,14 +27,14 @@ def find_changing_rules(sides: Sides) -> dict[str, str]:
     if sides.outcome is None:
         return {}
     used = {finding.rule for finding in sides.outcome.findings if finding.status == "changed"}
-    return {rule: description for rule, description in INTENDED.items() if rule in used}
+    return {rule: description for rule, description in INTENDED_CHANGES.items() if rule in used}
 
 
 def write(request: Request, sides: Sides, rules: tuple[str, ...]) -> Path:
     """Write a copy of the original with only these rules applied; return its script."""
     path, entry = find_project(request)
     options = replace(request.options, entry=entry if path.is_dir() else "", only=rules, skip=())
-    folder = request.out / "runs" / "reference_source"
+    folder = request.out / RUNS_FOLDER / "reference_source"
     folder.parent.mkdir(parents=True, exist_ok=True)
     write_out(migrate_project(path, options), folder, {}, link_data=True)
     return (folder / sides.entry).resolve()

@@ -19,8 +19,8 @@ from typing import Literal
 
 from viaduct.carrying import agreement as judging
 from viaduct.carrying import provenance
-from viaduct.carrying.agreement import Agreement, Pair
-from viaduct.carrying.drift import find_first_difference
+from viaduct.carrying.agreement import Pair
+from viaduct.carrying.drift import find_first_differing_module
 from viaduct.carrying.observed import read
 from viaduct.carrying.running import OUTPUT_FILE, Run
 from viaduct.cores import count_cores
@@ -40,7 +40,7 @@ SECOND_RUN_CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.carrying.repetition import main; sys.exit(main(sys.argv[1]))"
 )
-ROUNDING = 1e-5  # the first value that differs is rounding up to this relative difference
+ROUNDING_TOLERANCE = 1e-5  # relative; the first value that differs is rounding up to this
 NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # two runs at a time may use the same port
 
 
@@ -61,11 +61,16 @@ class Repetition:
     def is_deterministic(self) -> bool:
         """Return True if the runs are equal, or if the first value that differs does so by rounding.
 
-        Threads that add in no fixed order cause rounding. The perturbed run cannot measure it here: it would have the
-        same randomness.
+        Threads that add in no fixed order cause rounding. Here the tolerance is fixed: a perturbed run, which measures
+        it elsewhere, would have the same randomness.
         """
-        first = Agreement("differ", self.pairs).earliest
-        return self.is_equal or (first is not None and not first.why and first.error <= ROUNDING)
+        first = self.first_unequal
+        return self.is_equal or (first is not None and not first.why and first.error <= ROUNDING_TOLERANCE)
+
+    @property
+    def first_unequal(self) -> Pair | None:
+        """Return the first pair in training order that is not exactly equal."""
+        return min((pair for pair in self.pairs if not pair.same), key=judging.make_training_key, default=None)
 
 
 class SecondRun:
@@ -117,7 +122,9 @@ class SecondRun:
             self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if kind is not None:
             self.stop()
 
@@ -126,10 +133,10 @@ def can_run_beside(plan: Plan) -> bool:
     """Return True if a second run can share the machine and the files with the first."""
     if plan.ranks > 1 or count_cores() < 2:
         return False
-    if any(map(os.path.isabs, split_arguments(plan.arguments))):
+    if any(map(os.path.isabs, split_arguments(plan.arguments))):  # both runs may write there
         return False
-    texts = (source.path.read_bytes() for source in project.read_project(Path(plan.script)).sources)
-    return not any(sign.encode() in text for text in texts for sign in NETWORK_USE)
+    sources = (source.path.read_bytes() for source in project.read_project(Path(plan.script)).sources)
+    return not any(sign.encode() in source for source in sources for sign in NETWORK_USE)
 
 
 def main(record: str) -> int:
@@ -140,7 +147,9 @@ def main(record: str) -> int:
 
 
 def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
-    return Repetition(side, again, judging.measure(first.observed, again.observed) if again.is_finished else [])
+    return Repetition(
+        side, again, judging.pair_observations(first.observed, again.observed) if again.is_finished else []
+    )
 
 
 def find_second_run(repeated: list[Repetition], side: Side) -> Run | None:
@@ -151,5 +160,5 @@ def describe_place(first: Run, again: Run, pair: Pair) -> str:
     """Describe `pair`, which differs between two runs of a side, with the first module whose tensors differ."""
     rank = f" of rank {pair.rank}" if pair.rank else ""
     name = pair.name if pair.kind == "loss" else f"{pair.kind} of {pair.name}"
-    module = find_first_difference(again.plan.record, first.plan.record)
+    module = find_first_differing_module(again.plan.record, first.plan.record)
     return f"{name}{rank}; first in {module}" if module else f"{name}{rank}"

@@ -94,7 +94,7 @@ def make_tiles(carried: Carried) -> list[Tile]:
     good = {"agrees": True, "not proved": None}.get(carried.verdict, False)  # None: neither good nor bad
     verdict = CHINESE_VERDICTS[carried.verdict] if carried.request.lang == "zh" else carried.verdict
     return [
-        Tile("verdict", verdict, describe_bits(carried), good),
+        Tile("verdict", verdict, describe_closeness(carried), good),
         make_steps_tile(carried),
         *make_edits_tile(carried),
         *(make_agreement_tile(carried.agreement, kind) for kind in KINDS if carried.agreement),
@@ -103,8 +103,8 @@ def make_tiles(carried: Carried) -> list[Tile]:
     ]
 
 
-def describe_bits(carried: Carried) -> str:
-    """Describe the closeness of the sides, or the number of doubts; empty without a comparison."""
+def describe_closeness(carried: Carried) -> str:
+    """Describe how closely the sides agree, or the number of doubts; "" if they differ or were not compared."""
     if carried.agreement is None or carried.verdict == "could not run":
         return ""
     if carried.verdict == "not proved":
@@ -411,7 +411,7 @@ def are_limits_off(request: Request) -> bool:
 
 
 def describe_unchecked_limits(carried: Carried) -> str:
-    """Describe the limits that were not checked, or say that the run ended early; empty if all were checked."""
+    """Describe the limits that were not checked, or say that the run ended early; "" if all were checked to its end."""
     mode, *switches = carried.request.limits.split(",")
     off = [switch.partition("=")[0] for switch in switches if switch.endswith("=off")]
     on = [switch.partition("=")[0] for switch in switches if not switch.endswith("=off")]
@@ -445,11 +445,11 @@ def make_changes_section(carried: Carried) -> Section:
 
 
 def mark_rows(carried: Carried, file: DiffFile) -> DiffFile:
-    """Return the diff with a comment on suspected lines and on edits that were never executed."""
+    """Return the diff with a comment on each suspected line and each edit that was never executed."""
     edits = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
     unexecuted, removed = ({edit.line for edit in edits if edit.side == side} for side in ("migrated", "original"))
     reasons = {suspect.line: suspect.why for suspect in carried.suspects if suspect.file == file.name}
-    rows: list[DiffRow | int] = []  # a number: so many unchanged lines are left out
+    rows: list[DiffRow | int] = []  # a number stands for so many unchanged lines that are left out
     for row in file.rows:
         if isinstance(row, DiffRow) and row.kind != "same" and row.new in reasons:
             comment = Comment(f"suspected: {reasons[row.new]}", "carry", "suspected", "bad")

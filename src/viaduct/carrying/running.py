@@ -29,6 +29,7 @@ from viaduct.scripts.notebook_runs import is_notebook
 Side = Literal["original", "migrated", "shaken", "reference"]
 OUTPUT_FILE = "output.txt"
 TRACEBACK_FRAME = re.compile(r'^\s*(?:\[rank \d+\] )?\s*File "([^"]+)", line (\d+)', re.MULTILINE)
+# At the beginning of each line that a run prints. "shaken" and "reference" are names of folders in OUT/runs.
 LABELS: dict[Side, str] = {
     "original": "original",
     "migrated": "migrated",
@@ -50,7 +51,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Return True if the script ended with exit code 0, within its bounds, and took a step."""
+        """Return True if the script ended with exit code 0 and a report, within its bounds, and took a step."""
         summary = self.summary
         return summary.script_exit_code == 0 and summary.steps > 0 and not (summary.bound or summary.silent)
 
@@ -71,7 +72,7 @@ class Run:
 
     @property
     def failed_at(self) -> tuple[str, int] | None:
-        """Return file and line of the output's last traceback entry within the project, or None."""
+        """Return file and line of the output's last traceback entry within the run's project, or None."""
         frames = TRACEBACK_FRAME.findall(self.output_of_rank(self.summary.failed_rank))
         project = f"{self.plan.tree or self.plan.project}/"
         return next(((file, int(line)) for file, line in reversed(frames) if file.startswith(project)), None)
@@ -144,7 +145,7 @@ def find_step_at(request: Request, sides: Sides) -> str:
 
 
 def move_step_at(text: str, sides: Sides) -> str:
-    """Return the same lines in the migrated script; raise BadValue if the migration removed them."""
+    """Return the lines of --step-at as lines of the migrated script; raise BadValue if the migration removed them."""
     target = parse_target(text) if text else None
     if target is None or target.file not in sides.files:
         return text
@@ -156,29 +157,30 @@ def move_step_at(text: str, sides: Sides) -> str:
 
 
 def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script: Path | None = None) -> Plan:
-    """Return the plan of another run. `script`: for a run of the original, another script to run."""
-    plan = replace(first, record=str(Path(first.record).parent / side))
+    """Return the plan of another run. `first`: the original's plan. `script`: runs in place of the original script."""
+    plan = first
     root, folder = str(sides.root.resolve()), str(sides.folder.resolve())
     if side == "migrated":
         plan = replace(plan, tree=folder, other_trees=(root,), replaced_tree=root)
         plan = replace(plan, step_at=move_step_at(plan.step_at, sides))
         plan = replace(plan, on=request.to, script=str(sides.migrated_script), limits=request.limits)
-        return set_record(plan, Path(plan.record))
-    if script is not None and not script.is_relative_to(root):
-        tree = str(script)[: -len(sides.entry) - 1]  # the script's path ends with the entry's path
-        plan = replace(plan, tree=tree, other_trees=(root, folder), replaced_tree=root)
-    return set_record(replace(plan, script=str(script or first.script), perturb=side == "shaken"), Path(plan.record))
+    else:
+        plan = replace(plan, script=str(script or first.script), perturb=side == "shaken")
+        if script is not None and not script.is_relative_to(root):
+            tree = str(script)[: -len(sides.entry) - 1]  # the script's path ends with the entry's path
+            plan = replace(plan, tree=tree, other_trees=(root, folder), replaced_tree=root)
+    return set_record(plan, Path(first.record).parent / side)
 
 
 def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]) -> Run:
     """Rehearse one side and read its record; raise Interrupted if a signal ended it."""
     Path(plan.record).mkdir(parents=True)
     if side in ("original", "migrated"):
-        coverage.prepare(plan, sides, side)
+        coverage.save_spans_to_count(plan, sides, side)
     with capture_output(Path(plan.record) / OUTPUT_FILE, LABELS[side]):
         summary = rehearse(plan, report)
-    for line in describe_summary(summary, plan)[:1]:
-        report(f"{side}: {line}")
+    counts, *_ = describe_summary(summary, plan)  # the other lines are on the page
+    report(f"{side}: {counts}")
     if summary.interrupted:
         raise Interrupted(summary.interrupted, f"while {describe_side(side)} ran")
     return Run(side, plan, summary, read(plan), provenance.read(plan))

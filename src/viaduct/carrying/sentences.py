@@ -25,7 +25,7 @@ FAULTS: dict[Whose, tuple[str, str]] = {
 }
 KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
 MAX_ARGUMENT_LETTERS = 80  # shown of the arguments of an earlier carry
-SHOWN = 3  # items of a remark: lines, files, settings, device tests
+MAX_SHOWN = 3  # items of a remark: lines, files, settings, device tests
 
 
 def make_headline(carried: Carried) -> str:
@@ -127,8 +127,8 @@ def list_remarks(carried: Carried) -> list[tuple[str, str]]:
         advice = "with a relative path, each side has its own"
         remarks.append(("Shared", f"{path}, which both sides are given, changed while the original ran; {advice}."))
     if carried.branches:
-        locations = ", ".join(f"original {branch.place}" for branch in carried.branches[:SHOWN])
-        more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
+        locations = ", ".join(f"original {branch.place}" for branch in carried.branches[:MAX_SHOWN])
+        more = f" and {len(carried.branches) - MAX_SHOWN} more" if len(carried.branches) > MAX_SHOWN else ""
         tests = "The script tests the device, and may take another branch on the card"
         remarks.append(("Branches", f"{tests}: {locations}{more}."))
     remarks += list_earlier_remarks(carried)
@@ -248,7 +248,7 @@ def list_location_remarks(carried: Carried) -> list[tuple[str, str]]:
     if explanation is None:
         return []
     remarks = [("What is known", remark) for remark in explanation.remarks]
-    for setting in explanation.changed_settings[:SHOWN]:
+    for setting in explanation.changed_settings[:MAX_SHOWN]:
         remarks.append(("Made differently", f"{setting.sentence}{format_location(carried, setting.right_at)}."))
     for suspect in carried.suspects[:2]:
         why = f" ({suspect.why})" if suspect.why else ""
@@ -308,7 +308,7 @@ def list_uncompared_files(carried: Carried) -> list[tuple[str, str]]:
 
 def join_shown(items: list[str]) -> str:
     """Join the first items, and count the others: a; b; c; +2."""
-    return "; ".join([*items[:SHOWN], *([f"+{len(items) - SHOWN}"] if len(items) > SHOWN else [])])
+    return "; ".join([*items[:MAX_SHOWN], *([f"+{len(items) - MAX_SHOWN}"] if len(items) > MAX_SHOWN else [])])
 
 
 def describe_kind(carried: Carried, kind: Kind) -> str:

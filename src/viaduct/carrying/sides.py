@@ -37,7 +37,8 @@ class Sides:
     outcome: Outcome | None = None  # the migration, if the rules made the migrated side
     leftovers: Outcome | None = None  # findings of the rules in the user's copy (--migrated)
     files: dict[str, list[AlignedLine]] = field(default_factory=dict)  # path within the project -> diff
-    deviating_lines: dict[str, set[int]] = field(default_factory=dict)  # of the user's copy; see find_deviating_lines
+    # By path: the lines of the user's copy (--migrated) that the rules would write differently.
+    deviating_lines: dict[str, set[int]] = field(default_factory=dict)
 
     @property
     def original_script(self) -> Path:
@@ -135,12 +136,12 @@ def find_entry(outcome: Outcome) -> str:
     raise BadValue(f"{outcome.root} has {len(mains)} scripts: {listed}{more}.", advice)
 
 
-def write(sides: Sides, request: Request) -> None:
+def write_migrated_copy(sides: Sides, request: Request) -> None:
     """Write the migrated copy with its start scripts, unless it is the user's (--migrated)."""
     if sides.outcome is not None:
         is_script = not request.module and not is_notebook(sides.entry)
-        extra = start_scripts(sides.outcome) if is_script else {}
-        write_out(sides.outcome, request.out / MIGRATED_FOLDER, extra, link_data=True)
+        extra_files = start_scripts(sides.outcome) if is_script else {}
+        write_out(sides.outcome, request.out / MIGRATED_FOLDER, extra_files, link_data=True)
 
 
 # ---- the user's copy (--migrated)
@@ -179,16 +180,16 @@ def find_deviating_lines(request: Request, path: Path, folder: Path) -> Iterator
     (`distributed`), so only a line unlike both migrations deviates.
     """
     options = [replace(request.options, entry="", distributed=distributed) for distributed in (False, True)]
-    single_card, several_cards = (migrate_project(path, option) for option in options)
-    for file, other in zip(single_card.files, several_cards.files, strict=True):
+    one_card, several_cards = (migrate_project(path, option) for option in options)
+    for file, other in zip(one_card.files, several_cards.files, strict=True):
         if file.path.endswith(RUNNABLE) and (folder / file.path).is_file():
-            copied, original = read_text(folder / file.path), read_text(single_card.root / file.path)
+            copied, original = read_text(folder / file.path), read_text(one_card.root / file.path)
             migrations = (file.new or original, other.new or original)
             yield file.path, set.intersection(*(find_differing_lines(text, copied) for text in migrations))
 
 
 def find_differing_lines(ours: str, theirs: str) -> set[int]:
-    """Return the lines of `theirs` that `ours` does not have, and the lines before missing ones."""
+    """Return the lines of `theirs` that `ours` does not have, and those after which a line of `ours` is missing."""
     codes = SequenceMatcher(None, lines_of(ours), lines_of(theirs), autojunk=False).get_opcodes()
     return {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])}
 
@@ -235,7 +236,7 @@ def make_diff(path: str, rows: list[AlignedLine]) -> DiffFile:
     """Return a file's diff for the page: the changed rows and a few rows around them."""
     drawn: list[DiffRow | int] = []
     for row in with_context(rows, set()):
-        if isinstance(row, int):
+        if isinstance(row, int):  # the number of unchanged rows that are left out here
             drawn.append(row)
         else:
             left, right = ([(piece.text, piece.marked) for piece in side] for side in (row.left, row.right))

@@ -30,7 +30,7 @@ class Speed:
     original: tuple[float, ...]
     migrated: tuple[float, ...]
     intervals: int  # smallest number of intervals of a run
-    processor_ratio: float  # `ratio` by processor time, which other work on the machine hardly changes
+    processor_ratio: float  # `ratio`, measured in processor time, which other work on the machine hardly changes
 
     @property
     def ratio(self) -> float:
@@ -39,7 +39,10 @@ class Speed:
 
     @property
     def noise(self) -> float:
-        """Return the largest of LEAST_NOISE, the spread of a side's runs, and wall clock against processor time."""
+        """Return the largest of LEAST_NOISE, the spread of a side's runs, and the error of `ratio`.
+
+        The error is estimated from processor time.
+        """
         spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
         return max(spread, find_excess(self.ratio / self.processor_ratio), LEAST_NOISE)
 
@@ -64,16 +67,20 @@ def measure_speed(carried: Carried) -> Speed | None:
     if not all(len(intervals) >= MIN_INTERVALS for side in sides for intervals in side):
         return None
     seconds = ([statistics.median(clock for clock, _ in intervals) for intervals in side] for side in sides)
-    original, migrated = (tuple(1 / median for median in side) for side in seconds)
+    original, migrated = (tuple(1 / median for median in side) for side in seconds)  # steps per second
     processor_time = [statistics.median(time for intervals in side for _, time in intervals) for side in sides]
-    ratio = processor_time[0] / processor_time[1] if all(processor_time) else 1.0
+    ratio = processor_time[0] / processor_time[1] if all(processor_time) else 1.0  # 0: too short to be measured
     return Speed(original, migrated, min(len(intervals) for side in sides for intervals in side), ratio)
 
 
 def find_intervals(run: Run) -> list[tuple[float, float]]:
     """Return the seconds between the ends of steps, by the clock and by processor time."""
-    pairs = itertools.pairwise(run.observed.first.times)
-    return [(after[0] - before[0], after[1] - before[1]) for before, after in pairs if after[0] > before[0]]
+    pairs = itertools.pairwise(run.observed.first_rank.step_ends)
+    return [
+        (after.clock - before.clock, after.processor - before.processor)
+        for before, after in pairs
+        if after.clock > before.clock
+    ]
 
 
 def describe_speed(carried: Carried) -> tuple[str, str] | None:
@@ -81,7 +88,7 @@ def describe_speed(carried: Carried) -> tuple[str, str] | None:
     speed = carried.speed
     if speed is None:
         return None
-    original, migrated = (" and ".join(map(write_rate, runs)) for runs in (speed.original, speed.migrated))
+    original, migrated = (" and ".join(map(format_rate, runs)) for runs in (speed.original, speed.migrated))
     noise = f"{speed.noise:.0%}"
     if carried.request.lang == "zh":
         judged = f"超出波动({noise})的两倍" if speed.is_beyond_noise else f"未超出波动({noise})的两倍"
@@ -92,7 +99,7 @@ def describe_speed(carried: Carried) -> tuple[str, str] | None:
     return "Speed", f"{compared}. It is the CPU's speed."
 
 
-def write_rate(rate: float) -> str:
+def format_rate(rate: float) -> str:
     return f"{rate:.3g}" if rate < 1000 else f"{rate:.0f}"
 
 
@@ -120,7 +127,7 @@ def list_figures(carried: Carried) -> list[list[str]]:
 
 
 def find_loss(run: Run | None, step: int) -> str:
-    losses = run.observed.first.losses if run is not None else []
+    losses = run.observed.first_rank.losses if run is not None else []
     return f"{losses[step][0]:.6g}" if step < len(losses) and losses[step] else ""
 
 

@@ -97,7 +97,11 @@ def is_harmless(change: Change) -> bool:
 
 
 def score_change(change: Change, lines: list[int], deviating: set[int], keywords: tuple[str, ...]) -> tuple[float, str]:
-    """Return a score and its reasons. `lines`: those that created differing objects or objects with other outputs."""
+    """Return a score and its reasons.
+
+    `lines`: those that created an object with another setting or output. `deviating`: those that the rules would write
+    differently.
+    """
     reasons: list[tuple[float, str]] = []
     if change.line in deviating:
         reasons.append((60, "the rules would write it differently"))

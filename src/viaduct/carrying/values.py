@@ -41,14 +41,15 @@ def differs_in_values(old: str, new: str) -> bool:
 def split_line(text: str) -> list[tuple[str, object]] | None:
     """Return the names, values and operators of a line, without punctuation; None if it cannot be tokenized.
 
-    A line that ends within a bracket has its readable tokens.
+    Of a line that ends within a bracket, the tokens before the error are returned.
     """
     tokens: list[tuple[str, object]] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text.strip() + "\n").readline):
             if token.type in SKIPPED or token.string in PUNCTUATION:
                 continue
-            if token.type == tokenize.STRING and "f" in token.string.lower().partition(token.string[-1])[0]:
+            prefix = token.string.lower().partition(token.string[-1])[0]  # of a string: the letters before its quote
+            if token.type == tokenize.STRING and "f" in prefix:
                 tokens += split_formatted(token.string)
             elif token.type in (tokenize.NUMBER, tokenize.STRING):
                 tokens.append(("value", evaluate_literal(token.string)))
@@ -82,7 +83,7 @@ def split_formatted(text: str) -> list[tuple[str, object]]:
 
 
 def evaluate_literal(text: str) -> object:
-    """Return True for a bool (True equals 1) and the value of a literal; an f-string is returned as text."""
+    """Return the value of a literal, paired with True for a bool, since True equals 1; an f-string as its text."""
     try:
         value = ast.literal_eval(text)
     except (SyntaxError, ValueError):  # an f-string

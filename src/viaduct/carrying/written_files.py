@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from viaduct.carrying.agreement import Pair, distance, pair_arrays, set_tolerances
+from viaduct.carrying.agreement import Pair, measure_distance, pair_arrays, set_tolerances
 from viaduct.carrying.contents import Content, Unreadable, read_content
 from viaduct.carrying.outcomes import (
     DEVICE,
@@ -34,9 +34,9 @@ from viaduct.carrying.running import Run
 from viaduct.rehearsal.files import find_file
 
 State = Literal["equal", "rounding", "differs", "not compared"]
-REPEATS = 1e-5  # relative difference up to which the second run of a side writes the same
+REPEAT_TOLERANCE = 1e-5  # relative difference up to which the second run of a side writes the same
 MAX_FILES = 500  # pairs of files that are compared
-SHOWN = 3  # values of a file that are named
+MAX_SHOWN = 3  # values of a file that are named in the result
 IGNORED = re.compile(r"(?:^|/)__pycache__/|\.pyc$|\.lock$")
 CHECKPOINT_DATA = re.compile(r"\.data-\d{5}-of-\d{5}$")  # of a TensorFlow checkpoint, read with its .index
 
@@ -160,11 +160,13 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, perturb
     ours, theirs = sides
     unstable = set().union(*(find_unstable(*pair) for pair in zip(sides, again, strict=True)))
     pairs = [pair for pair in pair_arrays("weight", ours.arrays, theirs.arrays, 0) if pair.name not in unstable]
-    yardstick = list(pair_arrays("weight", ours.arrays, perturbed.arrays, 0)) if perturbed is not None else []
-    judged = judge_pixels(runs, ours, theirs) if ours.pixels else set_tolerances(pairs, yardstick)
+    perturbed_pairs = list(pair_arrays("weight", ours.arrays, perturbed.arrays, 0)) if perturbed is not None else []
+    judged = judge_pixels(runs, ours, theirs) if ours.is_image else set_tolerances(pairs, perturbed_pairs)
     bad = [f"{pair.name} {pair.why or f'is off by {pair.error:.2g}'}" for pair in judged if pair.bad]
     names = [*ours.values, *(key for key in theirs.values if key not in ours.values)]
-    compared = [key for key in names if key not in unstable and not (ours.partial and is_one_sided(key, ours, theirs))]
+    compared = [
+        key for key in names if key not in unstable and not (ours.is_partial and is_one_sided(key, ours, theirs))
+    ]
     bad += [
         f"{key} is {ours.values.get(key, 'not there')} in the original, {theirs.values.get(key, 'not there')} after it"
         for key in compared
@@ -194,7 +196,7 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, perturb
 
 
 def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
-    """Compare the bytes of tensors. If they differ, the file is not compared: rounding changes bytes too."""
+    """Compare the bytes of tensors. If they differ, the result is "not compared": rounding changes bytes too."""
     why = ours.unread or theirs.unread
     equal = (np.array_equal(array, theirs.arrays[storage]) for storage, array in ours.arrays.items())
     if ours.arrays.keys() != theirs.arrays.keys() or not all(equal):
@@ -204,7 +206,7 @@ def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
 
 
 def judge_pixels(runs: Runs, ours: Content, theirs: Content) -> list[Pair]:
-    """Return the pair of pixels, or nothing if the runs differ by rounding and no pixel by more than one of 256."""
+    """Return the pair of pixels; nothing if rounding is allowed and no 8-bit value is off by more than one."""
     left, right = ours.arrays["pixels"], theirs.arrays["pixels"]
     if left.shape == right.shape and runs.allowed and int(np.abs(left.astype(int) - right).max(initial=0)) <= 1:
         return []
@@ -220,9 +222,11 @@ def find_unstable(first: Content, again: Content | None) -> set[str]:
         for name, array in first.arrays.items()
         if name not in again.arrays
         or array.shape != again.arrays[name].shape
-        or distance(array, again.arrays[name]) > REPEATS
+        or measure_distance(array, again.arrays[name]) > REPEAT_TOLERANCE
     }
-    values = {key for key, text in first.values.items() if not is_same_value(text, again.values.get(key), REPEATS)}
+    values = {
+        key for key, text in first.values.items() if not is_same_value(text, again.values.get(key), REPEAT_TOLERANCE)
+    }
     return tensors | values
 
 
@@ -255,13 +259,14 @@ def compare_lines(
     right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right
     pairs = pair_lines(left, right)
     numbers = find_stable_numbers(left, left_again), find_stable_numbers(right, right_again)
-    bad, count, inexact, masks_difference = [], 0, False, False
+    bad, count, inexact = [], 0, False
+    hides_differences = False  # lines differ, but not in the numbers that are compared
     for a, b in pairs:
         both = [(x, y) for x, y in zip(numbers[0][a], numbers[1][b], strict=True) if x is not None and y is not None]
         count += 1
         inexact = inexact or any(x != y for x, y in both)
         has_unstable = len(both) < len(numbers[0][a])
-        masks_difference |= left[a] != right[b] and (has_unstable or all(x == y for x, y in both))
+        hides_differences |= left[a] != right[b] and (has_unstable or all(x == y for x, y in both))
         if any(not is_alike(x, y, runs.allowed) for x, y in both):
             bad.append(f"{describe_line(left[a])} in the original, {describe_line(right[b])} after the migration")
     for lines, others, again, paired, side in (
@@ -277,7 +282,7 @@ def compare_lines(
         return WrittenFile(name, "not compared", "both sides write no line in common, and neither repeats its own")
     state: State = "rounding" if inexact else "equal"
     result = "within rounding" if inexact else "equal"
-    if masks_difference:
+    if hides_differences:
         result += " except for device names and numbers that do not repeat themselves"
     return WrittenFile(name, state, f"{format_plural(count, 'line')} {result}", count)
 
@@ -287,8 +292,8 @@ def read_lines(content: Content, run: Run) -> list[str]:
 
 
 def describe_some(bad: list[str]) -> str:
-    more = len(bad) - SHOWN
-    return "; ".join(bad[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    more = len(bad) - MAX_SHOWN
+    return "; ".join(bad[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def format_plural(count: int, noun: str) -> str:

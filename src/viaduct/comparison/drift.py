@@ -23,7 +23,7 @@ from viaduct.errors import BadData, BadValue
 
 LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}
 Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]  # gets the measured pairs and their number
-Limits = Callable[[Pair], Thresholds | None]
+ChooseThresholds = Callable[[Pair], Thresholds | None]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Options:
     thresholds: Thresholds | None = None
     kld: Kld = "book"
     workers: int | None = None  # processes that measure
-    threshold_source: str = ""  # for the page: the origin of the thresholds if `limits` sets them for each tensor
+    threshold_source: str = ""  # for the page: where the thresholds come from if each tensor has its own
 
 
 @dataclass(frozen=True)
@@ -83,17 +83,21 @@ def compare_pairs(
     options: Options,
     *,
     edges: Mapping[str, tuple[str, ...]] | None = None,
-    limits: Limits | None = None,
+    choose_thresholds: ChooseThresholds | None = None,
     progress: Progress = lambda measured, _: measured,
 ) -> Drift:
-    """Measure, judge and explain pairs of tensors; `limits`, if given, returns the thresholds of a pair.
+    """Measure, judge and explain pairs of tensors.
 
-    `edges`: operator -> the operators that feed it, by the names of the left side.
+    `edges`: operator -> the operators that feed it, by the names of the left side. `choose_thresholds`, if given,
+    returns the thresholds of a pair in place of `options.thresholds`.
     """
     measured = progress(measure_pairs(pairs, options.workers, kld=options.kld), len(pairs))
-    rows = [make_row(pair, answer, limits(pair) if limits else options.thresholds) for pair, answer in measured]
-    if limits is None and (options.thresholds is None or options.thresholds.max_abs is None):
-        rows = flag_rounding_noise(rows)  # an absolute limit already says how much noise is allowed
+    rows = [
+        make_row(pair, answer, choose_thresholds(pair) if choose_thresholds else options.thresholds)
+        for pair, answer in measured
+    ]
+    if choose_thresholds is None and (options.thresholds is None or options.thresholds.max_abs is None):
+        rows = flag_rounding_noise(rows)  # not with an absolute limit, which says already how much noise is allowed
     judgement = judge(rows, edges or {})
     explanation = explain(judgement, edges or {})
     return Drift(left, right, judgement.rows, explanation, options, explanation.notes)

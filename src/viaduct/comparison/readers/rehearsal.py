@@ -43,9 +43,15 @@ def find_ranks(path: Path) -> dict[int, Path]:
 
 def read(path: Path) -> Side:
     """Read the headers of all tensors that a rehearsal recorded; raise BadData if there are none."""
-    tensors = [tensor for number, folder in find_ranks(path).items() for tensor in read_rank(folder, number)]
-    if not tensors:
+    side = read_record(path)
+    if not side.tensors:
         raise BadData(f"{str(path)!r} holds no tensors.", "Perhaps the rehearsal ended before its first step.")
+    return side
+
+
+def read_record(path: Path) -> Side:
+    """Read the headers of all tensors that a rehearsal recorded, if any."""
+    tensors = [tensor for number, folder in find_ranks(path).items() for tensor in read_rank(folder, number)]
     return Side(path, KIND, tuple(sorted(tensors, key=lambda tensor: (tensor.step, tensor.order))))
 
 
