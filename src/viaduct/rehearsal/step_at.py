@@ -7,6 +7,7 @@ function observes this; it makes the script slower, since Python calls it at eve
 from __future__ import annotations
 
 import ast
+import atexit
 import difflib
 import os
 import sys
@@ -133,6 +134,7 @@ class StepAt:
             if self.has_target(frame.f_code):
                 frame.f_trace = self.make_local_trace()
             frame = frame.f_back
+        atexit.register(sys.settrace, None)  # later the trace function would lack its module's globals
         sys.settrace(self._trace_call)
         threading.settrace(self._trace_call)
 
