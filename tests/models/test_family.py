@@ -6,7 +6,7 @@ import pytest
 
 from viaduct import models
 from viaduct.data import references
-from viaduct.weights.recognise import sketch
+from viaduct.weights.recognise import build_on_meta
 
 FAMILIES = models.families()
 
@@ -17,11 +17,11 @@ def test_names_in_tensorflow_are_claimed_by_their_own_family_and_no_other(name: 
     assert names is not None
     for other in FAMILIES.values():
         if other.tensorflow is not names:
-            assert not any(names.claims(sketch(variant, 3)) for variant in other.variants)
-    claimed = [variant for variant in FAMILIES[name].variants if names.claims(sketch(variant, 3))]
+            assert not any(names.claims(build_on_meta(variant, 3)) for variant in other.variants)
+    claimed = [variant for variant in FAMILIES[name].variants if names.claims(build_on_meta(variant, 3))]
     assert claimed
     for variant in claimed:
-        layouts = names.layouts(sketch(variant, 3))
+        layouts = names.layouts(build_on_meta(variant, 3))
         assert names.default_layout in layouts
         sources = [source for link in layouts[names.default_layout] for source in link.sources]
         assert len(set(sources)) == len(sources)
@@ -34,7 +34,7 @@ def test_torchvisions_names_are_for_tensors_of_the_network_one_each(name: str) -
     assert family.preprocess in references.names()
     assert set(family.peers) <= set(family.variants)
     for variant in family.variants:
-        network = sketch(variant, 3)
+        network = build_on_meta(variant, 3)
         names = family.torchvision_names(network) if family.torchvision_names else {}
         assert not names or names.keys() == network.state_dict().keys()
         assert len(set(names.values())) == len(names)

@@ -126,7 +126,7 @@ def test_a_network_without_a_name_must_be_the_only_one_possible(tmp_path: Path) 
     with open_weights(tmp_path / "plain.safetensors") as stored:
         with pytest.raises(BadValue, match=r"does not say which network[^\0]*resnet20_cifar, resnet20_quick"):
             export_tf_checkpoint(stored, tmp_path / "model.ckpt")
-        assert export_tf_checkpoint(stored, tmp_path / "model.ckpt", model="resnet20_cifar").tensors == 113
+        assert export_tf_checkpoint(stored, tmp_path / "model.ckpt", model="resnet20_cifar").tensor_count == 113
         with pytest.raises(UnknownName, match="resnet2O_cifar"):
             export_tf_checkpoint(stored, tmp_path / "model.ckpt", model="resnet2O_cifar")
 

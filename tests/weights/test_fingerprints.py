@@ -17,11 +17,11 @@ TENSORFLOW, FILE = "TensorFlow checkpoint", "safetensors file"
 
 
 def torch_shapes(name: str, classes: int) -> dict[str, Shape]:
-    return {key: tuple(value.shape) for key, value in recognise.sketch(name, classes).state_dict().items()}
+    return {key: tuple(value.shape) for key, value in recognise.build_on_meta(name, classes).state_dict().items()}
 
 
 def tensorflow_shapes(name: str, classes: int, layout: str = "") -> dict[str, Shape]:
-    return recognise.list_tf_variables(recognise.sketch(name, classes), layout)
+    return recognise.list_tf_variables(recognise.build_on_meta(name, classes), layout)
 
 
 @pytest.mark.lengthy

@@ -9,7 +9,7 @@ import torch
 
 from viaduct.errors import BadData
 from viaduct.weights.bundle import write_bundle
-from viaduct.weights.locate import find_prefix, is_tf_checkpoint, name_latest
+from viaduct.weights.locate import find_prefix, is_tf_checkpoint, record_latest
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_a_checkpoint_is_known_by_any_of_its_files(ending: str, folder: Path) ->
 
 def test_a_folder_means_its_latest(folder: Path) -> None:
     assert find_prefix(folder) == folder / "model.ckpt-10"
-    name_latest(folder / "model.ckpt-5")
+    record_latest(folder / "model.ckpt-5")
     assert find_prefix(folder) == folder / "model.ckpt-5"
     assert (folder / "checkpoint").read_text().count("all_model_checkpoint_paths") == 2
 

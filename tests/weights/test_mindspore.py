@@ -139,7 +139,7 @@ def test_step_and_momentum_come_along(tmp_path: Path) -> None:
     counters = {"learning_rate": np.float32([0.1]), "epoch_num": np.array(4), "step_num": np.array(2500)}
     (tmp_path / "w.ckpt").write_bytes(checkpoint({**arrays, **moments, **counters}))
     with MindsporeFile(tmp_path / "w.ckpt") as file:
-        done = read_values(build(), file, slots=True).done
+        done = read_values(build(), file, slots=True).imported
     assert done.global_step == 2500
     assert set(done.slots) == {"Momentum"}
     head = torch.from_numpy(arrays["end_point.weight"]) + 1

@@ -10,7 +10,7 @@ from viaduct.weights.maps import layouts_of, list_name_maps, mindspore
 
 def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> None:
     for name, layout in (("resnet50_book", "zoo"), ("resnet50_v1", "mindcv"), ("resnet32_cifar", "own")):
-        model = recognise.sketch(name, 1)
+        model = recognise.build_on_meta(name, 1)
         shapes = {link.sources[0]: model.state_dict()[link.target].shape for link in mindspore.layouts(model)[layout]}
         assert [str(guess) for guess in recognise.recognise_mindspore(shapes)] == [f"{name} with 1 classes"]
 
@@ -18,7 +18,7 @@ def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> N
 @pytest.mark.lengthy
 def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None:
     for name in [name for names in list_name_maps() for name in recognise.list_networks(names)]:
-        model = recognise.sketch(name, 17)
+        model = recognise.build_on_meta(name, 17)
         for layout in layouts_of(model):
             guesses = recognise.recognise_tensorflow(recognise.list_tf_variables(model, layout))
             assert guesses[0].is_complete, name
@@ -29,7 +29,7 @@ def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None
 
 
 def test_a_larger_amoebanet_is_recognised_with_its_size() -> None:
-    large = recognise.sketch("amoebanet_d", 11, (("cells", 12), ("image", 299)))
+    large = recognise.build_on_meta("amoebanet_d", 11, (("cells", 12), ("image", 299)))
     (guess,) = recognise.recognise_tensorflow(recognise.list_tf_variables(large, ""))
     assert guess.is_complete
     assert dict(guess.options) == {"cells": 12, "filters": 256, "stem_filters": 32, "image": 299}
@@ -48,7 +48,7 @@ def test_an_absurd_amoebanet_is_not_built(name: str) -> None:
 
 
 def test_weights_of_which_less_than_half_fits_are_no_guess() -> None:
-    state = recognise.sketch("resnet20_cifar", 7).state_dict()
+    state = recognise.build_on_meta("resnet20_cifar", 7).state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     names = [name for name in shapes if name != "head.bias"]
     few = {name: shapes[name] for name in ["head.bias", *names[: len(names) // 3]]}

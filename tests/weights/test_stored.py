@@ -121,7 +121,7 @@ def test_a_run_is_read_at_its_newest_checkpoint_with_what_its_recipe_says(run: P
         assert stored.read("w").tolist() == [10.0, 10.0]
         facts = stored.facts
     assert (facts.model, facts.classes, facts.step) == ("resnet20_cifar", 7, 10)
-    assert facts.trained == {"global_batch": "8", "precision": "bf16"}
+    assert facts.training == {"global_batch": "8", "precision": "bf16"}
     with pytest.raises(BadRun, match="holds no averaged weights"), open_weights(run, ema=True):
         pass
 

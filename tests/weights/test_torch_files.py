@@ -84,7 +84,7 @@ def test_averages_are_found_by_their_key(tmp_path: Path) -> None:
         ([], "a list"),
         ({}, "nothing"),
         ({"epoch": 3}, "1 named values: epoch"),
-        (dict.fromkeys("abcdefghij"), "10 named values: a, b, c, d, e, f, g, h …"),
+        (dict.fromkeys("abcdefghij"), "10 named values: a, b, c, d, e, f, g, h and 2 more"),
     ],
 )
 def test_a_file_without_weights_says_what_it_holds(content: Any, text: str, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_logits_are_those_of_torchvisions_network(name: str, theirs: dict[str, A
     images = torch.randn(2, 3, 65, 65, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         torch.testing.assert_close(ours(images), reference(images), rtol=1e-5, atol=1e-5)
-    assert any("not quite torchvision's network" in note for note in written.done.notes)
+    assert any("not quite torchvision's network" in note for note in written.imported.notes)
     with open_weights(tmp_path / "ours.safetensors") as stored:
         export_torch_file(stored, tmp_path / "back.pth", to="torchvision")
     back = torch.load(tmp_path / "back.pth", weights_only=True)

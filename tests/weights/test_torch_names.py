@@ -48,7 +48,7 @@ def test_a_missing_batch_counter_is_no_loss_and_another_tensor_is() -> None:
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "backbone."])
 def test_one_prefix_before_all_names_is_found(prefix: str) -> None:
     match = match_tensors(make_network(), shapes_of(make_network(), prefix))
-    assert (match.is_complete, match.unused, match.names) == (True, (), OWN)
+    assert (match.is_complete, match.unused, match.naming) == (True, (), OWN)
     assert match.sources["0.weight"] == f"{prefix}0.weight"
 
 
@@ -71,7 +71,7 @@ def test_torchvisions_names_of_a_network_of_ours_are_preferred_where_more_of_the
     names = torchvision_names(network)
     assert (names["stem.conv.weight"], names["head.bias"]) == ("conv1.weight", "fc.bias")
     match = match_tensors(network, {names[name]: shape for name, shape in shapes_of(network).items()})
-    assert (match.names, match.is_complete) == (TORCHVISION, True)
+    assert (match.naming, match.is_complete) == (TORCHVISION, True)
     assert torchvision_names(make_network()) == {}
 
 

@@ -389,6 +389,11 @@ def pack_varint(value: int) -> bytes:
     return bytes(packed)
 
 
+def encode_varint(number: int, value: int) -> bytes:
+    """Encode a varint field."""
+    return pack_varint(number << 3) + pack_varint(value)
+
+
 def encode_field(number: int, content: bytes) -> bytes:
     """Encode a length-delimited field."""
     return bytes((number << 3 | BYTES,)) + pack_varint(len(content)) + content

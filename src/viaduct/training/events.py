@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.data.example import encode_field as encode_message
-from viaduct.data.example import pack_varint
+from viaduct.data.example import encode_varint, pack_varint
 from viaduct.data.tfrecord import frame
 
 RGB = 3  # colour channels of an image
@@ -65,10 +65,6 @@ class EventFile:
     def _write(self, fields: bytes) -> None:
         with self._path.open("ab") as file:
             file.write(frame(encode_double(1, time.time()) + fields))
-
-
-def encode_varint(field: int, value: int) -> bytes:
-    return pack_varint(field << 3) + pack_varint(value)
 
 
 def encode_float(field: int, value: float) -> bytes:

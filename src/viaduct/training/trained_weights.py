@@ -58,7 +58,7 @@ class WeightsFile:
             notes = [warning.rstrip(".") for warning in stored.warnings]
             if isinstance(stored.reader, Bundle | MindsporeNames):
                 values = read_values(model, stored.reader, ema=use_averages)
-                tensors, notes = values.tensors, [*notes, *values.done.notes]
+                tensors, notes = values.tensors, [*notes, *values.imported.notes]
             elif use_averages and stored.kind != "PyTorch file":
                 raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")
             else:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from viaduct.data.notices import join_first
 from viaduct.errors import BadData, BadRun, BadValue
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
@@ -25,7 +26,7 @@ from viaduct.training.rundir import RunDir
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.exporting import slots_beside
-from viaduct.weights.importing import Checkpoint, Slots, join_some, read_values
+from viaduct.weights.importing import Checkpoint, Slots, read_values
 from viaduct.weights.maps import list_foreign_names
 from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
@@ -74,7 +75,7 @@ def load_initial_weights(training: Training) -> list[str]:
     training.computation.publish_statistics()
     names = [name for name in model_state if not name.endswith(COUNTER)]
     loaded = sum(name in donor.tensors for name in names)
-    excluded = f", without {join_some(sorted(donor.excluded))}" if donor.excluded else ""
+    excluded = f", without {join_first(sorted(donor.excluded))}" if donor.excluded else ""
     lines = [*donor.warnings, f"Weights from {source}: {loaded} of {len(names)} tensors{excluded}."]
     lines += [f"Note: {note}." for note in donor.notes]
     return lines + (continue_from(donor, source, training) if init.schedule == "continue" else [])
@@ -106,7 +107,7 @@ def read_donor(source: Path, training: Training) -> Donor:
             notes.append(f"the classifier ({listed}) begins anew: {there:,} classes there, {here:,} here")
         tensors = {name: stored.read(name) for name in names}
         refuse_not_finite(tensors, source)
-        donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, [*notes, *remarks], stored.warnings)
+        donor = Donor(tensors, excluded, stored.facts.step, stored.facts.training, [*notes, *remarks], stored.warnings)
     if stored.kind == "run":
         donor.read_state = lambda: read_run_state(stored.path.parent, training)
     else:
@@ -129,7 +130,9 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Raise BadData for weights with NaN or infinite values."""
     bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
-        message = f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_some(bad)}."
+        message = (
+            f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_first(bad)}."
+        )
         raise BadData(message, "Choose another checkpoint or file.")
 
 
@@ -149,8 +152,10 @@ def read_foreign_checkpoint(checkpoint: Checkpoint, training: Training, excluded
     """Return the weights of a TensorFlow or MindSpore checkpoint, and the optimizer's state if the run continues."""
     continues, model = training.recipe.init.schedule == "continue", build_full_model(training)
     values = read_values(model, checkpoint, slots=continues, wanted=lambda name: name not in excluded)
-    state = convert_slots(values.done.slots, training) if continues else ({}, "")
-    return Donor(values.tensors, excluded, values.done.global_step, notes=values.done.notes, read_state=lambda: state)
+    state = convert_slots(values.imported.slots, training) if continues else ({}, "")
+    return Donor(
+        values.tensors, excluded, values.imported.global_step, notes=values.imported.notes, read_state=lambda: state
+    )
 
 
 def build_full_model(training: Training) -> nn.Module:
@@ -195,7 +200,7 @@ def refuse_mismatch(stored: Stored, here: dict[str, tuple[int, ...]], there: dic
         raise BadData(f"{stored.path} has {classes}.", suggest_exclusion(misshaped))
     differences = {"missing there": missing, "not in this network": extra, "of another shape": misshaped}
     if any(differences.values()):
-        lines = [f"{title}, {len(names):,}: {join_some(names)}" for title, names in differences.items() if names]
+        lines = [f"{title}, {len(names):,}: {join_first(names)}" for title, names in differences.items() if names]
         raise BadData(
             f"{stored.path} does not hold this network.",
             *lines,

@@ -195,7 +195,7 @@ def describe_names(match: Match) -> str:
     """Describe the difference of the tensors' names from the network's own."""
     from viaduct.weights.torch_names import TORCHVISION
 
-    return TORCHVISION if match.names == TORCHVISION else "a prefix before their names"
+    return TORCHVISION if match.naming == TORCHVISION else "a prefix before their names"
 
 
 def has_enough_outputs(loaded: Loaded, data: Path | None) -> bool:

@@ -89,11 +89,11 @@ def import_weights(
     if written.recognised:
         others = f" or {' or '.join(written.alternatives)}: --model chooses" if written.alternatives else ""
         print_note(f"{checkpoint} looks like {written.model}{others}.")
-    imported = written.done
+    imported = written.imported
     print_notes(f"Note: {note}." for note in (imported.notes if imported else ()))
     step = f", step {imported.global_step:,}" if imported and imported.global_step is not None else ""
     skipped = f"; {len(imported.skipped):,} more skipped" if imported and imported.skipped else ""
-    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}{skipped}")
+    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensor_count:,} tensors{step}{skipped}")
 
 
 @app.command("export")
@@ -160,7 +160,7 @@ def export_weights(
         print_note(f"{weights} looks like {written.model}.")
     print_notes(f"Note: {note}." for note in written.notes)
     step = f", step {written.step:,}" if written.step is not None else ""
-    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}")
+    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensor_count:,} tensors{step}")
 
 
 def refuse_foreign(stored: Any) -> None:

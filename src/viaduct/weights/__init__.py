@@ -1,7 +1,7 @@
 """Weights: checkpoints of TensorFlow and MindSpore, read without either package, PyTorch and safetensors files.
 
     from viaduct.weights import import_tf_checkpoint
-    done = import_tf_checkpoint(model, "dir/model.ckpt-601000")
+    imported = import_tf_checkpoint(model, "dir/model.ckpt-601000")
 
 `bundle` and `table` read and write TensorFlow's format, `mindspore` MindSpore's. `maps/` has the names of each
 reference, `importing` and `exporting` convert weights, `stored` opens weights of any kind, and `recognise` finds their

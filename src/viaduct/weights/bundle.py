@@ -5,8 +5,8 @@
     write_bundle("out/model.ckpt-5", {"dense/bias": tensor})
 
 PREFIX.index is a table (table.py) from names to protobuf messages with the fields 1 dtype, 2 shape, 3 shard, 4 offset,
-5 size, 6 masked CRC-32C of the values. PREFIX.data-0000i-of-0000n has the values, raw and little-endian. Opening a
-checkpoint reads only the index; values are read one variable at a time.
+5 size, 6 masked CRC-32C of the values, 7 slices. PREFIX.data-0000i-of-0000n has the values, raw and little-endian.
+Opening a checkpoint reads only the index; values are read one variable at a time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from viaduct.atomic_files import replace_file
-from viaduct.data.example import BYTES, FIXED32, VARINT, encode_field, iterate_fields, pack_varint, read_varint
+from viaduct.data.example import (
+    BYTES,
+    FIXED32,
+    VARINT,
+    encode_field,
+    encode_varint,
+    iterate_fields,
+    pack_varint,
+    read_varint,
+)
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData, BadValue, UnknownName
-from viaduct.weights.locate import find_prefix, name_latest
+from viaduct.weights.locate import find_prefix, record_latest
 from viaduct.weights.table import read_table, write_table
 from viaduct.weights.tensor_bytes import as_tensor, count_bytes, dtype_of, explain_write_errors
 
@@ -67,7 +76,7 @@ class Variable:
 
     dtype: str
     shape: tuple[int, ...]
-    number: int  # TensorFlow's number of the dtype
+    dtype_number: int  # TensorFlow's
     shard: int
     offset: int
     size: int
@@ -87,17 +96,17 @@ class Bundle:
         self.index = self.prefix.with_name(self.prefix.name + ".index")
         self.shards = 0
         self.entries: dict[str, Variable] = {}
-        self._open: dict[int, BufferedReader] = {}
-        with self._name_damaged_index():
+        self._files: dict[int, BufferedReader] = {}  # open data files by shard
+        with self._add_path_to_errors():
             self._read_index()
 
     def __enter__(self) -> Bundle:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._open.values():
+        for file in self._files.values():
             file.close()
-        self._open.clear()
+        self._files.clear()
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
@@ -113,23 +122,21 @@ class Bundle:
             raise UnknownName(f"variable in {self.prefix}", name, self.entries)
         stored = self.entries[name]
         self._refuse_unreadable(name, stored)
-        file, shard = self._shard(stored.shard)
+        file, path = self._open_shard(stored.shard)
         available = os.fstat(file.fileno()).st_size
         if stored.offset + stored.size > available:
             extent = f"{stored.size:,} bytes at byte {stored.offset:,}"
-            raise BadData(
-                f"{shard}: {name} should be {extent}, but the file has {available:,} bytes: it was cut short."
-            )
+            raise BadData(f"{path}: {name} should be {extent}, but the file has {available:,} bytes: it was cut short.")
         file.seek(stored.offset)
         content = bytearray(stored.size)
         if file.readinto(content) != stored.size or masked_crc32c(content) != stored.checksum:
-            raise BadData(f"{shard}: the values of {name} do not match their checksum.")
+            raise BadData(f"{path}: the values of {name} do not match their checksum.")
         return content
 
     def scalar(self, name: str) -> int | None:
         """Return the value of an integer variable with one value, such as global_step; None for other variables."""
         stored = self.entries.get(name)
-        if stored is None or stored.count != 1 or DTYPES.get(stored.number) not in ("int64", "int32"):
+        if stored is None or stored.count != 1 or DTYPES.get(stored.dtype_number) not in ("int64", "int32"):
             return None
         return int.from_bytes(self.content(name), "little", signed=True)
 
@@ -143,6 +150,7 @@ class Bundle:
         return [f"{variable}/{slot}"]
 
     def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]:
+        """Return the links of each naming scheme that a checkpoint of this network may have."""
         from viaduct.weights.maps import layouts_of
 
         return layouts_of(model)
@@ -153,6 +161,7 @@ class Bundle:
         return recognise.recognise_tensorflow({name: stored.shape for name, stored in self.entries.items()})
 
     def describe_differences(self, model: nn.Module, layout: str) -> list[str]:
+        """Return []: there are notes on MindSpore's networks only."""
         return []
 
     def describe_shortages(self) -> Iterator[str]:
@@ -171,12 +180,12 @@ class Bundle:
                 yield f"{path} {problem}: {lost:,} of its {len(needed):,} variables cannot be read"
 
     @contextlib.contextmanager
-    def _name_damaged_index(self) -> Iterator[None]:
+    def _add_path_to_errors(self) -> Iterator[None]:
         """Add the path of the index to errors about its content."""
         try:
             yield
         except BadData as error:
-            reason = error.message.removeprefix("not a tf.train.Example: ")
+            reason = error.message.removeprefix("not a tf.train.Example: ")  # data/example.py parses the messages
             raise BadData(f"{self.index}: not a usable checkpoint index: {reason}", *error.hints) from None
 
     def _read_index(self) -> None:
@@ -201,33 +210,33 @@ class Bundle:
         extents = sorted(
             (stored.shard, stored.offset, stored.size, name) for name, stored in self.entries.items() if stored.size
         )
-        for (shard, offset, size, name), (other, begin, _, second) in pairwise(extents):
-            if shard == other and begin < offset + size:
-                raise BadData(f"{name} and {second} share the bytes from {begin:,} of shard {shard}.")
+        for (shard, offset, size, name), (next_shard, next_offset, _, next_name) in pairwise(extents):
+            if shard == next_shard and next_offset < offset + size:
+                raise BadData(f"{name} and {next_name} share the bytes from {next_offset:,} of shard {shard}.")
 
     def _refuse_unreadable(self, name: str, stored: Variable) -> None:
         if stored.sliced:
             raise BadData(f"{self.prefix}: {name} is partitioned; its slices are not put together here.")
-        if stored.number not in DTYPES:
+        if stored.dtype_number not in DTYPES:
             known = ", ".join(sorted(DTYPES.values()))
             raise BadData(
                 f"{self.prefix}: {name} holds {stored.dtype} values, which cannot be read.", f"Read: {known}."
             )
-        expected = stored.count * count_bytes(DTYPES[stored.number])
+        expected = stored.count * count_bytes(DTYPES[stored.dtype_number])
         if expected != stored.size:
             variable = f"{name} of shape {stored.shape} and type {stored.dtype}"
             raise BadData(f"{self.index}: {variable} has {stored.size:,} bytes, expected {expected:,}.")
         if stored.shard >= self.shards:
             raise BadData(f"{self.index}: {name} lies in shard {stored.shard} of {self.shards}.")
 
-    def _shard(self, number: int) -> tuple[BufferedReader, Path]:
+    def _open_shard(self, number: int) -> tuple[BufferedReader, Path]:
         # The path is computed from the prefix, so an index cannot refer to other files.
         path = self.prefix.with_name(shard_name(self.prefix.name, number, self.shards))
-        if number not in self._open:
+        if number not in self._files:
             if not path.is_file():
                 raise BadData(f"{path} is missing; the checkpoint {self.prefix} has its values there.")
-            self._open[number] = path.open("rb")
-        return self._open[number], path
+            self._files[number] = path.open("rb")
+        return self._files[number], path
 
 
 def shard_name(prefix: str, number: int, count: int) -> str:
@@ -247,7 +256,7 @@ def read_header(value: memoryview) -> int:
             shards = read_varint(value, begin, end)[0]
         elif (number, wire) == (2, VARINT):
             endianness = read_varint(value, begin, end)[0]
-        elif (number, wire) == (3, BYTES):
+        elif (number, wire) == (3, BYTES):  # VersionDef
             oldest_reader = read_number(value[begin:end], 2)
     if endianness:
         raise BadData("its values are big-endian.", "Save the checkpoint again on a little-endian machine.")
@@ -311,7 +320,7 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
             pairs = list(write_values(file, ((name, tensors[name]) for name in order)))
         with replace_file(prefix.with_name(prefix.name + ".index")) as file:
             file.write(write_table([(b"", encode_header()), *pairs]))
-        name_latest(prefix)
+        record_latest(prefix)
     return prefix
 
 
@@ -329,15 +338,14 @@ def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Itera
 
 def encode_header() -> bytes:
     """Return the BundleHeaderProto of a checkpoint with one shard."""
-    version = pack_varint(1 << 3) + pack_varint(VERSION)
-    return pack_varint(1 << 3) + pack_varint(1) + encode_field(3, version)
+    return encode_varint(1, 1) + encode_field(3, encode_varint(1, VERSION))
 
 
 def encode_entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
     """Return the BundleEntryProto of one variable."""
-    shape = b"".join(encode_field(2, pack_varint(1 << 3) + pack_varint(extent)) for extent in tensor.shape)
-    message = pack_varint(1 << 3) + pack_varint(NUMBERS[dtype_of(tensor)]) + encode_field(2, shape)
+    shape = b"".join(encode_field(2, encode_varint(1, extent)) for extent in tensor.shape)
+    message = encode_varint(1, NUMBERS[dtype_of(tensor)]) + encode_field(2, shape)
     if offset:
-        message += pack_varint(4 << 3) + pack_varint(offset)
-    message += pack_varint(5 << 3) + pack_varint(len(content))
+        message += encode_varint(4, offset)
+    message += encode_varint(5, len(content))
     return message + pack_varint(6 << 3 | FIXED32) + struct.pack("<I", masked_crc32c(content))

@@ -18,11 +18,12 @@ from safetensors.torch import save as pack
 from torch import Tensor, nn
 
 from viaduct.atomic_files import replace_file
+from viaduct.data.notices import join_first
 from viaduct.errors import BadData, BadValue
 from viaduct.models import sources
 from viaduct.weights import recognise
 from viaduct.weights.bundle import write_bundle
-from viaduct.weights.importing import SHADOW, STEP, Checkpoint, Imported, join_some, read_values
+from viaduct.weights.importing import SHADOW, STEP, Checkpoint, Imported, read_values
 from viaduct.weights.locate import has_index
 from viaduct.weights.maps import Link, find_names, layouts_of, mindspore
 from viaduct.weights.mindspore import write_mindspore
@@ -39,9 +40,9 @@ class Converted:
 
     model: str
     classes: int
-    tensors: int  # number of tensors
+    tensor_count: int
     recognised: bool  # True if the network was found by names and shapes
-    done: Imported | None = None  # result of an import
+    imported: Imported | None = None  # result of an import
     step: int | None = None  # of an export: training step of the weights
     notes: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()  # other networks that fit as well, if it was recognised in an import
@@ -58,18 +59,20 @@ def import_file(
         guess = choose_network(model, classes, checkpoint)
         network = build_network(guess, checkpoint.prefix)
         values = read_values(network, checkpoint, ema=ema, slots=slots)
-        if slots and not values.done.slots:
+        if slots and not values.imported.slots:
             raise BadData(f"{checkpoint.prefix} has no optimizer slots.", "Leave out --slots.")
-        metadata = build_metadata(guess, values.done.global_step, str(source), ema=ema)
+        metadata = build_metadata(guess, values.imported.global_step, str(source), ema=ema)
         fitting = {} if model else {other.model: None for other in checkpoint.guess_networks() if other.is_complete}
     write_safetensors(out, add_counters(network, values.tensors), metadata)
     if slots:
         tensors = {
-            f"{slot}/{name}": value for slot, state in values.done.slots.items() for name, value in state.items()
+            f"{slot}/{name}": value for slot, state in values.imported.slots.items() for name, value in state.items()
         }
         write_safetensors(slots_beside(out), tensors, metadata)
     alternatives = tuple(name for name in fitting if name != guess.model)
-    return Converted(guess.model, guess.classes, len(values.tensors), not model, values.done, alternatives=alternatives)
+    return Converted(
+        guess.model, guess.classes, len(values.tensors), not model, values.imported, alternatives=alternatives
+    )
 
 
 def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
@@ -83,7 +86,7 @@ def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
                 "Say which one it should be: --model NAME; `viaduct models` shows them.",
             )
         model = guesses[0].model
-    default = Guess(model, guesses[0].classes if guesses else 1001, 0.0)
+    default = Guess(model, guesses[0].classes if guesses else 1001, 0.0)  # 1001: ImageNet in TensorFlow
     guess = next((guess for guess in guesses if guess.model == model), default)
     return Guess(model, classes or guess.classes, guess.share, guess.layout, guess.options)
 
@@ -121,7 +124,7 @@ def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
     """Write weights as one safetensors file with the network's own names."""
     guess = identify_network(stored, model)
     tensors = {name: stored.read(name) for name in stored.infos}
-    write_safetensors(out, tensors, build_metadata(guess, stored.facts.step, str(stored.path), **stored.facts.trained))
+    write_safetensors(out, tensors, build_metadata(guess, stored.facts.step, str(stored.path), **stored.facts.training))
     return Converted(guess.model, guess.classes, len(tensors), is_recognised(stored, model), step=stored.facts.step)
 
 
@@ -186,7 +189,7 @@ def identify_network(stored: Stored, model: str) -> Guess:
 def build_network(guess: Guess, path: Path) -> nn.Module:
     """Build the guessed network on the meta device; raise `BadData`, with the file's `path`, if it has bad options."""
     try:
-        return recognise.sketch(guess.model, guess.classes, guess.options)
+        return recognise.build_on_meta(guess.model, guess.classes, guess.options)
     except (TypeError, ValueError, RuntimeError) as error:
         options = "".join(f", {name}={value!r}" for name, value in guess.options)
         raise BadData(f"{path}: no {guess} can be built{options}: {str(error).splitlines()[0]}") from None
@@ -204,7 +207,7 @@ def select_links(network: nn.Module, layout: str, name: str) -> list[Link]:
         raise BadValue(
             f"{name} has no layout {layout!r} in TensorFlow.",
             f"It has: --layout {', '.join(layouts)}."
-            if any(layouts)
+            if any(layouts)  # the name of a single layout is empty
             else "It has a single layout: leave --layout out.",
         )
     names = find_names(network)
@@ -217,11 +220,11 @@ def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> 
     expected = {name: tuple(t.shape) for name, t in network.state_dict().items() if recognise.is_weight(name)}
     wrong = [name for name, shape in expected.items() if shapes.get(name) != shape]
     if wrong:
-        raise BadData(f"{stored.path} does not hold {guess}: missing or of another shape are {join_some(wrong)}.")
+        raise BadData(f"{stored.path} does not hold {guess}: missing or of another shape are {join_first(wrong)}.")
 
 
 def convert_tensors(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
-    """Convert weights to the reference's names and memory layout."""
+    """Convert weights to the reference's names and order of axes."""
     variables: dict[str, Tensor] = {}
     for link in links:
         variables |= zip(link.sources, link.to_tf(stored.read(link.target).float()), strict=True)

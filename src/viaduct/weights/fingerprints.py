@@ -102,7 +102,7 @@ def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
     from viaduct.weights.maps import find_names, layouts_of
 
     for name in models.names():
-        network = recognise.sketch(name, 1)
+        network = recognise.build_on_meta(name, 1)
         shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
         shapes = drop_counters(shapes)
         yield TORCH, name, shapes, [key for key in shapes if recognise.is_head(key)]

@@ -1,12 +1,12 @@
 """Import of a TensorFlow or MindSpore checkpoint into a network, completely or not at all.
 
-    done = import_tf_checkpoint(model, "dir/model.ckpt-601000")
-    done.mapped["resnet_model/dense/kernel"]     "head.weight"
-    done.skipped                                 variables that are not in the network: slots, global_step, averages …
+    imported = import_tf_checkpoint(model, "dir/model.ckpt-601000")
+    imported.mapped["resnet_model/dense/kernel"]     "head.weight"
+    imported.skipped                                 variables that the network lacks: slots, global_step, averages …
 
 Names and shapes are compared before any value is read, and all values are read before any is copied. The auxiliary
-head, which only training needs, may be missing from the checkpoint: it then keeps its values, and `done.notes` says so;
-with `require_aux` this is an error.
+head, which only training needs, may be missing from the checkpoint: it then keeps its values, and `imported.notes` says
+so; with `require_aux` this is an error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from viaduct.data.notices import join_first
 from viaduct.errors import BadData, BadValue
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
@@ -28,7 +29,6 @@ from viaduct.weights.mindspore import MindsporeNames
 SHADOW = "/ExponentialMovingAverage"
 STEP = "global_step"
 SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state, such as VARIABLE/Momentum
-MAX_SHOWN_NAMES = 4  # in a message
 
 Slots = dict[str, dict[str, Tensor]]  # slot, such as "Momentum" -> parameter -> values
 Checkpoint = Bundle | MindsporeNames  # weights under another framework's names
@@ -50,7 +50,7 @@ class Values:
     """Values of a checkpoint under the network's names."""
 
     tensors: dict[str, Tensor]
-    done: Imported
+    imported: Imported
 
 
 def import_tf_checkpoint(
@@ -71,7 +71,7 @@ def import_tf_checkpoint(
     with torch.no_grad():
         for name, value in values.tensors.items():
             state[name].copy_(value)
-    return values.done
+    return values.imported
 
 
 def read_values(
@@ -104,7 +104,7 @@ def read_values(
 
 
 def choose_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
-    """Return name and links of the layout with the fewest missing variables."""
+    """Return name and links of the layout (naming scheme) with the fewest missing variables."""
     layouts = checkpoint.layouts_of(model)
     return min(layouts.items(), key=lambda item: len(find_missing(item[1], checkpoint.entries)))
 
@@ -139,14 +139,14 @@ def link_averages(links: list[Link], checkpoint: Checkpoint) -> list[Link]:
     ]
 
 
-def refuse_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None:
+def refuse_missing(links: list[Link], checkpoint: Checkpoint, class_name: str) -> None:
     """Raise `BadData` if the checkpoint lacks variables of the network."""
     absent = find_missing(links, checkpoint.entries)
     if absent:
         total = sum(len(link.sources) for link in links)
         raise BadData(
-            f"{checkpoint.prefix} lacks {len(absent):,} of the {total:,} variables of this network ({kind}): "
-            f"{join_some(absent)}.",
+            f"{checkpoint.prefix} lacks {len(absent):,} of the {total:,} variables of this network "
+            f"({class_name}): {join_first(absent)}.",
             *describe_likely_network(checkpoint),
         )
 
@@ -167,7 +167,7 @@ def refuse_misshaped(links: list[Link], checkpoint: Checkpoint, shapes: Mapping[
         raise BadData(*explain_class_mismatch(heads[biases[0]], checkpoint, shapes))
     raise BadData(
         f"{len(wrong):,} variables of {checkpoint.prefix} have other shapes than in this network: "
-        f"{join_some(list(wrong.values()))}.",
+        f"{join_first(list(wrong.values()))}.",
         *describe_likely_network(checkpoint),
     )
 
@@ -192,18 +192,14 @@ def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
     return (f"It {verb} {names} with {guesses[0].classes} classes.",)
 
 
-def join_some(names: list[str]) -> str:
-    """Return the first few names, and an ellipsis if there are more."""
-    return ", ".join(names[:MAX_SHOWN_NAMES]) + (" …" if len(names) > MAX_SHOWN_NAMES else "")
-
-
 def read_slots(links: list[Link], checkpoint: Checkpoint) -> Slots:
     """Return the optimizer state by slot and parameter."""
     slots: Slots = {}
     for link in links:
         variables = [source.removesuffix(SHADOW) for source in link.sources]
         for slot in SLOTS if link.trained else ():
-            for names in zip(*(checkpoint.list_slot_names(slot, variable) for variable in variables), strict=True):
+            possible_names = (checkpoint.list_slot_names(slot, variable) for variable in variables)
+            for names in zip(*possible_names, strict=True):  # one name for each variable
                 if all(name in checkpoint for name in names):
                     refuse_misshaped_slots(names, variables, checkpoint)
                     slots.setdefault(slot, {})[link.target] = link.to_torch([checkpoint.read(name) for name in names])

@@ -22,7 +22,7 @@ NAMED_PATH = re.compile(
 )
 SAFETENSORS = ".safetensors"
 FILE_ENDINGS = (".pth", ".pt", ".bin", SAFETENSORS)  # of single files, never of a TensorFlow checkpoint's prefix
-MAX_TEXT_BYTES = 1 << 20  # bytes
+MAX_TEXT_BYTES = 1 << 20  # of the `checkpoint` file
 
 
 def is_tf_checkpoint(path: Path) -> bool:
@@ -66,13 +66,13 @@ def suggest_instead(file: Path) -> tuple[str, ...]:
         return ("If torch.save wrote it, rename it to end in .pth.",)
     if file.suffix == SAFETENSORS:
         return ("A safetensors file needs no import: `viaduct weights show` and `viaduct train --init` accept it.",)
-    if start.endswith(b"{") and len(start) == 9:
+    if start.endswith(b"{") and len(start) == 9:  # eight bytes with the header's length, then the header in JSON
         return (f"If it is a safetensors file, rename it to end in {SAFETENSORS}.",)
     return ()
 
 
 def read_ends(file: Path) -> tuple[bytes, bytes]:
-    """Return the first and last bytes of a file; empty if it cannot be read."""
+    """Return the first nine and the last bytes of a file; empty if it cannot be read."""
     try:
         with file.open("rb") as opened:
             start = opened.read(9)
@@ -91,7 +91,7 @@ def find_prefix_in(folder: Path) -> Path:
         return prefixes[0]
     if not prefixes:
         raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.", *suggest_run_export(folder))
-    names = ", ".join(prefix.name for prefix in prefixes[:5]) + (" …" if len(prefixes) > 5 else "")
+    names = join_first([prefix.name for prefix in prefixes])
     raise BadData(f"{folder} holds {len(prefixes)} checkpoints and no file 'checkpoint'.", f"Choose one: {names}.")
 
 
@@ -135,7 +135,7 @@ def list_others(folder: Path) -> tuple[str, ...]:
     return (f"There is: {join_first([str(prefix) for prefix in prefixes])}.",) if prefixes else ()
 
 
-def name_latest(prefix: Path) -> None:
+def record_latest(prefix: Path) -> None:
     """Write the folder's `checkpoint` file, with this prefix as the latest; earlier checkpoints remain listed."""
     file = prefix.parent / LATEST
     text = file.read_bytes()[:MAX_TEXT_BYTES].decode("utf-8", "replace") if file.is_file() else ""

@@ -28,9 +28,9 @@ from viaduct.data.example import (
     BYTES,
     VARINT,
     encode_field,
+    encode_varint,
     find_content,
     iterate_fields,
-    pack_varint,
     read_tag,
     read_varint,
 )
@@ -57,7 +57,7 @@ TYPE_NAMES = "Bool Int8 UInt8 Int16 UInt16 Int32 UInt32 Int64 UInt64 Float16 BFl
 DTYPES = {name: name.lower() for name in TYPE_NAMES.split()}
 MAP = "map"  # dtype of a parameter that is a map, not a tensor
 STEPS = ("global_step", "step_num")  # written by the optimizer and by ModelCheckpoint
-SLOTS = {"Momentum": ("moments.", "accum.")}  # prefixes of the state of nn.Momentum and nn.SGD
+SLOTS = {"Momentum": ("moments.", "accum.")}  # TensorFlow's name of a state -> prefixes in nn.Momentum and nn.SGD
 
 Span = tuple[int, int]  # begin and end of content in the file
 
@@ -121,6 +121,7 @@ class MindsporeNames:
         return [prefix + parameter for prefix in SLOTS.get(slot, ())]
 
     def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]:
+        """Return the links of each naming scheme that a checkpoint of this network may have."""
         from viaduct.weights.maps import mindspore
 
         return mindspore.layouts_in(model, self.entries)
@@ -142,7 +143,7 @@ class MindsporeFile(MindsporeNames):
     def __init__(self, path: Path | str) -> None:
         self.prefix = Path(path)
         self.entries: dict[str, Parameter] = {}
-        self._checked = False
+        self._is_verified = False  # whether the content matches the file's checksum
         try:
             with self.prefix.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -209,20 +210,21 @@ class MindsporeFile(MindsporeNames):
         data, begin = self._data, position
         try:
             number, wire, position = read_tag(data, position, end)
-            if (number, wire) != (1, BYTES):
-                raise self._make_damage_error(f"there is no parameter at byte {begin:,}")
-            length, position = read_varint(data, position, end)
-        except BadData as error:
-            if error.message.startswith(str(self.prefix)):
-                raise
-            raise self._cut_short(f"the parameter at byte {begin:,} does not end") from None
+            is_value = (number, wire) == (1, BYTES)
+            length, position = read_varint(data, position, end) if is_value else (0, position)
+        except BadData:
+            raise self._make_cut_short_error(f"the parameter at byte {begin:,} does not end") from None
+        if not is_value:
+            raise self._make_damage_error(f"there is no parameter at byte {begin:,}")
         stop = position + length
         if stop > end:
-            raise self._cut_short(f"the parameter at byte {begin:,} needs {stop - end:,} more bytes than the file has")
+            raise self._make_cut_short_error(
+                f"the parameter at byte {begin:,} needs {stop - end:,} more bytes than the file has"
+            )
         try:
             name, parameter = read_value(data, position, stop)
         except BadData as error:
-            reason = error.message.removeprefix("not a tf.train.Example: ").rstrip(".")
+            reason = error.message.removeprefix("not a tf.train.Example: ").rstrip(".")  # of data/example.py
             raise self._make_damage_error(f"the parameter at byte {begin:,}: {reason}") from None
         return name, parameter, stop
 
@@ -250,15 +252,15 @@ class MindsporeFile(MindsporeNames):
         return begin > 0 and self._data[begin : begin + len(TRAILER)] == TRAILER
 
     def _compare_checksum(self) -> None:
-        if self._checked or not self._has_checksum():
+        if self._is_verified or not self._has_checksum():
             return
         end = len(self._data) - len(TRAILER) - CRC_LENGTH
         stored = int.from_bytes(self._data[-CRC_LENGTH:], "big")
         if zlib.crc32(self._data[:end]) != stored:
             raise self._make_damage_error("its content does not match its checksum")
-        self._checked = True
+        self._is_verified = True
 
-    def _cut_short(self, reason: str) -> BadData:
+    def _make_cut_short_error(self, reason: str) -> BadData:
         return BadData(
             f"{self.prefix} was cut short, or is not a MindSpore checkpoint: {reason}.", "Copy or download it again."
         )
@@ -371,7 +373,7 @@ def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE_BYTES) -
     import torch
 
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    dims = b"".join(pack_varint(1 << 3) + pack_varint(axis) for axis in tensor.shape)
+    dims = b"".join(encode_varint(1, axis) for axis in tensor.shape)
     type_name = next(name for name, dtype in DTYPES.items() if dtype == dtype_of(tensor))
     for begin in range(0, max(len(content), 1), slice_size):
         part = content[begin : begin + slice_size].tobytes()

@@ -27,7 +27,7 @@ class Guess:
     model: str
     classes: int
     share: float
-    layout: str = ""  # the naming scheme of the file (weights/maps); a network may have several
+    layout: str = ""  # naming scheme of the file; a network may have several
     options: Options = ()  # of the network's constructor
 
     @property
@@ -53,13 +53,13 @@ def recognise_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
 
 def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iterator[Guess]:
     """Yield a guess for each layout of one network whose classifier is in the checkpoint."""
-    model = sketch(name, 1, options)
+    model = build_on_meta(name, 1, options)
     for layout, links in layouts_of(model).items():
         heads = {link.target: link.sources[0] for link in links if is_head(link.target)}
         bias_shape = shapes.get(heads["head.bias"])
         if bias_shape:
             expected = list_tf_variables(model, layout)
-            # The sketch has one class; TensorFlow's class axis is the last one.
+            # The network was built for one class; TensorFlow's class axis is the last one.
             expected |= {source: (*expected[source][:-1], bias_shape[-1]) for source in heads.values()}
             yield Guess(name, bias_shape[-1], compute_share(expected, shapes), layout, options)
 
@@ -73,7 +73,7 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
     guesses: list[Guess] = []
     faithful: set[Guess] = set()
     for name in models.names():
-        model = sketch(name, 1)
+        model = build_on_meta(name, 1)
         for layout, links in mindspore.layouts_in(model, shapes).items():
             sources = {link.target: link.sources[0] for link in links}
             bias_shape = shapes.get(sources["head.bias"])
@@ -96,7 +96,7 @@ def find_options(names: TensorflowNames, networks: list[str], shapes: Mapping[st
     options = tuple(names.find_options(shapes).items())
     try:
         for network in networks if options else ():
-            sketch(network, 1, options)
+            build_on_meta(network, 1, options)
     except BadValue:  # an impossible size
         return ()
     return options
@@ -108,7 +108,7 @@ def recognise_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
         return []
     classes, guesses = shapes["head.bias"][0], []
     for name in models.names():
-        state = sketch(name, 1).state_dict()
+        state = build_on_meta(name, 1).state_dict()
         expected = {key: tuple(value.shape) for key, value in state.items() if is_weight(key)}
         expected |= {key: (classes, *shape[1:]) for key, shape in expected.items() if is_head(key)}
         guesses.append(Guess(name, classes, compute_share(expected, shapes)))
@@ -141,12 +141,12 @@ def select_best(guesses: list[Guess]) -> list[Guess]:
 
 @cache
 def count_parameters(name: str) -> int:
-    return sum(parameter.numel() for parameter in sketch(name, 1).parameters())
+    return sum(parameter.numel() for parameter in build_on_meta(name, 1).parameters())
 
 
 @cache
-def sketch(name: str, classes: int, options: Options = ()) -> nn.Module:
-    """Build a network on the meta device, for its names and shapes."""
+def build_on_meta(name: str, classes: int, options: Options = ()) -> nn.Module:
+    """Build a network on the meta device, for the names and shapes of its tensors."""
     with torch.device("meta"):
         return models.build(name, classes, **dict(options))
 
@@ -154,7 +154,7 @@ def sketch(name: str, classes: int, options: Options = ()) -> nn.Module:
 def list_networks(names: TensorflowNames) -> list[str]:
     """Return the networks of a name map."""
     variants = (name for family in models.families().values() if family.tensorflow is names for name in family.variants)
-    return [name for name in variants if names.claims(sketch(name, 1))]
+    return [name for name in variants if names.claims(build_on_meta(name, 1))]
 
 
 def is_weight(name: str) -> bool:

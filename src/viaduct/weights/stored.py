@@ -68,7 +68,7 @@ class Facts:
     classes: int | None = None
     step: int | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of the network's constructor
-    trained: dict[str, str] = field(default_factory=dict)  # global_batch and precision, if known
+    training: dict[str, str] = field(default_factory=dict)  # global_batch and precision, if known
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,19 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
 
     `ema` selects the averaged weights of a run or a PyTorch file; it has no effect on other kinds.
     """
+    warnings: tuple[str, ...] = ()
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
-        folder, skipped = require_intact(path) if (path / MANIFEST).is_file() else find_newest_checkpoint(path)
+        if (path / MANIFEST).is_file():
+            refuse_damaged(path)
+            folder = path
+        else:
+            folder, warnings = find_newest_checkpoint(path)
         with open_safetensors(choose_file(folder, ema), read_run_facts(folder), "run") as stored:
-            yield replace(stored, warnings=skipped)
+            yield replace(stored, warnings=warnings)
     elif path.is_file() and path.suffix == ".safetensors":
         with open_safetensors(path, None, "safetensors file") as stored:
             has_mindspore_names = any(name.endswith(".moving_mean") for name in stored.infos)  # of batch norms
-            yield convert_to_mindspore(stored) if has_mindspore_names else stored
+            yield read_as_mindspore(stored) if has_mindspore_names else stored
     elif path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path):
         with MindsporeFile(path) as file:
             infos = {
@@ -237,8 +242,8 @@ class MindsporeTensors(MindsporeNames):
             raise BadData(f"{self.prefix}: {name} cannot be read: {error}") from None
 
 
-def convert_to_mindspore(stored: Stored) -> Stored:
-    """Return a safetensors file with MindSpore's names as a MindSpore checkpoint."""
+def read_as_mindspore(stored: Stored) -> Stored:
+    """Return the weights of a safetensors file with MindSpore's names as those of a MindSpore checkpoint."""
     tensors = MindsporeTensors(stored)
     facts = replace(stored.facts, step=stored.facts.step if tensors.step is None else tensors.step)
     return replace(stored, kind="MindSpore checkpoint", reader=tensors, facts=facts)
@@ -277,7 +282,7 @@ def parse_metadata(metadata: dict[str, str]) -> Facts:
         classes=parse_number(metadata.get("classes")),
         step=parse_number(metadata.get(STEP)),
         options=parse_options(metadata.get("options", "{}")),
-        trained={name: metadata[name] for name in ("global_batch", "precision") if name in metadata},
+        training={name: metadata[name] for name in ("global_batch", "precision") if name in metadata},
     )
 
 
@@ -322,12 +327,10 @@ def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     return run, ()
 
 
-def require_intact(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return a checkpoint's folder without warnings; raise `BadRun` if the checkpoint is damaged."""
+def refuse_damaged(folder: Path) -> None:
     damage = find_damage(folder)
     if damage is not None:
         raise BadRun(f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself.")
-    return folder, ()
 
 
 def find_damage(folder: Path) -> str | None:
@@ -371,7 +374,7 @@ def read_run_facts(folder: Path) -> Facts:
     model = recipe.get("model", manifest.get("model"))
     data, precision = get_object(recipe, "data"), get_object(recipe, "precision")
     classes = data.get("classes", manifest.get("classes"))
-    trained = {"global_batch": data.get("global_batch"), "precision": precision.get("compute")}
+    training = {"global_batch": data.get("global_batch"), "precision": precision.get("compute")}
     summary = read_json_object(run / "summary.json") if (run / "summary.json").is_file() else {}
     step = manifest.get("step", summary.get("steps"))
     return Facts(
@@ -379,7 +382,7 @@ def read_run_facts(folder: Path) -> Facts:
         classes=classes if isinstance(classes, int) else None,
         step=step if isinstance(step, int) else None,
         options=read_network_options(model, recipe),
-        trained={name: str(value) for name, value in trained.items() if value is not None},
+        training={name: str(value) for name, value in training.items() if value is not None},
     )
 
 
@@ -393,5 +396,5 @@ def read_network_options(model: object, recipe: dict[str, Any]) -> dict[str, Any
     """Return the options of an AmoebaNet, from the recipe's `network` and image size; other networks have none."""
     if not str(model).startswith("amoebanet"):
         return {}
-    changed = {name: value for name, value in get_object(recipe, "network").items() if name != "is"}
-    return parse_options(json.dumps({**changed, "image": get_object(recipe, "data").get("size", 224)}))
+    options = {name: value for name, value in get_object(recipe, "network").items() if name != "is"}  # "is": the class
+    return parse_options(json.dumps({**options, "image": get_object(recipe, "data").get("size", 224)}))

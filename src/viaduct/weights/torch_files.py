@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from viaduct.data.notices import join_first
 from viaduct.errors import BadData
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def refuse_other_files(path: Path) -> None:
 
 
 def find_state(content: Any, keys: tuple[str, ...], depth: int = 0) -> dict[str, Tensor]:
-    """Return the state dict under the first possible of `keys`; empty if there is none.
+    """Return the state dict under the first of `keys` that has one; empty if none has.
 
     If `keys` are HOLDERS, `content` itself may be a state dict.
     """
@@ -126,5 +127,4 @@ def describe_content(content: Any) -> str:
     if not isinstance(content, Mapping):
         return f"a {type(content).__name__}"
     names = [str(name) for name in content]
-    more = " …" if len(names) > 8 else ""
-    return f"{len(names):,} named values: {', '.join(names[:8])}{more}" if names else "nothing"
+    return f"{len(names):,} named values: {join_first(names, 8)}" if names else "nothing"

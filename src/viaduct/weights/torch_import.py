@@ -63,10 +63,11 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
         tensors = {target: stored.read(name) for target, name in candidate.match.sources.items()}
         step = stored.facts.step
     write_safetensors(out, add_counters(network, tensors), build_metadata(candidate.guess, step, str(source), ema=ema))
-    notes = describe_differences(network) if candidate.match.names == torch_names.TORCHVISION else []
+    notes = describe_differences(network) if candidate.match.naming == torch_names.TORCHVISION else []
     mapped = {name: target for target, name in candidate.match.sources.items()}
-    done = Imported(mapped, list(candidate.match.unused), step, [*candidate.match.report()[:1], *notes])
-    return Converted(candidate.guess.model, candidate.guess.classes, len(tensors), not model, done)
+    match_line = candidate.match.report()[0]
+    imported = Imported(mapped, list(candidate.match.unused), step, [match_line, *notes])
+    return Converted(candidate.guess.model, candidate.guess.classes, len(tensors), not model, imported)
 
 
 def find_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
@@ -98,14 +99,14 @@ def find_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
 def match_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
     """Match a file to a network with the file's number of classes."""
     count = classes or count_classes(stored, model)
-    network = sketch(model, count)
+    network = build_without_weights(model, count)
     return NetworkMatch(Guess(model, count, 1.0), match_tensors(network, stored.shapes))
 
 
 def count_classes(stored: Stored, model: str) -> int:
     """Return the number of classes in a file; the network's usual number if the file has no classifier."""
     usual = 1000 if sources.is_foreign(model) else models.find_record(model).classes
-    network = sketch(model, usual)
+    network = build_without_weights(model, usual)
     classifier = sources.find_classifier(network, usual)
     names = {f"{classifier}.bias", torchvision_names(network).get(f"{classifier}.bias", "")}
     for name, shape in stored.shapes.items():
@@ -114,19 +115,20 @@ def count_classes(stored: Stored, model: str) -> int:
     return usual
 
 
-def sketch(model: str, classes: int) -> nn.Module:
+def build_without_weights(model: str, classes: int) -> nn.Module:
     """Build a network on the meta device, or on the CPU if its constructor computes with values."""
     try:
-        return recognise.sketch(model, classes)
+        return recognise.build_on_meta(model, classes)
     except (RuntimeError, NotImplementedError):
         return models.build(model, classes)
 
 
 def describe_likely_network(stored: Stored, requested: str) -> list[str]:
     """Return a hint: the right number of classes for the requested network, or the networks that nearly fit."""
-    exact = match_network(stored, requested, 0) if requested else None
-    if exact is not None and exact.match.is_complete:
-        return [f"It holds {exact.guess}: leave out --classes, or give --classes {exact.guess.classes}."]
+    with_stored_classes = match_network(stored, requested, 0) if requested else None
+    if with_stored_classes is not None and with_stored_classes.match.is_complete:
+        guess = with_stored_classes.guess
+        return [f"It holds {guess}: leave out --classes, or give --classes {guess.classes}."]
     matches = {name: match_network(stored, name, 0).match for name in models.names() if name != requested}
     best = max(match.share for match in matches.values())
     if best <= LIKELY_SHARE:
@@ -141,11 +143,11 @@ def describe_likely_network(stored: Stored, requested: str) -> list[str]:
 class RenamedReader:
     """Reader of a file's tensors under other names."""
 
-    def __init__(self, stored: Stored, sources: dict[str, str]) -> None:
-        self.stored, self.sources = stored, sources
+    def __init__(self, stored: Stored, old_names: dict[str, str]) -> None:
+        self.stored, self.old_names = stored, old_names
 
     def read(self, name: str) -> Tensor:
-        return self.stored.read(self.sources.get(name, name))
+        return self.stored.read(self.old_names.get(name, name))
 
 
 def rename_stored(stored: Stored, network: nn.Module) -> Stored:
@@ -156,11 +158,11 @@ def rename_stored(stored: Stored, network: nn.Module) -> Stored:
     match = match_tensors(network, stored.shapes)
     if match.share < MIN_SHARE or has_own_names(match):
         return stored
-    named = {**match.sources, **match.reshaped}
-    old_names = set(named.values())
-    others = {name: info for name, info in stored.infos.items() if name not in old_names}
-    infos = {**{target: stored.infos[name] for target, name in named.items()}, **others}
-    return replace(stored, infos=infos, reader=RenamedReader(stored, named))
+    old_names = {**match.sources, **match.reshaped}
+    renamed = set(old_names.values())
+    others = {name: info for name, info in stored.infos.items() if name not in renamed}
+    infos = {**{target: stored.infos[name] for target, name in old_names.items()}, **others}
+    return replace(stored, infos=infos, reader=RenamedReader(stored, old_names))
 
 
 def has_own_names(match: Match) -> bool:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from viaduct import models
+from viaduct.data.notices import join_first
 from viaduct.models.padding import SameConv2d
 from viaduct.models.resnet import ResNet
-from viaduct.weights.importing import join_some
 
 Shape = tuple[int, ...]
 PREFIXES = ("", "module.", "model.", "backbone.", "encoder.", "net.", "network.", "_orig_mod.", "ema.", "student.")
@@ -30,7 +30,7 @@ OWN, TORCHVISION = "own names", "torchvision's names"
 class Match:
     """Match of a file's tensors with those of a network."""
 
-    names: str  # OWN or TORCHVISION
+    naming: str  # OWN or TORCHVISION
     sources: dict[str, str]  # tensor of the network -> its name in the file
     missing: tuple[str, ...]  # names that the file lacks
     misshaped: tuple[str, ...]  # descriptions of tensors with different shapes
@@ -49,15 +49,15 @@ class Match:
         return len(self.sources) / total if total else 0.0
 
     def report(self) -> list[str]:
-        """Return lines about the matching, missing, misshaped and unused tensors."""
-        lines = [f"{len(self.sources):,} tensors fit by name and shape ({self.names})"]
+        """Return a line about the matching tensors, and one each about missing, misshaped and unused ones."""
+        lines = [f"{len(self.sources):,} tensors fit by name and shape ({self.naming})"]
         for title, names in (
             ("missing there", self.missing),
             ("of another shape", self.misshaped),
             ("not in this network", self.unused),
         ):
             if names:
-                lines.append(f"{title}, {len(names):,}: {join_some(list(names))}")
+                lines.append(f"{title}, {len(names):,}: {join_first(names)}")
         return lines
 
 
@@ -68,12 +68,12 @@ def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
     renamed = torchvision_names(network)
     if renamed:
         candidates.append((TORCHVISION, renamed))
-    matches = [match_names(kind, names, shapes, found, prefix) for kind, names in candidates for prefix in PREFIXES]
+    matches = [match_names(naming, names, shapes, found, prefix) for naming, names in candidates for prefix in PREFIXES]
     return max(matches, key=lambda match: match.share)
 
 
 def match_names(
-    kind: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
+    naming: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
 ) -> Match:
     """Match tensors under one naming and prefix; missing batch counters are ignored."""
     sources, missing, misshaped, reshaped = {}, [], [], {}
@@ -89,7 +89,7 @@ def match_names(
             sources[target] = source
     expected = {prefix + name for name in names.values()}
     unused = tuple(name for name in found if name not in expected)
-    return Match(kind, sources, tuple(missing), tuple(misshaped), unused, reshaped)
+    return Match(naming, sources, tuple(missing), tuple(misshaped), unused, reshaped)
 
 
 def torchvision_names(network: nn.Module) -> dict[str, str]:

@@ -22,15 +22,15 @@ def test_the_model_zoos_names_become_ours(prefix: str, tmp_path: Path) -> None:
     (tmp_path / "w.ckpt").write_bytes(checkpoint(in_zoo(model, prefix)))
     with MindsporeFile(tmp_path / "w.ckpt") as file:
         values = read_values(fresh, file)
-    assert not values.done.notes
+    assert not values.imported.notes
     assert same(values.tensors, {n: t for n, t in model.state_dict().items() if "num_batches" not in n})
 
 
 def test_a_network_that_pads_otherwise_is_noted(tmp_path: Path) -> None:
     (tmp_path / "w.ckpt").write_bytes(checkpoint(in_zoo(build())))
     with MindsporeFile(tmp_path / "w.ckpt") as file:
-        (v15,) = read_values(build("resnet50_v15"), file).done.notes
-        (v1,) = read_values(build("resnet50_v1"), file).done.notes
+        (v15,) = read_values(build("resnet50_v15"), file).imported.notes
+        (v1,) = read_values(build("resnet50_v1"), file).imported.notes
     assert "epsilon of 0.0001 there, 1e-05 here" in v15
     assert "pad" not in v15
     assert "strided convolutions pad SAME there" in v1
@@ -38,7 +38,7 @@ def test_a_network_that_pads_otherwise_is_noted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["resnet18_v1", "resnet20_cifar", "mobilenet_v2", "amoebanet_d"])
 def test_a_network_that_neither_reference_has_keeps_our_names(name: str) -> None:
-    model = recognise.sketch(name, 7)
+    model = recognise.build_on_meta(name, 7)
     assert list(mindspore.layouts(model)) == ["own"]
     sources = [link.sources[0] for link in mindspore.layouts(model)["own"]]
     assert len(set(sources)) == len(sources) == len([key for key in model.state_dict() if "num_batches" not in key])
@@ -48,7 +48,7 @@ def test_a_shortcut_is_named_by_layout_and_a_prefix_is_part_of_the_layouts_name(
     assert mindspore.rename("stages.0.2.norm1", "zoo") == "layer1.2.bn1"
     assert mindspore.rename("stages.2.0.shortcut.norm", "zoo") == "layer3.0.down_sample_layer.1"
     assert mindspore.rename("stages.2.0.shortcut.conv", "mindcv") == "layer3.0.down_sample.0"
-    model = recognise.sketch("resnet50_v1", 7)
+    model = recognise.build_on_meta("resnet50_v1", 7)
     layouts = mindspore.layouts_in(model, ["network.conv1.weight"])
     assert {name for name in layouts if "network." in name} == {"zoo network.", "mindcv network.", "own network."}
     (first,) = layouts["mindcv network."][0].sources

@@ -29,7 +29,7 @@ def find_names(model: nn.Module) -> TensorflowNames | None:
 
 
 def list_foreign_names(model: nn.Module) -> dict[str, str]:
-    """Return the network's own tensor name for each TensorFlow and MindSpore name, in every layout.
+    """Return the network's own tensor name for each TensorFlow and MindSpore name, in every naming scheme.
 
     For a network of another package, `head` is another name of its classifier.
     """
@@ -43,7 +43,7 @@ def list_foreign_names(model: nn.Module) -> dict[str, str]:
 
 
 def layouts_of(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links of each possible layout of a TensorFlow checkpoint of this network."""
+    """Return the links of each layout (naming scheme) that a TensorFlow checkpoint of this network may have."""
     names = find_names(model)
     if names is None:
         known = [name for family in models.families().values() if family.tensorflow for name in family.variants]

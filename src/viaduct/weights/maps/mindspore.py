@@ -1,4 +1,4 @@
-"""Names in MindSpore's networks; the memory layout of values is PyTorch's.
+"""Layouts (naming schemes) of MindSpore checkpoints; the axes of the values are ordered as in PyTorch.
 
     zoo     MindSpore's model zoo: conv1, bn1, layer1.0.down_sample_layer.0, end_point. Its ResNet pads SAME, with an
             epsilon of 1e-4, as `resnet50_book` does.
@@ -30,13 +30,16 @@ LEAVES = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "run
 
 
 def layouts(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links of each possible layout of a checkpoint of this network."""
+    """Return the links of each layout that a checkpoint of this network may have."""
     kinds: tuple[Layout, ...] = ("zoo", "mindcv", "own") if has_reference(model) else ("own",)
     return {kind: list(link_tensors(model, kind)) for kind in kinds}
 
 
 def layouts_in(model: nn.Module, names: Collection[str]) -> dict[str, list[Link]]:
-    """Return the links of each layout, also with those prefixes in WRAPPERS that occur in `names`."""
+    """Return the links of each layout, also with those prefixes in WRAPPERS that occur in `names`.
+
+    A layout with a prefix is called "zoo network.".
+    """
     links_by_layout = {}
     for wrapper in WRAPPERS:
         if any(name.startswith(wrapper) for name in names):
@@ -92,7 +95,7 @@ def is_faithful(model: nn.Module, layout: str) -> bool:
 
 def describe_differences(model: nn.Module, layout: str) -> list[str]:
     """Return a note on the differences between a network and the reference of this layout, if any."""
-    layout = layout.partition(" ")[0]
+    layout = layout.partition(" ")[0]  # without a wrapper's prefix
     if layout not in REFERENCES or not isinstance(model, ResNet):
         return []
     pads_same, epsilon = (True, 1e-4) if layout == "zoo" else (False, 1e-5)
