@@ -20,6 +20,11 @@ def last_name(node: ast.AST | None) -> str:
     return name
 
 
+def called_name(node: ast.AST | None) -> str:
+    """Return the last part of the called function's name, as written; "" for anything but a call."""
+    return last_name(node.func) if isinstance(node, ast.Call) else ""
+
+
 def plain_name(node: ast.AST | None) -> str:
     """Return a name without dots; "" for anything else."""
     return node.id if isinstance(node, ast.Name) else ""

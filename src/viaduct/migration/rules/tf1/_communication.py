@@ -6,6 +6,7 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, full_name
+from viaduct.migration.lookups import mark_once
 from viaduct.migration.options import Options
 from viaduct.migration.project_usage import INITIALIZERS
 from viaduct.migration.rule import Site
@@ -40,19 +41,20 @@ def asking_files(site: Site) -> set[str]:
 
 def is_started(site: Site) -> bool:
     """Return True if a file of the project starts communication."""
-    mentions = site.work.project.callers
-    return any(name in site.work.index.calls or name in mentions for name in START_CALLS)
+    callers = site.work.project.callers
+    return any(name in site.work.index.calls or name in callers for name in START_CALLS)
 
 
-def define_helper(site: Site, near: ast.stmt) -> str:
+def ensure_helper(site: Site, near: ast.stmt) -> str:
     """Return the name of the function that returns a session and the operation that starts communication.
 
     If the file has none, write it before the top-level statement around `near`.
     """
-    defined = defined_helper(site)
+    defined = find_helper(site)
     if defined is not None:
         return defined
     name = site.reserve_name("init_npu")
+    mark_once(site, "init_npu", name)  # for find_helper, until the file is parsed again
     body, unit = site.source.tree.body, site.source.indent_unit
     position = next(body.index(parent) for parent in [near, *site.source.ancestors(near)] if parent in body)
     lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in render_helper_body(site))]
@@ -66,7 +68,7 @@ def define_helper(site: Site, near: ast.stmt) -> str:
 def render_helper_body(site: Site) -> list[str]:
     rewrite = "config.graph_options.rewrite_options"
     if not proto.tensorflow_prefix(site):
-        proto.module_name(site, "tensorflow", "tf")
+        proto.import_module(site, "tensorflow", "tf")
     return [
         '"""A session, and the operation that starts collective communication when it is run."""',
         f"npu_init = {site.import_name('npu_ops')}.initialize_system()",
@@ -86,11 +88,8 @@ def starts_communication(site: Site, function: ast.AST) -> bool:
     return any(site.qualified_name(call.func) == f"{OPS}.initialize_system" for call in calls)
 
 
-def defined_helper(site: Site) -> str | None:
-    """Return the name of the top-level function that starts communication, or None.
-
-    The mark ("init_npu", name) stands for a function that was just written and is not parsed yet.
-    """
+def find_helper(site: Site) -> str | None:
+    """Return the name of the top-level function that starts communication, parsed or just written; else None."""
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef) and starts_communication(site, node):
             return node.name

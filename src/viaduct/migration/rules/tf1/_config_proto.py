@@ -41,8 +41,8 @@ def tensorflow_name(site: Site, name: str) -> str:
     return prefix + name if prefix else site.work.import_name("tensorflow", name)
 
 
-def module_name(site: Site, module: str, alias: str = "") -> str:
-    """Return the local name of a module; import it, as `alias`, if the file does not."""
+def import_module(site: Site, module: str, alias: str = "") -> str:
+    """Import a module, as `alias`, unless the file does so already; return its local name."""
     imported = site.work.names.local_name(module)
     if imported is not None:
         return imported
@@ -65,7 +65,7 @@ def as_bytes(site: Site, text: str) -> str:
     return f"{alias}compat.as_bytes({quoted})" if alias else f"{quoted}.encode()"
 
 
-def local_name(site: Site, at: ast.AST, wanted: str) -> str:
+def reserve_local_name(site: Site, at: ast.AST, wanted: str) -> str:
     """Reserve and return a name that is free in the function around `at`; outside functions free in the file."""
     function = site.source.function_around(at)
     if function is None:
@@ -91,7 +91,7 @@ def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
     Request the import that registers NpuOptimizer.
     """
     site.work.effect_imports.add(REGISTERING_MODULE)
-    custom = local_name(site, at, "custom_op")
+    custom = reserve_local_name(site, at, "custom_op")
     rewrite = f"{config}.graph_options.rewrite_options"
     return [
         f"{custom} = {rewrite}.custom_optimizers.add()",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import assigned_name, last_name
+from viaduct.migration.lookups import assigned_name, called_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._optimizers import find_reads
 
@@ -31,5 +31,4 @@ def list_uses(site: Site, node: ast.expr) -> list[ast.expr]:
 
 def is_argument_of(site: Site, node: ast.expr, functions: tuple[str, ...]) -> bool:
     """Return True for a positional argument of a function or method with one of these names."""
-    parent = site.source.parents[node]
-    return isinstance(parent, ast.Call) and last_name(parent.func) in functions
+    return called_name(site.source.parents[node]) in functions

@@ -126,7 +126,7 @@ def result_name(site: Site, statement: ast.stmt) -> str:
     for mark in site.work.handled:
         if mark[:2] == ("result", function):
             return str(mark[2])
-    name = proto.local_name(site, statement, "result")
+    name = proto.reserve_local_name(site, statement, "result")
     site.work.handled[("result", function, name)] = None
     return name
 

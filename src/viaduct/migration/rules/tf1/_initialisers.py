@@ -87,8 +87,9 @@ def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
 def is_project_initialiser(site: Site, name: str | None) -> bool:
     """Return True if the project assigns or returns an initialiser under this qualified name.
 
-    `project_usage.record_variables` describes the notation. Scripts import a file of their folder by its bare name, so
-    the name may lack its beginning.
+    The project's keys are `module.name`, `.attribute`, `module.function(parameter)`, and for results `module.function`
+    and `module.Class.method`, with `[index]` for an element of a returned tuple. Scripts import a file of their folder
+    by its bare name, so the name may lack the beginning of the key.
     """
     keys = site.work.project.initialisers
     return name is not None and (name in keys or any(key.endswith(f".{name}") for key in keys if "." in name))

@@ -40,7 +40,7 @@ def is_model(site: Site, node: ast.expr) -> bool:
 
 
 def has_unknown_origin(site: Site, receiver: ast.expr) -> bool:
-    """Return True for an object whose kind (values.py) and qualified name are unknown."""
+    """Return True for an object whose kind, such as "keras_model", and qualified name are unknown."""
     return site.values.kind(receiver) is None and site.qualified_name(receiver) is None
 
 

@@ -26,7 +26,7 @@ LOSS_SCALE = full_name("NPULossScaleOptimizer")
 # Calls that average gradients without a wrapper; distribute_gradients adds the averaging to tf.gradients.
 AVERAGING_CALLS = ("tensorflow.gradients", f"{OPTIMIZER_MODULE}.npu_allreduce", f"{OPTIMIZER_MODULE}.allreduce")
 SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
-OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")  # kinds of values.py
+OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")  # of site.values.kind
 TRAINING_METHODS = ("minimize", "compute_gradients", "apply_gradients")  # of an optimizer
 CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head
 # Canned estimators, whose constructors take an optimizer.
@@ -61,7 +61,7 @@ def holds_optimizer(site: Site, call: ast.Call) -> bool:
 
 
 def possible_values(site: Site, node: ast.expr) -> Bound:
-    """Return an expression and, if it is a name, all its bindings (see `names.Scope`)."""
+    """Return an expression and, if it is a name, all its bindings: expressions, names of imports, None for others."""
     return [node, *(bindings_of(site, node) if isinstance(node, ast.Name) else [])]
 
 

@@ -51,7 +51,7 @@ def can_ask_hccl(site: Site, node: ast.AST) -> bool:
 
 def render_environment(site: Site, quantity: str) -> str:
     variable, default = ENVIRONMENT[quantity]
-    return f'int({proto.module_name(site, "os")}.getenv("{variable}", "{default}"))'
+    return f'int({proto.import_module(site, "os")}.getenv("{variable}", "{default}"))'
 
 
 def runs_before_main(site: Site, node: ast.AST) -> bool:

@@ -100,7 +100,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
             fill_after(site, config, assignment)
     elif is_explicit and proto.is_config_proto(site, value) and can_compute_before(site, value):
         location = site.source.statement_around(value)
-        name = proto.local_name(site, location, "config")
+        name = proto.reserve_local_name(site, location, "config")
         lines = [f"{name} = {site.text(value)}", *proto.fill_statements(site, name, location)]
         site.edit.insert_before(location, lines)
         site.edit.replace(*site.source.span(value), name)  # the comments in the value have moved with it
@@ -138,7 +138,7 @@ def new_config(site: Site) -> str:
         return wrap_config(site, "")
     name = inserted_config(site, location)
     if name is None:
-        name = proto.local_name(site, location, "config")
+        name = proto.reserve_local_name(site, location, "config")
         assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
         site.edit.insert_before(location, [assignment, *proto.fill_statements(site, name, location)])
         configs = site.work.answers.setdefault(("configs", site.source.function_around(location)), [])

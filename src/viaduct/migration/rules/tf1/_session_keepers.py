@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import last_name, sole_target
+from viaduct.migration.lookups import called_name, sole_target
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._session_uses import reads_within
 
 Keeper = tuple[str, str]
 """Texts for a message: in English ("by Keras"), in Chinese ("Keras")."""
-
-
-def called_name(node: ast.AST) -> str:
-    """Return the last part of the called function's name; "" if the node is no call."""
-    return last_name(node.func) if isinstance(node, ast.Call) else ""
 
 
 def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:

@@ -69,7 +69,7 @@ def set_drop_remainder(site: Site, position: int) -> None:
     advise_parameter(site, present)
     if not (site.options.pad_predict and is_for_prediction(site)):
         report_lost_examples(site)
-    elif {"predict"} < consumers(site):
+    elif {"predict"} < consumers(site):  # predict() and another method
         site.request_review(
             "this pipeline feeds training or evaluation as well as prediction, so it is not padded here: pad the "
             "input of predict() to a multiple of the batch, or the examples of its last batch are lost",
@@ -173,7 +173,8 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
         return
     position, name = parameters.index(present.id), f"{site.work.names.module}.{function.name}"
     calls = site.work.project.calls.get(name, [])
-    locations = ", ".join([f"{path}:{call.lineno}" for path, call in calls[:5]] + ["…"] * (len(calls) > 5))
+    shown = [f"{path}:{call.lineno}" for path, call in calls[:5]]
+    locations = ", ".join([*shown, "…"] if len(calls) > 5 else shown)
     if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):
         site.advise(
             f"{present.id} is a literal at every call ({locations}): those calls could pass True instead, and the "

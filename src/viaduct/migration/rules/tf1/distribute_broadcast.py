@@ -112,7 +112,7 @@ def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
     ):
         report_missing_broadcast(site)
         return
-    name = proto.local_name(site, statement, "bcast_op")
+    name = proto.reserve_local_name(site, statement, "bcast_op")
     definition = f"{name} = {broadcast.render_broadcast(site, broadcast.render_trainable_variables(site))}"
     if session is None or is_in_default_graph(site, session):
         lines = [definition, run.format(name)]
@@ -198,7 +198,8 @@ def graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
     return {
         parent
         for parent in site.source.ancestors(node)
-        if isinstance(parent, ast.With) and any("raph" in ast.unparse(item.context_expr) for item in parent.items)
+        if isinstance(parent, ast.With)
+        and any("graph" in ast.unparse(item.context_expr).lower() for item in parent.items)
     }
 
 

@@ -109,8 +109,8 @@ def classify_argument(site: Site, call: ast.Call, node: ast.expr) -> str:
 
 def project_wraps_optimizers(site: Site) -> bool:
     """Return True if a file of the project wraps optimizers, perhaps those that this function returns."""
-    mentions, calls = site.work.project.callers, site.work.index.calls
-    return any(name in calls or name in mentions for name in optimizers.WRAPPERS)
+    callers, calls = site.work.project.callers, site.work.index.calls
+    return any(name in calls or name in callers for name in optimizers.WRAPPERS)
 
 
 def wrap_variable(site: Site, statement: ast.Assign) -> None:

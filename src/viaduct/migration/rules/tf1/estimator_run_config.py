@@ -23,13 +23,14 @@ from viaduct.migration.rules.tf1._run_configs import is_converted, is_for_canned
 
 rule = Rule(__name__)
 
-RUN_CONFIG_PARAMETERS = (
+KEPT_PARAMETERS = (
     *("model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs"),
     *("session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps"),
+)
+REMOVED_PARAMETERS = (  # they follow the others in RunConfig
     *("train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute"),
     *("experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def"),
 )
-REMOVED_PARAMETERS = frozenset(RUN_CONFIG_PARAMETERS[9:])  # from train_distribute on
 STRATEGIES = ("train_distribute", "eval_distribute", "experimental_distribute")
 # Defaults of TensorFlow that NPURunConfig does not share.
 DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}
@@ -84,7 +85,7 @@ def remove_strategies(site: Site) -> None:
 def convert_arguments(site: Site) -> None:
     """Name the positional arguments, remove those that NPURunConfig does not have, and add defaults."""
     slots, _ = site.source.slots(site.source.opening(site.node))
-    arguments = dict(zip(RUN_CONFIG_PARAMETERS, site.node.args, strict=False)) | {
+    arguments = dict(zip((*KEPT_PARAMETERS, *REMOVED_PARAMETERS), site.node.args, strict=False)) | {
         keyword.arg: keyword for keyword in site.node.keywords if keyword.arg
     }
     for name, argument in arguments.items():

@@ -11,7 +11,7 @@
     +    return npu_unary_ops.gelu(x)
 
 The returned expression is computed at seven points and must agree with 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-to 1e-5; the function's name does not matter. The exact form with erf returns other numbers: it stays, with an advice.
+to 1e-5; the function's name does not matter. The exact form with erf returns other numbers: it stays, with advice.
 """
 
 from __future__ import annotations

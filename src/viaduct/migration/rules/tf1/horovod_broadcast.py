@@ -21,11 +21,11 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
+from viaduct.migration.lookups import called_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
-from viaduct.migration.rules.tf1._session_keepers import called_name
 
 rule = Rule(__name__)
 

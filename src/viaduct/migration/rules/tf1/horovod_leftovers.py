@@ -39,8 +39,11 @@ ALTERNATIVES = {  # name in Horovod -> advice in English and Chinese
         f"{NPU.backend} 无此查询接口:请自行记录",
     ),
 }
-MODULE_SEARCHES = (
-    *("importlib.util.find_spec", "importlib.find_loader", "pkgutil.find_loader", "importlib.import_module"),
+MODULE_FINDERS = (
+    "importlib.util.find_spec",
+    "importlib.find_loader",
+    "pkgutil.find_loader",
+    "importlib.import_module",
 )
 HANDLED_BY_OTHER_RULES = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
 
@@ -80,7 +83,7 @@ def report_passed_module(site: Site) -> None:
         )
 
 
-@rule.call(*MODULE_SEARCHES)
+@rule.call(*MODULE_FINDERS)
 def report_module_search(site: Site) -> None:
     """Report `find_spec("horovod")` in a project that uses Horovod."""
     module = literal_text(site.argument("name", 0))

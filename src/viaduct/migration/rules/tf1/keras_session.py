@@ -98,9 +98,9 @@ def receiver_text(call: ast.Call) -> str:
 
 def has_session(site: Site) -> bool:
     """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
-    mentions = site.work.project.callers
+    callers = site.work.project.callers
     names = (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)
-    is_set = any(name in site.work.index.calls or name in mentions for name in names)
+    is_set = any(name in site.work.index.calls or name in callers for name in names)
     return is_set or _keras.runs_eagerly(site)
 
 
@@ -158,8 +158,8 @@ def insert_session(site: Site, statement: ast.stmt) -> None:
 def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
     """Return the statements that create a session with NpuOptimizer and set it in Keras."""
     if not proto.tensorflow_prefix(site):
-        proto.module_name(site, "tensorflow", "tf")
-    config = proto.local_name(site, statement, "config")
+        proto.import_module(site, "tensorflow", "tf")
+    config = proto.reserve_local_name(site, statement, "config")
     return [
         f"{config} = {proto.tensorflow_name(site, 'ConfigProto')}()",
         *proto.fill_statements(site, config, statement),
@@ -187,7 +187,7 @@ def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
     main = _entry.main_function(site)
     if site.source.function_around(statement) is None and _exits.ends_program(site, site.source.tree.body):
         if main is None:
-            register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
+            register = f"{proto.import_module(site, 'atexit')}.register(lambda: {closing})"
             site.edit.insert_before(statement, [register])
             return
         _exits.insert_at_exits(site, main.body, [closing])

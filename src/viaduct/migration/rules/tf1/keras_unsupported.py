@@ -13,7 +13,6 @@ from viaduct.migration.rules.tf1 import _keras
 
 rule = Rule(__name__, category="report", runs_last=True)
 
-ROOTS = ("tensorflow.keras", "keras")
 ALTERNATIVES = {  # name in Keras -> advice in English and Chinese
     "utils.multi_gpu_model": (
         "use one process per device and --distributed",
@@ -26,10 +25,12 @@ ALTERNATIVES = {  # name in Keras -> advice in English and Chinese
     "layers.CuDNNLSTM": ("use LSTM, or npu_dynamic_rnn's DynamicRNN", "请改用 LSTM 或 DynamicRNN"),
     "layers.CuDNNGRU": ("use GRU, or npu_dynamic_rnn's DynamicGRUV2", "请改用 GRU 或 DynamicGRUV2"),
 }
+UNSUPPORTED = tuple(f"{root}.{name}" for root in ("tensorflow.keras", "keras") for name in ALTERNATIVES)
 EAGER = tuple(f"tensorflow.{name}" for name in ("enable_eager_execution", "enable_v2_behavior", "executing_eagerly"))
 
 
-@rule.call(*(f"{root}.{name}" for root in ROOTS for name in ALTERNATIVES))
+@rule.call(*UNSUPPORTED)
+@rule.reference(*UNSUPPORTED)
 def report_unsupported(site: Site) -> None:
     name = next(name for name in ALTERNATIVES if site.name.endswith(f".{name}"))
     english, chinese = ALTERNATIVES[name]
@@ -69,8 +70,3 @@ def report_eager_model(site: Site) -> None:
             zh="不支持 run_eagerly:仅计算图可编译到昇腾执行",
             risk="high",
         )
-
-
-@rule.reference(*(f"{root}.{name}" for root in ROOTS for name in ALTERNATIVES))
-def report_reference(site: Site) -> None:
-    report_unsupported(site)

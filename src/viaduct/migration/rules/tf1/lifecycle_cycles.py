@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import mark_once
 from viaduct.migration.project_usage import find_estimator_cycle
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
@@ -96,8 +95,7 @@ def restart_lines(site: Site) -> list[str]:
 
 def session_lines(site: Site) -> list[str]:
     """Return the statements that shut communication down in a new session; define the helper that they call."""
-    helper = communication.define_helper(site, site.node)
-    mark_once(site, "init_npu", helper)  # so that the next call of define_helper finds it
+    helper = communication.ensure_helper(site, site.node)
     ops = site.import_name("npu_ops")
     return [
         f"init_sess, npu_init = {helper}()",

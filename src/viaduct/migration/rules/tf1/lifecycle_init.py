@@ -117,7 +117,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
             site.import_name(name) for name in ("shutdown_resource", "init_resource", "close_session")
         )
         return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
-    helper, ops = communication.define_helper(site, statement), site.import_name("npu_ops")
+    helper, ops = communication.ensure_helper(site, statement), site.import_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
     if site.work.project.cycle_files & site.work.project.reaches(site.work.path):
         # lifecycle_cycles shuts communication down after the last training

@@ -1,7 +1,4 @@
-"""Report functions that work with NVIDIA GPUs only, and functions that list or test for GPUs.
-
-The former are NCCL and TensorRT.
-"""
+"""Report functions that work with NVIDIA GPUs only (NCCL, TensorRT), and functions that list or test for GPUs."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ GPU_TESTS = (
 
 @rule.call(*ONLY_NVIDIA)
 def report_nvidia(site: Site) -> None:
-    """Report a function that works with NVIDIA cards only."""
     short = site.name.removeprefix("tensorflow.")
     site.request_review(
         f"tf.{short} works with NVIDIA cards only: use Horovod, which Cambricon's TensorFlow supports, or remove it",

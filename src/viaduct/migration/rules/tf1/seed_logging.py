@@ -10,7 +10,7 @@ With `--preset resnet-seed`:
     +tf.compat.v1.logging.info('Starting cycle: %d', 1)
 
 Then TensorFlow, its adapter and the script use one logger with one level. The numbers of levels differ (INFO is 0 in
-absl, 20 in TensorFlow), so levels other than absl's constants stay with an advice, as do functions that TensorFlow's
+absl, 20 in TensorFlow), so levels other than absl's constants stay and get advice, as do functions that TensorFlow's
 logger does not have. Python's own `logging` stays.
 """
 

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import mark_once, plain_name, sole_target
+from viaduct.migration.lookups import called_name, mark_once, plain_name, sole_target
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits
 from viaduct.migration.rules.tf1._communication import starts_communication
-from viaduct.migration.rules.tf1._session_keepers import called_name, find_keeper
+from viaduct.migration.rules.tf1._session_keepers import find_keeper
 from viaduct.migration.rules.tf1._session_uses import only_handles_files, reads_within
 from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
@@ -35,7 +35,7 @@ rule = Rule(__name__, after=("device_block",))
 
 CLOSING_FUNCTIONS = {"closing", "enter_context", "push", "callback", "register"}  # of contextlib and atexit
 CLOSE_METHODS = ("close", "__exit__")
-SESSION_KINDS = {"session", "monitored_session"}  # kinds of values.py
+SESSION_KINDS = {"session", "monitored_session"}  # of site.values.kind
 
 
 @rule.call(*CLOSABLE_SESSIONS)
@@ -123,7 +123,7 @@ def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
 
 
 def register_close(site: Site, name: str, statement: ast.stmt) -> None:
-    site.edit.insert_after(statement, [f"{proto.module_name(site, 'atexit')}.register({name}.close)"])
+    site.edit.insert_after(statement, [f"{proto.import_module(site, 'atexit')}.register({name}.close)"])
     report_closed(site)
 
 

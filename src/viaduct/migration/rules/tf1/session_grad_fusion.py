@@ -42,10 +42,10 @@ def extend_optimizers(site: Site) -> None:
     target, value = site.node.targets[0], site.node.value
     if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_literal_in(value, "NpuOptimizer")):
         return
-    parts = proto.field_path(site, target)
+    parts = proto.field_path(site, target)  # "config", "graph_options", "rewrite_options", "custom_optimizers", "name"
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
-    rewrite = parts[:-2]  # ("config", "graph_options", "rewrite_options")
+    rewrite = parts[:-2]
     function = site.source.function_around(site.node)
     if mentions_list(site, rewrite) or (function is not None and starts_communication(site, function)):
         return  # a session that starts communication computes no gradients
