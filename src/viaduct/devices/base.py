@@ -42,7 +42,7 @@ class Device(Protocol):
         """Wait until the current card has finished all queued work."""
 
     def get_peak_memory(self) -> int:
-        """Return the peak of allocated bytes since the process started or `reset_peak_memory` was called."""
+        """Return the peak of allocated bytes, on the CPU of resident ones, since the start or `reset_peak_memory`."""
 
     def reset_peak_memory(self) -> None:
         """Set the peak to the bytes allocated now, where the system allows it."""

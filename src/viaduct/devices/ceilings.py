@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from viaduct.devices.base import Device
-from viaduct.devices.timing import Clock, repeat, take_turns
+from viaduct.devices.timing import Clock, repeat
 
 WINDOWS = 5
 # By type of device; the constants DEFAULT_ are for all other types.
@@ -21,6 +21,7 @@ COPY_BYTES = {"cpu": 128 << 20}  # more than the caches of most processors, but 
 DEFAULT_COPY_BYTES = 2 << 30
 MATRIX_SIDE = {"cpu": 1024}
 DEFAULT_MATRIX_SIDE = 8192
+WINDOW_SECONDS, MAX_CALLS = 0.05, 50  # a window has as many calls as fit into this time, at most MAX_CALLS
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def measure(device: Device, torch_device: torch.device, dtype: torch.dtype, tf32
 
 def measure_copy_rate(clock: Clock, device: Device, torch_device: torch.device) -> float:
     copy_bytes = COPY_BYTES.get(torch_device.type, DEFAULT_COPY_BYTES)
-    elements = max(1, min(copy_bytes, device.get_free_memory() // 8) // 4)
+    elements = max(1, min(copy_bytes, device.get_free_memory() // 8) // 4)  # fp32: 4 bytes each
     source = torch.ones(elements, device=torch_device)
     target = torch.empty_like(source)
     return 2 * source.nbytes / time_fastest(clock, lambda: target.copy_(source))
@@ -59,7 +60,7 @@ def measure_matmul_rate(clock: Clock, torch_device: torch.device, dtype: torch.d
 def set_matmul_precision(tf32: bool) -> Iterator[None]:
     """Allow or forbid TF32 in fp32 matrix products within the block.
 
-    The ceiling also serves for convolutions, for which PyTorch has another default.
+    PyTorch's own setting is not used: the rate is also compared with convolutions, which have a setting of their own.
     """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
@@ -71,7 +72,7 @@ def set_matmul_precision(tf32: bool) -> Iterator[None]:
 
 def time_fastest(clock: Clock, work: Callable[[], object]) -> float:
     """Return the seconds of one call in the fastest window."""
-    steps = repeat(work)
-    call_seconds = clock.seconds(lambda: steps(2)) / 2  # also the warm-up
-    calls = min(50, max(1, round(0.05 / max(call_seconds, 1e-6))))
-    return min(take_turns({"": steps}, clock, calls, WINDOWS)[""])
+    repeat_work = repeat(work)
+    call_seconds = clock.seconds(lambda: repeat_work(2)) / 2  # also the warm-up
+    calls = min(MAX_CALLS, max(1, round(WINDOW_SECONDS / max(call_seconds, 1e-6))))
+    return min(clock.seconds(lambda: repeat_work(calls)) for _ in range(WINDOWS)) / calls

@@ -131,6 +131,7 @@ def _has_bf16_instructions() -> bool:
 
 
 def _get_machine_free() -> int:
+    """Return the bytes available on the machine; without /proc/meminfo all of its memory."""
     kibibytes = find_in_file(_MEMINFO, r"^MemAvailable:\s*(\d+) kB")
     return int(kibibytes) * 1024 if kibibytes else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

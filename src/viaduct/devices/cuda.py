@@ -13,7 +13,7 @@ from viaduct.devices.base import GIB, check_index, select_known
 
 NAME = "cuda"
 
-_VISIBLE = CARD.visible
+_VISIBLE_VARIABLE = CARD.visible
 _NO_CARD = "No CUDA GPUs are available"
 
 
@@ -27,8 +27,9 @@ def find_problem() -> str | None:
     if torch.version.cuda is None:
         return f"torch {torch.__version__} was built without CUDA\nInstall a CUDA build of torch."
     refusal = _explain_refusal()
-    if refusal == _NO_CARD and _VISIBLE in os.environ:
-        return f"no card visible; {_VISIBLE}={os.environ[_VISIBLE]!r}\nUnset it, or list card numbers: 0,1."
+    if refusal == _NO_CARD and _VISIBLE_VARIABLE in os.environ:
+        value = os.environ[_VISIBLE_VARIABLE]
+        return f"no card visible; {_VISIBLE_VARIABLE}={value!r}\nUnset it, or list card numbers: 0,1."
     return f"{refusal}\n`nvidia-smi` shows cards and driver; this torch wants one for CUDA {torch.version.cuda}."
 
 
@@ -126,5 +127,5 @@ def _find_cudnn_version() -> str | None:
     number: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     if not number:
         return None
-    major_factor = 1000 if number < 10_000 else 10_000  # cudnn_version.h: 8907 is 8.9.7, since cuDNN 9 91002 is 9.10.2
+    major_factor = 1000 if number < 10_000 else 10_000  # cudnn_version.h: 8907 is 8.9.7; since cuDNN 9, 91002 is 9.10.2
     return f"{number // major_factor}.{number % major_factor // 100}.{number % 100}"

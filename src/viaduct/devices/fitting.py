@@ -28,13 +28,13 @@ class Fit:
 
     @property
     def is_exact(self) -> bool:
-        """True if the installed torch is the release that the plug-in names; 2.5 names every 2.5.x."""
+        """True if the installed torch is the release that the plug-in was built for; 2.5 stands for every 2.5.x."""
         expected = parse_release(self.built_for)
         return parse_release(self.torch)[: len(expected)] == expected
 
     @property
     def is_loadable(self) -> bool:
-        """True if the minor releases are equal: they mostly share their C++ interface."""
+        """True if the minor releases are equal; patch releases of one mostly share their C++ interface."""
         return parse_release(self.torch)[:2] == parse_release(self.built_for)[:2]
 
     def __str__(self) -> str:

@@ -11,6 +11,6 @@ DEVICE: PluginDevice = PluginDevice(
     CARD,
     software={"cntoolkit": hardware.find_cntoolkit, "driver": hardware.find_cambricon_driver},
     repair_hint="Put $NEUWARE_HOME/lib64 on LD_LIBRARY_PATH",
-    device_files="/dev/cambricon*",
+    container_files="/dev/cambricon*",
     hidden_hint="Unset it, or list card numbers: 0,1.",
 )

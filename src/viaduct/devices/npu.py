@@ -11,6 +11,6 @@ DEVICE: PluginDevice = PluginDevice(
     CARD,
     software={"cann": hardware.find_cann, "driver": hardware.find_ascend_driver},
     repair_hint="Source CANN's set_env.sh",
-    device_files="/dev/davinci*",
+    container_files="/dev/davinci*",
     hidden_hint="Unset it, or list card numbers in ascending order: 0,1.",
 )

@@ -28,7 +28,7 @@ class NotLoaded(Exception):
 
 
 def find_broken_plugins() -> dict[str, str]:
-    """Return the installed plug-ins that failed to load, each with its first error."""
+    """Return the installed plug-ins that failed to load, or are built for another torch, each with the reason."""
     return dict(_broken)
 
 
@@ -41,18 +41,18 @@ class PluginDevice:
         *,
         software: Mapping[str, Callable[[], str | None]],
         repair_hint: str,
-        device_files: str,
+        container_files: str,
         hidden_hint: str,
     ) -> None:
         """Store what differs between the vendors.
 
         `software` maps names to functions that return a version. The others are for messages: `repair_hint` if the
-        plug-in does not load, `device_files` that a container needs, `hidden_hint` if a variable hides all cards.
+        plug-in does not load, `container_files` that a container needs, `hidden_hint` if a variable hides all cards.
         """
         self.NAME = card.name
         self._card, self._software = card, software
         self._repair_hint, self._hidden_hint = repair_hint, hidden_hint
-        self._no_card_hint = f"`{card.tool}` shows the cards and the driver; a container also needs {device_files}."
+        self._no_card_hint = f"`{card.tool}` shows the cards and the driver; a container also needs {container_files}."
 
     def is_available(self) -> bool:
         return self.find_problem() is None
@@ -134,11 +134,11 @@ class PluginDevice:
             raise MissingDevice(f"no {self.NAME} to run on: {reason}.", *hints) from error
 
     def _load(self) -> Any:
-        """Import the plug-in and return torch.npu or torch.mlu; raise NotLoaded if that fails, failed or would fail."""
+        """Import the plug-in and return torch.npu or torch.mlu; raise NotLoaded if that fails, or has failed before."""
         package = self._card.module
         if package not in _broken and package not in sys.modules:
             fit = find_fit(package, torch.__version__)
-            if fit is not None and not fit.is_loadable:  # it would fail while it loads, or end the process
+            if fit is not None and not fit.is_loadable:  # not tried: it would fail while it loads, or end the process
                 _broken[package] = str(fit)
         if package in _broken:
             raise NotLoaded(f"{_broken[package]}\n{self._advise()}")

@@ -26,15 +26,15 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 @cache
 def replace_faulty_weight_gradients() -> torch.library.Library | None:
-    """Replace the backward pass of affected convolutions in this process.
+    """Register `differentiate` as the backward kernel of convolutions on the CPU (x86 only), in this process.
 
-    Layers, torch.nn.functional and compiled graphs all call it through the dispatcher.
+    Layers, torch.nn.functional and compiled graphs all reach it, because they call the kernel through the dispatcher.
     """
     if platform.machine().lower() not in _X86:
         return None
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     library.impl("convolution_backward", differentiate, "CPU")  # type: ignore[no-untyped-call]
-    return library  # the kernels are unregistered when this object is deleted
+    return library  # `cache` keeps it: if this object were deleted, the kernel would be unregistered
 
 
 def differentiate(
