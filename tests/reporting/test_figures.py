@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from viaduct.reporting.figures import (
+    format_column,
+    format_count,
+    format_fixed,
+    format_scientific,
+    format_share,
     is_missing,
     is_number,
-    write_column,
-    write_count,
-    write_fixed,
-    write_scientific,
-    write_share,
 )
 
 
@@ -40,7 +40,7 @@ def test_only_none_and_nan_are_missing():
     ],
 )
 def test_the_numbers_of_a_column_have_one_form(values, written):
-    assert write_column(values) == written
+    assert format_column(values) == written
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_the_numbers_of_a_column_have_one_form(values, written):
     [(0.0, "0"), (1e-5, "10⁻⁵"), (-2.5e-5, "-2.5×10⁻⁵"), (9.999e9, "10¹⁰"), (math.nan, "–"), (math.inf, "∞")],
 )
 def test_scientific_numbers_have_no_needless_digits(value, written):
-    assert write_scientific(value) == written
+    assert format_scientific(value) == written
 
 
 def test_counts_shares_and_fixed_decimals_have_separators():
-    assert (write_count(1_234_567), write_share(0.125), write_fixed(-1234.5, 2)) == (
+    assert (format_count(1_234_567), format_share(0.125), format_fixed(-1234.5, 2)) == (
         "1,234,567",
         "12.5\xa0%",
         "-1,234.50",

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from viaduct.reporting import Callout, Code, Facts, LineChart, Page, Remark, Section, Series, Table, render_page
-from viaduct.reporting.texts import dump_visible, offer_breaks, show_hidden
+from viaduct.reporting.texts import allow_breaks, dump_json, escape_invisible
 
 TURNED = "photo\u202egpj.exe"
 
@@ -15,8 +15,8 @@ TURNED = "photo\u202egpj.exe"
     "text", ["plain", "tab\tand\nline", "日本語 émoji 😀", "\\u202e as it was typed", "family 👩\u200d👩"]
 )
 def test_text_that_hides_nothing_stays_as_it_is(text):
-    assert show_hidden(text) == text
-    assert json.loads(dump_visible([text])) == [text]
+    assert escape_invisible(text) == text
+    assert json.loads(dump_json([text])) == [text]
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_text_that_hides_nothing_stays_as_it_is(text):
     ],
 )
 def test_what_hides_is_written_out_in_html_and_in_json(text, shown):
-    assert show_hidden(text) == shown
-    assert json.loads(dump_visible({text: [text]})) == {shown: [shown]}
+    assert escape_invisible(text) == shown
+    assert json.loads(dump_json({text: [text]})) == {shown: [shown]}
 
 
 def test_no_part_of_a_page_lets_a_name_turn_the_line_around():
@@ -50,6 +50,6 @@ def test_no_part_of_a_page_lets_a_name_turn_the_line_around():
 
 
 def test_a_long_name_may_break_behind_its_separators_and_is_still_escaped():
-    html = str(offer_breaks("model/layer3.0/<conv2>/kernel_initializer and more"))
+    html = str(allow_breaks("model/layer3.0/<conv2>/kernel_initializer and more"))
     assert html == "model/<wbr>layer3.<wbr>0/<wbr>&lt;conv2&gt;/<wbr>kernel_<wbr>initializer and more"
-    assert str(offer_breaks("layer3.0.bn2")) == "layer3.0.bn2"
+    assert str(allow_breaks("layer3.0.bn2")) == "layer3.0.bn2"

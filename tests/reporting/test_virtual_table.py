@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from viaduct.reporting import BarChart, DataColumn, Facts, Link, Page, Section, Table, VirtualTable, render_page
-from viaduct.reporting.virtual_table import WRITTEN_ROWS, column_record, number_record, write_value
+from viaduct.reporting.virtual_table import WRITTEN_ROWS, column_to_json, format_value, number_to_json
 
 from .large_sample import HOSTILE, large_table
 from .test_page import Elements
@@ -42,11 +42,11 @@ def test_every_value_comes_back_from_the_json():
             if isinstance(value, float) and math.isfinite(value):
                 assert came == pytest.approx(value, rel=1e-8)
             else:
-                assert came == (value if isinstance(value, int) else None if value is None else write_value(value))
+                assert came == (value if isinstance(value, int) else None if value is None else format_value(value))
 
 
 def test_a_word_is_sent_once():
-    record = column_record(DataColumn("c", ["a", "b", "a", "a"]))
+    record = column_to_json(DataColumn("c", ["a", "b", "a", "a"]))
     assert record["words"] == ["a", "b"]
     assert record["places"] == [0, 1, 0, 0]
 
@@ -76,11 +76,11 @@ def test_the_json_holds_nothing_that_a_browser_refuses():
     ],
 )
 def test_numbers_are_short_and_never_zero_by_rounding(value, text):
-    assert write_value(value) == text
+    assert format_value(value) == text
 
 
 def test_a_cosine_near_one_stays_below_one():
-    assert number_record(0.99999999) == 0.99999999
+    assert number_to_json(0.99999999) == 0.99999999
 
 
 def test_without_scripts_the_first_rows_are_there_and_the_others_are_named():

@@ -23,7 +23,7 @@ def list_steps(figures: RankFigures) -> Table:
     times = (figures.iteration, *figures.phases)
     medians = write_times([phase.median_us for phase in times])
     means = write_times([phase.mean_us for phase in times])
-    shares = [write_share(phase.share) for phase in times]
+    shares = [format_share(phase.share) for phase in times]
     names = ("iteration", *SHORT_PHASE_NAMES)[: len(times)]
     return Table(["ms", "median", "mean", "share"], list(zip(names, medians, means, shares, strict=True)))
 
@@ -59,7 +59,7 @@ def write_time(time_us: float | None) -> Value | None:
     return None if time_us is None else Value(f"{time_us / 1000:,.3f}", time_us)
 
 
-def write_share(share: float | None) -> Value | None:
+def format_share(share: float | None) -> Value | None:
     """Write a share as a percentage."""
     return None if share is None else Value(f"{100 * share:.1f} %", share)
 
@@ -154,11 +154,11 @@ def make_table(name: str, columns: Sequence[DataColumn], caption: str, order: Se
     rows = len(columns[0].values) if columns else 0
     if rows > FEW_ROWS:
         return VirtualTable(name, columns, caption, download=download, order=order)
-    cells = [[write_cell(column, row) for column in columns] for row in order]
+    cells = [[format_cell(column, row) for column in columns] for row in order]
     return Table([column.name for column in columns], cells, caption)
 
 
-def write_cell(column: DataColumn, row: int) -> object:
+def format_cell(column: DataColumn, row: int) -> object:
     """Return a cell of a plain table with the decimals of its column."""
     value = column.values[row]
     if column.decimals is None or not isinstance(value, (int, float)):

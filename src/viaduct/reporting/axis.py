@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.reporting.figures import write_column, write_power, write_scientific
+from viaduct.reporting.figures import format_column, format_power, format_scientific
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -116,7 +116,7 @@ def label_linear_ticks(values: Sequence[float]) -> list[str]:
     step = values[1] - values[0] if len(values) > 1 else abs(values[0]) if values else 1.0
     largest = max(map(abs, values), default=0.0)
     if largest >= 1e12 or 0 < largest < 1e-3:
-        return [write_scientific(value) for value in values]
+        return [format_scientific(value) for value in values]
     scale, suffix = next(unit for unit in UNITS if largest >= unit[0] or unit[0] == 1)
     decimals = max(0, -math.floor(math.log10(step / scale) + 1e-9)) if step else 0
     return [f"{value / scale:,.{decimals}f}{suffix}" if value else "0" for value in values]
@@ -128,5 +128,5 @@ def label_log_ticks(values: Sequence[float]) -> list[str]:
         return [f"{value:,.12g}" for value in values]
     exponents = [math.log10(value) for value in values]
     if all(abs(exponent - round(exponent)) < 1e-9 for exponent in exponents):
-        return [write_power(round(exponent)) for exponent in exponents]
-    return write_column(values)
+        return [format_power(round(exponent)) for exponent in exponents]
+    return format_column(values)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from viaduct.reporting.figures import write_count, write_share
+from viaduct.reporting.figures import format_count, format_share
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class BarChart:
             Bar(
                 label,
                 count / largest if largest else 0.0,
-                write_count(count),
-                write_share(count / total) if total else "",
+                format_count(count),
+                format_share(count / total) if total else "",
             )
             for label, count in zip(self.labels, self.counts, strict=True)
         ]
 
-    def record(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the chart as JSON data, from which virtual_table.js draws it in the details of a row."""
         return {"kind": "bars", "title": self.title, "labels": list(self.labels), "counts": list(self.counts)}
 

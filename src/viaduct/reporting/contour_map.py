@@ -133,7 +133,7 @@ def find_bands(positions: Floats, values: Floats) -> np.ndarray[tuple[int, ...],
     """Return the band of every cell, 0 to BANDS - 1, row 0 at the bottom; -1 if no measurement is near."""
     x, y = np.meshgrid((np.arange(COLUMNS) + 0.5) / COLUMNS, (np.arange(ROWS) + 0.5) / ROWS)
     squared_distances = (x[..., None] - positions[:, 0]) ** 2 + (y[..., None] - positions[:, 1]) ** 2
-    weights = 1 / (squared_distances + 1e-4)
+    weights = 1 / (squared_distances + 1e-4)  # finite on a measurement itself
     field = (weights * values).sum(-1) / weights.sum(-1)
     fractions = (field - values.min()) / (values.max() - values.min())
     bands = np.clip((fractions * BANDS).astype(np.int64), 0, BANDS - 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from viaduct.reporting.table import write_cell
+from viaduct.reporting.table import format_cell
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Facts:
     caption: str = ""
 
     def drawing(self) -> dict[str, str]:
-        return {name: write_cell(value) for name, value in self.values.items()}
+        return {name: format_cell(value) for name, value in self.values.items()}
 
-    def record(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the list as JSON data, from which virtual_table.js draws it in the details of a row."""
         return {"kind": "facts", "values": self.drawing()}

@@ -29,46 +29,47 @@ def round_digits(value: float, digits: int) -> float | None:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def write_count(count: float) -> str:
+def format_count(count: float) -> str:
     return f"{count:,.0f}"
 
 
-def write_share(share: float) -> str:
+def format_share(share: float) -> str:
     return f"{share * 100:.1f}\N{NO-BREAK SPACE}%"
 
 
-def write_power(exponent: int) -> str:
+def format_power(exponent: int) -> str:
     """Return a power of ten: 10⁻⁵."""
     return "10" + str(exponent).translate(SUPERSCRIPTS)
 
 
-def write_scientific(value: float, digits: int = 3) -> str:
+def format_scientific(value: float, digits: int = 3) -> str:
     """Return a number as 2.5×10⁻⁵, which reads better in a column than 2.5e-05."""
     if not value or not math.isfinite(value):
-        return write_fixed(value, 0)
+        return format_fixed(value, 0)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     if "." in mantissa:
         mantissa = mantissa.rstrip("0").rstrip(".")
-    power = write_power(int(exponent))
+    power = format_power(int(exponent))
     return power if mantissa == "1" else f"{mantissa}×{power}"
 
 
-def write_column(values: Sequence[float]) -> list[str]:
-    """Write the numbers of a column with the same number of decimals, or all in scientific form.
+def format_column(values: Sequence[float]) -> list[str]:
+    """Format the numbers of a column with the same number of decimals, or all in scientific form.
 
-    The largest number gets four significant digits and the smallest three, without zeros that end all of them.
+    The largest number gets four significant digits and the smallest three; decimals that are 0 in all of them are left
+    out.
     """
     sizes = [abs(value) for value in values if math.isfinite(value) and value]
     if all(float(size).is_integer() for size in sizes) and max(sizes, default=0) < 1e15:
-        return [write_fixed(value, 0) for value in values]
+        return [format_fixed(value, 0) for value in values]
     if min(sizes) < 1e-4 or max(sizes) >= 1e7:
-        return [write_scientific(value) for value in values]
+        return [format_scientific(value) for value in values]
     decimals = max(count_decimals(max(sizes), 4), count_decimals(min(sizes), 3))
     needed = max(len(f"{size:.{decimals}f}".rstrip("0").partition(".")[2]) for size in sizes)
-    return [write_fixed(value, needed) for value in values]
+    return [format_fixed(value, needed) for value in values]
 
 
-def write_fixed(value: float, decimals: int) -> str:
+def format_fixed(value: float, decimals: int) -> str:
     """Return a number with this many decimals, or a sign for NaN and infinity."""
     if math.isfinite(value):
         return f"{value:,.{decimals}f}"

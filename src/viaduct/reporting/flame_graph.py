@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from viaduct.reporting.figures import write_fixed, write_share
+from viaduct.reporting.figures import format_fixed, format_share
 from viaduct.reporting.line_chart import COLOURS
 
 MOST_BOXES = 1200
@@ -66,10 +66,8 @@ class FlameGraph:
             node, parent, depth, left, parent_colour = pending.pop()
             colour = parent_colour if node.colour is None else node.colour % COLOURS
             width = node.value / total
-            amount = write_amount(node.value) + unit
-            boxes.append(
-                FlameBox(node.name, parent, depth, min(left, 1.0), width, colour, amount, write_share(width), node.note)
-            )
+            figures = format_amount(node.value) + unit, format_share(width), node.note
+            boxes.append(FlameBox(node.name, parent, depth, min(left, 1.0), width, colour, *figures))
             index, child_left = len(boxes) - 1, left
             children = []
             for child in join_small(node.children, smallest * total) if depth < DEEPEST else ():
@@ -120,12 +118,12 @@ class FlameDrawing:
 def join_small(children: Sequence[FlameNode], smallest: float) -> Iterator[FlameNode]:
     """Yield the children in order, then one node for all that are too small; children without time are left out."""
     small = [child for child in children if 0 < child.value < smallest]
-    yield from (child for child in children if child.value >= max(smallest, 1e-300))
+    yield from (child for child in children if child.value >= smallest and child.value > 0)
     if small:
         yield FlameNode(f"{len(small):,} smaller", sum(child.value for child in small))
 
 
-def write_amount(value: float) -> str:
+def format_amount(value: float) -> str:
     """Return a number with zero to four decimals, fewer for a larger number."""
     size = abs(value)
-    return write_fixed(value, 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3 if size >= 0.1 else 4)
+    return format_fixed(value, 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3 if size >= 0.1 else 4)

@@ -92,7 +92,7 @@ class Box:
 
     @property
     def note(self) -> str:
-        return shorten_name(self.node.note, LETTERS + 4)
+        return shorten_name(self.node.note, LETTERS + 4)  # its letters are smaller
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,10 @@ def order_layers(layers: list[Layer], chains: Mapping[Edge, list[str]]) -> list[
             above[target].append(source)
             below[source].append(target)
     for sweep in range(SWEEPS):
-        neighbours, walk = (above, layers[1:]) if sweep % 2 == 0 else (below, layers[-2::-1])
+        # Downwards from the second layer, upwards from the last but one.
+        neighbours, swept = (above, layers[1:]) if sweep % 2 == 0 else (below, layers[-2::-1])
         position = {name: i - len(layer) / 2 for layer in layers for i, name in enumerate(layer)}
-        for layer in walk:
+        for layer in swept:
             layer.sort(key=lambda name: fmean([position[other] for other in neighbours[name]] or [position[name]]))
             position.update({name: i - len(layer) / 2 for i, name in enumerate(layer)})
     return layers

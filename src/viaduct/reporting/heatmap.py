@@ -16,7 +16,7 @@ import numpy.typing as npt
 from viaduct.data.png import Bytes as Pixels
 from viaduct.data.png import encode_png
 from viaduct.reporting.axis import Floats
-from viaduct.reporting.figures import write_count, write_share
+from viaduct.reporting.figures import format_count, format_share
 from viaduct.reporting.links import data_uri
 
 MAX_TABLE_CLASSES = 20
@@ -51,7 +51,7 @@ class Heatmap:
         return HeatmapDrawing(
             image=data_uri(encode_png(draw_image(shares))),
             confusions=list_confusions(self.labels, counts, shares),
-            data=interaction_data(self.labels, counts),
+            data=make_readout_data(self.labels, counts),
         )
 
 
@@ -84,7 +84,7 @@ def draw_rows(labels: Sequence[str], counts: Floats, shares: Floats) -> list[lis
     return [
         [
             HeatCell(
-                count=write_count(counts[true, predicted]),
+                count=format_count(counts[true, predicted]),
                 tint=round(float(tints[true, predicted]), 3),
                 sentence=describe_cell(labels, counts, shares, true, predicted),
                 diagonal=true == predicted,
@@ -98,8 +98,8 @@ def draw_rows(labels: Sequence[str], counts: Floats, shares: Floats) -> list[lis
 def describe_cell(labels: Sequence[str], counts: Floats, shares: Floats, true: int, predicted: int) -> str:
     """Return `cat taken for dog: 34 of 1,000 (3.4 %)`; page.js shows the same under the pointer."""
     outcome = "recognised" if true == predicted else f"taken for {labels[predicted]}"
-    count, total = write_count(counts[true, predicted]), write_count(counts[true].sum())
-    return f"{labels[true]} {outcome}: {count} of {total} ({write_share(shares[true, predicted])})"
+    count, total = format_count(counts[true, predicted]), format_count(counts[true].sum())
+    return f"{labels[true]} {outcome}: {count} of {total} ({format_share(shares[true, predicted])})"
 
 
 def compute_tints(shares: Floats) -> Floats:
@@ -122,7 +122,7 @@ def list_confusions(labels: Sequence[str], counts: Floats, shares: Floats) -> li
     return [describe_cell(labels, counts, shares, *cell) for cell in cells if confusions[cell] > 0]
 
 
-def interaction_data(labels: Sequence[str], counts: Floats) -> dict[str, object]:
+def make_readout_data(labels: Sequence[str], counts: Floats) -> dict[str, object]:
     """Return the data of page.js's read-out: row sums, and cells that are not zero by `row * classes + column`."""
     cells = {int(flat): int(counts.flat[flat]) for flat in np.flatnonzero(counts)}
     return {"labels": list(labels), "sums": counts.sum(axis=1).astype(int).tolist(), "cells": cells}

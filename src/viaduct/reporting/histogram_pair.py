@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.reporting.figures import write_count
+from viaduct.reporting.figures import format_count
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class HistogramPair:
             area=f"M0 1000V{draw_outline(self.left, largest)}V1000Z" if largest else "",
             line=f"M0 {draw_outline(self.right, largest)}" if largest else "",
             ticks=[f"{value:.4g}" for value in (self.low, (self.low + self.high) / 2, self.high)],
-            most=write_count(largest),
+            largest=format_count(largest),
         )
 
-    def record(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the histograms as JSON data, from which virtual_table.js draws them in the details of a row."""
         return {
             "kind": "histograms",
@@ -56,16 +56,16 @@ class HistogramPair:
 
 @dataclass(frozen=True)
 class HistogramDrawing:
-    """SVG paths of the two histograms (empty without values), labels below them, and the largest count (`most`)."""
+    """SVG paths of the two histograms (empty without values), labels below them, and the largest count."""
 
     area: str
     line: str
     ticks: Sequence[str]
-    most: str
+    largest: str
 
 
 def draw_outline(counts: Sequence[int], largest: int) -> str:
-    """Return the tops of the bins, in a square of 1000, as the rest of an SVG path `M0 …` or `V…` at the left edge."""
+    """Return coordinates of an SVG path along the tops of the bins, in a square of 1000, to put after `M0 ` or `V`."""
     tops = 1000 - 1000 * np.log1p(np.asarray(counts, float)) / np.log1p(largest)
     width = 1000 / len(counts)
     return "V".join(f"{top:.0f}H{(position + 1) * width:.1f}" for position, top in enumerate(tops))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from viaduct.reporting.axis import is_one_value, widen
-from viaduct.reporting.figures import write_count, write_scientific
+from viaduct.reporting.figures import format_count, format_scientific
 
 OVERLAP = 2.2
 """Height of a shape, in units of the distance between the feet of two neighbours."""
@@ -53,7 +53,7 @@ class HistogramSteps:
             draw_shape(histogram, left, right, (index + OVERLAP) * distance, OVERLAP * distance)
             for index, histogram in enumerate(self.histograms)
         ]
-        ticks = write_ends([left, left / 2 + right / 2, right])
+        ticks = format_ends([left, left / 2 + right / 2, right])
         values = f"from {ticks[0]} to {ticks[2]}" if (left, right) == (low, high) else f"all {low:.4g}"
         return StepsDrawing(shapes, ticks, self.describe(values))
 
@@ -64,7 +64,7 @@ class HistogramSteps:
         steps = f"step {first.step:,}"
         if last is not first:
             steps += f" (back) to {last.step:,} (front)"
-        return f"{steps}; {write_count(sum(last.counts))} values, {values}"
+        return f"{steps}; {format_count(sum(last.counts))} values, {values}"
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ class StepsDrawing:
     summary: str
 
 
-def write_ends(values: Sequence[float]) -> list[str]:
+def format_ends(values: Sequence[float]) -> list[str]:
     """Write evenly spaced values with one digit more than is needed to distinguish them."""
     largest = max(map(abs, values))
     if not 1e-3 <= largest < 1e9:
-        return [write_scientific(value) for value in values]
+        return [format_scientific(value) for value in values]
     decimals = max(0, 1 - math.floor(math.log10(values[1] - values[0])))
-    return [f"{round(value, decimals) + 0.0:,.{decimals}f}" for value in values]
+    return [f"{round(value, decimals) + 0.0:,.{decimals}f}" for value in values]  # + 0.0: 0, not -0
 
 
 def draw_shape(histogram: Histogram, left: float, right: float, base: float, height: float) -> str:

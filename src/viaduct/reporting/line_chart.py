@@ -14,7 +14,7 @@ import numpy as np
 
 from viaduct.reporting.axis import Axis, Floats, Tick, fit_x_axis, fit_y_axis
 from viaduct.reporting.figures import round_digits
-from viaduct.reporting.thinning import thin
+from viaduct.reporting.thinning import choose_points
 
 COLOURS = 6
 """Number of `--line-…` colours in page.css; the seventh series has the first colour again, dashed."""
@@ -71,7 +71,7 @@ class LineChart:
         return ChartDrawing(
             x_ticks=x_axis.ticks(7, integers) if x.size else [],
             views=[draw_view(lines, x_axis, y, log) for log in scales],
-            data=interaction_data(lines, x_axis, [fit_y_axis(y, log) for log in scales], self.unit),
+            data=make_readout_data(lines, x_axis, [fit_y_axis(y, log) for log in scales], self.unit),
         )
 
 
@@ -189,7 +189,7 @@ def count_values(count: int) -> str:
 
 def draw_line(index: int, line: Points, x_axis: Axis, y_axis: Axis) -> LineDrawing:
     """Draw one series; `index` gives its colour."""
-    indices = thin(line.y)
+    indices = choose_points(line.y)
     x, y = x_axis.compute_positions(line.x[indices]), 1 - y_axis.compute_positions(line.y[indices])
     stretches = split_at_gaps(y)
     if line.dots:
@@ -223,7 +223,7 @@ def describe_line(line: Points) -> str:
     return f"{values.size} points from {values.min():.4g} to {values.max():.4g}, last {values[-1]:.4g}"
 
 
-def interaction_data(lines: Sequence[Points], x_axis: Axis, y_axes: Sequence[Axis], unit: str) -> dict[str, object]:
+def make_readout_data(lines: Sequence[Points], x_axis: Axis, y_axes: Sequence[Axis], unit: str) -> dict[str, object]:
     """Return the thinned points and the axes, from which the script makes the read-out under the pointer."""
     return {
         "x": [x_axis.low, x_axis.high],
@@ -235,7 +235,7 @@ def interaction_data(lines: Sequence[Points], x_axis: Axis, y_axes: Sequence[Axi
 
 def thin_points(line: Points) -> dict[str, list[float | None]]:
     """Return the thinned points for JSON: ten digits of x, seven of y."""
-    indices = thin(line.y)
+    indices = choose_points(line.y)
     x: list[float | None] = [
         int(value) if value.is_integer() else float(f"{value:.10g}") for value in line.x[indices].tolist()
     ]

@@ -20,7 +20,7 @@ class Link:
     def __post_init__(self) -> None:
         check_nearby(self.address)
 
-    def record(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the link as JSON data, from which virtual_table.js draws it in the details of a row."""
         return {"kind": "link", "text": self.text, "address": self.address}
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from viaduct.reporting.figures import write_power, write_scientific
+from viaduct.reporting.figures import format_power, format_scientific
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class NamedBars:
             (name, [draw_bar(number, series, index, low, high) for number, series in enumerate(self.series)])
             for index, name in enumerate(self.names)
         ]
-        return NamedBarsDrawing(rows, write_power(low), write_power(high), has_bars=bool(values))
+        return NamedBarsDrawing(rows, format_power(low), format_power(high), has_bars=bool(values))
 
 
 @dataclass(frozen=True)
@@ -91,4 +91,4 @@ def draw_bar(number: int, series: BarSeries, index: int, low: int, high: int) ->
         return NamedBar(number, "equal", 0.0, bad)
     if not math.isfinite(value):
         return NamedBar(number, "no measure", 0.0, bad)
-    return NamedBar(number, write_scientific(value, 2), (math.log10(value) - low) / (high - low), bad)
+    return NamedBar(number, format_scientific(value, 2), (math.log10(value) - low) / (high - low), bad)

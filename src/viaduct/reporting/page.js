@@ -15,7 +15,7 @@ const page = (() => {
     return element;
   }
 
-  // Return text that may break after separators, as offer_breaks in texts.py.
+  // Return text that may break after separators, as allow_breaks in texts.py.
   function breakable(text) {
     const pieces = text.split(/(?<=[^./\\:_,=(\[-][./\\:_,=(\[-])(?=[^./\\:_,=(\[-])/);
     return pieces.flatMap((piece, place) => (place ? [document.createElement("wbr"), piece] : [piece]));

@@ -18,7 +18,7 @@ from viaduct import __version__
 from viaduct.atomic_files import write_file
 from viaduct.path_errors import refuse_replacing_special_file
 from viaduct.reporting.links import data_uri
-from viaduct.reporting.texts import dump_visible, offer_breaks, show_hidden
+from viaduct.reporting.texts import allow_breaks, dump_json, escape_invisible
 from viaduct.reporting.tones import SIGNS
 
 CONTENTS_FROM = 4
@@ -130,14 +130,14 @@ def make_environment() -> Environment:
         loader=PackageLoader("viaduct.reporting", "."),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=show_hidden,
+        finalize=escape_invisible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     # A browser refuses NaN in JSON, and thousands of rows need no blanks between their numbers.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.policies["json.dumps_function"] = dump_visible
-    environment.filters["breaks"] = offer_breaks
+    environment.policies["json.dumps_function"] = dump_json
+    environment.filters["breaks"] = allow_breaks
     environment.globals |= {"read_asset": read_asset, "signs": SIGNS}
     return environment
 

@@ -38,7 +38,7 @@ class PlotAxis:
     @cached_property
     def known(self) -> list[Cell]:
         """Return the distinct values: numbers ascending, categories in order of appearance."""
-        distinct = {write_cell(value): value for value in self.values if value is not None}
+        distinct = {format_cell(value): value for value in self.values if value is not None}
         if self.is_numeric:
             return sorted(distinct.values(), key=lambda value: float(value))  # type: ignore[arg-type]
         return list(distinct.values())
@@ -55,8 +55,8 @@ class PlotAxis:
         if value is None:
             return 0.0
         if not self.is_numeric:
-            names = [write_cell(category) for category in self.known]
-            height = 0.5 if len(names) == 1 else names.index(write_cell(value)) / (len(names) - 1)
+            names = [format_cell(category) for category in self.known]
+            height = 0.5 if len(names) == 1 else names.index(format_cell(value)) / (len(names) - 1)
         else:
             low, high = (self.scale(float(end)) for end in (self.known[0], self.known[-1]))  # type: ignore[arg-type]
             height = 0.5 if high == low else (self.scale(float(value)) - low) / (high - low)
@@ -75,7 +75,7 @@ class PlotAxis:
         elif len(shown) > MOST_CATEGORIES:
             stride = (len(shown) - 1) / (MOST_CATEGORIES - 1)
             shown = [shown[round(index * stride)] for index in range(MOST_CATEGORIES)]
-        ticks = [(self.compute_height(value), write_cell(value)) for value in shown]
+        ticks = [(self.compute_height(value), format_cell(value)) for value in shown]
         return [*ticks, (0.0, "none")] if None in self.values else ticks
 
     @property
@@ -138,10 +138,10 @@ class ParallelPlot:
                     "name": axis.name,
                     "unit": axis.unit,
                     "numeric": axis.is_numeric,
-                    "values": [value if axis.is_numeric else write_text(value) for value in axis.values],
+                    "values": [value if axis.is_numeric else format_cell_or_none(value) for value in axis.values],
                     "places": [round(1 - axis.compute_height(value), 4) for value in axis.values],
                     "across": round(x, 4),
-                    "known": [write_text(value) for value in axis.known],
+                    "known": [format_cell_or_none(value) for value in axis.known],
                 }
                 for x, axis in self.placed_axes
             ],
@@ -162,10 +162,10 @@ def is_finite_number(value: Cell) -> bool:
     return not isinstance(value, bool) and is_number(value) and abs(float(value)) < 1e300
 
 
-def write_cell(value: Cell) -> str:
+def format_cell(value: Cell) -> str:
     """Return a number with five significant digits, other values as text, and an empty text as two quotes."""
     return f"{float(value):.5g}" if is_finite_number(value) else str(value) or '""'  # type: ignore[arg-type]
 
 
-def write_text(value: Cell) -> str | None:
-    return None if value is None else write_cell(value)
+def format_cell_or_none(value: Cell) -> str | None:
+    return None if value is None else format_cell(value)

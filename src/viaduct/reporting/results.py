@@ -55,12 +55,12 @@ def render_trainings(results: dict[str, dict[str, Any]]) -> list[str]:
         *("recipe", "top-1 %", "best %", "epochs", "train min", "all min"),
         *("images/s", "precision", "machine", "date"),
     ]
-    rows = [training_row(name, record) for name, record in results.items()]
+    rows = [make_training_row(name, record) for name, record in results.items()]
     notes = [f"- {find_title(record)}: {record['note']}\n" for record in results.values() if record.get("note")]
     return ["## Training runs\n", render_table(columns, rows), "".join(notes)]
 
 
-def training_row(name: str, record: dict[str, Any]) -> list[str]:
+def make_training_row(name: str, record: dict[str, Any]) -> list[str]:
     minutes, best = record["minutes"], record["best"] or record["final"]
     return [
         f"[{find_title(record)}](results/{name})",
@@ -89,7 +89,7 @@ def render_comparison(first: dict[str, Any], second: dict[str, Any]) -> str:
             epoch = round(evaluation["epoch"])
             cells = rows.setdefault(epoch, [str(epoch), "", "", "", ""])
             cells[1 + 2 * index] = f"{100 * evaluation['top1']:.2f}"
-            cells[2 + 2 * index] = f"{minutes_at(record, evaluation):.1f}"
+            cells[2 + 2 * index] = f"{compute_minutes_at(record, evaluation):.1f}"
     table = render_table(
         ["epoch", f"{names[0]} top-1 %", "minutes", f"{names[1]} top-1 %", "minutes"],
         [rows[epoch] for epoch in sorted(rows)],
@@ -98,7 +98,7 @@ def render_comparison(first: dict[str, Any], second: dict[str, Any]) -> str:
     return f"## {names[1]} against {names[0]}\n\n{machine}. {describe_time_to_accuracy(first, second)}\n\n{table}"
 
 
-def minutes_at(record: dict[str, Any], evaluation: dict[str, Any]) -> float:
+def compute_minutes_at(record: dict[str, Any], evaluation: dict[str, Any]) -> float:
     """Return the minutes of training before an evaluation, in proportion to its step; evaluations are not included."""
     return float(record["minutes"]["training"] * evaluation["step"] / record["steps"])
 
@@ -111,7 +111,8 @@ def describe_time_to_accuracy(first: dict[str, Any], second: dict[str, Any], wit
     reached = next((evaluation for evaluation in evaluations if evaluation["top1"] >= final - within), None)
     if reached is None:
         return f"The second does not reach the first's {goal}; its best is {100 * second['best']['top1']:.2f} %."
-    epochs, minutes = reached["epoch"] / first["epochs"], minutes_at(second, reached) / first["minutes"]["training"]
+    epochs = reached["epoch"] / first["epochs"]
+    minutes = compute_minutes_at(second, reached) / first["minutes"]["training"]
     return (
         f"The second reaches the first's {goal} by epoch {reached['epoch']:.0f}: in {epochs:.2f} of its epochs and "
         f"{minutes:.2f} of its training time. Minutes are of training alone."

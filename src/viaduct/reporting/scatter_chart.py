@@ -112,7 +112,7 @@ class ScatterChart:
             levels=merge_close_levels([(frame.compute_height(level.y), level.label) for level in self.levels]),
             spans=draw_spans(self.spans, frame.x_axis),
             mark=tuple(positions[self.marked]) if self.marked is not None else None,
-            data=interaction_data(self.points, positions),
+            data=make_readout_data(self.points, positions),
             roofs=[draw_roof(roof, frame) for roof in self.roofs],
         )
 
@@ -253,7 +253,7 @@ def draw_spans(spans: Sequence[Span], x_axis: Axis) -> list[tuple[float, float, 
     return drawn
 
 
-def interaction_data(points: Sequence[Point], positions: Floats) -> dict[str, object]:
+def make_readout_data(points: Sequence[Point], positions: Floats) -> dict[str, object]:
     """Return position, label and link of each point, from which the script makes the read-out under the pointer."""
     return {
         "x": [round(x, 4) for x in positions[:, 0].tolist()],

@@ -148,7 +148,7 @@ class StackedDrawing:
 def join_neighbours(group: BarGroup) -> DrawnBars:
     """Join neighbours evenly into at most MOST_BARS bars."""
     values = np.array(group.layers, dtype=np.float64).reshape(len(group.layers), len(group.labels))
-    values[~(np.abs(values) < 1e300)] = np.nan
+    values[~(np.abs(values) < 1e300)] = np.nan  # NaN too; sums of larger values would overflow
     count = len(group.labels)
     edges = np.unique(np.linspace(0, count, min(count, MOST_BARS) + 1).astype(int)) if count else np.array([0])
     sums = np.nansum(values, axis=0)
@@ -187,9 +187,9 @@ def draw_group(bars: DrawnBars, axis: Axis) -> GroupView:
         marks=draw_marks(left, width, bars.longest, axis) if bars.are_joined else "",
         cuts=[float((left[bar] + width / 2) / 1000) for bar in cut],
         x_ticks=label_bars(bars),
-        note=write_note(bars, cut.tolist(), axis.high),
+        note=make_note(bars, cut.tolist(), axis.high),
         summary=f"{len(labels):,} bars, the longest {float(bars.longest.max()):,.4g}" if count else "no data",
-        data=interaction_data(bars),
+        data=make_readout_data(bars),
     )
 
 
@@ -214,7 +214,7 @@ def label_bars(bars: DrawnBars) -> list[Tick]:
     return [Tick((bar + 0.5) / count, bars.group.labels[bars.edges[bar]]) for bar in range(0, count, stride)]
 
 
-def write_note(bars: DrawnBars, cut: list[int], top: float) -> str:
+def make_note(bars: DrawnBars, cut: list[int], top: float) -> str:
     """Return sentences about joined neighbours and about bars and marks beyond the top of the chart."""
     parts = []
     if bars.are_joined:
@@ -233,7 +233,7 @@ def write_note(bars: DrawnBars, cut: list[int], top: float) -> str:
     return " ".join(parts)
 
 
-def interaction_data(bars: DrawnBars) -> dict[str, object]:
+def make_readout_data(bars: DrawnBars) -> dict[str, object]:
     """Return what the script needs for the read-out under the pointer."""
     return {
         "name": bars.group.name,

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.reporting.figures import MISSING, is_missing, is_number, write_column
+from viaduct.reporting.figures import MISSING, format_column, is_missing, is_number
 
 QUANTITY = re.compile(r"([-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)\s?([%×°\w/]*)", re.IGNORECASE)
 """Text of a number with an optional unit: `95.3 %`, `1,204 img/s`."""
@@ -55,9 +55,9 @@ class Table:
         cells = [[column.cells[row] for column in columns] for row in range(len(self.rows))]
         return TableDrawing(self.caption, columns, cells)
 
-    def record(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the table as JSON data, from which virtual_table.js draws it in the details of a row."""
-        rows = [[cell if isinstance(cell, str) else write_cell(cell) for cell in row] for row in self.rows]
+        rows = [[cell if isinstance(cell, str) else format_cell(cell) for cell in row] for row in self.rows]
         return {"kind": "table", "caption": self.caption, "columns": list(self.columns), "rows": rows}
 
 
@@ -110,13 +110,13 @@ def draw_column(name: str, values: Sequence[object]) -> Column:
     numbers = read_numbers(present_values)
     orders: list[float] | list[None] = numbers or [None] * len(present_values)
     is_uniform = bool(numbers) and all(is_number(value) and not isinstance(value, Value) for value in present_values)
-    texts = write_column(numbers) if is_uniform else map(write_cell, present_values)
+    texts = format_column(numbers) if is_uniform else map(format_cell, present_values)
     present_cells = iter([Cell(*pair) for pair in zip(texts, orders, strict=True)])
     cells = [Cell(MISSING, missing=True) if is_missing(value) else next(present_cells) for value in values]
     return Column(name, bool(numbers), cells)
 
 
-def write_cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """Return the text of a single value, regardless of other values in its column."""
     if isinstance(value, Value):
         return value.text
@@ -124,7 +124,7 @@ def write_cell(value: object) -> str:
         return MISSING
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
-    return write_column([float(value)])[0] if is_number(value) else str(value)
+    return format_column([float(value)])[0] if is_number(value) else str(value)
 
 
 def read_numbers(values: Sequence[object]) -> list[float]:

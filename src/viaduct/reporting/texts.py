@@ -21,7 +21,7 @@ BREAKS = re.compile(rf"(?<=[^{SEPARATORS}][{SEPARATORS}])(?=[^{SEPARATORS}])")
 """The position after a single separator between two other characters."""
 
 
-def show_hidden(value: object) -> object:
+def escape_invisible(value: object) -> object:
     """Escape invisible characters except tabs and line ends; applied to every value that a template writes.
 
     Markup, which only this package makes, stays as it is.
@@ -29,22 +29,22 @@ def show_hidden(value: object) -> object:
     return escape_controls(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def dump_visible(value: object, **settings: Any) -> str:
+def dump_json(value: object, **settings: Any) -> str:
     """Return JSON with invisible characters written out in all strings."""
-    return json.dumps(show_hidden_within(value), **settings)
+    return json.dumps(escape_invisible_within(value), **settings)
 
 
-def show_hidden_within(value: object) -> object:
+def escape_invisible_within(value: object) -> object:
     if isinstance(value, dict):
-        return {show_hidden(name): show_hidden_within(content) for name, content in value.items()}
+        return {escape_invisible(name): escape_invisible_within(content) for name, content in value.items()}
     if isinstance(value, (list, tuple)):
-        return [element if isinstance(element, (int, float)) else show_hidden_within(element) for element in value]
-    return show_hidden(value)
+        return [element if isinstance(element, (int, float)) else escape_invisible_within(element) for element in value]
+    return escape_invisible(value)
 
 
-def offer_breaks(value: object) -> Markup:
+def allow_breaks(value: object) -> Markup:
     """Return text as HTML in which long names may break after separators and `--flags` do not break."""
-    return Markup("").join(map(break_word, re.split(r"(\S+)", str(show_hidden(str(value))))))
+    return Markup("").join(map(break_word, re.split(r"(\S+)", str(escape_invisible(str(value))))))
 
 
 def break_word(word: str) -> Markup:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 MOST_POINTS = 1500
 
 
-def thin(y: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.intp]:
+def choose_points(y: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.intp]:
     """Return the indices of at most `most` points to keep, in order, with both ends."""
     if len(y) <= most:
         return np.arange(len(y))

@@ -6,7 +6,7 @@
   const MISSING = "\u2013";
   const NOT_FINITE = { NaN, Inf: Infinity, "-Inf": -Infinity };
 
-  // Same as write_value in virtual_table.py.
+  // Same as format_value in virtual_table.py.
   function writeNumber(value, decimals) {
     if (value === null) return MISSING;
     if (typeof value === "string") return value;

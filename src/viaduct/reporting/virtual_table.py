@@ -25,9 +25,9 @@ DIGITS = 9
 
 
 class Block(Protocol):
-    """Part of a row's details; virtual_table.js draws its `record`, JSON data with a `kind`."""
+    """Part of a row's details; virtual_table.js draws it from JSON data with a `kind`."""
 
-    def record(self) -> dict[str, object]: ...
+    def to_json(self) -> dict[str, object]: ...
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,17 @@ class VirtualTable:
 
     def drawing(self) -> VirtualDrawing:
         written_rows = list(range(self.height) if self.order is None else self.order)[:WRITTEN_ROWS]
-        texts = [[write_value(column.values[row], column.decimals) for row in written_rows] for column in self.columns]
+        texts = [[format_value(column.values[row], column.decimals) for row in written_rows] for column in self.columns]
         data: dict[str, object] = {
             "name": self.name,
             "rows": self.height,
             "download": self.download,
-            "columns": list(map(column_record, self.columns)),
+            "columns": list(map(column_to_json, self.columns)),
         }
         return VirtualDrawing(
             written=list(zip(*texts, strict=True)),
             data=data if self.order is None else {**data, "order": list(self.order)},
-            details={row: [block.record() for block in blocks] for row, blocks in self.details.items()},
+            details={row: [block.to_json() for block in blocks] for row, blocks in self.details.items()},
         )
 
     @property
@@ -129,37 +129,37 @@ class VirtualDrawing:
     details: dict[int, list[dict[str, object]]]
 
 
-def column_record(column: DataColumn) -> dict[str, Any]:
+def column_to_json(column: DataColumn) -> dict[str, Any]:
     """Return a column as JSON data; each distinct text is listed once in `words`, and `places` are indices of it."""
     record: dict[str, Any] = {"name": column.name, "choose": column.choose, "width": column.width, "keep": column.keep}
     if column.wraps:
         record["wraps"] = True
     if column.numeric:
-        record["numbers"] = [number_record(value) for value in column.values]
+        record["numbers"] = [number_to_json(value) for value in column.values]
         if column.decimals is not None:
             record["decimals"] = column.decimals
         return record
-    texts = list(dict.fromkeys(map(write_value, column.values)))
+    texts = list(dict.fromkeys(map(format_value, column.values)))
     index = {text: position for position, text in enumerate(texts)}
-    record |= {"words": texts, "places": [index[write_value(value)] for value in column.values]}
+    record |= {"words": texts, "places": [index[format_value(value)] for value in column.values]}
     if column.orders is not None:
-        record["orders"] = [number_record(value) for value in column.orders]
+        record["orders"] = [number_to_json(value) for value in column.orders]
     if column.tones:
         record["tones"] = {text: [tone, SIGNS[tone]] for text, tone in column.tones.items()}
     return record
 
 
-def number_record(value: object) -> float | str | None:
+def number_to_json(value: object) -> float | str | None:
     """Return a number for JSON: NaN and infinity as text, integers without a decimal point."""
     if value is None or not is_number(value):
         return None
     number = float(value)
     if not math.isfinite(number):
-        return write_value(number)
+        return format_value(number)
     return int(number) if number.is_integer() and abs(number) < 1e15 else float(f"{number:.{DIGITS}g}")
 
 
-def write_value(value: object, decimals: int | None = None) -> str:
+def format_value(value: object, decimals: int | None = None) -> str:
     """Return a value as virtual_table.js shows it: six decimals, or scientific notation if very small or large."""
     if value is None:
         return MISSING

@@ -28,7 +28,7 @@ from viaduct.reporting import (
     Tone,
     VirtualTable,
 )
-from viaduct.reporting.thinning import thin
+from viaduct.reporting.thinning import choose_points
 from viaduct.run_files import Json, read_metrics
 from viaduct.runs.choosing import is_on_noise
 from viaduct.runs.facts import RunFacts, percent
@@ -146,7 +146,7 @@ def read_series(name: str, records: list[Json], field: str, factor: float = 1.0)
     """Return one curve, thinned to about CURVE_POINTS points; the last record of a step counts."""
     by_step = {record["step"]: record[field] for record in records}
     values = [None if value is None else factor * value for value in by_step.values()]
-    kept = thin(np.array(values, dtype=np.float64), CURVE_POINTS)
+    kept = choose_points(np.array(values, dtype=np.float64), CURVE_POINTS)
     steps = list(by_step)
     return Series(name, [steps[position] for position in kept], [values[position] for position in kept])
 

@@ -52,7 +52,7 @@ from viaduct.reporting import (
     Tone,
     render_page,
 )
-from viaduct.reporting.thinning import thin
+from viaduct.reporting.thinning import choose_points
 from viaduct.training.curves import NOISE_WARNING, build_curves, build_evaluation_table, format_percent
 from viaduct.training.run_reader import (
     IMAGE_NAME,
@@ -466,7 +466,7 @@ def thin_curves(contents: RunContents) -> list[LineChart]:
 
     def thin_series(series: Series) -> Series:
         values = [keep_finite(value) for value in series.y]
-        indices = thin(np.array(values, dtype=np.float64), MAX_POINTS)
+        indices = choose_points(np.array(values, dtype=np.float64), MAX_POINTS)
         return Series(series.name, [series.x[index] for index in indices], [values[index] for index in indices])
 
     charts = build_curves(contents.logs, contents.evaluations)
