@@ -3,7 +3,7 @@
 A thread polls the clock and the memory of this process and its descendants. At a bound it prints the main thread's
 stack and sends a signal, whose handler raises `StopScript` in the main thread, so that `finally` blocks and `atexit`
 functions still run. A script that has not ended `GRACE_S` later (it computes in C, or it waits for another rank) is
-ended with exit code 1. A script that `counting.py` has stopped after its last step, and that does not end within
+ended with exit code 1. A script that its step counter has stopped after the last step, and that does not end within
 `GRACE_S`, is ended with 0. If polling fails, the process is ended at once with 1.
 """
 

@@ -30,6 +30,15 @@ EDITS_FILE, COUNTS_FOLDER = "edits.json", "counts"
 COUNTERS_NAME, INCREMENT_NAME = "__viaduct_hits__", "__viaduct_hit__"
 COUNTER_BYTES = 8
 IGNORED_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+# By type of a node: the fields with expressions that Python may skip, other than operands.
+SKIPPABLE_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.IfExp: ("body", "orelse"),
+    ast.Lambda: ("body",),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp), ("elt",)),
+    ast.DictComp: ("key", "value"),
+    ast.comprehension: ("ifs",),
+    ast.match_case: ("guard",),
+}
 Position = tuple[int, int]  # line, from 1, and column in bytes of UTF-8, from 0
 decode = importlib.util.decode_source  # returns the text of a file's bytes
 
@@ -60,7 +69,6 @@ class Unit:
     is_for_type_checkers: bool = False  # within `if TYPE_CHECKING:`, which no run executes
 
     def find_innermost(self, position: Position) -> Unit:
-        """Return the innermost unit at a position."""
         for unit in self.inner:
             if unit.start <= position < unit.end:
                 return unit.find_innermost(position)
@@ -156,19 +164,9 @@ def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) 
         return True
     if isinstance(child, ast.Starred) or not isinstance(child, ast.expr):
         return False
-    if isinstance(parent, ast.IfExp):
-        return attribute in ("body", "orelse")
-    if isinstance(parent, ast.BoolOp):
-        return bool(index)
-    if isinstance(parent, ast.Compare):
-        return attribute == "comparators" and bool(index)
-    if isinstance(parent, ast.Lambda):
-        return attribute == "body"
-    if isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-        return attribute in ("elt", "key", "value")
-    if isinstance(parent, ast.comprehension):
-        return attribute == "ifs"
-    return isinstance(parent, ast.match_case) and attribute == "guard"
+    if isinstance(parent, (ast.BoolOp, ast.Compare)):
+        return bool(index)  # the fields `values` and `comparators`, without their first element
+    return attribute in SKIPPABLE_FIELDS.get(type(parent), ())
 
 
 def find_extent(node: Any) -> tuple[Position, Position]:
@@ -231,7 +229,7 @@ class Counters:
         self.files: dict[str, tuple[int, list[Span]]] = {
             name: (file["offset"], [Span(*span) for span in file["spans"]]) for name, file in entries["files"].items()
         }
-        self.count: int = entries["count"]
+        self.count: int = entries["count"]  # of counters, in all files together
         self._folder = Path(record) / COUNTS_FOLDER
         self.open()
         os.register_at_fork(after_in_child=self.open)

@@ -68,6 +68,7 @@ def make_own_variables(plan: Plan) -> dict[str, str]:
         PLAN_VARIABLE: str(Path(plan.record) / PLAN_FILE),
         "VIADUCT_REHEARSAL_PYTHON": plan.python,
         limits.RECORD_VARIABLE: plan.record,
+        # The folders of the user's files, as viaduct and as the script sees them.
         limits.PROJECT_VARIABLE: os.pathsep.join(dict.fromkeys([plan.tree or plan.project, plan.project, plan.work])),
         limits.LIMITS_VARIABLE: plan.limits,
         limits.LANGUAGE_VARIABLE: plan.language,

@@ -194,7 +194,6 @@ def is_replaced(previous: Checksums, current: list[torch.Tensor]) -> bool:
 
 
 def compute_checksum(tensor: torch.Tensor) -> int:
-    """Return the CRC-32 of a tensor's values."""
     import torch
 
     plain = tensor.detach().cpu().contiguous()

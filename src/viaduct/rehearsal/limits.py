@@ -197,7 +197,6 @@ def is_first_report(hit: Hit) -> bool:
 
 
 def format_hit(hit: Hit) -> str:
-    """Return the message for a hit."""
     limit = LIMITS[hit.name]
     is_chinese = os.environ.get(LANGUAGE_VARIABLE) == "zh"
     head = f"viaduct rehearse: {hit.place}: limit {hit.name}" if hit.place else f"viaduct rehearse: limit {hit.name}"

@@ -65,7 +65,6 @@ class Observation:
         self._roots = Roots(self._on_call, self._on_return)
 
     def start(self) -> None:
-        """Register the hooks."""
         import torch
 
         self._roots.__enter__()

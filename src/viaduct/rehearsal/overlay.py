@@ -53,7 +53,7 @@ class View:
     holder: subprocess.Popen[str]
     layout: Layout
     layers: dict[str, str] = field(default_factory=dict)  # overlaid folder by the number of its upper layer
-    seeds: dict[str, list[int]] = field(default_factory=dict)  # initial states of the files of `tree` by visible path
+    tree_states: dict[str, list[int]] = field(default_factory=dict)  # initial states of `tree`'s files by visible path
 
     def command(self, folder: str, command: list[str]) -> list[str]:
         """Return the command that runs `command` in this view, with `folder` as its current folder."""
@@ -79,7 +79,7 @@ class View:
                     path = Path(root) / name
                     visible = os.path.join(folder, os.path.relpath(path, upper))
                     # Not yielded are whiteouts, which mark deletions, and unchanged files of `tree`.
-                    if path.is_symlink() or (path.is_file() and self.seeds.get(visible) != read_state(path)):
+                    if path.is_symlink() or (path.is_file() and self.tree_states.get(visible) != read_state(path)):
                         yield visible, path
 
 
@@ -116,7 +116,7 @@ def open_view(layout: Layout) -> View:
         holder.stderr.close()
         raise OverlayError(" ".join([answer["error"], *last_line]))
     holder.stderr.close()
-    return View(holder, layout, answer["layers"], answer["seeds"])
+    return View(holder, layout, answer["layers"], answer["tree_states"])
 
 
 def find_obstacle(layout: Layout, parent: Path) -> str:
@@ -213,7 +213,7 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
-    """Mount a layout, outer folders first; return the answer for `open_view`: "layers" and "seeds" of the View."""
+    """Mount a layout, outer folders first; return the fields `layers` and `tree_states` of its View."""
     points = [*layout["folders"], *(point for point in mount_points() if is_below(point, layout["folders"]))]
     points = sorted(dict.fromkeys(points), key=lambda point: point.count("/"))
     # Later these paths lead into the overlay; the descriptors opened now still lead to the folders below it.
@@ -222,9 +222,9 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
     uppers = open_path(layout["uppers"])
     replaced_tree = layout["replaced_tree"]
     # The upper layer of the innermost overlaid folder around `replaced_tree` gets the files of `tree`.
-    seeded = max((point for point in points if is_below(replaced_tree + "/", [point])), key=len, default="")
+    tree_target = max((point for point in points if is_below(replaced_tree + "/", [point])), key=len, default="")
     layers: dict[str, str] = {}
-    seeds: dict[str, list[int]] = {}
+    tree_states: dict[str, list[int]] = {}
     for number, target in enumerate(points):
         try:
             if not os.path.isdir(opened[target]):
@@ -232,26 +232,26 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
             for name in ("files", "work"):
                 os.makedirs(f"{uppers}/{number}/{name}")
             os.chmod(f"{uppers}/{number}/files", os.stat(opened[target]).st_mode & 0o7777)
-            if target == seeded:
-                seeds = seed_files(layout["tree"], replaced_tree, target, f"{uppers}/{number}/files")
+            if target == tree_target:
+                tree_states = copy_tree_files(layout["tree"], replaced_tree, target, f"{uppers}/{number}/files")
             mount_overlay(target, opened[target], f"{uppers}/{number}")
             layers[str(number)] = target
         except OSError:
-            if target in (*layout["required"], seeded):
+            if target in (*layout["required"], tree_target):
                 raise
             # The target is no folder, or the kernel refuses to overlay it: show it unchanged.
             mount(opened[target], target, "", BIND | RECURSIVE)
     for path, source in excluded.items():
         mount(source, path, "", BIND | RECURSIVE)
-    return {"layers": layers, "seeds": seeds}
+    return {"layers": layers, "tree_states": tree_states}
 
 
-def seed_files(tree: str, replaced_tree: str, target: str, upper: str) -> dict[str, list[int]]:
+def copy_tree_files(tree: str, replaced_tree: str, target: str, upper: str) -> dict[str, list[int]]:
     """Copy the files of `tree`, but no links, that differ from `replaced_tree` into the upper layer of `target`.
 
     Return their states by their visible paths.
     """
-    seeds = {}
+    states = {}
     for root, _, files in os.walk(tree):
         for name in files:
             path = os.path.join(root, name)
@@ -262,8 +262,8 @@ def seed_files(tree: str, replaced_tree: str, target: str, upper: str) -> dict[s
             copy_path = os.path.join(upper, position)
             make_folders(os.path.dirname(position), target, upper)
             shutil.copy2(path, copy_path)
-            seeds[visible] = read_state(copy_path)
-    return seeds
+            states[visible] = read_state(copy_path)
+    return states
 
 
 def is_same_file(path: str, other: str) -> bool:

@@ -42,7 +42,6 @@ class OutputRecorder:
             self._is_recording = False
 
     def watch_stdout(self) -> None:
-        """Wrap the `write` of stdout."""
         stream: Any = sys.stdout
         plain = stream.write
 

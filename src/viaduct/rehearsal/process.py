@@ -106,7 +106,6 @@ def kill_group(pid: int) -> None:
 
 
 def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> ProcessEnd:
-    """Run several ranks of the script."""
     from viaduct.cluster.launch import limit_threads, quiet_import
 
     with quiet_import():
@@ -160,7 +159,6 @@ class RankTimeout:
         self._timer.cancel()
 
     def kill(self) -> None:
-        """Kill the processes of this rehearsal."""
         self.bound = "time"
         print("viaduct rehearse: the ranks do not answer and are killed.", file=sys.stderr, flush=True)
         for pid in self.find_processes():

@@ -68,7 +68,6 @@ def seed_of_rank(plan: Plan) -> int | None:
 
 
 def install_torch_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
-    """Install the PyTorch stand-in and its step counter."""
     refuse_old_torch()
     from viaduct.rehearsal import torch_stage
     from viaduct.rehearsal.counting import TorchStepCounter
@@ -113,7 +112,6 @@ def find_torch_version() -> str:
 
 
 def install_tf1_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
-    """Install the TensorFlow 1 stand-in and its step counter."""
     from viaduct.rehearsal import tf1_stage
     from viaduct.rehearsal.counting_tf1 import GraphStepCounter
 

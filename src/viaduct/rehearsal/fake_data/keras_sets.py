@@ -40,7 +40,8 @@ def wrap_load_data(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
         except Exception as error:  # Keras raises no other class where a download fails
             if "URL fetch failure" not in str(error):
                 raise
-            print_note(f"keras.datasets.{name} cannot be downloaded; {TRAINING_IMAGES} images are made up.")
+            counts = f"{TRAINING_IMAGES} training and {TEST_IMAGES} test images"
+            print_note(f"keras.datasets.{name} cannot be downloaded; {counts} are made up.")
             return make_set(name, TRAINING_IMAGES, seed=0), make_set(name, TEST_IMAGES, seed=1)
 
     return load_data

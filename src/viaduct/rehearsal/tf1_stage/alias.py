@@ -38,7 +38,7 @@ def install() -> None:
 
 
 def load_lazy_modules(v1: Any) -> None:
-    """Load Keras and the Estimators so that they can be renamed; TensorFlow loads them at their first use.
+    """Load Keras and the Estimators so that they can get other names; TensorFlow loads them at their first use.
 
     keras_lib needs names of TensorFlow 2, so it is imported before `tensorflow` is replaced.
     """

@@ -3,8 +3,8 @@
 A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective has
 its own process group. The group's key is the same on every rank: the collective's kind, and its number within the
 graph. A waiting collective holds one of TensorFlow's threads; therefore sessions get more threads
-(`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before an exchange, other
-than a send, the ranks compare dtypes and shapes, and raise an error if these differ.
+(`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before every exchange but
+send and receive, the ranks compare dtypes and shapes, and raise an error if these differ.
 """
 
 from __future__ import annotations
@@ -111,7 +111,6 @@ def check_agreement(
 
 
 def gather_texts(group: Any, text: str, count: int) -> list[str]:
-    """Return the texts of all ranks."""
     import torch
 
     data = np.frombuffer(text.encode(), np.uint8)

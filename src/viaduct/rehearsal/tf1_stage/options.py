@@ -216,8 +216,8 @@ def report_option(fault: str, change: str, at: Location) -> None:
 def find_fault(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:
     """Return the fault of one entry and the change to make; None if the entry is valid."""
     if key not in OPTION_FIELDS and not key.startswith("experimental_"):
-        closest = UnknownName("key", key, OPTION_FIELDS).hints[0]
-        return f"NpuOptimizer has no option {key!r}.", closest if closest.startswith("Closest") else "Remove it."
+        hint = UnknownName("key", key, OPTION_FIELDS).hints[0]  # "Closest is …" if there is a similar key
+        return f"NpuOptimizer has no option {key!r}.", hint if hint.startswith("Closest") else "Remove it."
     required = OPTION_FIELDS.get(key, "s")
     if kind != required:
         actual = FIELD_NAMES.get(kind or "", "nothing" if kind is None else f"the field .{kind}")

@@ -2,10 +2,10 @@
 
     {"fp_point": "conv2d/Conv2D", "bp_point": "gradients/conv2d/Conv2D_grad/Conv2DBackpropFilter"}
 
-They are found in the graph of the first training step. The forward pass begins at the first layer: the first operator,
-in the order of creation, that the loss needs and that depends on both the batch and a trainable variable. The backward
-pass ends at the gradient with the longest chain of operators. Names are TensorFlow's; the device's compiler may fuse an
-operator with its neighbours under a longer name.
+They are found in the graph of the first training step with gradients. The forward pass begins at the first layer: the
+first operator, in the order of creation, that the loss needs and that depends on both the batch and a trainable
+variable. The backward pass ends at the gradient with the longest chain of operators. Names are TensorFlow's; the
+device's compiler may fuse an operator with its neighbours under a longer name.
 """
 
 from __future__ import annotations

@@ -124,7 +124,6 @@ def read_profiling_options(run: GraphRun) -> dict[str, Any] | None:
 
 
 def report_invalid_options(run: GraphRun, fault: str, change: str) -> None:
-    """Report invalid profiling_options."""
     action, card = f"In this session's config {fault}.", "Profiling does not start, or gives no training trace."
     limits.report_violation("parameter-map", action, card, change, at=run.session_record.location)
 

@@ -26,7 +26,7 @@ def find_trainable_names(graph: Any) -> set[str]:
 
 
 def read_tensor(variable: Any) -> Any:
-    """Return the tensor that reads a resource variable; a reference variable is returned unchanged."""
+    """Return what a session fetches to read a variable: a resource variable's tensor, or the reference variable."""
     return variable._graph_element if hasattr(variable, "_graph_element") else variable
 
 

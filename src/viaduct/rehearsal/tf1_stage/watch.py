@@ -24,13 +24,13 @@ from viaduct.rehearsal.tf1_stage import evaluations, sessions
 from viaduct.rehearsal.tf1_stage.gradients import Gradients, find_recorded_gradients, get_dense_tensor
 from viaduct.rehearsal.tf1_stage.reach import find_dependencies, find_perhaps_dead, is_fetchable
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun, SessionRecord
-from viaduct.rehearsal.tf1_stage.variables import find_variables
+from viaduct.rehearsal.tf1_stage.variables import find_variables, read_tensor
 from viaduct.scripts.runner import StopScript
 
 
 @dataclass
 class ScriptWatch(sessions.Observer):
-    """Observations of a script."""
+    """Counts, bounds and records the training steps of a script."""
 
     limit: int | None = None  # training steps, and batches of an evaluation; None: no limit
     by_line: bool = False  # a step ends when `take_step` is called, instead of with each run that trains
@@ -234,23 +234,12 @@ def densify_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Return the value of every initialised global variable, without adding tensors to the graph."""
-    tensors: dict[str, Any] = {}
-    for variable in find_variables(graph, "variables"):
-        tensor = find_read_tensor(variable)
-        if tensor is not None:
-            tensors.setdefault(variable.op.name, tensor)
+    tensors = {variable.op.name: read_tensor(variable) for variable in find_variables(graph, "variables")}
     try:
         return {name: np.array(value) for name, value in session.run(tensors).items()}
     except Exception:  # a variable was never initialised
         values = {name: try_run(session, tensor) for name, tensor in tensors.items()}
         return {name: np.array(value) for name, value in values.items() if value is not None}
-
-
-def find_read_tensor(variable: Any) -> Any:
-    """Return the tensor that reads a resource or reference variable; None if there is none."""
-    if hasattr(variable, "_graph_element") and variable._graph_element is not None:
-        return variable._graph_element
-    return getattr(variable, "_snapshot", None)
 
 
 def try_run(session: Any, tensor: Any) -> Any:

@@ -70,7 +70,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _replace_result(getattr(self._inner, name)(*self._lower(args)), result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
-        """Reduce over the ranks."""
         if not hasattr(opts, "reduceOp"):  # None, or a ReduceOp as for torch's own groups
             opts, op = c10d.AllreduceOptions(), opts
             opts.reduceOp = dist.ReduceOp.SUM if op is None else op
@@ -97,7 +96,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _completed_work(tensors)
 
     def broadcast(self, tensors: Any, opts: Any = None, **kwargs: Any) -> Any:
-        """Send the tensors of the root rank to all ranks."""
         if not hasattr(opts, "rootRank"):
             root, opts = (kwargs.get("root", 0) if opts is None else opts), c10d.BroadcastOptions()
             opts.rootRank, opts.rootTensor = root, 0
@@ -105,14 +103,12 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("broadcast", tensors, tensors, opts)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
-        """Reduce to the root rank."""
         if opts.reduceOp != dist.ReduceOp.AVG:
             return self._run("reduce", tensors, tensors, opts)
         opts.reduceOp = dist.ReduceOp.SUM
         return self._reduce_to_mean("reduce", tensors if opts.rootRank == self.rank() else [], tensors, opts)
 
     def allgather(self, output: Any, inputs: Any, opts: Any = None) -> Any:
-        """Gather the tensors of all ranks on every rank."""
         if isinstance(inputs, torch.Tensor):
             output, inputs = [output], [inputs]
         return self._run("allgather", output, output, inputs, opts or c10d.AllgatherOptions())

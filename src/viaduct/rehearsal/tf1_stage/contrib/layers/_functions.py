@@ -131,7 +131,6 @@ def conv2d(
     data_format: str | None = None,
     rate: Any = 1,
 ) -> Any:
-    """Add a 2-D convolution."""
     data_format = data_format or "NHWC"
     weights = weight([*pair(kernel_size), count_channels(inputs, data_format), num_outputs])
     strides, rates = add_unit_axes(pair(stride), data_format), add_unit_axes(pair(rate), data_format)

@@ -29,15 +29,7 @@ from tensorflow.python.training import session_run_hook
 
 from .embedding import npu_embedding
 from .estimator import npu_ops
-from .estimator.npu import (
-    keras_to_npu,
-    npu_common,
-    npu_plugin,
-    npu_rnn,
-    npu_scope,
-    npu_strategy,
-    util,
-)
+from .estimator.npu import keras_to_npu, npu_common, npu_plugin, npu_rnn, npu_scope, npu_strategy, util
 from .estimator.npu.npu_callbacks import NPUBroadcastGlobalVariablesCallback
 from .estimator.npu.npu_config import (
     DumpConfig,

@@ -8,12 +8,7 @@ import tensorflow.compat.v1 as tf
 
 
 def npu_dynamic_rnn(
-    cell: Any,
-    inputs: Any,
-    initial_state: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Any = None,
+    cell: Any, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Any = None
 ) -> tuple[Any, Any]:
     """Return the list of outputs and the last state, for a tensor [time, batch, depth] or a list of steps."""
     steps = list(inputs) if isinstance(inputs, (list, tuple)) else tf.unstack(inputs, axis=0)
