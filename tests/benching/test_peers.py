@@ -45,36 +45,36 @@ def test_a_peer_named_twice_runs_once_and_all_means_all() -> None:
 
 def test_a_package_that_does_not_load_is_named_with_its_first_error(packages: Path) -> None:
     write(packages, torchvision="raise RuntimeError('operator torchvision::nms does not exist')")
-    found, unavailable = peers.find(["torchvision"], ("eager",), RESNET)
+    found, unavailable = peers.find_peers(["torchvision"], ("eager",), RESNET)
     assert found == []
     assert unavailable["torchvision"].endswith("does not load: RuntimeError: operator torchvision::nms does not exist")
 
 
 def test_a_package_that_needs_another_is_not_said_to_be_missing_itself(packages: Path) -> None:
     write(packages, timm="import a_package_that_nobody_has")
-    _, unavailable = peers.find(["timm"], ("eager",), RESNET)
+    _, unavailable = peers.find_peers(["timm"], ("eager",), RESNET)
     assert "a_package_that_nobody_has" in unavailable["timm"]
 
 
 def test_a_network_that_a_peer_does_not_have_is_named(packages: Path) -> None:
     write(packages, torchvision="", torchvision__models="", timm="def is_model(name): return False\n")
-    _, unavailable = peers.find(["torchvision", "timm"], ("eager",), RESNET)
+    _, unavailable = peers.find_peers(["torchvision", "timm"], ("eager",), RESNET)
     assert unavailable == {"torchvision": "it has no resnet18", "timm": "it has no resnet18"}
-    _, unavailable = peers.find(["torchvision"], ("eager",), load("amoebanet_d_imagenet").recipe)
+    _, unavailable = peers.find_peers(["torchvision"], ("eager",), load("amoebanet_d_imagenet").recipe)
     assert unavailable == {"torchvision": "it has no network like amoebanet_d"}
 
 
 def test_every_recipe_has_a_plain_peer_that_is_not_compiled() -> None:
     for name in ("amoebanet_d_imagenet", "resnet50_imagenet", "shapes_taster"):
-        found, unavailable = peers.find(["plain"], ("eager", "compiled"), load(name).recipe)
+        found, unavailable = peers.find_peers(["plain"], ("eager", "compiled"), load(name).recipe)
         assert [peer.mode for peer in found] == ["eager"]
         assert unavailable == {}
 
 
 def test_the_plain_loop_trains() -> None:
     recipe = load("shapes_taster").recipe
-    peer = peers.find(["plain"], (), recipe)[0][0]
-    loop = peers.Loop(peer, recipe, torch.device("cpu"), torch.float32)
+    peer = peers.find_peers(["plain"], (), recipe)[0][0]
+    loop = peers.PlainLoop(peer, recipe, torch.device("cpu"), torch.float32)
     before = [parameter.detach().clone() for parameter in loop.network.parameters()]
     loop(2)
     moved = [bool((old != new).any()) for old, new in zip(before, loop.network.parameters(), strict=True)]

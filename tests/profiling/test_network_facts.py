@@ -42,7 +42,7 @@ def test_a_batch_given_by_keyword_is_counted_and_a_number_is_no_batch() -> None:
 
 def test_the_network_within_its_wrappers_is_named() -> None:
     network = nn.Sequential(nn.Linear(3, 4))
-    compiled = SimpleNamespace(_orig_mod=nn.DataParallel(network))
+    compiled = type("OptimizedModule", (SimpleNamespace,), {})(_orig_mod=nn.DataParallel(network))
     assert unwrap(compiled) is network
     assert describe_pass(nn.DataParallel(network), [torch.ones(2, 3)], {}).network == "Sequential"
 
@@ -56,5 +56,5 @@ def test_the_precision_is_that_of_autocast_where_it_is_on() -> None:
 
 
 def test_accumulated_passes_count_as_samples_of_one_step() -> None:
-    assert NetworkFacts("Net", "cpu", batch=8, precision="float32", passes=3).samples == 24
-    assert NetworkFacts("Net", "cpu", batch=None, precision="float32", passes=3).samples is None
+    assert NetworkFacts("Net", "cpu", batch=8, precision="float32", passes=3).samples_per_step == 24
+    assert NetworkFacts("Net", "cpu", batch=None, precision="float32", passes=3).samples_per_step is None

@@ -145,7 +145,7 @@ for epoch in range(9):
     watched = Watched(body, Plan(1, 3, 0))
     assert watched.phases.passes == 16
     assert watched.phases.facts is not None
-    assert watched.phases.facts.samples == 32
+    assert watched.phases.facts.samples_per_step == 32
 
 
 GAN = """\
@@ -171,7 +171,7 @@ def test_a_step_of_several_optimizers_ends_with_the_last(batches: str) -> None:
         assert step.data_tail_us is not None
         assert step.data_tail_us >= 30_000  # it begins with the data, not with the second network
         assert step.forward_backward_us < 30_000 + step.data_tail_us
-    assert "the last of several optimizers" in " ".join(watched.phases.describe())
+    assert "the last of several optimizers" in " ".join(watched.phases.describe_time_points())
 
 
 def test_a_closure_is_part_of_the_step() -> None:
@@ -314,7 +314,7 @@ for epoch in range(9):
 """
     watched = Watched(body, Plan(1, 3, 0), HEAD.replace("optimizer =", "optimizer = None #"))
     assert all(step.update_tail_us >= 20_000 for step in watched.profile.steps)
-    assert "no optimizer of torch.optim steps" in " ".join(watched.phases.describe())
+    assert "no optimizer of torch.optim steps" in " ".join(watched.phases.describe_time_points())
 
 
 def test_without_a_network_the_forward_pass_begins_with_the_batch() -> None:
@@ -330,7 +330,7 @@ for epoch in range(9):
 """
     watched = Watched(body, Plan(2, 3, 0), HEAD.replace("optimizer =", "optimizer = None #"))
     assert all(step.forward_backward_us >= 20_000 for step in watched.profile.steps)
-    assert "no network was called with its weights" in watched.phases.describe()[0]
+    assert "no network was called with its weights" in watched.phases.describe_time_points()[0]
 
 
 def test_a_script_without_a_step_says_what_it_did() -> None:

@@ -14,7 +14,7 @@ from tuning.in_process import SPACE
 from viaduct.errors import BadValue, ViaductError
 from viaduct.recipes import Loaded
 from viaduct.training.tuned import TuneReport, TuneRequest, TuningSession, choose_for_training, install, make_order
-from viaduct.tuning.bank import Bank, Stored, Verdict
+from viaduct.tuning.bank import Bank, BankContents, Verdict
 from viaduct.tuning.location import locate_bank
 from viaduct.tuning.signature import Signature
 from viaduct.tuning.tuner import Operator, Outcome
@@ -53,7 +53,7 @@ def judge(folder: Path, worker: JudgeWorker) -> TuneReport:
     return report
 
 
-def read(folder: Path) -> Stored:
+def read(folder: Path) -> BankContents:
     return Bank(folder).read(HERE)
 
 
@@ -91,7 +91,7 @@ def test_what_was_not_measured_to_the_end_is_no_verdict(tmp_path: Path, answer: 
 def test_choices_that_another_recipe_gained_by_are_used_unless_this_one_does_not() -> None:
     entry = make_entry("a")
     gained = Verdict("another step", {entry.signature.key: entry.choice}, 10.0, 8.0, 1.25, 9, True)
-    stored = install(Stored(HERE).with_entry(entry), gained)
+    stored = install(BankContents(HERE).with_entry(entry), gained)
     assert choose_for_training(stored, "this step") == {entry.signature.key: entry.choice}
     stored = install(stored, Verdict("this step", gained.choices, 10.0, 11.0, 0.9, 9, False))
     assert choose_for_training(stored, "this step") == {}

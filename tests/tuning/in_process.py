@@ -9,7 +9,7 @@ from typing import Any
 
 from tuning.bank_entries import HERE
 from viaduct.search_space import Parameter, Space
-from viaduct.tuning.bank import Bank, Choice, Stored
+from viaduct.tuning.bank import Bank, BankContents, Choice
 from viaduct.tuning.signature import Signature
 from viaduct.tuning.tuner import Operator, Tuner
 from viaduct.tuning.workers import WorkerFailed
@@ -49,7 +49,7 @@ class FakeWorker:
         }
 
 
-def make_tuner(folder: Path, worker: FakeWorker, repeat: bool = False, built_in: Stored | None = None) -> Tuner:
+def make_tuner(folder: Path, worker: FakeWorker, repeat: bool = False, built_in: BankContents | None = None) -> Tuner:
     lines: list[str] = []
-    shipped = built_in or Stored(HERE)
+    shipped = built_in or BankContents(HERE)
     return Tuner(worker, Bank(folder), HERE, shipped, "exhaustive", 1, repeat, lines.append)  # type: ignore[arg-type]

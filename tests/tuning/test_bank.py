@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tuning.bank_entries import ELSEWHERE, HERE, make_entry
-from viaduct.tuning.bank import IMPLEMENTATIONS, BadBank, Bank, DamagedBank, Stored, Verdict
+from viaduct.tuning.bank import IMPLEMENTATIONS, BadBank, Bank, BankContents, DamagedBank, Verdict
 from viaduct.tuning.operators import conv2d, linear, optimizer
 from viaduct.tuning.signature import Signature
 from viaduct.tuning.table import describe_state
@@ -94,19 +94,19 @@ def test_a_newer_schema_is_not_called_damaged(tmp_path: Path) -> None:
 def test_the_larger_gain_wins_and_failures_are_kept() -> None:
     slow = make_entry("a", 100, 95, failed=(({"layout": "x"}, "crashed"),))
     fast = make_entry("a", 200, 150, failed=(({"layout": "y"}, "hung"),))
-    merged = Stored(HERE).with_entry(slow).merge(Stored(HERE).with_entry(fast).with_entry(make_entry("b")))
+    merged = BankContents(HERE).with_entry(slow).merge(BankContents(HERE).with_entry(fast).with_entry(make_entry("b")))
     assert merged.entries["conv2d x=a"].best_us == 150
     assert [reason for _, reason in merged.entries["conv2d x=a"].failed] == ["crashed", "hung"]
     assert set(merged.entries) == {"conv2d x=a", "conv2d x=b"}
 
 
 def test_after_a_merge_only_choices_of_the_kept_verdict_are_installed() -> None:
-    def install(name: str, date: str, step: str = "step") -> Stored:
+    def install(name: str, date: str, step: str = "step") -> BankContents:
         entry = make_entry(name, installed=True)
         verdict = Verdict(step, {entry.signature.key: entry.choice}, 10.0, 8.0, 1.25, 9, True, date)
-        return Stored(HERE).with_entry(entry).with_verdict(verdict)
+        return BankContents(HERE).with_entry(entry).with_verdict(verdict)
 
-    def list_installed(stored: Stored) -> list[str]:
+    def list_installed(stored: BankContents) -> list[str]:
         return [key for key, entry in stored.entries.items() if entry.installed]
 
     merged = install("a", "2026-01-01").merge(install("b", "2026-01-02"))

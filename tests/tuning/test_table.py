@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tuning.bank_entries import HERE, make_entry
 from tuning.in_process import make_operator
-from viaduct.tuning.bank import Stored, Verdict
+from viaduct.tuning.bank import BankContents, Verdict
 from viaduct.tuning.table import (
     describe_state,
     encode_banks,
@@ -49,7 +49,9 @@ def test_a_choice_without_a_verdict_is_not_called_installed() -> None:
 
 
 def test_a_step_without_gain_says_so() -> None:
-    stored = Stored(HERE).with_verdict(VERDICT).with_verdict(replace(VERDICT, step="other", gain=0.99, is_gain=False))
+    stored = (
+        BankContents(HERE).with_verdict(VERDICT).with_verdict(replace(VERDICT, step="other", gain=0.99, is_gain=False))
+    )
     assert list(list_verdicts(stored)) == [
         "resnet50, batch 8: 10.00 ms without, 9.00 ms with the choices, 1.11x",
         "other: 10.00 ms without, 9.00 ms with the choices, 0.99x: no gain",
@@ -60,7 +62,7 @@ def test_a_step_without_gain_says_so() -> None:
 
 
 def test_the_largest_gain_stands_first() -> None:
-    stored = Stored(HERE).with_entry(make_entry("small", 100, 95)).with_entry(make_entry("large", 100, 50))
+    stored = BankContents(HERE).with_entry(make_entry("small", 100, 95)).with_entry(make_entry("large", 100, 50))
     rows = list_rows(make_bank_table(stored))
     assert [row[4] for row in rows] == ["2.00x", "1.05x"]
     assert rows[0][2:4] == ("100", "50")

@@ -8,7 +8,7 @@ import pytest
 
 from tuning.bank_entries import HERE
 from tuning.in_process import FakeWorker, make_operator, make_tuner
-from viaduct.tuning.bank import Bank, Choice, Entry, Stored
+from viaduct.tuning.bank import Bank, BankContents, Choice, Entry
 from viaduct.tuning.decision import Status
 from viaduct.tuning.journal import Journal
 from viaduct.tuning.tuner import Outcome, divide_budget
@@ -24,7 +24,7 @@ def no_gain(point: Choice) -> float:
     return 1.0 if point == DEFAULT else 0.98 if point["tile"] == 2 else 1.3
 
 
-def tune(folder: Path, worker: FakeWorker, repeat: bool = False, built_in: Stored | None = None) -> Outcome:
+def tune(folder: Path, worker: FakeWorker, repeat: bool = False, built_in: BankContents | None = None) -> Outcome:
     return make_tuner(folder, worker, repeat, built_in).tune(make_operator(), 100.0, 60.0)
 
 
@@ -55,7 +55,7 @@ def test_a_known_operator_is_searched_again_only_if_asked_and_replaced_only_if_b
 
 def test_the_shipped_bank_is_a_hit_and_never_written(tmp_path: Path) -> None:
     operator = make_operator()
-    shipped = Stored(HERE).with_entry(
+    shipped = BankContents(HERE).with_entry(
         Entry(operator.signature, {"tile": 8, "fast": True}, DEFAULT, 100.0, 70.0, 0.01, installed=True)
     )
     worker = FakeWorker(fast_tile)

@@ -125,8 +125,8 @@ def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple
             return action()
         except PipelineFailed as error:
             if name not in PEER_MODULES:
-                raise BadData(error.reason) from None
-            failed[name] = error.reason.splitlines()[0]
+                raise BadData(str(error)) from None
+            failed[name] = str(error).splitlines()[0]
             return None
 
     with contextlib.ExitStack() as stack:
@@ -134,7 +134,7 @@ def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple
         for name in names:
             if pipeline := attempt(name, partial(Pipeline, name, task)):
                 pipelines.append(stack.enter_context(contextlib.closing(pipeline)))
-        # Images/s and memory of each turn except the warm-up.
+        # Images/s and memory of each turn except the warm-up, which is turn 0.
         samples: dict[str, list[tuple[float, float]]] = {pipeline.name: [] for pipeline in pipelines}
         for turn in range(turns + 1):
             for pipeline in [pipeline for pipeline in pipelines if pipeline.name not in failed]:
@@ -156,10 +156,6 @@ def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple
 
 class PipelineFailed(Exception):
     """Raised with the reason if the process of a pipeline could not start or continue."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class Pipeline:
@@ -418,7 +414,7 @@ def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
         began = time.perf_counter()
         data = folder.fields(number).encoded
         read_seconds = time.perf_counter() - began
-        view = choose_view(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
+        view = choose_view(network, *jpeg.dimensions(data), train=True, generator=sample_generator(0, 0, number))
         times = time_region_stages(data, view, network, out) or time_full_decode_stages(data, view, network, out)
         seconds += [read_seconds, *times]
     return dict(zip(STAGES, (1000 * seconds / len(numbers)).tolist(), strict=True))
@@ -453,6 +449,7 @@ def select_ends(axis: Axis) -> tuple[Axis, Axis]:
 
 
 def join_ends(axis: Axis) -> Axis:
+    """Return an axis of the two pixels of `select_ends`."""
     return Axis(*(np.concatenate(parts) for parts in zip(*select_ends(axis), strict=True)))
 
 

@@ -19,7 +19,7 @@ from torch import nn
 from viaduct.benching import counting, shares
 from viaduct.benching.counting import Work
 from viaduct.benching.ours import Ours, Setting
-from viaduct.benching.peers import Loop, Peer
+from viaduct.benching.peers import Peer, PlainLoop
 from viaduct.devices import ceilings
 from viaduct.devices.base import first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
@@ -59,11 +59,11 @@ class Lengths:
 
         `sink` is the length of a sink in steps; 0 without sinks.
         """
-        is_cpu = device_type == "cpu"
-        steps, warmup = steps or (2 if is_cpu else 20), (1 if is_cpu else 20) if warmup is None else warmup
+        default_steps, default_windows, default_warmup = (2, 3, 1) if device_type == "cpu" else (20, 7, 20)
+        steps, warmup = steps or default_steps, default_warmup if warmup is None else warmup
         if sink:
             steps, warmup = round_up_to_sinks(steps, sink), max(round_up_to_sinks(warmup, sink), sink)
-        return cls(steps, windows or (3 if is_cpu else 7), warmup, profile)
+        return cls(steps, windows or default_windows, warmup, profile)
 
 
 @dataclass
@@ -88,9 +88,9 @@ class Outcome:
     """Result of one measurement; `results` has ours first, then the peers."""
 
     results: list[VariantResult]
-    unavailable: dict[str, str]
+    unavailable: dict[str, str]  # title of a peer, and the reason
     ceilings: ceilings.Ceilings
-    compute: str
+    compute: str  # dtype of the computation: fp32, bf16 or fp16
     notes: list[str]
     facts: dict[str, Any] = field(default_factory=dict)  # settings with which ours ran
 
@@ -171,7 +171,7 @@ class Run:
         torch_device, recipe = self.setting.torch_device, self.setting.recipe
         try:
             self.add_variant(
-                peer.title, peer.name, lambda: Loop(peer, recipe, torch_device, self.dtype), peer.make, peer.mode
+                peer.title, peer.name, lambda: PlainLoop(peer, recipe, torch_device, self.dtype), peer.make, peer.mode
             )
         except ViaductError:
             raise
@@ -183,13 +183,14 @@ class Run:
         self, title: str, peer: str, build: Callable[[], Variant], network: Callable[[], nn.Module], mode: str = ""
     ) -> None:
         """Build a variant, run its first step, warm it up."""
-        data, built = self.setting.recipe.data, []
+        data = self.setting.recipe.data
         self.setting.device.reset_peak_memory()
         before = self.setting.device.get_peak_memory()  # memory in use, as the peak was just reset
         work = counting.count_step_work(network, data.global_batch, data.size, self.dtype)
+        built: list[Variant] = []
         build_s = self.clock.wall_seconds(lambda: built.append(build()))
-        variant = built.pop()
-        with ExitStack() as cleanup:
+        variant = built[0]
+        with ExitStack() as cleanup:  # closes the variant if a step fails
             cleanup.callback(variant.close)
             first_step_s = self.clock.wall_seconds(variant.run_first_step)
             self.notify(f"{title}: first step after {first_step_s:.1f} s; warming up")

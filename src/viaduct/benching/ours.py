@@ -61,6 +61,7 @@ class Setting:
     def check_supported(self) -> None:
         """Choose mode and kernels and load the data, to raise their errors before anything is measured."""
         device_type, plan = self.torch_device.type, plan_precision(self.recipe.precision, self.device)
+        # observed=False: no callback looks at every step.
         mode = choose_mode(self.endless_recipe, device_type, ranks=1, observed=False)
         uses_own_kernels(self.endless_recipe, plan, device_type, observed=False, mode=mode)
         _ = self.images
@@ -130,7 +131,7 @@ class Ours:
     def __call__(self, steps: int) -> None:
         last_step = self.training.step + steps
         while self.training.step < last_step:
-            self.training.advance(self.batches)
+            self.training.advance(self.batches)  # by one step, or by one sink
 
     def describe_ignored_settings(self) -> list[str]:
         """Return a line for each setting without effect: an uncaptured sink, a compile option in eager mode."""

@@ -79,7 +79,7 @@ def make_unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNa
     return error if listing in error.hints else UnknownName(kind, name, known, listing)
 
 
-def find(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:
+def find_peers(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:
     """Return the peers that can be built, one for each mode (plain: eager alone), and the reasons for the others."""
     peers: list[Peer] = []
     unavailable: dict[str, str] = {}
@@ -98,12 +98,13 @@ def find(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tuple[list
 def find_network_factory(name: str, recipe: Recipe) -> tuple[str, Callable[[], nn.Module]]:
     """Return the peer's name for the recipe's network and the function that builds it."""
     classes = recipe.data.classes
+    own_name = recipe.model if isinstance(recipe.model, str) else ""
     if name == "plain":
-        return str(recipe.model) if isinstance(recipe.model, str) else "own network", lambda: build_model(recipe)
+        return own_name or "own network", lambda: build_model(recipe)
     package = import_package(name)
     network = find_peer_network(recipe)
     if network is None:
-        raise PeerUnavailable(f"it has no network like {recipe.model if isinstance(recipe.model, str) else 'this one'}")
+        raise PeerUnavailable(f"it has no network like {own_name or 'this one'}")
     if name == "torchvision":
         build = getattr(package, network, None)
         if build is None:
@@ -131,7 +132,7 @@ def import_package(name: str) -> Any:
         raise PeerUnavailable(reason) from None
 
 
-class Loop:
+class PlainLoop:
     """Peer's network in a plain PyTorch training loop."""
 
     def __init__(self, peer: Peer, recipe: Recipe, device: torch.device, compute: torch.dtype) -> None:
@@ -140,7 +141,9 @@ class Loop:
         options = MODES[peer.mode]
         self.network: Any = network if options is None else torch.compile(network, **options)
         fused = device.type in ("cpu", "cuda") or None  # None: torch decides, as other devices may lack fused SGD
-        self.optimizer = torch.optim.SGD(network.parameters(), 1e-6, momentum=0.9, weight_decay=1e-4, fused=fused)
+        self.optimizer = torch.optim.SGD(  # with a larger learning rate, weights diverge on noise
+            network.parameters(), lr=1e-6, momentum=0.9, weight_decay=1e-4, fused=fused
+        )
         self.scaler = torch.amp.GradScaler(device.type, enabled=compute == torch.float16)
         batch, size = recipe.data.global_batch, recipe.data.size
         images = torch.randn(batch, 3, size, size, device=device)

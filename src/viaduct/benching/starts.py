@@ -145,7 +145,7 @@ def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
     """Return the requested variant and the function that waits for its device."""
     from viaduct import devices
     from viaduct.benching.ours import Ours, Setting
-    from viaduct.benching.peers import Loop, find
+    from viaduct.benching.peers import PlainLoop, find_peers
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
     from viaduct.training.precision import plan_precision
@@ -157,8 +157,8 @@ def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
     if not request.peer:
         setting = Setting(recipe, Path(request.data), device, torch_device, Path(tempfile.gettempdir()))
         return Ours(setting), device.synchronize
-    (peer,), _ = find([request.peer], (request.mode,), recipe)
-    return Loop(peer, recipe, torch_device, plan_precision(recipe.precision, device).dtype), device.synchronize
+    (peer,), _ = find_peers([request.peer], (request.mode,), recipe)
+    return PlainLoop(peer, recipe, torch_device, plan_precision(recipe.precision, device).dtype), device.synchronize
 
 
 def main() -> None:

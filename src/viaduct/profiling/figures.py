@@ -24,7 +24,7 @@ WORTHWHILE_SHARE = 0.05
 NOTABLE_SHARE = 0.10
 """Least share of an iteration at which idle time and some other figures are reported, as in the Ascend advisor."""
 
-EVERY_STEP = 0.9
+CALLED_EVERY_STEP = 0.9
 """Least number of calls per recorded step of an operator that counts as called in every step."""
 
 LOW_PRECISION = ("bfloat16", "float16")
@@ -185,9 +185,9 @@ class Figures:
 
     @cached_property
     def exposed_shares(self) -> dict[int, float]:
-        """Median share of a step of each rank that collectives took without computing, as `exposed_us` counts it."""
+        """Median share of a step of each rank in which collectives ran and nothing was computed (sum_exposed_us)."""
         return {
-            rank: median(exposed_us(step.collectives) / max(step.iteration_us, 1e-3) for step in steps)
+            rank: median(sum_exposed_us(step.collectives) / max(step.iteration_us, 1e-3) for step in steps)
             for rank, steps in self.communicating_steps.items()
         }
 
@@ -242,7 +242,7 @@ class Figures:
         return self.forward_backward_us * (backward / (forward + backward) if forward and backward else 2 / 3)
 
 
-def exposed_us(collectives: Iterable[Collective]) -> float:
+def sum_exposed_us(collectives: Iterable[Collective]) -> float:
     """Return the exposed time of collectives; one whose exposed time is not known counts in full."""
     return sum(row.duration_us if row.exposed_us is None else row.exposed_us for row in collectives)
 
@@ -337,8 +337,8 @@ def show_time(time_us: float) -> str:
     return f"{time_us / 1e3:.3g} ms" if time_us >= 1e3 else f"{time_us:.3g} µs"
 
 
-def show_names(names: Iterable[str], limit: int = 3) -> str:
-    """Return names as "a, b, c and 2 more"."""
+def show_names(names: Iterable[str]) -> str:
+    """Return the first three names as "a, b, c and 2 more"; empty names are left out."""
     present = [name for name in names if name]
-    omitted = len(present) - limit
-    return ", ".join(present[:limit]) + (f" and {omitted} more" if omitted > 0 else "")
+    others = f" and {len(present) - 3} more" if len(present) > 3 else ""
+    return ", ".join(present[:3]) + others

@@ -25,9 +25,9 @@ INSTALLED = ("site-packages", "dist-packages")
 class ScriptFiles:
     """Finds files under the user's folder by their names in a trace, which are relative to a folder of sys.path."""
 
-    def __init__(self, folder: Path | None, search: Iterable[str] | None = None) -> None:
+    def __init__(self, folder: Path | None, search_path: Iterable[str] | None = None) -> None:
         self.folder = folder.resolve() if folder is not None else None
-        self.roots = [Path(root or ".").resolve() for root in (sys.path if search is None else search)]
+        self.roots = [Path(root or ".").resolve() for root in (sys.path if search_path is None else search_path)]
         self.names: dict[str, str] = {}  # results of `find_name`
 
     def find_name(self, file: str) -> str:

@@ -16,7 +16,7 @@ from statistics import fmean, median
 from typing import Literal
 
 from viaduct.profiling.advice import FEWEST_STEPS
-from viaduct.profiling.figures import exposed_us, show_time
+from viaduct.profiling.figures import show_time, sum_exposed_us
 from viaduct.profiling.record import Advice, Ceilings, Facts, Kernel, Operator, Profile, Step
 from viaduct.profiling.roofline import compute_roofline_share
 
@@ -220,7 +220,9 @@ def measure_uncovered(profile: Profile) -> float | None:
         return None
     timed = profile.regular_steps_of(operators[0].rank) or steps
     length = min(median(step.forward_backward_us for step in rows) for rows in (steps, timed))
-    waits = median(exposed_us(row for row in step.collectives if row.start_us < step.backward_end_us) for step in steps)
+    waits = median(
+        sum_exposed_us(row for row in step.collectives if row.start_us < step.backward_end_us) for step in steps
+    )
     covered = waits + sum(row.self_us for row in operators if row.phase in ("forward", "backward"))
     return length - covered if covered < COVERED * length else None
 

@@ -15,7 +15,7 @@ from viaduct.errors import BadData
 
 from .record import Facts, Profile, Step
 
-SHARED = ("source", "kind", "device", "description", "batch", "precision", "mode", "workers")
+SHARED_FACTS = ("source", "kind", "device", "description", "batch", "precision", "mode", "workers")
 """Facts that should be the same on all ranks."""
 UNIX_FROM_US = 1e15
 """Larger times (after 2001) count from 1970; smaller ones from the start of the machine or of a trace."""
@@ -146,7 +146,7 @@ def describe_merge(profiles: Sequence[Profile]) -> list[str]:
         notes.append(f"The figures of the system are those that {name_rank(sampled[0])} sampled.")
     for field in fields(Facts):
         values = list(dict.fromkeys(str(getattr(profile.facts, field.name)) for profile in profiles))
-        if field.name in SHARED and len(values) > 1:
+        if field.name in SHARED_FACTS and len(values) > 1:
             notes.append(f"The ranks differ in {field.name}: {', '.join(values)}.")
     return notes
 

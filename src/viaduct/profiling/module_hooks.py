@@ -17,10 +17,8 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
+from viaduct.profiling.network_facts import WRAPPERS
 from viaduct.profiling.trace_context import MODULE_ANNOTATION
-
-WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
-"""Classes of modules that wrap a network, and the attribute that holds the network."""
 
 
 class ModuleHooks:

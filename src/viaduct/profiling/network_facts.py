@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
+"""Classes of modules that wrap a network, and the attribute that holds the network."""
+
+
 @dataclass(frozen=True)
 class NetworkFacts:
     """Facts of the first training pass of a script."""
@@ -21,7 +25,7 @@ class NetworkFacts:
     passes: int = 1  # per step; more than one if gradients are accumulated
 
     @property
-    def samples(self) -> int | None:
+    def samples_per_step(self) -> int | None:
         return None if self.batch is None else self.batch * self.passes
 
 
@@ -38,10 +42,9 @@ def describe_pass(module: nn.Module, args: Any, kwargs: Any) -> NetworkFacts:
 
 
 def unwrap(module: Any) -> Any:
-    """Return the network inside DataParallel, DistributedDataParallel and compiled modules."""
-    name = type(module).__name__
-    inner = module.module if name in ("DistributedDataParallel", "DataParallel") else getattr(module, "_orig_mod", None)
-    return module if inner is None else unwrap(inner)
+    """Return the network inside modules of the classes in WRAPPERS."""
+    attribute = WRAPPERS.get(type(module).__name__)
+    return unwrap(getattr(module, attribute)) if attribute else module
 
 
 def find_tensor(values: Any, depth: int = 3) -> torch.Tensor | None:

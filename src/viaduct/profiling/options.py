@@ -1,7 +1,7 @@
 """Options of profiling a run: `--profile 100-120`, and CANN's PROFILING_MODE and PROFILING_OPTIONS.
 
     options = read_environment(os.environ)            None: PROFILING_MODE is not true
-    window = parse_window("100-120", "--profile")     Window(100, 120)
+    window = parse_window("100-120")                  Window(100, 120)
 
 PROFILING_OPTIONS is JSON with the keys that Ascend documents for training. USED_KEYS have an effect here; UNUSED_KEYS
 are for CANN's own profiler and give a note. Any other key is refused.
@@ -73,15 +73,16 @@ class Window:
         return min(MOST_RECORDED, len(self) // 4) if len(self) >= 4 else len(self) - 1
 
 
-def parse_window(text: str, flag: str = "--profile") -> Window:
+def parse_window(text: str) -> Window:
+    """Return the steps of --profile; raise BadValue for anything but a step or a range."""
     match = re.fullmatch(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})\s*)?", text, re.ASCII)
     if match is None:
         several = "," in text or "|" in text
         hint = "One range at a time: --profile 100-120" if several else "Write steps from 0: --profile 100-120"
-        raise BadValue(f"{flag} is {text!r}, which is not a range of steps.", hint)
+        raise BadValue(f"--profile is {text!r}, which is not a range of steps.", hint)
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise BadValue(f"{flag} is {text!r}: the range ends before it begins.", f"Write --profile {last}-{first}")
+        raise BadValue(f"--profile is {text!r}: the range ends before it begins.", f"Write --profile {last}-{first}")
     return Window(first, last)
 
 

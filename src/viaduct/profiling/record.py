@@ -208,7 +208,7 @@ class Facts:
     versions: dict[str, str] = field(default_factory=dict)
     date: str = ""
     workers: int | None = None  # of the DataLoader, if there is one
-    cores: int | None = None
+    cores: int | None = None  # that a process may use; all ranks share them
     phases_measured: bool = True  # False: some or all steps have no phases; their time is in forward + backward
     zero_unix_us: float | None = None  # Unix time of this profile's zero, to merge the profiles of ranks
 

@@ -67,21 +67,21 @@ class Recorded:
 
 
 class OperatorRecorder:
-    """Records steps; with `stacks` and a script's folder also the Python functions around operators."""
+    """Records steps; with a script's folder also the Python functions around operators (`with_stacks`)."""
 
-    def __init__(self, device: str, rank: int = 0, script_folder: Path | None = None, stacks: bool = True) -> None:
+    def __init__(self, device: str, rank: int = 0, script_folder: Path | None = None) -> None:
         self.device = device
         self.rank = rank
         self.script_folder = script_folder
-        self.stacks = stacks and script_folder is not None
+        self.with_stacks = script_folder is not None
         self.hooks = ModuleHooks()
         self.notes: list[str] = []
-        self.marks: list[float] = []  # perf_counter in microseconds at each clock annotation
+        self.marks: list[float] = []  # perf_counter in microseconds at each CLOCK annotation
         self.left_out: set[int] = set()  # indices of recorded steps with interruptions
         self.profiler: profile | None = None
         self.live_before: dict[str, Storages] = {}  # storages of tensors at the start, by owner
         self.resident_before = 0  # resident bytes of the process at the start
-        self.is_halted = False
+        self.has_stopped = False
 
     def add_network(self, network: nn.Module) -> None:
         self.hooks.add_network(network)
@@ -91,7 +91,9 @@ class OperatorRecorder:
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise Kineto logs its start and stop to stderr
         activities = self.list_activities()
         self.live_before = find_live_tensors(self.device)
-        self.profiler = profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=self.stacks)
+        self.profiler = profile(
+            activities=activities, record_shapes=True, profile_memory=True, with_stack=self.with_stacks
+        )
         with hide_profiler_cycle_warning():
             self.profiler.start()
         self.resident_before = read_resident(PROC, "self")
@@ -99,7 +101,7 @@ class OperatorRecorder:
         self.mark_time()
 
     def list_activities(self) -> list[ProfilerActivity]:
-        """Return the activities of torch.profiler on this device; add a note if it sees no kernels."""
+        """Return the activities of torch.profiler on this device, ready to start; add a note if it sees no kernels."""
         activities = [ProfilerActivity.CPU]
         if self.device == "cuda":
             os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # otherwise captured graphs replay slowly
@@ -118,22 +120,22 @@ class OperatorRecorder:
 
         With `leave_out` the operators of the step do not count, because it included other work, such as an evaluation.
         """
-        if self.profiler is None or self.is_halted:
+        if self.profiler is None or self.has_stopped:
             return
         if leave_out:
             self.left_out.add(len(self.marks) - 1)
         self.mark_time()
         grown = read_resident(PROC, "self") - self.resident_before
         if grown > MAX_GROWTH_BYTES:
-            self.halt()
+            self.stop_profiler()
             self.notes.append(
                 f"recording ended after {len(self.marks) - 1} of the steps: memory had grown by {grown >> 20} MiB; "
                 f"many Python calls in a step, such as a loader's in this process, make a trace large"
             )
 
-    def halt(self) -> None:
-        if self.profiler is not None and not self.is_halted:
-            self.is_halted = True
+    def stop_profiler(self) -> None:
+        if self.profiler is not None and not self.has_stopped:
+            self.has_stopped = True
             if self.device != "cpu":
                 getattr(torch, self.device).synchronize()
             self.hooks.detach()
@@ -145,25 +147,27 @@ class OperatorRecorder:
             self.marks.append(time.perf_counter_ns() / 1000)
 
     def stop(self) -> Recorded:
+        """Stop recording, and return the result."""
         if self.profiler is None:
             return Recorded(notes=["operators were not recorded: no step was reached"])
-        self.halt()
+        self.stop_profiler()
         profiler, self.profiler = self.profiler, None
         if self.device == "cpu":  # the profiler does not see the release of earlier tensors here
             self.live_before = select_alive(self.live_before, find_live_tensors(self.device))
         with disable_garbage_collector():
             raw, base_ns = export_events(profiler)
-            lines = read_call_lines(profiler, list_starts(raw, base_ns)) if self.stacks else {}
+            lines = read_call_lines(profiler, list_starts(raw, base_ns)) if self.with_stacks else {}
             return self.evaluate(raw, base_ns, lines)
 
     def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> Recorded:
         """Return the result for the events of a trace; `base_ns` is the zero of their clock in nanoseconds."""
-        clock = find_clock(raw)
+        clock = find_clock_annotations(raw)
         if len(clock) != len(self.marks):
             self.notes.append("the profiler lost events: operators cannot be assigned to the recorded steps")
             return Recorded(notes=self.notes)
         windows = self.list_windows([start for start, _ in clock])
-        trace = Trace.read(raw, windows, clock[0][1], self.device)
+        _, main_thread = clock[0]
+        trace = Trace.read(raw, windows, main_thread, self.device)
         files = ScriptFiles(self.script_folder)
         trace.lines = locate_calls(trace.events, files, lines, base_ns)
         shift = median(mark - start for mark, (start, _) in zip(self.marks, clock, strict=True))
@@ -218,10 +222,10 @@ def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:
     return drop_idle_functions(trace["traceEvents"]), int(trace.get("baseTimeNanoseconds") or 0)
 
 
-def find_clock(raw: list[dict[str, Any]]) -> list[tuple[float, Any]]:
+def find_clock_annotations(raw: list[dict[str, Any]]) -> list[tuple[float, Any]]:
     """Return the time and (process, thread) of each CLOCK annotation, in order of time."""
-    marks = (event for event in raw if event.get("name") == CLOCK and event.get("cat") == ANNOTATION)
-    return sorted((event["ts"] + event["dur"] / 2, (event["pid"], event["tid"])) for event in marks)
+    annotations = (event for event in raw if event.get("name") == CLOCK and event.get("cat") == ANNOTATION)
+    return sorted((event["ts"] + event["dur"] / 2, (event["pid"], event["tid"])) for event in annotations)
 
 
 def select_events(raw: list[dict[str, Any]], shift: float) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def list_operators(profile: Profile) -> Part:
     operators = profile.operators
     total = sum_by_rank([(operator.rank, operator.cost_us) for operator in operators])
     shares = [divide(operator.cost_us, total[operator.rank]) for operator in operators]
-    columns = [
+    columns = [  # with their widths; `keep` ranks those that remain on a narrow screen
         DataColumn("operator", [operator.name for operator in operators], 30, wraps=True, keep=1),
         DataColumn("module", [operator.module for operator in operators], 26, wraps=True, keep=4),
         DataColumn("phase", [operator.phase for operator in operators], 10, choose=True),
@@ -99,7 +99,7 @@ def list_kernels(profile: Profile) -> Part:
     kernels = profile.kernels
     total = sum_by_rank([(kernel.rank, kernel.time_us) for kernel in kernels])
     shares = [divide(kernel.time_us, total[kernel.rank]) for kernel in kernels]
-    columns = [
+    columns = [  # as in list_operators
         DataColumn("kernel", [kernel.name for kernel in kernels], 26, wraps=True, keep=1),
         DataColumn("kind", [kernel.kind for kernel in kernels], 16, choose=True, keep=4),
         DataColumn("time ms", [scale(kernel.time_us, 1e-3) for kernel in kernels], 10, keep=2, decimals=3),

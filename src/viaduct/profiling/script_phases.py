@@ -244,7 +244,8 @@ class ScriptPhases(Watcher):
 
     # Description
 
-    def describe(self) -> tuple[str, ...]:
+    def describe_time_points(self) -> tuple[str, ...]:
+        """Return sentences on how the time points of a step were found."""
         return (*self._describe_start(), *self._describe_backward(), *self._describe_end())
 
     def _describe_start(self) -> list[str]:

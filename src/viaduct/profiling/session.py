@@ -39,7 +39,7 @@ class Session:
         self.collector = Collector(
             job.plan, "cpu", rank=0, script_folder=Path(job.script_folder), on_step=self._write_step
         )
-        self.phases = ScriptPhases(self.collector, self._finish, self._take_facts)
+        self.phases = ScriptPhases(self.collector, self._finish_and_stop, self._on_network_facts)
 
     def __enter__(self) -> Session:
         # torch.compile would warn about our hooks, of which the script knows nothing.
@@ -56,11 +56,11 @@ class Session:
         if self._is_finished or not has_trained or self._process != os.getpid():
             return
         self._is_finished = True
-        profile = clear_constant_interruptions(self.collector.finish(self.describe()))
+        profile = clear_constant_interruptions(self.collector.finish(self.build_facts()))
         with replace_file(self.open_folder() / FINISHED_FILE, durable=False) as file:
             pickle.dump((profile, self.collector.events, self.collector.done), file)
 
-    def describe(self) -> Facts:
+    def build_facts(self) -> Facts:
         import torch
 
         network = self.phases.facts
@@ -70,10 +70,10 @@ class Session:
             ranks=self._ranks,
             device=self.collector.device,
             description=describe_device(self.collector.device),
-            batch=network.samples if network is not None else None,
+            batch=network.samples_per_step if network is not None else None,
             precision=network.precision if network is not None else "",
             mode=self.phases.mode,
-            phases_found_by=self.phases.describe() if self.phases.backwards or self.phases.updates else (),
+            phases_found_by=self.phases.describe_time_points() if self.phases.backwards or self.phases.updates else (),
             notes=tuple(self.phases.list_notes()),
             workers=self.phases.workers,
             versions={"torch": str(torch.__version__)},
@@ -88,21 +88,21 @@ class Session:
             self._folder.mkdir(exist_ok=True)
         return self._folder
 
-    def _finish(self) -> None:
+    def _finish_and_stop(self) -> None:
         self.finish()
         self._stop()
 
-    def _take_facts(self, network: NetworkFacts) -> None:
+    def _on_network_facts(self, network: NetworkFacts) -> None:
         self.collector.rank, self._ranks = find_rank(), count_ranks()
         self._write_facts()
 
     def _write_facts(self) -> None:
-        self._write({"kind": "facts", "facts": asdict(self.describe()), "rank": self.collector.rank})
+        self._write({"kind": "facts", "facts": asdict(self.build_facts()), "rank": self.collector.rank})
 
     def _write_step(self, part: Part, step: Step) -> None:
-        fields = vars(step) if not step.collectives else asdict(step)  # asdict takes 30 µs
+        fields = asdict(step) if step.collectives else vars(step)  # asdict takes 30 µs
         self._write({"kind": "step", "part": part, "step": fields})
-        if step.number == 0:  # `describe` now includes how the end of a step is found
+        if step.number == 0:  # only now is it known how the end of a step is found, which is one of the facts
             self._write_facts()
 
     def _write(self, line: dict[str, Any]) -> None:

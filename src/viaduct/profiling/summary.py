@@ -107,10 +107,10 @@ def write_one_rank(figures: RankFigures, width: int) -> list[str]:
     label = max(map(len, names))
     times = write_ms_column([row.median_us for row in rows])
     column = max(len("median ms"), *map(len, times))
-    bar = max(0, min(LONGEST_BAR, width - label - column - 13))  # 13: the columns of share and gaps
+    longest = max(0, min(LONGEST_BAR, width - label - column - 13))  # 13: the columns of share and gaps
     lines = [f"{'':{label}}  {'median ms':>{column}}  {'share':>7}"]
     for name, row, time in zip(names, rows, times, strict=True):
-        line = f"{name:{label}}  {time:>{column}}  {write_percent(row.share):>7}  {'█' * round(row.share * bar)}"
+        line = f"{name:{label}}  {time:>{column}}  {write_percent(row.share):>7}  {'█' * round(row.share * longest)}"
         lines.append(line.rstrip())
     return lines
 
@@ -123,19 +123,22 @@ def write_several_ranks(ranks: Sequence[RankFigures], width: int) -> list[str]:
     cells = [[str(figures.rank) for figures in ranks], *map(write_ms_column, figures_by_column)]
     rows = list(zip(*cells, strict=True))
     columns = [max(len(row[index]) for row in (heads, *rows)) for index in range(len(heads))]
-    bar = max(0, min(LONGEST_BAR, width - sum(columns) - 2 * len(columns)))
-    longest = max(figures.iteration.mean_us for figures in ranks) or 1.0
+    longest = max(0, min(LONGEST_BAR, width - sum(columns) - 2 * len(columns)))
+    scale = longest / (max(figures.iteration.mean_us for figures in ranks) or 1.0)
     lines = ["  ".join(f"{head:>{column}}" for head, column in zip(heads, columns, strict=True)) + "  median ms"]
     for figures, row in zip(ranks, rows, strict=True):
         line = "  ".join(f"{cell:>{column}}" for cell, column in zip(row, columns, strict=True))
-        lines.append(f"{line}  {draw_phases(figures, bar / longest)}".rstrip())
-    if bar and ranks[0].phases:
+        lines.append(f"{line}  {draw_phases(figures, scale)}".rstrip())
+    if longest and ranks[0].phases:
         lines += wrap("bars: ░ data tail, █ forward + backward, ▒ gradient aggregation and update tail", width)
     return lines
 
 
 def draw_phases(figures: RankFigures, scale: float) -> str:
-    """Return a bar of three shades; parts end at rounded sums, so that rounding does not change the length."""
+    """Return a bar of three shades, `scale` characters a microsecond.
+
+    Parts end at rounded sums, so that rounding does not change the length.
+    """
     bar, end, drawn = "", 0.0, 0
     shades = BARS if figures.phases else BARS[1:2]
     for shade, phase in zip(shades, figures.phases or (figures.iteration,), strict=True):

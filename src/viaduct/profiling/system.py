@@ -41,10 +41,9 @@ class SystemSampler:
         self.interval_s = interval_s
         self.missing: list[str] = []
         self.samples: list[Sample] = []
-        self.cpu_seconds = 0.0  # processor time of the sampling thread
         self.readers: list[Callable[[], Figures]] = []
         self.gpus = GpuReader.open() if gpus is None else gpus
-        self.is_stopped = threading.Event()
+        self.stop_request = threading.Event()
         self.thread: threading.Thread | None = None
         for reader in (CoreReader(proc), MemoryReader(proc), DiskReader(proc), NetworkReader(proc), self.gpus):
             self.try_reader(reader.read, reader.subject)
@@ -59,22 +58,21 @@ class SystemSampler:
             self.readers.append(read)
 
     def start(self) -> None:
-        self.is_stopped.clear()
+        self.stop_request.clear()
         self.thread = threading.Thread(target=self.sample_until_stopped, name="viaduct-system", daemon=True)
         self.thread.start()
 
     def stop(self) -> list[Sample]:
         """Stop sampling and return all samples in order of time."""
-        self.is_stopped.set()
+        self.stop_request.set()
         if self.thread is not None:
             self.thread.join(timeout=5)
             self.thread = None
         return list(self.samples)
 
     def sample_until_stopped(self) -> None:
-        while not self.is_stopped.wait(self.interval_s):
+        while not self.stop_request.wait(self.interval_s):
             self.take_sample()
-            self.cpu_seconds = time.thread_time()
 
     def take_sample(self) -> None:
         """Read all figures once; those of a failing reader are left out."""

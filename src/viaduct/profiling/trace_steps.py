@@ -43,7 +43,7 @@ class Window(NamedTuple):
     number: int
     start: float
     end: float
-    follows: bool  # True if the previous step is in the trace too
+    follows_previous: bool  # the previous step is in the trace too
 
 
 @dataclass
@@ -108,12 +108,12 @@ def find_steps(events: Iterable[RawEvent], launches: Sequence[Launch] = (), rank
     ordered = sorted(launches)
     previous: float | None = None
     for window in windows:
-        step = build_step(window, marks, ordered, previous if window.follows else None, rank, result)
+        step = build_step(window, marks, ordered, previous if window.follows_previous else None, rank, result)
         previous = step.end_us if step is not None else None
         if step is not None:
             result.steps.append(step)
             result.windows.append((window.start, window.end))
-    describe_points(result, marks, bool(ordered))
+    result.phases_found_by += describe_time_points(result, marks, on_device=bool(ordered))
     return result
 
 
@@ -163,7 +163,7 @@ def build_step(
             f"The forward pass of step {window.number} overlaps the previous step: its data tail counts as 0."
         )
         begin = previous
-    wait = measure_loader(marks, window, previous, forward)
+    wait = measure_loader_wait(marks, window, previous, forward)
     return Step(rank, window.number, begin, max(middle, begin), max(finish, middle, begin), previous, wait)
 
 
@@ -217,7 +217,9 @@ def find_device_times(
     return starts, backward_end, max([backward_end, *(launch.end_us for launch in launches[middle:high])])
 
 
-def measure_loader(marks: HostMarks, window: Window, previous: float | None, forward: float | None) -> float | None:
+def measure_loader_wait(
+    marks: HostMarks, window: Window, previous: float | None, forward: float | None
+) -> float | None:
     """Return the host's wait for the batch of a step; None if it is not known."""
     if not marks.loaders or (previous is None and not select_spans(marks.loaders, window.start, window.end)):
         return None
@@ -225,26 +227,24 @@ def measure_loader(marks: HostMarks, window: Window, previous: float | None, for
     return sum(stop - start for start, stop in select_spans(marks.loaders, window.start, until))
 
 
-def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> None:
-    """Add sentences about how the time points were found to `result.phases_found_by`."""
+def describe_time_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> list[str]:
+    """Return sentences about how the time points of the steps were found."""
     if not result.steps:
-        return
+        return []
     if not result.phases_measured:
-        result.phases_found_by.append(
+        return [
             "The start of the forward pass or the end of the backward pass of a step is not in the trace: "
             "the complete step counts as forward + backward."
-        )
-        return
+        ]
     forward = "the first operator with a backward operator" if marks.flows else "the first operator that is not a copy"
     backward = "the last evaluation of the autograd engine" if marks.engine else "the start of Optimizer.step"
     ending = "the end of Optimizer.step" if marks.optimizers else "the end of ProfilerStep#n"
     clock = "on the device, by the kernels launched in between" if on_device else "on the host"
-    result.phases_found_by += [
+    sentences = [
         f"Forward start: {forward}. Backward end: {backward}. End of a step: {ending}.",
         f"The times are {clock}; the profiler was on, which makes steps longer.",
     ]
-    if not marks.loaders:
-        result.phases_found_by.append("The trace has no DataLoader: the wait for data is not known.")
+    return sentences if marks.loaders else [*sentences, "The trace has no DataLoader: the wait for data is not known."]
 
 
 # Collectives

@@ -20,7 +20,7 @@ from viaduct.training.loop import Training
 from viaduct.training.tuned import choose_for_training, read_built_in
 from viaduct.training.tuning_worker import find_module_obstacle, make_step_signature
 from viaduct.tuning.applying import Applied, Call, apply_choices, observe_calls
-from viaduct.tuning.bank import Choice, Stored, decode_choice
+from viaduct.tuning.bank import BankContents, Choice, decode_choice
 from viaduct.tuning.fingerprint import read_fingerprint
 from viaduct.tuning.location import Location
 
@@ -68,7 +68,7 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
     return f"Tuned as the run was begun, {applied.describe()}.{note}"
 
 
-def read_banks(training: Training, location: Location) -> Stored:
+def read_banks(training: Training, location: Location) -> BankContents:
     """Return entries and verdicts for this device; those of the user's bank replace those shipped with viaduct.
 
     A verdict says whether a step was measured to be faster with the choices of the bank.
@@ -80,7 +80,7 @@ def read_banks(training: Training, location: Location) -> Stored:
     return replace(custom, entries=entries, verdicts=verdicts)
 
 
-def explain_no_choices(stored: Stored, location: Location) -> str:
+def explain_no_choices(stored: BankContents, location: Location) -> str:
     """Return the reason why a bank has no choice for a run."""
     if stored.entries:
         count = len(stored.entries)

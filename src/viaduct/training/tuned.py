@@ -28,7 +28,7 @@ from viaduct.signals import collect_signals
 from viaduct.training.profiled import BATCH_FIELD, WorkOrder
 from viaduct.training.session import check_path
 from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
-from viaduct.tuning.bank import Bank, Choice, DamagedBank, Stored, Verdict
+from viaduct.tuning.bank import Bank, BankContents, Choice, DamagedBank, Verdict
 from viaduct.tuning.decision import MAX_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
 from viaduct.tuning.location import BUILT_IN_BANK, Location, prepare_writing, remove_empty_bank_on_failure
@@ -155,7 +155,7 @@ def check_bank(bank: Bank, fingerprint: Fingerprint, report_line: Callable[[str]
         report_line(f"{bank.path} has entries of other devices or versions only, which are not used ({differences}).")
 
 
-def read_built_in(fingerprint: Fingerprint) -> Stored:
+def read_built_in(fingerprint: Fingerprint) -> BankContents:
     """Return the shipped entries for this device and software; raise DamagedBank if that file is damaged."""
     return Bank(BUILT_IN_BANK).read(fingerprint)
 
@@ -331,7 +331,7 @@ def copy_choices(choices: Any) -> dict[str, dict[str, Any]]:
     return {key: dict(choice) for key, choice in choices.items()}
 
 
-def install(stored: Stored, verdict: Verdict) -> Stored:
+def install(stored: BankContents, verdict: Verdict) -> BankContents:
     """Return the bank with the verdict, its choices marked as installed or as without gain."""
     entries = dict(stored.entries)
     for key in verdict.choices:
@@ -345,7 +345,7 @@ def install(stored: Stored, verdict: Verdict) -> Stored:
     return replace(stored, entries=entries).with_verdict(verdict)
 
 
-def choose_for_training(stored: Stored, step_key: str) -> dict[str, Choice]:
+def choose_for_training(stored: BankContents, step_key: str) -> dict[str, Choice]:
     """Return the choices that training applies: those of this step's verdict if they were a gain, else none.
 
     Without a verdict these are all installed entries.

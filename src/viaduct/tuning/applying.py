@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.kernels.choices import Key, clear_choices, set_choices
+from viaduct.kernels import choices as kernel_choices
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import conv2d, kernel, linear, optimizer
 from viaduct.tuning.signature import Signature
@@ -34,6 +34,7 @@ class Call:
     name: str  # of the module in the network
     module: nn.Module
     signature: Signature
+    device: str  # type of the input's device
     fast_key: tuple[Any, ...]  # see make_fast_key
 
 
@@ -68,10 +69,10 @@ def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
     names = {module: name for name, module in network.named_modules()}
 
     def record_call(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if len(arguments) == 1 and isinstance(arguments[0], Tensor) and torch.is_grad_enabled():
-            signature = MODULE_KINDS[type(module)].describe(module, arguments[0])
+        if len(arguments) == 1 and isinstance(x := arguments[0], Tensor) and torch.is_grad_enabled():
+            signature = MODULE_KINDS[type(module)].describe(module, x)
             if signature is not None:
-                calls.append(Call(names[module], module, signature, make_fast_key(arguments[0])))
+                calls.append(Call(names[module], module, signature, x.device.type, make_fast_key(x)))
 
     candidates = [module for module in names if type(module) in MODULE_KINDS and "forward" not in vars(module)]
     handles = [module.register_forward_pre_hook(record_call) for module in candidates]
@@ -90,7 +91,7 @@ class Applied:
     forwards: list[TunedForward] = field(default_factory=list)
     optimizer: torch.optim.Optimizer | None = None
     optimizer_choice: Choice | None = None
-    kernels: dict[Key, Choice] = field(default_factory=dict)  # launch parameters of viaduct's own kernels
+    kernels: dict[kernel_choices.Key, Choice] = field(default_factory=dict)  # launch parameters of viaduct's kernels
     threads: int | None = None
     threads_before: int = 0
     choices: dict[str, Choice] = field(default_factory=dict)  # all choices, by key of the operator's signature
@@ -101,8 +102,10 @@ class Applied:
             forward.is_on = on
         if self.optimizer is not None and self.optimizer_choice is not None:
             optimizer.set_implementation(self.optimizer, self.optimizer_choice if on else optimizer.DEFAULT)
-        if self.kernels:
-            set_choices(self.kernels) if on else clear_choices()
+        if self.kernels and on:
+            kernel_choices.set_choices(self.kernels)
+        elif self.kernels:
+            kernel_choices.clear_choices()
         if self.threads is not None:
             torch.set_num_threads(self.threads if on else self.threads_before)
 
@@ -145,7 +148,7 @@ def apply_choices(
         if choice is None:
             continue
         kind = MODULE_KINDS[type(call.module)]
-        space = kind.make_space(call.signature, device=call.fast_key[-1], with_compiler=True)
+        space = kind.make_space(call.signature, device=call.device, with_compiler=True)
         if dict(choice) == kind.DEFAULT or space.explain_invalid(choice):
             continue  # the default, or a variant that cannot run here, for example without a compiler
         forward = forwards.get(call.module)

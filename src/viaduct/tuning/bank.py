@@ -111,20 +111,20 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Stored:
+class BankContents:
     """The contents of one file of a bank."""
 
     fingerprint: Fingerprint
     entries: Mapping[str, Entry] = field(default_factory=dict)  # by key of the operator's signature
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # by key of the step
 
-    def with_entry(self, entry: Entry) -> Stored:
+    def with_entry(self, entry: Entry) -> BankContents:
         return replace(self, entries={**self.entries, entry.signature.key: entry})
 
-    def with_verdict(self, verdict: Verdict) -> Stored:
+    def with_verdict(self, verdict: Verdict) -> BankContents:
         return replace(self, verdicts={**self.verdicts, verdict.step: verdict})
 
-    def merge(self, other: Stored) -> Stored:
+    def merge(self, other: BankContents) -> BankContents:
         """Return the entries and verdicts of both: the entry with the larger gain, the later verdict."""
         entries = dict(self.entries)
         for key, entry in other.entries.items():
@@ -135,7 +135,7 @@ class Stored:
                 verdicts[key] = verdict
         return replace(self, entries=entries, verdicts=verdicts).uninstall_unmeasured()
 
-    def uninstall_unmeasured(self) -> Stored:
+    def uninstall_unmeasured(self) -> BankContents:
         """Mark entries as not installed unless a verdict with a gain contains their choice."""
         gained = [verdict.choices for verdict in self.verdicts.values() if verdict.is_gain]
         entries = {}
@@ -182,11 +182,11 @@ class Bank:
     def find_file(self, fingerprint: Fingerprint) -> Path:
         return self.path / fingerprint.file_name
 
-    def read(self, fingerprint: Fingerprint) -> Stored:
+    def read(self, fingerprint: Fingerprint) -> BankContents:
         """Return the contents for a fingerprint, empty without a file; raise DamagedBank for an invalid one."""
         file = self.find_file(fingerprint)
         if not file.exists():
-            return Stored(fingerprint)
+            return BankContents(fingerprint)
         stored = read_bank_file(file)
         if stored.fingerprint != fingerprint:
             differences = ", ".join(fingerprint.list_differences(stored.fingerprint))
@@ -205,7 +205,7 @@ class Bank:
                 fingerprints.append(file_fingerprint)
         return fingerprints
 
-    def update(self, fingerprint: Fingerprint, change: Callable[[Stored], Stored]) -> Stored:
+    def update(self, fingerprint: Fingerprint, change: Callable[[BankContents], BankContents]) -> BankContents:
         """Apply `change` to the contents for a fingerprint, under a lock; return the new contents."""
         with self.lock():
             changed = change(self.read(fingerprint))
@@ -235,7 +235,7 @@ class Bank:
             os.close(descriptor)
 
 
-def read_bank_file(file: Path) -> Stored:
+def read_bank_file(file: Path) -> BankContents:
     """Return the checked contents of a bank's file; raise DamagedBank or, for a newer schema, BadBank."""
     try:
         if not file.is_file() or file.stat().st_size > LARGEST_BYTES:
@@ -252,7 +252,7 @@ def read_bank_file(file: Path) -> Stored:
     try:
         entries = {key: decode_entry(key, entry) for key, entry in require_object(record, "entries").items()}
         verdicts = {key: decode_verdict(entry) for key, entry in require_object(record, "verdicts").items()}
-        return Stored(decode_fingerprint(record.get("fingerprint")), entries, verdicts).uninstall_unmeasured()
+        return BankContents(decode_fingerprint(record.get("fingerprint")), entries, verdicts).uninstall_unmeasured()
     except ValueError as error:
         raise DamagedBank(file, str(error)) from None
 

@@ -32,8 +32,9 @@ class Fingerprint:
 
     def describe(self) -> str:
         threads = f"{self.threads} threads" if self.threads > 1 else "1 thread"
-        parts = [self.name, self.capability, threads if self.threads else "", f"torch {self.torch}"]
-        parts += [f"driver {self.driver}"] * bool(self.driver) + [f"triton {self.triton}"] * bool(self.triton)
+        driver = f"driver {self.driver}" if self.driver else ""
+        triton = f"triton {self.triton}" if self.triton else ""
+        parts = [self.name, self.capability, threads if self.threads else "", f"torch {self.torch}", driver, triton]
         return f"{self.device}: {', '.join(filter(None, parts))}"
 
     def list_differences(self, stored: Fingerprint) -> list[str]:

@@ -94,13 +94,13 @@ class Bench:
         self.reference: list[tuple[str, torch.Tensor]] = []  # values of the default in float64
         self.default_errors: dict[str, float] = {}  # by name of the value
 
-    def select(self, signature: Signature) -> None:
+    def switch_operator(self, signature: Signature) -> None:
         """Clear the caches if they belong to another operator."""
         if signature != self.signature:
             self.signature, self.works, self.reference, self.default_errors = signature, {}, [], {}
 
     def prepare(self, signature: Signature, point: Choice) -> Work:
-        self.select(signature)
+        self.switch_operator(signature)
         key = repr(sorted(point.items()))
         if key not in self.works:
             self.works[key] = self.kinds[signature.kind].make_work(signature, point, self.device)
@@ -111,7 +111,7 @@ class Bench:
 
         The error is the distance from the default's values in float64, relative to their norm.
         """
-        self.select(signature)
+        self.switch_operator(signature)
         kind = self.kinds[signature.kind]
         if not self.reference:
             self.reference = list(kind.make_work(signature, default, self.device, exact=True).read_values())

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from viaduct.tuning.bank import Entry, Stored, Verdict, describe_choice
+from viaduct.tuning.bank import BankContents, Entry, Verdict, describe_choice
 from viaduct.tuning.decision import MAX_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint
 
@@ -43,7 +43,7 @@ def describe_state(entry: Entry) -> str:
     return "default is best" if entry.is_default else entry.note or "not installed: no verdict of a whole step yet"
 
 
-def make_bank_table(stored: Stored) -> Table:
+def make_bank_table(stored: BankContents) -> Table:
     """Return the table of a bank's entries, the largest gain first."""
     from rich.table import Table
 
@@ -58,16 +58,15 @@ def make_bank_table(stored: Stored) -> Table:
     return table
 
 
-def list_verdicts(stored: Stored) -> Iterable[str]:
+def list_verdicts(stored: BankContents) -> Iterable[str]:
     """Yield a line for each recipe's step that was measured with the bank's choices."""
     for verdict in stored.verdicts.values():
-        shown = (
-            verdict.step.partition("shown=")[2].partition(" recipe=")[0] or verdict.step
-        )  # `step` is a key with a readable part
+        # `step` is a key with a readable part: "… shown=READABLE PART recipe=…"
+        shown = verdict.step.partition("shown=")[2].partition(" recipe=")[0] or verdict.step
         yield f"{shown}: {verdict.describe_times()}, {verdict.gain:.2f}x{'' if verdict.is_gain else ': no gain'}"
 
 
-def encode_banks(banks: Iterable[Stored]) -> list[dict[str, Any]]:
+def encode_banks(banks: Iterable[BankContents]) -> list[dict[str, Any]]:
     """Return the data of `tune show --json`."""
     return [
         {

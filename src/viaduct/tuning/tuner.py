@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from viaduct.search_space import Space
-from viaduct.tuning.bank import Bank, Choice, Entry, Stored, describe_choice
+from viaduct.tuning.bank import Bank, BankContents, Choice, Entry, describe_choice
 from viaduct.tuning.decision import MAX_OTHER_LOAD, Status, decide
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.journal import Journal, encode_point
@@ -92,7 +92,7 @@ class Tuner:
     worker: Worker
     bank: Bank
     fingerprint: Fingerprint
-    built_in: Stored
+    built_in: BankContents
     mode: str
     seed: int
     repeat: bool
@@ -141,7 +141,7 @@ class Tuner:
         neighbours = self.list_neighbours(operator.signature)
         searcher = make_searcher(self.mode, space, self.seed, neighbours=neighbours)
         searcher.tell(default, outcome.default_us)
-        best: tuple[Choice, float] = (default, 1.0)  # (point, its time as a share of the default's)
+        best, best_ratio = default, 1.0  # the fastest point, and its time as a share of the default's
         failed = {encode_point(point): (point, reason) for point, reason in (hit.failed if hit else ())}
         measurement_count, is_complete = 0, False
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
@@ -157,7 +157,7 @@ class Tuner:
                 continue
             if key not in measured and time.monotonic() > end:
                 break
-            result = self.measure(operator, point, best[0], FEWEST_TURNS, MOST_TURNS)
+            result = self.measure(operator, point, best, FEWEST_TURNS, MOST_TURNS)
             measurement_count += 1
             if operator.is_whole_step and result.get("others", 0.0) > MAX_OTHER_LOAD:
                 outcome.note = f"not compared: other programs used {result['others']:.0%} of the processors"
@@ -168,8 +168,8 @@ class Tuner:
                 searcher.tell(point, None)
                 continue
             searcher.tell(point, outcome.default_us * result["ratio"])
-            if result["beats_incumbent"] and result["ratio"] < best[1]:
-                best = (point, result["ratio"])
+            if result["beats_incumbent"] and result["ratio"] < best_ratio:
+                best, best_ratio = point, result["ratio"]
                 outcome.rounds.append((outcome.default_us * result["ratio"], datetime.now()))
                 self.print_progress(f"  {describe_choice(point, default)}: {1 / result['ratio']:.2f}x")
         if not measurement_count and not is_complete:
@@ -177,7 +177,7 @@ class Tuner:
             return None
         if not outcome.rounds:
             outcome.rounds.append((outcome.default_us, datetime.now()))
-        return self.confirm(operator, outcome, best[0], tuple(failed.values()), measurement_count)
+        return self.confirm(operator, outcome, best, tuple(failed.values()), measurement_count)
 
     def confirm(
         self,
@@ -203,10 +203,8 @@ class Tuner:
             failed=failed,
         )
         if winner == default:
-            default_measurement = (
-                Journal.of(self.bank, self.fingerprint, operator.signature).read().get(encode_point(default), {})
-            )
-            return replace(entry, spread=float(default_measurement.get("spread", 0.0)))
+            measured = Journal.of(self.bank, self.fingerprint, operator.signature).read()
+            return replace(entry, spread=float(measured.get(encode_point(default), {}).get("spread", 0.0)))
         result = self.measure(operator, winner, default, CONFIRMING_TURNS, MOST_TURNS, confirming=True)
         if "us" not in result:
             return replace(entry, failed=(*failed, (winner, result["failed"])))

@@ -146,7 +146,7 @@ def measure(loaded: Loaded, options: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         setting = Setting(recipe, options["data"], device, torch_device, Path(scratch))
         setting.check_supported()
-        available, unavailable = peers.find(names, modes, recipe)
+        available, unavailable = peers.find_peers(names, modes, recipe)
         started = (
             measure_separate_starts(str(loaded.file or loaded.name), recipe, options, available)
             if options["starts"]

@@ -16,7 +16,7 @@ from viaduct.verbs._durations import parse_duration
 
 if TYPE_CHECKING:
     from viaduct.training.tuned import TuneReport
-    from viaduct.tuning.bank import Stored
+    from viaduct.tuning.bank import BankContents
 
 app = typer.Typer(
     add_completion=False,
@@ -129,7 +129,7 @@ def merge(
     for fingerprint in fingerprints:
         files = [stored for stored in sources if stored.fingerprint == fingerprint]
 
-        def add_all(stored: Stored, files: list[Stored] = files) -> Stored:
+        def add_all(stored: BankContents, files: list[BankContents] = files) -> BankContents:
             for other in files:
                 stored = stored.merge(other)
             return stored
@@ -139,7 +139,7 @@ def merge(
     print(f"{out}: {len(fingerprints)} device{'s' * (len(fingerprints) != 1)}")
 
 
-def open_banks(path: Path) -> list[Stored]:
+def open_banks(path: Path) -> list[BankContents]:
     """Return the contents of a bank's files, or of one file."""
     from viaduct.tuning.bank import BadBank, Bank, read_bank_file
 

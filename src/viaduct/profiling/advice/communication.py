@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from viaduct.profiling.figures import NOTABLE_SHARE, Figures, exposed_us, show_time
+from viaduct.profiling.figures import NOTABLE_SHARE, Figures, show_time, sum_exposed_us
 from viaduct.profiling.record import Advice, Step
 
 PRIORITY_AT_EQUAL_GAIN = 0.7
@@ -26,7 +26,7 @@ def find(figures: Figures) -> Advice | None:
     if share < NOTABLE_SHARE or not steps:
         return None
     total = median(sum(row.duration_us for row in step.collectives) for step in steps)
-    exposed = median(exposed_us(step.collectives) for step in steps)
+    exposed = median(sum_exposed_us(step.collectives) for step in steps)
     if exposed < MOSTLY_EXPOSED * total:
         return None
     are_late = [row.start_us >= step.backward_end_us for step in steps for row in step.collectives]
@@ -60,7 +60,7 @@ def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
     None if in at least half of the steps no exposed collective begins after the backward pass.
     """
     late = [
-        exposed_us(row for row in step.collectives if row.start_us >= step.backward_end_us)
+        sum_exposed_us(row for row in step.collectives if row.start_us >= step.backward_end_us)
         * scale_to_timed(figures, step)
         for step in steps
     ]
@@ -97,6 +97,6 @@ def describe_collectives(figures: Figures, steps: list[Step], total: float, expo
         f"{show_time(exposed)} of it the rank that waits least computes nothing."
     )
     if is_recorded:
-        scaled = median(exposed_us(step.collectives) * scale_to_timed(figures, step) for step in steps)
+        scaled = median(sum_exposed_us(step.collectives) * scale_to_timed(figures, step) for step in steps)
         text += f" In a timed step of {show_time(figures.iteration_us)} that is about {show_time(scaled)}."
     return text

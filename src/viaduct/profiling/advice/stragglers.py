@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from statistics import mean, median
 
-from viaduct.profiling.figures import Figures, exposed_us, show_time
+from viaduct.profiling.figures import Figures, show_time, sum_exposed_us
 from viaduct.profiling.record import Advice, Step
 
 PRIORITY_AT_EQUAL_GAIN = 0.8
@@ -111,7 +111,7 @@ def list_common_steps(steps: dict[int, list[Step]]) -> list[dict[int, Step]]:
 
 def own_us(step: Step) -> float:
     """Return the time of a step without the exposed time of its collectives."""
-    return step.iteration_us - exposed_us(step.collectives)
+    return step.iteration_us - sum_exposed_us(step.collectives)
 
 
 def compare_data_tails(rows: list[dict[int, Step]], slow: int, fast: int) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from viaduct.profiling.figures import EVERY_STEP, Figures, parse_shapes, show_names, show_time
+from viaduct.profiling.figures import CALLED_EVERY_STEP, Figures, parse_shapes, show_names, show_time
 from viaduct.profiling.record import Advice
 
 PRIORITY_AT_EQUAL_GAIN = 0.9
@@ -81,7 +81,7 @@ def collect_lines(figures: Figures) -> list[Line]:
     waiting = [
         line
         for line in lines.values()
-        if line.calls >= EVERY_STEP
+        if line.calls >= CALLED_EVERY_STEP
         and (not line.is_copy or figures.is_worth(estimate_gain(figures, line.time_us) or 0.0))
     ]
     return sorted(waiting, key=lambda line: -line.time_us)

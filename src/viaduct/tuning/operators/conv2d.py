@@ -17,11 +17,11 @@ from viaduct.tuning.operators import Work
 from viaduct.tuning.operators.modules import (
     LAYOUTS,
     Forward,
-    allow_switch_for_plain_calls,
     can_compile,
     cast_for_compute,
     choose_core,
     describe_operands,
+    explain_invalid_switch,
     format_shape,
     make_module_work,
     parse_shape,
@@ -73,7 +73,7 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
             Parameter("forward_onednn", switch),
             Parameter("backward_onednn", switch),
         ],
-        rules=[allow_switch_for_plain_calls],
+        rules=[explain_invalid_switch],
         default=DEFAULT,
         hints=[
             *([{**DEFAULT, "implementation": "matrix_product"}] if is_pointwise(signature) else []),
@@ -107,9 +107,12 @@ def call_convolution(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None
     return functional.conv2d(x, weight, bias, module.stride, module.padding, module.dilation, module.groups)
 
 
-def call_switched(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None, forward: bool, backward: bool) -> Tensor:
+def call_switched(
+    module: Any, x: Tensor, weight: Tensor, bias: Tensor | None, forward_onednn: bool, backward_onednn: bool
+) -> Tensor:
     options = module.stride, module.padding, module.dilation, module.groups
-    y: Tensor = SwitchedConvolution.apply(x, weight, bias, options, forward, backward)  # type: ignore[no-untyped-call]
+    apply: Any = SwitchedConvolution.apply
+    y: Tensor = apply(x, weight, bias, options, forward_onednn, backward_onednn)
     return y
 
 
@@ -126,13 +129,13 @@ class SwitchedConvolution(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, options: Any, forward: bool, backward: bool
+        ctx: Any, x: Tensor, weight: Tensor, bias: Any, options: Any, forward_onednn: bool, backward_onednn: bool
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.options, ctx.backward_onednn = options, backward
+        ctx.options, ctx.backward_onednn = options, backward_onednn
         ctx.bias_sizes = None if bias is None else list(bias.shape)
         stride, padding, dilation, groups = options
-        with set_onednn(forward):
+        with set_onednn(forward_onednn):
             return functional.conv2d(x, weight, bias, stride, padding, dilation, groups)
 
     @staticmethod

@@ -13,11 +13,11 @@ from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.operators.modules import (
     Forward,
-    allow_switch_for_plain_calls,
     can_compile,
     cast_for_compute,
     choose_core,
     describe_operands,
+    explain_invalid_switch,
     format_shape,
     make_module_work,
     parse_shape,
@@ -49,7 +49,7 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
             Parameter("forward_onednn", switch),
             Parameter("backward_onednn", switch),
         ],
-        rules=[allow_switch_for_plain_calls],
+        rules=[explain_invalid_switch],
         default=DEFAULT,
     )
 
@@ -73,10 +73,12 @@ class SwitchedLinear(torch.autograd.Function):
     """A linear layer with oneDNN on or off, separately for the forward and the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, forward: bool, backward: bool) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, forward_onednn: bool, backward_onednn: bool
+    ) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.backward_onednn, ctx.has_bias = backward, bias is not None
-        with set_onednn(forward):
+        ctx.backward_onednn, ctx.has_bias = backward_onednn, bias is not None
+        with set_onednn(forward_onednn):
             return functional.linear(x, weight, bias)
 
     @staticmethod

@@ -53,7 +53,7 @@ def can_compile(device: str) -> bool:
     return device == "cpu" and any(shutil.which(name) for name in ("g++", "c++", "clang++"))
 
 
-def allow_switch_for_plain_calls(point: Point) -> str | None:
+def explain_invalid_switch(point: Point) -> str | None:
     """Return a reason if a point switches oneDNN off for an implementation other than PyTorch's own call, else None."""
     switches_off = not (point["forward_onednn"] and point["backward_onednn"])
     if switches_off and point["implementation"] not in ("convolution", "linear"):

@@ -33,7 +33,7 @@ def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
     if not all(group.get("fused") and all(p.dtype == torch.float32 for p in group["params"]) for group in groups):
         return None
     sizes = Counter(tensor.numel() for group in groups for tensor in group["params"])
-    return Signature.of(
+    return Signature.of(  # `shown` is for tables
         KIND,
         shown=f"{name}, {sum(sizes.values())} tensors, {sum(size * count for size, count in sizes.items()):,} elements",
         name=name,
