@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from command import python, viaduct
-from migration.test_neutral import HELPER, neutral_of, project
+from migration.test_helper_location import HELPER, migrate_to_any, project
 from migration.test_writing import contents
 from viaduct.migration import helper_text
 from viaduct.migration.inplace import write_in_place
@@ -19,7 +19,7 @@ SECOND = "import torch\n\nwith torch.cuda.amp.autocast():\n    torch.cuda.empty_
 
 def make_migrated_project(folder: Path) -> Path:
     """A project that was migrated once, and then got another script."""
-    write_in_place(neutral_of(project(folder, {"first.py": FIRST})))
+    write_in_place(migrate_to_any(project(folder, {"first.py": FIRST})))
     assert "autocast" not in (folder / HELPER).read_text()
     return project(folder, {"second.py": SECOND})
 
@@ -30,10 +30,10 @@ def make_migrated_project(folder: Path) -> Path:
 def test_a_changed_helper_stays_and_what_it_lacks_is_said(tmp_path: Path) -> None:
     mine = helper_text.render(["device"]) + "# mine\n"
     project(tmp_path, {"train.py": FIRST, "second.py": SECOND, HELPER: mine})
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     write_in_place(outcome)
     assert (tmp_path / HELPER).read_text() == mine
-    for again in (outcome, neutral_of(tmp_path)):
+    for again in (outcome, migrate_to_any(tmp_path)):
         found = [finding for finding in again.findings if finding.rule == "engine.helper"]
         assert [(finding.file, finding.line, finding.status, finding.risk) for finding in found] == [
             ("second.py", 3 if again is outcome else 4, "manual", "high"),
@@ -56,20 +56,20 @@ def test_beside_a_single_script_too(tmp_path: Path) -> None:
 def test_an_owner_who_wrote_it_otherwise_is_not_told_what_he_has(tmp_path: Path) -> None:
     mine = f"# {'Written by `viaduct migrate --to any`'}\ndef autocast(): ...\nANSWERS = {{'empty_cache': None}}\n"
     project(tmp_path, {"second.py": SECOND, HELPER: mine})
-    assert not [finding for finding in neutral_of(tmp_path).findings if finding.rule == "engine.helper"]
+    assert not [finding for finding in migrate_to_any(tmp_path).findings if finding.rule == "engine.helper"]
 
 
 # ---- what viaduct wrote
 
 
 def test_it_grows_with_the_project_and_keeps_what_it_has(tmp_path: Path) -> None:
-    write_in_place(neutral_of(make_migrated_project(tmp_path)))
+    write_in_place(migrate_to_any(make_migrated_project(tmp_path)))
     text = (tmp_path / HELPER).read_text()
     assert text == helper_text.render(["device", "autocast", "empty_cache"])
     done = python(f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); runpy.run_path('{tmp_path}/second.py')")
     assert done.stdout == "done\n", done.stderr
     before = contents(tmp_path)
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     assert not outcome.written
     assert not outcome.added
     write_in_place(outcome)
@@ -77,18 +77,18 @@ def test_it_grows_with_the_project_and_keeps_what_it_has(tmp_path: Path) -> None
 
 
 def test_a_script_that_goes_leaves_its_share(tmp_path: Path) -> None:
-    write_in_place(neutral_of(make_migrated_project(tmp_path)))
+    write_in_place(migrate_to_any(make_migrated_project(tmp_path)))
     before = (tmp_path / HELPER).read_bytes()
     (tmp_path / "second.py").unlink()
     project(tmp_path, {"third.py": FIRST})
-    write_in_place(neutral_of(tmp_path))
+    write_in_place(migrate_to_any(tmp_path))
     assert (tmp_path / HELPER).read_bytes() == before
 
 
 def test_what_its_owner_asks_of_it_by_hand_comes_too(tmp_path: Path) -> None:
-    write_in_place(neutral_of(project(tmp_path, {"first.py": FIRST})))
+    write_in_place(migrate_to_any(project(tmp_path, {"first.py": FIRST})))
     (tmp_path / "first.py").write_text((tmp_path / "first.py").read_text() + "print(accelerator.backend())\n")
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     assert [file.path for file in outcome.written] == [HELPER]
     write_in_place(outcome)
     assert "def backend" in (tmp_path / HELPER).read_text()
@@ -103,7 +103,7 @@ def test_patch_folder_and_reports_show_what_it_gets(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "all.json").read_text())
     assert [(addition["path"], addition["state"]) for addition in record["added"]] == [(HELPER, "extended")]
     assert HELPER not in [finding["path"] for finding in record["files"]]
-    write_out(neutral_of(folder), tmp_path / "out", {})
+    write_out(migrate_to_any(folder), tmp_path / "out", {})
     (folder / HELPER).chmod(0o644)
     patch = done.stdout.partition("\nChanged")[0]
     subprocess.run(["git", "apply", "-p0", "-"], input=patch, text=True, cwd=folder, check=True)
@@ -115,23 +115,23 @@ def test_patch_folder_and_reports_show_what_it_gets(tmp_path: Path) -> None:
 def test_windows_line_ends_are_no_change_and_stay(tmp_path: Path) -> None:
     folder = make_migrated_project(tmp_path)
     (folder / HELPER).write_bytes((folder / HELPER).read_bytes().replace(b"\n", b"\r\n"))
-    write_in_place(neutral_of(folder))
+    write_in_place(migrate_to_any(folder))
     data = (folder / HELPER).read_bytes()
     assert b"def autocast" in data
     assert data.count(b"\n") == data.count(b"\r\n")
 
 
 def test_one_that_got_lost_comes_back(tmp_path: Path) -> None:
-    write_in_place(neutral_of(project(tmp_path, {"first.py": FIRST})))
+    write_in_place(migrate_to_any(project(tmp_path, {"first.py": FIRST})))
     (tmp_path / HELPER).unlink()
-    assert [file.path for file in neutral_of(tmp_path).written] == [HELPER]
+    assert [file.path for file in migrate_to_any(tmp_path).written] == [HELPER]
 
 
 def test_one_that_was_moved_does_not_come_twice(tmp_path: Path) -> None:
-    write_in_place(neutral_of(project(tmp_path, {"first.py": FIRST})))
+    write_in_place(migrate_to_any(project(tmp_path, {"first.py": FIRST})))
     (tmp_path / "lib").mkdir()
     (tmp_path / HELPER).rename(tmp_path / "lib" / HELPER)
-    assert not neutral_of(tmp_path).written
+    assert not migrate_to_any(tmp_path).written
 
 
 # ---- in a notebook

@@ -13,7 +13,7 @@ from viaduct.migration.checks import check_options
 from viaduct.migration.options import Options
 from viaduct.migration.profiling_points import POINTS_FILE, read_points
 from viaduct.migration.run import migrate_project
-from viaduct.migration.start_scripts import start_scripts
+from viaduct.migration.start_scripts import render_start_scripts
 
 POINTS = ("resnet_model/conv2d/Conv2D", "gradients/AddN_70")
 ASKED = {"profile": "/tmp/p", "profile_points": POINTS}
@@ -37,10 +37,10 @@ def test_the_points_stand_in_the_options_of_sessions_and_estimators(source: str)
 
 def test_env_sh_carries_the_variables(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SESSION)
-    scripts = start_scripts(migrate_project(tmp_path, Options(**ASKED), jobs=1))  # type: ignore[arg-type]
+    scripts = render_start_scripts(migrate_project(tmp_path, Options(**ASKED), jobs=1))  # type: ignore[arg-type]
     assert f"PROFILING_OPTIONS='{WRITTEN}'" in scripts["scripts/env.sh"]
     assert 'export PROFILING_MODE="${PROFILING_MODE:-false}"' in scripts["scripts/env.sh"]
-    plain = start_scripts(migrate_project(tmp_path, Options(), jobs=1))["scripts/env.sh"]
+    plain = render_start_scripts(migrate_project(tmp_path, Options(), jobs=1))["scripts/env.sh"]
     assert '"output": "/tmp/profiling", "training_trace": "on", "fp_point": ""' in plain
 
 

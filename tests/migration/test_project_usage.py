@@ -46,8 +46,8 @@ def test_imports_are_followed_by_the_end_of_their_name() -> None:
         data=TF,
         other=TF + "import maindata\n",
     )
-    assert project.reaches("main.py") == {"main.py", "loop.py", "data.py"}
-    assert project.reaches("other.py") == {"other.py"}
+    assert project.all_imports("main.py") == {"main.py", "loop.py", "data.py"}
+    assert project.all_imports("other.py") == {"other.py"}
 
 
 def test_helpers_that_make_a_sessions_config() -> None:

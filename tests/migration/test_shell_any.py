@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.test_neutral import neutral_of, project
+from migration.test_helper_location import migrate_to_any, project
 from migration.test_shell import OLD, after, said
 from viaduct.migration.writing import write_out
 
@@ -90,6 +90,6 @@ def test_rules_that_are_not_wanted_are_silent() -> None:
 
 def test_it_is_written_with_the_project(tmp_path: Path) -> None:
     files = {"train.py": "import torch\ntorch.cuda.init()\n", "run.sh": f"{OLD}=0 python train.py\n"}
-    write_out(neutral_of(project(tmp_path / "project", files)), tmp_path / "out", {})
+    write_out(migrate_to_any(project(tmp_path / "project", files)), tmp_path / "out", {})
     assert (tmp_path / "out/run.sh").read_text() == f"{OLD}=0 {MORE.format('=0')} python train.py\n"
-    assert not neutral_of(tmp_path / "out").written
+    assert not migrate_to_any(tmp_path / "out").written

@@ -9,7 +9,7 @@ import pytest
 from viaduct.migration.options import Options
 from viaduct.migration.results import Outcome
 from viaduct.migration.run import migrate_project
-from viaduct.migration.start_scripts import start_scripts
+from viaduct.migration.start_scripts import render_start_scripts
 
 TRAIN = """import torch
 from lib import tools
@@ -38,16 +38,16 @@ def migrate_files(folder: Path, files: dict[str, str], to: str = "npu", **option
 @pytest.mark.parametrize("entry", ["train.py", "old.py"])
 def test_start_scripts_are_those_of_the_entry_script(tmp_path: Path, entry: str) -> None:
     outcome = migrate_files(tmp_path, {"train.py": TRAIN, "old.py": TRAIN_TF}, entry=entry)
-    names = {Path(path).name for path in start_scripts(outcome)}
+    names = {Path(path).name for path in render_start_scripts(outcome)}
     assert ("rank_table_8p.json" in names) == (entry == "old.py"), names
 
 
 def test_one_tensorflow_file_does_not_make_the_start_scripts_tensorflows(tmp_path: Path) -> None:
     files = {"train.py": TRAIN, "eval.py": TRAIN, "log.py": TRAIN_TF}
     outcome = migrate_files(tmp_path, files)
-    assert not any("rank" in path for path in start_scripts(outcome))
+    assert not any("rank" in path for path in render_start_scripts(outcome))
 
 
 def test_start_scripts_lie_elsewhere_if_an_excluded_file_has_their_folders_name(tmp_path: Path) -> None:
     outcome = migrate_files(tmp_path, {"train.py": TRAIN, "scripts": "mine"}, exclude=("scripts",))
-    assert {Path(path).parent.name for path in start_scripts(outcome)} == {"npu_scripts"}
+    assert {Path(path).parent.name for path in render_start_scripts(outcome)} == {"npu_scripts"}

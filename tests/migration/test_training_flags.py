@@ -6,7 +6,7 @@ from pathlib import Path
 
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
-from viaduct.migration.start_scripts import start_scripts
+from viaduct.migration.start_scripts import render_start_scripts
 from viaduct.migration.training_flags import Flag, list_flags
 
 TRAIN = """
@@ -55,6 +55,6 @@ def test_flags_of_the_script_and_of_what_it_imports_are_found(tmp_path: Path) ->
 
 def test_they_stand_in_the_configuration_of_the_start_scripts(tmp_path: Path) -> None:
     outcome = migrate_project(write(tmp_path), Options(entry="train.py"), jobs=1)
-    config = start_scripts(outcome)["scripts/config.py"]
+    config = render_start_scripts(outcome)["scripts/config.py"]
     assert "    # 'batch_size': 32,  # train.py\n" in config
     assert "of_another_script" not in config

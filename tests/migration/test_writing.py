@@ -18,7 +18,7 @@ from migration.unprivileged import as_nobody, open_folder
 from viaduct.errors import BadValue
 from viaduct.migration import writing
 from viaduct.migration.inplace import write_in_place
-from viaduct.migration.start_scripts import start_scripts
+from viaduct.migration.start_scripts import render_start_scripts
 from viaduct.migration.writing import check_clean, check_out, write_out
 
 
@@ -219,19 +219,19 @@ def test_a_dirty_git_tree_is_refused(project: Path) -> None:
 
 
 def test_start_scripts_go_with_a_migrated_project_only(project: Path) -> None:
-    scripts = start_scripts(migrated_project(project))
+    scripts = render_start_scripts(migrated_project(project))
     names = ("env.sh", "run_1p.sh", "run_8p.sh", "rank_table_8p.json", "config.py")
     assert {f"scripts/{name}" for name in names} == set(scripts)
     assert '"$here"/../train.py' in scripts["scripts/run_1p.sh"]
     (project / "train.py").unlink()
     (project / "data/pipeline.py").write_text(PIPELINE.replace("32", "32, drop_remainder=True"))
-    assert start_scripts(migrated_project(project, only=("dataset_drop_remainder",))) == {}
+    assert render_start_scripts(migrated_project(project, only=("dataset_drop_remainder",))) == {}
 
 
 def test_start_scripts_do_not_replace_the_projects_own(project: Path) -> None:
     (project / "scripts").mkdir()
     (project / "scripts/run_8p.sh").write_text("mine\n")
-    names = set(start_scripts(migrated_project(project)))
+    names = set(render_start_scripts(migrated_project(project)))
     assert "npu_scripts/run_8p.sh" in names
     assert not any(name.startswith("scripts/") for name in names)
 
@@ -239,7 +239,7 @@ def test_start_scripts_do_not_replace_the_projects_own(project: Path) -> None:
 def test_the_scripts_of_a_copy_are_understood_by_bash(project: Path) -> None:
     out = project.parent / "out"
     outcome = migrated_project(project)
-    write_out(outcome, out, start_scripts(outcome))
+    write_out(outcome, out, render_start_scripts(outcome))
     for script in (out / "scripts").glob("*.sh"):
         subprocess.run(["bash", "-n", str(script)], check=True)
 

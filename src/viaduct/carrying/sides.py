@@ -16,7 +16,7 @@ from viaduct.migration.findings import Finding
 from viaduct.migration.results import Outcome
 from viaduct.migration.run import migrate_project
 from viaduct.migration.source import decode, lines_of
-from viaduct.migration.start_scripts import start_scripts
+from viaduct.migration.start_scripts import render_start_scripts
 from viaduct.migration.walk import walk
 from viaduct.migration.writing import write_out
 from viaduct.rehearsal import project
@@ -140,7 +140,7 @@ def write_migrated_copy(sides: Sides, request: Request) -> None:
     """Write the migrated copy with its start scripts, unless it is the user's (--migrated)."""
     if sides.outcome is not None:
         is_script = not request.module and not is_notebook(sides.entry)
-        extra_files = start_scripts(sides.outcome) if is_script else {}
+        extra_files = render_start_scripts(sides.outcome) if is_script else {}
         write_out(sides.outcome, request.out / MIGRATED_FOLDER, extra_files, link_data=True)
 
 

@@ -48,7 +48,7 @@ def describe_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
     return OwnClass(path, bases, methods)
 
 
-def class_called(project: Project, name: str) -> str | None:
+def find_class(project: Project, name: str) -> str | None:
     """Return the qualified name of the project's class that a name refers to; None if there are several or none.
 
     A script in `lib` imports `lib/model.py` as `model`, so `model.Net` also matches `lib.model.Net`.
@@ -65,7 +65,7 @@ def class_called(project: Project, name: str) -> str | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def lineage(project: Project, name: str) -> list[str]:
+def list_ancestry(project: Project, name: str) -> list[str]:
     """Return the class and its direct and indirect bases, the nearest first; bases of other libraries end a branch."""
     classes: list[str] = []
     pending = [name]
@@ -73,26 +73,26 @@ def lineage(project: Project, name: str) -> list[str]:
         current = pending.pop(0)
         if current not in classes:
             classes.append(current)
-            definition = project.classes.get(class_called(project, current) or "")
+            definition = project.classes.get(find_class(project, current) or "")
             pending += definition.bases if definition else ()
     return classes
 
 
-def owner_of(project: Project, name: str, method: str) -> str | None:
+def find_method_owner(project: Project, name: str, method: str) -> str | None:
     """Return the class that defines a method, this one or one of its bases; None if the project has none."""
-    candidates = (class_called(project, ancestor) for ancestor in lineage(project, name))
+    candidates = (find_class(project, ancestor) for ancestor in list_ancestry(project, name))
     return next((owner for owner in candidates if owner is not None and method in project.classes[owner].methods), None)
 
 
 def is_module(project: Project, name: str) -> bool:
     """Return True if a class derives from a class of torch.nn, directly or not."""
-    return any(owner.startswith("torch.nn.") for owner in lineage(project, name))
+    return any(owner.startswith("torch.nn.") for owner in list_ancestry(project, name))
 
 
-def attribute_of(project: Project, name: str, attribute: str) -> str | None:
+def find_attribute_kind(project: Project, name: str, attribute: str) -> str | None:
     """Return the kind of an attribute of the class's objects, also an inherited one; None if it is not known."""
-    owners = lineage(project, name) if project.attributes else ()
-    kinds = (project.attributes.get(f"{class_called(project, owner)}.{attribute}") for owner in owners)
+    owners = list_ancestry(project, name) if project.attributes else ()
+    kinds = (project.attributes.get(f"{find_class(project, owner)}.{attribute}") for owner in owners)
     return next((kind for kind in kinds if kind is not None), None)
 
 
@@ -102,7 +102,7 @@ def is_torch_object(project: Project, kind: str) -> bool:
     return definition is not None and definition.path in project.torch_files
 
 
-def owners(project: Project, method: str, path: str = "") -> list[str]:
+def find_classes_defining(project: Project, method: str, path: str = "") -> list[str]:
     """Return the classes in PyTorch files that define a method; with a path, only those that `meet` this file."""
     if method not in project.owners_by_method:
         torch = project.torch_files
@@ -113,15 +113,15 @@ def owners(project: Project, method: str, path: str = "") -> list[str]:
         )
         project.owners_by_method[method] = sorted(names)
     owners = project.owners_by_method[method]
-    return [name for name in owners if not path or meet(project, path, project.classes[name].path)]
+    return [name for name in owners if not path or can_run_together(project, path, project.classes[name].path)]
 
 
-def meet(project: Project, path: str, other_path: str) -> bool:
+def can_run_together(project: Project, path: str, other_path: str) -> bool:
     """Return True if two files can be in one program: one imports the other, or another file both, also indirectly."""
-    if (path, other_path) not in project.known_meetings:
+    if (path, other_path) not in project.run_together_cache:
         importers = project.all_importers(path) & project.all_importers(other_path)
-        project.known_meetings[path, other_path] = not project.surveyed.isdisjoint(importers)
-    return project.known_meetings[path, other_path]
+        project.run_together_cache[path, other_path] = not project.surveyed.isdisjoint(importers)
+    return project.run_together_cache[path, other_path]
 
 
 def record_methods(project: Project, names: Names) -> None:

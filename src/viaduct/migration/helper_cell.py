@@ -1,4 +1,4 @@
-"""Insert the helper of `--to any` (neutral.py) into a notebook as a cell: a separate file might get lost."""
+"""Insert the helper of `--to any` (helper_location.py) into a notebook as a cell: a separate file might get lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.migration import helper_text
 from viaduct.migration.helper_file import MEMBER_MENTION, report_missing_member
-from viaduct.migration.neutral import HELPER_MARK, HELPER_OBJECT
+from viaduct.migration.helper_location import HELPER_MARK, HELPER_OBJECT
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work

@@ -1,4 +1,4 @@
-"""Write the helper file of `--to any` (neutral.py), or extend it if scripts use more of its members.
+"""Write the helper file of `--to any` (helper_location.py), or extend it if scripts use more of its members.
 
 A helper that the user has changed stays unchanged; members that scripts use and it lacks are reported.
 """
@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from viaduct.migration import helper_text
 from viaduct.migration.findings import Finding
-from viaduct.migration.neutral import HELPER_OBJECT
+from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.project import Project
 from viaduct.migration.source import lines_of

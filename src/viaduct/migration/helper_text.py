@@ -1,4 +1,4 @@
-"""Render the helper of `--to any` (neutral.py) with only the members that a project's scripts use.
+"""Render the helper of `--to any` (helper_location.py) with only the members that a project's scripts use.
 
 The complete helper is `accelerator_device.py` in this folder, which has its own tests and is never imported. Members,
 results for the CPU, other definitions and imports that the used members do not need are left out.

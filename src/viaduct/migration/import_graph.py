@@ -91,7 +91,7 @@ def programs_of(project: Project, path: str) -> list[set[str]]:
     """
     importers = project.all_importers(path)
     roots = [importer for importer in importers if not project.importers.get(importer)]
-    return [project.reaches(root) for root in sorted(roots or importers)]
+    return [project.all_imports(root) for root in sorted(roots or importers)]
 
 
 def escapes_of(project: Project, path: str) -> list[str]:

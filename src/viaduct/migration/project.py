@@ -36,18 +36,19 @@ class Project:
     imports: dict[str, set[str]] = field(default_factory=dict)  # file -> files that it imports
     importers: dict[str, set[str]] = field(default_factory=dict)  # the reverse of `imports`
     plain_imports: dict[str, set[str]] = field(default_factory=dict)  # file without a framework -> names it imports
-    plainly_imported: set[str] = field(default_factory=set)  # all names in `plain_imports`
+    plain_imported_names: set[str] = field(default_factory=set)  # all names in `plain_imports`
     own_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
     exports: Exports = field(default_factory=Exports)  # names that modules re-export: reexports.py
     entry: str = ""  # the script of --entry
-    helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # file -> its helper (module, file): neutral.py
+    helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # file -> its helper: (module, file)
 
     # functions and classes
-    functions: dict[str, tuple[str, FunctionNode]] = field(default_factory=dict)
+    functions: dict[str, tuple[str, FunctionNode]] = field(default_factory=dict)  # name -> (file, definition)
     calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)  # function -> (file, call) of each call
     returns: dict[str, str] = field(default_factory=dict)  # function, or module.Class.method -> kind of the result
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
-    other_library_parameters: set[tuple[str, str]] = field(default_factory=set)  # (function, parameter): values.py
+    # (function, parameter): every call passes a value of another library (values.OTHER_LIBRARIES)
+    other_library_parameters: set[tuple[str, str]] = field(default_factory=set)
     classes: dict[str, OwnClass] = field(default_factory=dict)
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
     attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
@@ -80,7 +81,7 @@ class Project:
     # caches of methods below and of classes.py
     files_by_text: dict[str, frozenset[str]] = field(default_factory=dict)
     known_importers: dict[str, set[str]] = field(default_factory=dict)
-    known_meetings: dict[tuple[str, str], bool] = field(default_factory=dict)
+    run_together_cache: dict[tuple[str, str], bool] = field(default_factory=dict)
     owners_by_method: dict[str, list[str]] = field(default_factory=dict)
 
     def files_with(self, text: str) -> frozenset[str]:
@@ -109,7 +110,7 @@ class Project:
             backend_options=self.backend_options,
         )
 
-    def reaches(self, path: str) -> set[str]:
+    def all_imports(self, path: str) -> set[str]:
         """Return the file and all files that it imports, directly or not."""
         return find_reachable(path, self.imports)
 
@@ -145,7 +146,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         if not names_framework(data):
             plain.append((path, data))
             project.plain_imports[path] = {*scan_imports(data, path)}
-            project.plainly_imported |= project.plain_imports[path]
+            project.plain_imported_names |= project.plain_imports[path]
             imports[path] = Imports(modules=frozenset(project.plain_imports[path]))
             continue
         names = parse_names(path, data)
@@ -266,7 +267,7 @@ def record_parameters(project: Project, files: dict[str, Names]) -> None:
     for name, calls in project.calls.items():
         kinds_by_parameter: dict[str, set[str | None]] = defaultdict(set)
         from_other_library: dict[str, set[bool]] = defaultdict(set)
-        for path, parameter, value in passed_in(project, name, calls):
+        for path, parameter, value in iterate_arguments(project, name, calls):
             kinds_by_parameter[parameter].add(values[path].full_kind(value))
             from_other_library[parameter].add(values[path].is_from_other_library(value))
         for parameter, kinds in kinds_by_parameter.items():
@@ -278,7 +279,9 @@ def record_parameters(project: Project, files: dict[str, Names]) -> None:
         }
 
 
-def passed_in(project: Project, name: str, calls: list[tuple[str, ast.Call]]) -> Iterator[tuple[str, str, ast.expr]]:
+def iterate_arguments(
+    project: Project, name: str, calls: list[tuple[str, ast.Call]]
+) -> Iterator[tuple[str, str, ast.expr]]:
     """Yield (file, parameter, value) for each argument of some calls of a function."""
     parameters = [parameter.arg for parameter in project.functions[name][1].args.args]
     for path, call in calls:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.classes import class_called
+from viaduct.migration.classes import find_class
 from viaduct.migration.graphs import find_reachable, link_both_ways
 from viaduct.migration.names import Names, Scope
 from viaduct.migration.predicates import is_self
@@ -49,7 +49,7 @@ class ProjectCalls:
         for names, scope in self.classes[name]:
             for base in scope.node.bases if isinstance(scope.node, ast.ClassDef) else ():
                 full = names.qualified(base) or f"{names.module}.{ast.unparse(base)}"
-                base_name = class_called(self.project, full) or full
+                base_name = find_class(self.project, full) or full
                 if base_name in self.classes or (
                     names.qualified(base) and full.partition(".")[0] in self.project.own_names
                 ):

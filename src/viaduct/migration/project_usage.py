@@ -15,7 +15,7 @@ from viaduct.migration.graphs import reverse_edges
 from viaduct.migration.import_graph import Modules, escapes_of
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_literal_in
-from viaduct.migration.project import Project, passed_in, returns_of
+from viaduct.migration.project import Project, iterate_arguments, returns_of
 from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_METHOD
 from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, kind_of_call
@@ -174,7 +174,7 @@ def record_returned_initialiser(project: Project, values: Values, function: Func
 
 def record_passed_initialiser(project: Project, values: Values, name: str, call: ast.Call) -> None:
     """Record the parameters to which a call passes an initialiser."""
-    for _, parameter, value in passed_in(project, name, [("", call)]):
+    for _, parameter, value in iterate_arguments(project, name, [("", call)]):
         if makes_initialiser(values, value):
             project.initialisers.add(f"{name}({parameter})")
 

@@ -26,7 +26,7 @@ from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
 from viaduct.cores import count_cores
 from viaduct.errors import BadValue, OutOfMemory
-from viaduct.migration import helper_file, neutral, plugin_import
+from viaduct.migration import helper_file, helper_location, plugin_import
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import TENSORFLOW, mentions_framework
@@ -70,7 +70,7 @@ def migrate_project(
     gc_was_enabled = gc.isenabled()
     gc.disable()  # a collection visits millions of syntax nodes and frees hardly anything
     try:
-        batch = Batch(texts, options, neutral.plan_helpers(files, texts.items()) if options.to == "any" else {})
+        batch = Batch(texts, options, helper_location.plan_helpers(files, texts.items()) if options.to == "any" else {})
         results, project = batch.run(jobs, progress or (lambda done, total: None))
         if project.torch_files:  # other kinds of files are migrated only in a PyTorch project
             results = gather_notes(results)
@@ -443,7 +443,7 @@ def migrate_guarded(path: str, data: bytes, options: Options, project: Project) 
     try:
         if len(data) > MAX_FILE_BYTES:
             return make_too_large_result(path, data)
-        if path.endswith(".py") and neutral.is_helper(data):
+        if path.endswith(".py") and helper_location.is_helper(data):
             return FileResult(path)
         with limit_cpu(MAX_FILE_SECONDS):
             migrate = migrate_notebook if path.endswith(".ipynb") else migrate_script

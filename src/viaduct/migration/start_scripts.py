@@ -14,7 +14,7 @@ LOCAL_RANK_TEXT = re.compile(r"LOCAL_RANK|local[_-]rank")
 SPAWN_CALL = re.compile(r"\bspawn\(")  # the script starts its ranks itself
 
 
-def start_scripts(outcome: Outcome) -> dict[str, str]:
+def render_start_scripts(outcome: Outcome) -> dict[str, str]:
     """Return the texts of the start scripts by path; {} with --to any or if no file was changed.
 
     The folder is `scripts`; if the project has one of the files there, or a file or link `scripts`, it is `npu_scripts`
@@ -22,7 +22,7 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
     """
     if not outcome.changed or outcome.options.to == "any":
         return {}
-    files, walk = make_start_scripts(outcome), outcome.walk
+    files, walk = render_by_name(outcome), outcome.walk
     files_and_links = {*walk.others, *walk.scripts, *walk.excluded, *walk.links}
     existing = files_and_links.union(walk.folders)
     is_taken = "scripts" in files_and_links or any(f"scripts/{name}" in existing for name in files)
@@ -30,7 +30,7 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
     return {f"{folder}/{name}": text for name, text in files.items() if f"{folder}/{name}" not in existing}
 
 
-def make_start_scripts(outcome: Outcome) -> dict[str, str]:
+def render_by_name(outcome: Outcome) -> dict[str, str]:
     """Return the texts of the start scripts by name, for the framework of the entry script."""
     target = outcome.options.to
     assert target != "any"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, Card
 from viaduct.migration.helper_cell import find_pasted_helper
-from viaduct.migration.neutral import HELPER_OBJECT
+from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.options import Options
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ class AnyTarget:
         return for_any
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
-        return f"{helper(site, at)}.device()"
+        return f"{import_helper(site, at)}.device()"
 
     def render_host_location(self, site: Site) -> str:
         """Return the `map_location` that loads a checkpoint on the host except on CUDA."""
-        return f"{helper(site)}.map_location()"
+        return f"{import_helper(site)}.map_location()"
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
-        return f"{helper(site, at)}.backend()"
+        return f"{import_helper(site, at)}.backend()"
 
     def require_plugin(self, site: Site) -> None:
         """Do nothing: the helper imports the plug-in."""
@@ -99,7 +99,7 @@ def target_of(options: Options) -> Target:
     return ANY if options.to == "any" else CARD_TARGETS[options.to]
 
 
-def helper(site: Site, at: ast.AST | None = None) -> str:
+def import_helper(site: Site, at: ast.AST | None = None) -> str:
     """Return the local name of the helper's object at a node, and request its import if it is missing."""
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"

@@ -16,7 +16,14 @@ from functools import cached_property
 from typing import Any
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
+from viaduct.migration.classes import (
+    OBJECT,
+    find_attribute_kind,
+    find_class,
+    find_method_owner,
+    is_module,
+    is_torch_object,
+)
 from viaduct.migration.names import Function, Names, Scope, Table, all_parameters
 from viaduct.migration.predicates import is_none, is_property, is_self
 from viaduct.migration.project import Project, returns_of
@@ -175,7 +182,7 @@ class Values:
         self.current: Key = ("", None, "")  # the key that is being evaluated
         self.methods: dict[ast.ClassDef, dict[str, list[ast.FunctionDef]]] = {}  # see methods_of
         self.other_library_names: dict[tuple[int, str], bool] = {}  # see is_from_other_library
-        self.uses: dict[ast.AST, dict[str, list[ast.Attribute]]] = {}  # function -> name -> `name.x`: used_as_dataset
+        self.uses: dict[ast.AST, dict[str, list[ast.Attribute]]] = {}  # function -> name -> every `name.x`
 
     def kind(self, node: ast.AST | None) -> str | None:
         """Return the kind of an expression; None for tuples, and for objects of classes outside PyTorch files."""
@@ -299,13 +306,14 @@ class Values:
         kind = kind_of_call(name) or self.project.returns.get(name)
         if kind:
             return kind
-        class_name = class_called(self.project, name) if self.project.classes else None
+        class_name = find_class(self.project, name) if self.project.classes else None
         return f"{OBJECT}{class_name}" if class_name is not None else None
 
     def kind_of_link(self, receiver: str, link: ast.Call | ast.Attribute) -> str | None:
         """Return the kind of `receiver.method()` or `receiver.attribute`."""
         if isinstance(link, ast.Attribute):
-            return attribute_of(self.project, receiver.removeprefix(OBJECT), link.attr) if is_object(receiver) else None
+            owner = receiver.removeprefix(OBJECT)
+            return find_attribute_kind(self.project, owner, link.attr) if is_object(receiver) else None
         method = link.func.attr  # type: ignore[attr-defined]
         if method in SAME_KIND_METHODS.get(receiver, ()):
             return receiver
@@ -314,7 +322,7 @@ class Values:
     def kind_from_method(self, receiver: str, method: str) -> str | None:
         """Return the kind of `receiver.method()` for an object of the project's class, also for nn.Module's methods."""
         name = receiver.removeprefix(OBJECT)
-        owner = owner_of(self.project, name, method)
+        owner = find_method_owner(self.project, name, method)
         if owner is not None:
             return self.project.returns.get(f"{owner}.{method}")
         return receiver if method in SAME_KIND_METHODS["module"] and is_module(self.project, name) else None
@@ -383,7 +391,7 @@ class Values:
             return self.kind_of_assigned(values, lambda value: starts_with_attribute(value, name))
         if any(map(is_property, self.methods_of(owner).get(name, ()))):
             return self.read(("method", owner, name))
-        inherited = attribute_of(self.project, f"{self.names.module}.{owner.name}", name)
+        inherited = find_attribute_kind(self.project, f"{self.names.module}.{owner.name}", name)
         if inherited is not None:
             return inherited
         scope = self.names.scopes.get(owner)
@@ -455,7 +463,7 @@ class Values:
             kind = self.project.parameters.get((f"{self.names.module}.{function.name}", name))
             if kind:
                 return kind
-        if self.mentions_datasets and (self.is_annotated(function, name) or self.used_as_dataset(function, name)):
+        if self.mentions_datasets and (self.is_annotated(function, name) or self.is_used_as_dataset(function, name)):
             return "dataset"
         return None
 
@@ -470,7 +478,7 @@ class Values:
         annotation = next(parameter.annotation for parameter in all_parameters(function.args) if parameter.arg == name)
         return annotation is not None and self.names.qualified(annotation) == "tensorflow.data.Dataset"
 
-    def used_as_dataset(self, function: Function, name: str) -> bool:
+    def is_used_as_dataset(self, function: Function, name: str) -> bool:
         """Return True if only dataset members are read from a parameter, and a call of one is for TensorFlow."""
         if function not in self.uses:
             attributes = self.uses[function] = defaultdict(list)

@@ -323,13 +323,13 @@ def warn_without_git(outcome: Outcome) -> None:
 
 def write_files(outcome: Outcome, arguments: Arguments) -> None:
     from viaduct.migration.inplace import write_in_place
-    from viaduct.migration.start_scripts import start_scripts
+    from viaduct.migration.start_scripts import render_start_scripts
     from viaduct.migration.writing import write_out
 
     if arguments.in_place:
         write_in_place(outcome)
     if arguments.out is not None:
-        write_out(outcome, arguments.out, start_scripts(outcome))
+        write_out(outcome, arguments.out, render_start_scripts(outcome))
 
 
 def write_reports(outcome: Outcome, arguments: Arguments) -> None:

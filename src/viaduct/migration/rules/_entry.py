@@ -51,7 +51,7 @@ def is_imported(site: Site) -> bool:
     project, path = site.work.project, site.work.path
     return (
         any(path in paths for paths in project.imports.values())
-        or project.module_of(path)[0] in project.plainly_imported
+        or project.module_of(path)[0] in project.plain_imported_names
     )
 
 

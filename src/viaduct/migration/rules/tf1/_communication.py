@@ -25,7 +25,7 @@ def needs_communication(options: Options) -> bool:
 def asks_for_ranks(site: Site) -> bool:
     """Return True if this file, or one that it imports, asks hccl for ranks now or after its migration."""
     is_asking = any(name.startswith(COLLECTIVE_PREFIXES) for name in site.work.index.calls)
-    return is_asking or bool(site.work.project.reaches(site.work.path) & asking_files(site))
+    return is_asking or bool(site.work.project.all_imports(site.work.path) & asking_files(site))
 
 
 def asking_files(site: Site) -> set[str]:
@@ -34,7 +34,7 @@ def asking_files(site: Site) -> set[str]:
     distribute_broadcast adds a broadcast to the latter.
     """
     project = site.work.project
-    if not project.reaches(site.work.path) & project.training_files:
+    if not project.all_imports(site.work.path) & project.training_files:
         return project.rank_files
     return project.rank_files.union(*(project.callers.get(name, set()) for name in INITIALIZERS))
 

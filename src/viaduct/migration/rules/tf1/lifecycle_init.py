@@ -103,7 +103,7 @@ def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
 def asking_modules(site: Site) -> set[str]:
     """Return the last names of imported modules that ask for ranks, or import others that do."""
     project, files = site.work.project, communication.asking_files(site)
-    paths = (path for path in project.imports.get(site.work.path, ()) if project.reaches(path) & files)
+    paths = (path for path in project.imports.get(site.work.path, ()) if project.all_imports(path) & files)
     return {project.module_of(path)[0].rpartition(".")[2] for path in paths}
 
 
@@ -119,7 +119,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
         return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
     helper, ops = communication.ensure_helper(site, statement), site.import_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
-    if site.work.project.cycle_files & site.work.project.reaches(site.work.path):
+    if site.work.project.cycle_files & site.work.project.all_imports(site.work.path):
         # lifecycle_cycles shuts communication down after the last training
         return [start, run], ["init_sess.close()"]
     shutdown = f"npu_shutdown = {ops}.shutdown_system()"

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from viaduct.migration.classes import OBJECT, class_called, owner_of
+from viaduct.migration.classes import OBJECT, find_class, find_method_owner
 from viaduct.migration.lookups import (
     argument_values,
     bind_arguments,
@@ -73,7 +73,7 @@ def is_own_method(site: Site, receiver: ast.expr, method: str) -> bool:
         classes = (name,)
     elif isinstance(receiver, ast.Call) and plain_name(receiver.func) == "super" and name in project.classes:
         classes = project.classes[name].bases
-    return any(owner_of(project, base, method) is not None for base in classes)
+    return any(find_method_owner(project, base, method) is not None for base in classes)
 
 
 @dataclass
@@ -208,11 +208,11 @@ class Devices:
         if name in project.functions:
             _, function = project.functions[name]
             return tuple(positional_parameters(function))
-        own_class, method = class_called(project, name) if name else None, "__init__"
+        own_class, method = find_class(project, name) if name else None, "__init__"
         if own_class is None and isinstance(call.func, ast.Attribute):
             kind = self.site.values.kind(call.func.value) or ""
             own_class, method = kind.removeprefix(OBJECT) if kind.startswith(OBJECT) else None, call.func.attr
-        owner = owner_of(project, own_class, method) if own_class else None
+        owner = find_method_owner(project, own_class, method) if own_class else None
         return project.classes[owner].methods[method] if owner else ()
 
     # ---- tracing back

@@ -1,18 +1,18 @@
 """Calls of the helper that rules write with `--to any`: `accelerator.device(0)`.
 
 The helper is `migration/accelerator_device.py`: its object `accelerator` uses the available CUDA, NPU or MLU card. A
-project gets a copy of the parts that it uses (`migration/neutral.py`).
+project gets a copy of the parts that it uses (`migration/helper_location.py`).
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.lookups import argument_values, dotted_name, literal_text, plain_name
-from viaduct.migration.neutral import HELPER_OBJECT
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._chains import replace_name
-from viaduct.migration.targets import helper
+from viaduct.migration.targets import import_helper
 
 SCRIPT = "torch.jit.script"
 TIGHTER_NODES = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.Await
@@ -44,7 +44,7 @@ def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
     """Replace a dotted name by `accelerator.NAME`, or report it."""
     if report_if_scripted(site, node):
         return
-    old, new = dotted_name(node), f"{helper(site, node)}.{name}"
+    old, new = dotted_name(node), f"{import_helper(site, node)}.{name}"
     if replace_name(site, node, old, new):
         site.report_change(f"{old} becomes {new}, for the available card", zh=f"{old} 替换为 {new},适用于各种加速卡")
     else:

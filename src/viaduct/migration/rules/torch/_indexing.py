@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.classes import OBJECT, owner_of
+from viaduct.migration.classes import OBJECT, find_method_owner
 from viaduct.migration.lookups import argument_values, last_name
 from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, starts_with_name
@@ -94,7 +94,7 @@ def find_definition(body: Body, call: ast.Call) -> tuple[Body, list[str]] | None
 def find_method(body: Body, class_name: str, method: str) -> tuple[Body, list[str]] | None:
     """Return the definition of a method of the project's class, and its parameters."""
     project = body.values.project
-    owner = owner_of(project, class_name, method)
+    owner = find_method_owner(project, class_name, method)
     if owner is None:
         return None
     own_class = project.classes[owner]

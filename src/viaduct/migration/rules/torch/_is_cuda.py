@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.classes import OBJECT, meet
+from viaduct.migration.classes import OBJECT, can_run_together
 from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.source import Source
@@ -47,7 +47,8 @@ def is_own_field(site: Site) -> bool:
 def is_defined_in_program(site: Site) -> bool:
     """Return True if a file of the same program defines `is_cuda`."""
     project, path = site.work.project, site.work.path
-    others = [other for other in sorted(project.files_with("is_cuda")) if other != path and meet(project, path, other)]
+    candidates = sorted(project.files_with("is_cuda") - {path})
+    others = [other for other in candidates if can_run_together(project, path, other)]
     sources = [site.source, *(project.parsed[other].source for other in others)]
     return any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes)
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import Literal
 
-from viaduct.migration.classes import lineage
+from viaduct.migration.classes import list_ancestry
 from viaduct.migration.lookups import is_self_attribute, keyword_value, literal_text
 from viaduct.migration.names import Bound
 from viaduct.migration.rule import Site
@@ -110,7 +110,7 @@ def place_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -
 def is_in_dataset(site: Site, node: ast.AST) -> bool:
     """Return True in a class that derives from one of torch.utils.data; samples of a Dataset are on the CPU."""
     owner = site.source.class_around(node)
-    bases = lineage(site.work.project, f"{site.work.names.module}.{owner.name}") if owner is not None else []
+    bases = list_ancestry(site.work.project, f"{site.work.names.module}.{owner.name}") if owner is not None else []
     return any(base.startswith("torch.utils.data.") for base in bases)
 
 

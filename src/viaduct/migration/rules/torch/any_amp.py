@@ -27,7 +27,7 @@ from viaduct.migration.rules.torch._mixed_precision import (
     CUSTOM_DECORATORS,
     SCALER_NAMES,
 )
-from viaduct.migration.targets import helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("any",))
 
@@ -68,7 +68,7 @@ def replace_torch_amp(site: Site) -> None:
             zh="此处指定了 CUDA:请改用辅助模块的对应函数",
         )
         return
-    new = f"{helper(site)}.{'autocast' if site.name in AUTOCAST_NAMES else 'GradScaler'}"
+    new = f"{import_helper(site)}.{'autocast' if site.name in AUTOCAST_NAMES else 'GradScaler'}"
     site.rename(new)
     if device is not None:
         drop_device(site, device)
@@ -86,7 +86,7 @@ def replace_branches(site: Site, device: ast.expr | None) -> None:
     for text in string_branches(device):
         if is_literal_in(text, "cuda") and not site.source.is_in_f_string(text):
             mark_once(site, "any", text)  # any_device_text then skips it
-            site.edit.replace_node(text, f"{helper(site)}.card()")
+            site.edit.replace_node(text, f"{import_helper(site)}.card()")
             site.report_change("mixed precision now uses the available card", zh="混合精度改用现有的加速卡", node=text)
 
 

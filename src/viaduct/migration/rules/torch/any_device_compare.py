@@ -27,7 +27,7 @@ from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_
 from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.rules.torch._helper import device_number_text, parenthesize, report_if_scripted
 from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
-from viaduct.migration.targets import helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("any",))
 OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
@@ -52,7 +52,7 @@ def edit_comparisons(site: Site) -> None:
         prefix = call.args[0] if call.args else None
         is_of_device = isinstance(call.func, ast.Attribute) and devices.is_device(call.func.value)
         if prefix is not None and is_of_device and is_literal_in(prefix, "cuda", "cuda:"):
-            replace_comparison(site, prefix, render_types(helper(site, call), prefix), call)
+            replace_comparison(site, prefix, render_types(import_helper(site, call), prefix), call)
     for method in SPLITTING_METHODS:
         for call in site.work.index.methods.get(method, []):
             report_split_text(site, devices, call)
@@ -100,7 +100,7 @@ def edit_text_in_torch_device(site: Site, text: ast.expr) -> None:
     if number is None or site.source.is_in_f_string(text):
         site.request_review(*NUMBER_ADVICE, node=text)
     else:
-        replace_comparison(site, text, f"{helper(site, text)}.card({number})", text)
+        replace_comparison(site, text, f"{import_helper(site, text)}.card({number})", text)
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
@@ -112,7 +112,7 @@ def report_undecided(site: Site, node: ast.Compare) -> None:
 
 def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
     """Return a comparison of a device with CUDA as one with any card; "" if no such form is known."""
-    name = helper(site, left)
+    name = import_helper(site, left)
     negated = "not " if isinstance(operator, ast.NotEq | ast.NotIn) else ""
     if isinstance(operator, ast.Eq | ast.NotEq):
         text, other = (left, right) if device_literal(left) is not None else (right, left)
@@ -226,6 +226,6 @@ def replace_is_cuda(site: Site) -> None:
     if not site.is_editable:
         site.request_review("write .device.type in accelerator.TYPES", zh="请改为 .device.type in accelerator.TYPES")
         return
-    text = f"{site.text(site.node.value)}.device.type in {helper(site)}.TYPES"
+    text = f"{site.text(site.node.value)}.device.type in {import_helper(site)}.TYPES"
     site.edit.replace_node(site.node, parenthesize(site, site.node, text))
     site.report_change("is_cuda becomes a test for any card", zh="is_cuda 改为判断是否位于任意加速卡")

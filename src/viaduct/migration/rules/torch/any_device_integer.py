@@ -19,7 +19,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import is_own_method
 from viaduct.migration.rules.torch._helper import report_if_scripted
 from viaduct.migration.rules.torch._numbers import is_number, is_number_or_other, may_be_torch_object
-from viaduct.migration.targets import helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("any",))
 
@@ -28,7 +28,7 @@ rule = Rule(__name__, targets=("any",))
 def replace_torch_device(site: Site) -> None:
     """Replace `torch.device(number)` by the helper's device."""
     if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.is_editable:
-        site.rename(f"{helper(site)}.device")
+        site.rename(f"{import_helper(site)}.device")
         report_number(site)
 
 
@@ -68,7 +68,7 @@ def wrap_number(site: Site, value: ast.expr) -> None:
     """Wrap a number in the helper's device; report a variable that is not always a number."""
     for node in branches(value):
         if is_number(site, node) and not site.source.is_in_f_string(node) and not report_if_scripted(site, node):
-            site.edit.replace_node(node, f"{helper(site)}.device({site.text(node)})")
+            site.edit.replace_node(node, f"{import_helper(site)}.device({site.text(node)})")
             report_number(site)
         elif is_number_or_other(site, node):
             name = plain_name(node)

@@ -24,7 +24,7 @@ from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_
 from viaduct.migration.rules.torch._devices import Devices, find_devices, report_possible_device
 from viaduct.migration.rules.torch._helper import device_number_text, full_expression, report_if_scripted
 from viaduct.migration.rules.torch._options import option_names, option_values
-from viaduct.migration.targets import helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("any",), after=("rng_state", "any_amp"))
 
@@ -92,7 +92,7 @@ def add_keys(site: Site, table: ast.Dict) -> None:
         number = device_number_text(site, key) if key is not None and device_literal(key) is not None else None
         if key is None or number is None or site.source.is_in_f_string(key):
             continue
-        name = helper(site, table)
+        name = import_helper(site, table)
         new_number = device_number_text(site, value) if device_literal(value) is not None else None
         new_value = f"{name}.name({new_number})" if new_number is not None else site.text(value)
         site.edit.insert(site.source.span(key)[0], f"{name}.name({number}): {new_value}, ")
@@ -124,9 +124,9 @@ def replace_text(site: Site, literal: ast.expr) -> None:
         indices = [*call.args[1:], *(keyword.value for keyword in call.keywords)]  # torch.device("cuda", rank)
         if len(indices) > 1 or (indices and number):
             return  # not a valid call
-        new, replaced = f"{helper(site, call)}.device({site.text(indices[0]) if indices else number})", call
+        new, replaced = f"{import_helper(site, call)}.device({site.text(indices[0]) if indices else number})", call
     else:
-        new = f"{helper(site, node)}.name({number})"
+        new = f"{import_helper(site, node)}.name({number})"
     site.edit.replace_node(replaced, new)
     site.report_change(f"the device is the available card: {new}", zh=f"设备改为现有的加速卡:{new}", node=node)
 

@@ -24,7 +24,7 @@ import ast
 from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
-from viaduct.migration.targets import Texts, helper
+from viaduct.migration.targets import Texts, import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_backend",))
 
@@ -117,7 +117,7 @@ def make_device_id_conditional(site: Site) -> None:
     """Pass `device_id` only if there is a card: gloo does not accept it."""
     keyword = site.keyword("device_id")
     if keyword is not None and "unless_cpu" not in site.text(keyword):
-        site.edit.replace_node(keyword.value, f"{helper(site)}.unless_cpu({site.text(keyword.value)})")
+        site.edit.replace_node(keyword.value, f"{import_helper(site)}.unless_cpu({site.text(keyword.value)})")
         site.report_change("gloo accepts no device_id", zh="gloo 不接受 device_id")
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.classes import owners
+from viaduct.migration.classes import find_classes_defining
 from viaduct.migration.lookups import named_node, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import Rule, Site
@@ -34,7 +34,7 @@ from viaduct.migration.rules.torch._device_texts import device_literal
 from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
 from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
 from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_method_lookup, is_module_lookup, is_torch_object
-from viaduct.migration.targets import Texts, card, helper
+from viaduct.migration.targets import Texts, card, import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_method",), after=("already",))
 # A message for one card, and one for `--to any`:
@@ -71,7 +71,7 @@ def move(site: Site) -> None:
         or is_own_method(site, receiver, "cuda")
     ):
         return
-    own_classes = owners(site.work.project, "cuda", site.work.path)
+    own_classes = find_classes_defining(site.work.project, "cuda", site.work.path)
     function = site.source.function_around(site.node)
     is_in_cuda_method = function is not None and function.name == "cuda"  # which moves the tensors of its object
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_cuda_method)
@@ -174,7 +174,7 @@ def move_by_helper(site: Site) -> None:
 
 def insert_device(site: Site) -> None:
     """Write the helper's device as the first argument of `.to`."""
-    call, name = site.node, helper(site)
+    call, name = site.node, import_helper(site)
     device = site.argument("device", 0)
     if len(call.args) > 1:  # the second argument of .to is a dtype
         site.edit.insert(site.source.span(call.args[1])[0], "non_blocking=")

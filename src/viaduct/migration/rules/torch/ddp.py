@@ -22,7 +22,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._helper import is_under_card_test
 from viaduct.migration.rules.torch._wrapped import DISTRIBUTED_DATA_PARALLEL
-from viaduct.migration.targets import helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(
     __name__,
@@ -50,7 +50,7 @@ def wrap_device_arguments(site: Site) -> None:
     for name, position in (("device_ids", 1), ("output_device", 2)):
         value = site.argument(name, position)
         if value is not None and not is_none(value) and "unless_cpu" not in site.text(value):
-            site.edit.replace_node(value, f"{helper(site)}.unless_cpu({site.text(value)})")
+            site.edit.replace_node(value, f"{import_helper(site)}.unless_cpu({site.text(value)})")
             site.report_change(f"{name} is None if there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
 
 

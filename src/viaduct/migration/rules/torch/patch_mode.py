@@ -93,7 +93,7 @@ def uses_torch(site: Site) -> bool:
     if any(name.partition(".")[0] == "torch" for name in names):
         return True
     direct = {path for path in project.torch_files if project.module_of(path)[0] in names}
-    return bool(direct or project.reaches(site.work.path) & project.torch_files)
+    return bool(direct or project.all_imports(site.work.path) & project.torch_files)
 
 
 def first_import_of_torch(site: Site) -> ast.stmt | None:

@@ -29,7 +29,7 @@ from viaduct.migration.lookups import dotted_name, keyword_value, named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._imports import move_names
-from viaduct.migration.targets import card, helper
+from viaduct.migration.targets import card, import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_profiler",))
 
@@ -84,7 +84,7 @@ def take_activity_from_helper(site: Site) -> None:
     parent = site.source.parents.get(site.node)
     if isinstance(site.node, ast.Call) or not site.is_editable or isinstance(parent, ast.Compare):
         return
-    site.rename(f"{helper(site)}.activity()")
+    site.rename(f"{import_helper(site)}.activity()")
     site.report_change("the activity is that of the available card", zh="性能分析活动取决于现有的加速卡")
 
 

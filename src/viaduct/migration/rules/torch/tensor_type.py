@@ -26,7 +26,7 @@ from viaduct.cards.torch_api import NPU_AND_MLU_NAMES
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
-from viaduct.migration.targets import card, helper
+from viaduct.migration.targets import card, import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_type_text",))
 
@@ -61,7 +61,7 @@ def replace_by_helper_type(site: Site) -> None:
     dtype = site.node.args[0] if site.node.args and site.target.is_any else None
     match = CUDA_NAME.fullmatch(literal_text(dtype))
     if dtype is not None and match and match["member"] in NPU_AND_MLU_NAMES and site.is_editable:
-        site.edit.replace_node(dtype, f"{helper(site)}.{match['member']}")
+        site.edit.replace_node(dtype, f"{import_helper(site)}.{match['member']}")
         site.report_change("the tensor type is the available card's", zh="张量类型取决于现有的加速卡")
 
 

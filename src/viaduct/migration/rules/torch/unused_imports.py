@@ -14,8 +14,8 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.helper_cell import find_pasted_helper
+from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.imports import used_names
-from viaduct.migration.neutral import HELPER_OBJECT
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(

@@ -36,12 +36,12 @@ def project(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def neutral_of(path: Path) -> Outcome:
+def migrate_to_any(path: Path) -> Outcome:
     return migrate_project(path, Options(to="any"))
 
 
 def list_added_files(path: Path) -> list[str]:
-    return [file.path for file in neutral_of(path).added]
+    return [file.path for file in migrate_to_any(path).added]
 
 
 # ---- where
@@ -49,14 +49,14 @@ def list_added_files(path: Path) -> list[str]:
 
 def test_a_project_without_device_code_gets_none(tmp_path: Path) -> None:
     project(tmp_path, {"model.py": "import torch\nprint(torch.ones(1))\n"})
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     assert not outcome.added
     assert not outcome.written
 
 
 def test_somebody_elses_module_of_that_name_is_not_written_over(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT, HELPER: "mine = 1\n"})
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     assert [file.path for file in outcome.added] == ["accelerator_device_2.py"]
     assert "from accelerator_device_2 import accelerator" in outcome.by_path["train.py"].new
     write_in_place(outcome)
@@ -76,12 +76,12 @@ def test_a_folder_of_that_name_counts_too(tmp_path: Path) -> None:
 def test_a_helper_that_its_owner_has_changed_stays(tmp_path: Path) -> None:
     mine = helper_text.read_helper() + "# mine\n"
     project(tmp_path, {"train.py": SCRIPT, HELPER: mine})
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     assert [file.path for file in outcome.written] == ["train.py"]
     write_in_place(outcome)
     assert (tmp_path / HELPER).read_text() == mine
     write_out(
-        neutral_of(project(tmp_path / "alone", {"train.py": SCRIPT, HELPER: mine}) / "train.py"), tmp_path / "o", {}
+        migrate_to_any(project(tmp_path / "alone", {"train.py": SCRIPT, HELPER: mine}) / "train.py"), tmp_path / "o", {}
     )
     assert (tmp_path / "o" / HELPER).read_text() == mine
 
@@ -115,7 +115,7 @@ def test_it_lies_where_the_scripts_look_for_their_modules(files: list[str], plac
 
 def test_a_package_that_is_installed_imports_it_from_within(tmp_path: Path) -> None:
     project(tmp_path, {"setup.py": "", "lib/__init__.py": "", "lib/engine.py": SCRIPT})
-    assert "from lib.accelerator_device import accelerator" in neutral_of(tmp_path).by_path["lib/engine.py"].new
+    assert "from lib.accelerator_device import accelerator" in migrate_to_any(tmp_path).by_path["lib/engine.py"].new
 
 
 def test_every_script_finds_it(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_every_script_finds_it(tmp_path: Path) -> None:
         "lib/__init__.py": "",
         "lib/engine.py": "import torch\n\ndef move(x):\n    torch.cuda.synchronize()\n    return x.cuda()\n",
     }
-    write_in_place(neutral_of(project(tmp_path, files)))
+    write_in_place(migrate_to_any(project(tmp_path, files)))
     done = python(
         f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); runpy.run_path({str(tmp_path / 'main.py')!r})"
     )
@@ -136,9 +136,9 @@ def test_every_script_finds_it(tmp_path: Path) -> None:
 
 def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT})
-    write_in_place(neutral_of(tmp_path))
+    write_in_place(migrate_to_any(tmp_path))
     before = contents(tmp_path)
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     assert not outcome.written
     assert not [finding for finding in outcome.findings if finding.status == "changed"]
     write_in_place(outcome)
@@ -153,7 +153,7 @@ def test_no_other_target_touches_the_helper(to: str, tmp_path: Path) -> None:
 
 def test_a_failure_leaves_no_helper_behind(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT})
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     before = contents(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT + "# new\n")
     with pytest.raises(BadValue, match="changed while"):
@@ -163,7 +163,7 @@ def test_a_failure_leaves_no_helper_behind(tmp_path: Path) -> None:
 
 def test_a_helper_that_appears_meanwhile_is_not_written_over(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT})
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     (tmp_path / HELPER).write_text("mine = 1\n")
     with pytest.raises(BadValue, match="has appeared"):
         write_in_place(outcome)
@@ -175,7 +175,7 @@ def test_the_patch_holds_the_new_file(tmp_path: Path) -> None:
     done = viaduct("migrate", ".", "--to", "any", cwd=tmp_path / "project")
     patch = done.stdout.partition("\nChanged")[0]
     assert f"--- /dev/null\n+++ {HELPER}\n" in patch
-    write_out(neutral_of(tmp_path / "project"), tmp_path / "out", {})
+    write_out(migrate_to_any(tmp_path / "project"), tmp_path / "out", {})
     subprocess.run(["git", "apply", "-p0", "-"], input=patch, text=True, cwd=tmp_path / "project", check=True)
     assert contents(tmp_path / "project") == contents(tmp_path / "out")
 
@@ -219,7 +219,7 @@ def test_a_notebook_carries_the_helper_in_a_cell(tmp_path: Path) -> None:
     setup = code("from time import time\nimport torch")  # its names must survive the helper's
     use = code("x = torch.ones(1).cuda()\ntorch.cuda.synchronize()\nassert time() > 0\nprint(x.device)")
     (tmp_path / "n.ipynb").write_bytes(dump(notebook(setup, use)))
-    outcome = neutral_of(tmp_path)
+    outcome = migrate_to_any(tmp_path)
     assert not outcome.added
     write_in_place(outcome)
     made = json.loads((tmp_path / "n.ipynb").read_text())["cells"]
@@ -228,7 +228,7 @@ def test_a_notebook_carries_the_helper_in_a_cell(tmp_path: Path) -> None:
     assert "from accelerator_device" not in text
     done = python(text)
     assert done.stdout == "cpu\n", done.stderr
-    assert not neutral_of(tmp_path).changed
+    assert not migrate_to_any(tmp_path).changed
 
 
 # ---- the helper itself
