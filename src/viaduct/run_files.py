@@ -14,6 +14,7 @@ A run may be truncated by a full disk, copied in part or edited by hand; none of
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -200,6 +201,14 @@ def read_ending(run: Path) -> Json | None:
     except (OSError, BadRun, Damaged):
         return None
     return ending
+
+
+def compute_sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_manifest(folder: Path) -> Json:

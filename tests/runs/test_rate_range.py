@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from viaduct.runs.rate_range import draw_sparkline, render_text, suggest_rate, write_range_page
+from viaduct.runs.rate_range import cut_divergence, render_text, suggest_rate, write_range_page
+from viaduct.runs.showing import draw_sparkline
 
 STEPS = 200
 RATES = [1e-5 * 1e6 ** (step / (STEPS - 1)) for step in range(STEPS)]
@@ -74,6 +75,6 @@ def test_the_curve_is_drawn_in_text_and_as_a_page(tmp_path: Path) -> None:
     found = suggest_rate(RATES, losses)
     text = render_text(RATES, found)
     assert f"Suggested learning rate: {found.rate:g}." in text
-    assert draw_sparkline(found.smoothed) in text
+    assert draw_sparkline(cut_divergence(found.smoothed)) in text
     write_range_page(tmp_path / "rates.html", "recipe", RATES, losses, found)
     assert "falls steepest" in (tmp_path / "rates.html").read_text()

@@ -12,7 +12,7 @@ import pytest
 from runs.made_up_runs import make_run
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
-from viaduct.runs.state import is_locked, judge_state
+from viaduct.runs.state import is_locked, set_state
 from viaduct.training.rundir import take_lock
 
 
@@ -124,7 +124,7 @@ def test_a_lock_that_may_not_be_opened_leaves_the_state_unknown(
 def open_run_with_state(run: Path) -> tuple[str, str]:
     """Judge facts that were made by hand: nothing may be opened here."""
     facts = RunFacts(str(run), "run", "made_up", {}, steps=100)
-    judge_state(facts)
+    set_state(facts)
     return facts.state, facts.reason
 
 

@@ -21,6 +21,7 @@ from viaduct.errors import BadRun
 from viaduct.handover.labels import find_labels
 from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
 from viaduct.recipes import Loaded, Recipe
+from viaduct.run_files import compute_sha256
 from viaduct.training.checkpoint import EMA_FILE, MODEL_FILE
 from viaduct.training.distributed import ALONE
 from viaduct.training.networks import build_model, describe_model, place_model
@@ -33,7 +34,7 @@ from viaduct.training.trained_weights import (
     has_averages,
     load_weights,
 )
-from viaduct.weights.stored import compute_checksum, open_weights
+from viaduct.weights.stored import open_weights
 
 CPU = torch.device("cpu")
 
@@ -88,7 +89,7 @@ class Classifier:
         base = self.weights.parent if self.run is None else self.run.resolve().parent
         files = sorted(list_weights_files(self.weights, self.averaged))
         try:
-            return {str(file.resolve().relative_to(base.resolve())): compute_checksum(file) for file in files}
+            return {str(file.resolve().relative_to(base.resolve())): compute_sha256(file) for file in files}
         except OSError as error:
             raise BadRun(f"{self.weights} has changed since it was read: {error}.", "Repeat the command.") from None
 

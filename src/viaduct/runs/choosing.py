@@ -39,8 +39,10 @@ class Condition:
     def is_met(self, run: RunFacts) -> bool:
         """Return True if a run fulfils the condition."""
         value = read_field(run, self.field)
+        if self.sign == "!=":
+            return not is_equal(value, self.operand)
         if self.sign not in COMPARISONS:
-            return is_equal(value, self.operand) is not (self.sign == "!=")
+            return is_equal(value, self.operand)
         bound, number = read_number(self.operand), read_number(value)
         return bound is not None and number is not None and bool(COMPARISONS[self.sign](number, bound))
 
@@ -72,7 +74,7 @@ def check_field(name: str, runs: list[RunFacts], flag: str) -> None:
         return
     known = [*FIELDS, *dict.fromkeys(field for run in runs for field in run.fields)]
     close = difflib.get_close_matches(name, known, n=MAX_LISTED_NAMES, cutoff=0.0)
-    error = UnknownName("field", name, known)
+    error = UnknownName("field", name, known)  # it has a hint only if a name is similar
     hint = next((hint for hint in error.hints if hint.startswith("Closest")), f"Closest are {', '.join(close)}.")
     raise BadValue(
         f"{flag}: {error.message}",
@@ -116,7 +118,8 @@ def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
         return (1, 0.0, str(value)) if number is None else (0, number, "")
 
     known = [run for run in runs if read_field(run, name) is not None]
-    known.sort(key=sort_key, reverse=(name in LARGEST_FIRST) is not field.startswith("-"))
+    has_minus = field.startswith("-")
+    known.sort(key=sort_key, reverse=not has_minus if name in LARGEST_FIRST else has_minus)
     return [*known, *(run for run in runs if read_field(run, name) is None)]
 
 
@@ -144,11 +147,12 @@ def find_best(runs: list[RunFacts], measure: str, count: int) -> Ranking:
 
 def describe_best(best: Ranking, measure: str) -> list[str]:
     """Return the lines below the table of the best runs: number of runs, ties, and runs that were left out."""
-    left_out = [f"{best.without_value:,} without a value"] * bool(best.without_value)
-    left_out += [f"{best.on_noise:,} on noise"] * bool(best.on_noise)
+    left_out = [f"{best.without_value:,} without a value"] if best.without_value else []
+    left_out += [f"{best.on_noise:,} on noise"] if best.on_noise else []
     lines = [f"best of {best.considered:,} by {measure}" + (f"; left out: {', '.join(left_out)}" if left_out else "")]
     if best.tied:
-        names = [run.name for run in best.tied[:MAX_LISTED_NAMES]] + ["…"] * (len(best.tied) > MAX_LISTED_NAMES)
+        names = [run.name for run in best.tied[:MAX_LISTED_NAMES]]
+        names += ["…"] if len(best.tied) > MAX_LISTED_NAMES else []
         noun = "other" if len(best.tied) == 1 else "others"
         lines.append(escape_controls(f"tied with {len(best.tied):,} {noun}: {', '.join(names)}"))
     if measure == "loss":

@@ -57,7 +57,7 @@ class Curve:
 
     values: list[float]
     start: float  # mean of the first values
-    segments: list[float]  # means of ten equal parts
+    segments: list[float]  # means of SEGMENTS equal parts
     noise: float  # standard deviation around the trend
     error: float  # standard error of a difference between two segments' means
     start_error: float  # standard error of a difference between `start` and a segment's mean
@@ -191,11 +191,11 @@ def count_jumps(curve: Curve) -> int:
 
 def read_fall(curve: Curve, from_to: str, figures: dict[str, float], may_decay: bool) -> Diagnosis:
     """Return the diagnosis of a curve that falls, from its end and the part of the fall in its second half."""
-    middle = fmean(curve.segments[4:6])
+    middle = fmean(curve.segments[4:6])  # the two of the ten segments around the middle
     late = (middle - curve.end) / max(curve.segments[0] - curve.end, 1e-300)
     left = curve.end / curve.start if curve.start > 0 else math.nan
     figures = {**figures, "late_share": late, "share_left": left}
-    falling = curve.is_change(curve.segments[6] - curve.end)
+    falling = curve.is_change(curve.segments[6] - curve.end)  # in the last three tenths
     if not math.isfinite(left) or left < 0:
         return Diagnosis("cannot say", f"The loss fell {from_to}; how low it can get is not known.", figures)
     if left <= CONVERGED:

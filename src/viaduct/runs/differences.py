@@ -59,7 +59,7 @@ class RunDifference:
         return [aspect for aspect in self.aspects if aspect.same is None]
 
     def lines(self) -> list[str]:
-        """Return the difference as text, first the changed values, the most important fields of the recipe first."""
+        """Return the difference as text; it begins with the changed values, sorted by importance."""
         return [
             *([] if self.differs else ["No difference was found in what both runs have recorded."]),
             *self._list_changes(),
@@ -78,7 +78,7 @@ class RunDifference:
     def _describe_runs(self) -> list[str]:
         same = [aspect.name for aspect in self.aspects if aspect.same]
         lines = [f"A is {self.first.name} ({self.first.state}), B is {self.second.name} ({self.second.state})."]
-        return lines + [f"Same {', '.join(same)}."] * bool(same)
+        return [*lines, f"Same {', '.join(same)}."] if same else lines
 
     def _describe_results(self) -> list[str]:
         """Compare the last top-1; if they are equal, the best ones too."""
@@ -89,7 +89,7 @@ class RunDifference:
         difference = 100 * (second.top1 - first.top1)
         if difference == 0:
             best = f"Best top-1: {format_percent(first.best_top1)} % and {format_percent(second.best_top1)} %."
-            return [f"{last}, equal."] + [best] * (first.best_top1 != second.best_top1)
+            return [f"{last}, equal.", best] if first.best_top1 != second.best_top1 else [f"{last}, equal."]
         noise = (
             self.noise.judge(difference)
             if self.noise
@@ -187,9 +187,9 @@ def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
     if all(run.fields.get("init.source") == "" for run in runs):
         return Aspect("origin of the first weights (drawn)", True, "First weights: drawn in both")
     if not all(run.has_provenance for run in runs):
-        missing = name_missing([run.has_provenance or None for run in runs])
+        missing = name_missing([run.has_provenance or None for run in runs])  # None instead of False
         return Aspect("first weights", None, f"First weights: not recorded in {missing}")
-    checksums = [run.init.get("sha256") if run.init else "" for run in runs]  # empty: drawn
+    checksums = [run.init.get("sha256") if run.init else "" for run in runs]  # empty: drawn at random
     if None in checksums:
         return Aspect("first weights", None, f"First weights: no checksum recorded in {name_missing(checksums)}")
     if checksums[0] == checksums[1]:
@@ -204,10 +204,10 @@ def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
     obstacle = ""
     for name in WEIGHTS:
         files = [Path(run.path) / name for run in (first, second)]
-        present = [True if file.is_file() else None for file in files]
-        if None in present and (any(present) or name == WEIGHTS[0]):
-            obstacle = obstacle or f"not compared: no {name} in {name_missing(present)}"
+        present = [file if file.is_file() else None for file in files]
         if None in present:
+            if any(present) or name == WEIGHTS[0]:  # averaged weights may be missing in both
+                obstacle = obstacle or f"not compared: no {name} in {name_missing(present)}"
             continue
         if max(file.stat().st_size for file in files) > MAX_WEIGHTS_BYTES:
             obstacle = obstacle or f"not compared: {name} is larger than 2 GiB"

@@ -33,7 +33,7 @@ class RunFacts:
     host: str | None = None
     pid: int | None = None
     began: float | None = None
-    changed: float | None = None
+    changed: float | None = None  # last change of metrics.jsonl, or of recipe.json if there are no metrics
     sessions: int | None = None  # number of times that training was started
     id: str | None = None
     init: dict[str, Any] | None = None

@@ -8,7 +8,6 @@ that cannot be found is a node of kind `missing`. If a run has several copies, o
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.errors import BadRun, BadValue
-from viaduct.run_files import list_step_folders, read_manifest
+from viaduct.run_files import compute_sha256, list_step_folders, read_manifest
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
 from viaduct.runs.table import format_percent
@@ -51,7 +50,7 @@ class Node:
 
 @dataclass
 class Ancestors:
-    """Runs that may be the origin of other runs' weights.
+    """Runs in which the file of another run's first weights is searched.
 
     `init` is a run's record of the file of its first weights. Its keys are `source` (in the recipe), `file`, `step`,
     `sha256`, `bytes`, `run` (path of the run that the file belonged to) and `run_id`. Any may be missing or None.
@@ -185,14 +184,10 @@ def list_checkpoints(run: RunFacts) -> Iterator[tuple[Path, dict[str, str]]]:
 
 def hash_file(file: Path) -> str | None:
     """Return the SHA-256 of a file; None if it cannot be read."""
-    digest = hashlib.sha256()
     try:
-        with file.open("rb") as opened:
-            while block := opened.read(1 << 20):
-                digest.update(block)
+        return compute_sha256(file)
     except OSError:
         return None
-    return digest.hexdigest()
 
 
 def trace_lineage(run: RunFacts, others: Iterable[RunFacts]) -> Node:

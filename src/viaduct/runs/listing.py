@@ -10,8 +10,8 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.finding import MAX_DEPTH, Problem, search_folders
 from viaduct.runs.index import RunIndex, open_index
-from viaduct.runs.reading import read_run, sign_files
-from viaduct.runs.state import judge_state
+from viaduct.runs.reading import read_run, read_signature
+from viaduct.runs.state import set_state
 
 DEFAULT_ROOT = Path("runs")
 
@@ -44,7 +44,7 @@ def list_runs(roots: list[Path]) -> Listing:
             listing.problems.append(Problem(folder, f"cannot be read: {error.strerror or error}"))
             continue
         run.name = name_run(folder, roots)
-        judge_state(run)
+        set_state(run)
         listing.runs.append(run)
     index.write(set(search.runs))
     listing.runs.sort(key=lambda run: run.changed or 0.0, reverse=True)
@@ -53,7 +53,7 @@ def list_runs(roots: list[Path]) -> Listing:
 
 def load_run(folder: str, index: RunIndex) -> RunFacts:
     """Return the facts of a run from the index if its files have not changed, else from the files."""
-    signature = sign_files(folder)
+    signature = read_signature(folder)
     if (stored := index.find(folder, signature)) is not None:
         return stored
     run, digest = read_run(folder, signature, index.find_digest(folder))
@@ -67,9 +67,9 @@ def open_run(path: Path) -> RunFacts:
     if not path.is_dir():
         problem = "is a file, not a run" if path.exists() else "does not exist"
         raise BadValue(f"{folder!r} {problem}.", "`viaduct runs` lists the runs below runs/.")
-    run, _ = read_run(folder, sign_files(folder), None)
+    run, _ = read_run(folder, read_signature(folder), None)
     run.name = folder
-    judge_state(run)
+    set_state(run)
     return run
 
 

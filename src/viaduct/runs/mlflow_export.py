@@ -68,12 +68,13 @@ def write_store(runs: Sequence[RunFacts], out: Path) -> int:
         draft.mkdir()
         write_experiment(draft, "0", "Default", out)
         for recipe in dict.fromkeys(run.recipe for run in runs):
-            # The id depends only on the name, so that a second export has the same.
+            # The id depends only on the name, so that a second export has the same; bit 56 sets its length.
             digest = hashlib.sha256(recipe.encode("utf-8", "surrogateescape")).digest()
             experiment = str(int.from_bytes(digest[:7], "big") | 1 << 56)
             write_experiment(draft, experiment, recipe, out)
             for run in (run for run in runs if run.recipe == recipe):
-                unlinked += not write_run(draft / experiment, out.absolute() / experiment, run)
+                is_linked = write_run(draft / experiment, out.absolute() / experiment, run)
+                unlinked += 0 if is_linked else 1
         draft.rename(out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -104,7 +104,7 @@ def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
     noisy = [run.name for run in runs if is_on_noise(run)]
     if not noisy:
         return []
-    names = ", ".join(noisy[:5]) + (" …" if len(noisy) > 5 else "")
+    names = join_first(noisy, 5)
     return [Callout("warn", f"Trained on noise, so that their losses and accuracies say nothing: {names}.")]
 
 
@@ -129,8 +129,8 @@ def build_curves(runs: Sequence[RunFacts]) -> Section | None:
         parts.append(RunCurves("Validation top-1", "step", "top-1", accuracies, unit="%"))
     if not parts:
         return None
-    shown = f"The {len(drawn)} runs with the best top-1 of {len(runs):,}." if len(drawn) < len(runs) else ""
-    return Section("Curves", shown, parts)
+    text = f"The {len(drawn)} runs with the best top-1 of {len(runs):,}." if len(drawn) < len(runs) else ""
+    return Section("Curves", text, parts)
 
 
 def read_records(run: RunFacts) -> tuple[list[Json], list[Json]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from viaduct.runs.curve_diagnosis import estimate_noise
-from viaduct.runs.showing import BLOCKS
+from viaduct.runs.showing import draw_sparkline
 
 MIN_STEPS = 30  # steps below which no rate is suggested
 STANDARD_ERRORS = 5.0  # standard errors that the fall must exceed
@@ -32,9 +32,9 @@ class Suggestion:
     rate: float | None  # None: no rate is suggested
     reason: str
     smoothed: list[float]  # the loss of each step, smoothed, up to the first that is not finite
-    steepest: float | None = None  # rates at which the loss falls steepest, is lowest, and diverges
-    lowest: float | None = None
-    diverges: float | None = None
+    steepest: float | None = None  # rate at which the loss falls steepest
+    lowest: float | None = None  # rate at which it is lowest
+    diverges: float | None = None  # rate at which it diverges
 
 
 def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
@@ -51,8 +51,8 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     start = fmean(smoothed[: max(3, len(smoothed) // 10)])
     bottom = min(range(len(smoothed)), key=smoothed.__getitem__)
     fall = start - smoothed[bottom]
-    # Noise of a smoothed value, from the first half of the test, where the rates are low.
-    error = estimate_noise(losses[: max(10, count // 2)]) / math.sqrt(2 * max(2, count // 40) + 1)
+    # Noise of a smoothed value, the mean of 2 * radius + 1, from the first half of the test, where the rates are low.
+    error = estimate_noise(losses[: max(10, count // 2)]) / math.sqrt(2 * choose_radius(count) + 1)
     if fall <= max(STANDARD_ERRORS * error, LEAST_FALL * abs(start)):
         return describe_no_slope(smoothed, start, rates, diverges)
     diverges = find_divergence(smoothed, bottom, fall, rates) or diverges
@@ -60,9 +60,14 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     return describe_slope(steepest, rates[bottom], diverges, smoothed, start, smoothed[bottom])
 
 
+def choose_radius(count: int) -> int:
+    """Return the steps on each side of a step over which a loss is smoothed: together a twentieth of the curve."""
+    return max(2, count // 40)
+
+
 def smooth(losses: Sequence[float]) -> list[float]:
     """Return means over a twentieth of the curve around each step."""
-    radius = max(2, len(losses) // 40)
+    radius = choose_radius(len(losses))
     return [fmean(losses[max(0, index - radius) : index + radius + 1]) for index in range(len(losses))]
 
 
@@ -106,19 +111,18 @@ def describe_no_slope(smoothed: list[float], start: float, rates: list[float], d
     end = f", and diverges at {diverges:.2g}" if diverges is not None else f" up to {rates[-1]:.2g}"
     if diverges is None and smoothed[-1] > start * 1.1:
         end = f", and rises to {smoothed[-1]:.4g} at {rates[-1]:.2g}"
-    text = f"No clear slope: from {start:.4g} the loss falls by less than 2 %, or its noise hides the fall{end}."
+    text = (
+        f"No clear slope: from {start:.4g} the loss falls by less than {100 * LEAST_FALL:.0f} %, or its noise hides "
+        f"the fall{end}."
+    )
     hint = "More steps (--steps 500) or larger batches lower the noise; or the network does not learn from these data."
     return Suggestion(None, f"{text} {hint}", smoothed, diverges=diverges)
 
 
-def draw_sparkline(values: Sequence[float], width: int = 60) -> str:
-    """Return a curve as one line of blocks; values far above the first one are cut at the top."""
-    if not values:
-        return ""
-    picked = [values[round(index * (len(values) - 1) / max(1, width - 1))] for index in range(min(width, len(values)))]
-    low = min(picked)
-    height = min(max(picked) - low, 1.25 * (picked[0] - low) or math.inf) or 1.0
-    return "".join(BLOCKS[min(7, max(0, int(8 * (value - low) / height)))] for value in picked)
+def cut_divergence(smoothed: list[float]) -> list[float]:
+    """Return the values with those far above the first one lowered, so that a line of blocks shows the others."""
+    fall = smoothed[0] - min(smoothed)
+    return [min(value, smoothed[0] + fall / 4) for value in smoothed] if fall > 0 else smoothed
 
 
 def render_text(rates: Sequence[float], suggestion: Suggestion) -> str:
@@ -128,7 +132,8 @@ def render_text(rates: Sequence[float], suggestion: Suggestion) -> str:
     steps = [round(row * (len(smoothed) - 1) / max(1, count - 1)) for row in range(count)]
     lines = [f"{'rate':>10}  {'loss':>8}", *(f"{rates[step]:>10.3g}  {smoothed[step]:>8.4g}" for step in steps)]
     if smoothed:
-        lines.append(f"{rates[0]:.2g} {draw_sparkline(smoothed)} {rates[len(smoothed) - 1]:.2g}")
+        sparkline = draw_sparkline(cut_divergence(smoothed))
+        lines.append(f"{rates[0]:.2g} {sparkline} {rates[len(smoothed) - 1]:.2g}")
     return "\n".join([*lines, "", f"{format_headline(suggestion)}.", suggestion.reason])
 
 

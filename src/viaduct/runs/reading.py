@@ -21,9 +21,10 @@ from viaduct.runs.metrics import MetricsDigest, number_or_none, update_digest
 FILES = ("recipe.json", "metrics.jsonl", "summary.json", ENDING, "checkpoints")
 Signature = list[list[int] | None]
 """Inode, size and modification time (ns) of each of FILES, None for a missing one. The index stores it."""
+SIZE, MODIFIED_NS = 1, 2  # positions in an entry of a signature
 
 
-def sign_files(folder: str) -> Signature:
+def read_signature(folder: str) -> Signature:
     signature: Signature = []
     for name in FILES:
         try:
@@ -52,16 +53,16 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
     if files["checkpoints"] is not None and not run.is_complete:
         run.newest_checkpoint = max(list_step_folders(path / "checkpoints"), default=None)
     metrics = files["metrics.jsonl"]
-    run.damage = list(describe_damage(run, digest, folder, None if metrics is None else metrics[1]))
+    run.damage = list(describe_damage(run, digest, folder, None if metrics is None else metrics[SIZE]))
     changed = metrics or files["recipe.json"]
-    run.changed = changed[2] / 1e9 if changed else None
+    run.changed = changed[MODIFIED_NS] / 1e9 if changed else None
     return run, digest
 
 
 def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
     """Return the facts in recipe.json."""
     data = record.get("data")
-    training = (record.get("pictures") or {}).get("training") or {}
+    training = (record.get("pictures") or {}).get("training") or {}  # recipe.json calls images `pictures`
     run = RunFacts(folder, folder, record["name"], flatten_recipe(record["recipe"]))
     run.data_path, run.data = data, name_data(data, record["recipe"])
     run.images, run.command = training.get("count"), record.get("command")
@@ -72,9 +73,10 @@ def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
 
 def name_data(data: str | None, recipe: dict[str, Any]) -> str:
     """Return the last component of the data's path, or the class name of the recipe's data if there is no path."""
-    data_record = recipe.get("data")
-    kind = data_record.get("is") if isinstance(data_record, dict) else None
-    return os.path.basename(data.rstrip("/")) or data if data else str(kind or "")
+    if data:
+        return os.path.basename(data.rstrip("/")) or data
+    kind = (dict_or_none(recipe.get("data")) or {}).get("is")
+    return str(kind or "")
 
 
 def set_provenance(run: RunFacts, provenance: Any) -> None:

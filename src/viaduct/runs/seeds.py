@@ -45,7 +45,8 @@ def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
     groups = [find_seeds(run, neighbours) for run in (first, second)]
     results = [[run.top1 * 100 for run in group if run.top1 is not None] for group in groups]
     shared = first.recipe == second.recipe and make_seedless_key(first) == make_seedless_key(second)
-    measured = [values for values in results[: 1 if shared else 2] if len(values) >= MIN_SEEDS]
+    distinct = results[:1] if shared else results  # shared: both groups are the same runs
+    measured = [values for values in distinct if len(values) >= MIN_SEEDS]
     if not measured:
         return None
     return SeedNoise(pool_deviation(measured), (len(results[0]), len(results[1])), shared)
@@ -67,7 +68,7 @@ def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
 
 
 def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
-    """Return one finished run for each seed of the same recipe and data; for its own seed the run, if it finished."""
+    """Return one finished run for each seed of the same recipe and data; the run itself is preferred to others."""
     key = make_seedless_key(run)
     by_seed = {}
     for other in [*neighbours, run]:

@@ -50,7 +50,7 @@ def is_locked(folder: str) -> bool | None:
     return False
 
 
-def judge_state(run: RunFacts) -> None:
+def set_state(run: RunFacts) -> None:
     """Set a run's state and the reason for it, from its lock and its files."""
     locked = is_locked(run.path)
     if locked:

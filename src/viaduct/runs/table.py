@@ -57,11 +57,11 @@ def format_age(changed: float | None, now: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], figures: Iterable[str] = ()) -> str:
-    """Return rows under their headings as text; the columns in `figures` are aligned to the right."""
+def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], numeric: Iterable[str] = ()) -> str:
+    """Return rows under their headings as text; the columns in `numeric` are aligned to the right."""
     cells = [[escape_controls(cell) for cell in row] for row in [list(headings), *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    signs = [">" if heading in set(figures) else "<" for heading in headings]
+    signs = [">" if heading in set(numeric) else "<" for heading in headings]
     columns = list(zip(signs, widths, strict=True))
     lines = [
         "  ".join(f"{cell:{sign}{width}}" for cell, (sign, width) in zip(row, columns, strict=True)) for row in cells

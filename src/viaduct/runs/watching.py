@@ -34,7 +34,7 @@ class RunsPage:
         self.closed = False
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._rendered = ("", "")  # version and HTML of the last page
+        self._rendered = ("", "")  # version and HTML of the last page; a tuple, which threads replace as a whole
         self._server = open_server(self, port, "--port")
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
@@ -55,10 +55,11 @@ class RunsPage:
 
     def answer_page(self, query: dict[str, list[str]]) -> str:
         listing, version = self.read_runs()
-        if self._rendered[0] != version:
-            page = build_page(listing.runs, listing.problems, str(self.root), version)
-            self._rendered = (version, render_page(page))
-        return self._rendered[1]
+        rendered_version, html = self._rendered
+        if rendered_version != version:
+            html = render_page(build_page(listing.runs, listing.problems, str(self.root), version))
+            self._rendered = (version, html)
+        return html
 
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         if "since" in query:

@@ -29,6 +29,7 @@ from viaduct.errors import BadRun, DiskFull, lacks_memory
 from viaduct.run_files import (
     MANIFEST,
     Damaged,
+    compute_sha256,
     finite_or_null,
     list_step_folders,
     read_manifest,
@@ -36,7 +37,6 @@ from viaduct.run_files import (
     require_type,
 )
 from viaduct.training.messages import sendable
-from viaduct.weights.stored import compute_checksum
 
 MODEL_FILE, STATE_FILE = "model.safetensors", "state.pt"
 STATE_FIELDS: dict[str, Any] = {  # fields that a training needs to resume, and their types
@@ -88,7 +88,7 @@ class SavedCheckpoint:
                 return f"{path} is missing"
             if path.stat().st_size != size:
                 return f"{path} has {path.stat().st_size:,} bytes, expected {size:,}"
-            if compute_checksum(path) != checksum:
+            if compute_sha256(path) != checksum:
                 return f"{path} has the right size but not the bytes that were written (checksum)"
         return None
 

@@ -196,9 +196,9 @@ def describe_donor(file: Path) -> dict[str, Any]:
 
 def try_digest(path: Path) -> str | None:
     """Return the SHA-256 of a file; None if it cannot be read."""
-    from viaduct.weights.stored import compute_checksum
+    from viaduct.run_files import compute_sha256
 
     try:
-        return compute_checksum(path)
+        return compute_sha256(path)
     except OSError:
         return None

@@ -10,7 +10,6 @@ TensorFlow's, MindSpore's or PyTorch Lightning's: the content decides.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from safetensors import SafetensorError, safe_open
 
 from viaduct.errors import BadData, BadRun
-from viaduct.run_files import MANIFEST, list_step_folders, read_json_object, read_manifest
+from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_json_object, read_manifest
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.fingerprints import has_known_names, recognise_exactly
 from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
@@ -344,19 +343,11 @@ def find_damage(folder: Path) -> str | None:
     expected = {name: files[name]["sha256"] for name in (MODEL, EMA) if name in files}
     for name, checksum in expected.items():
         try:
-            if compute_checksum(folder / name) != checksum:
+            if compute_sha256(folder / name) != checksum:
                 return f"{folder / name} does not match its checksum"
         except OSError as error:
             return f"{folder / name} cannot be read: {error.strerror}"
     return None
-
-
-def compute_checksum(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def choose_file(folder: Path, ema: bool) -> Path:
