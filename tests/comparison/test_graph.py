@@ -84,7 +84,7 @@ def test_all_that_comparing_needs_is_read(tmp_path: Path) -> None:
     assert nodes["trans_TransData_1"].is_inserted
     assert nodes["Softmax"].originals is None
     assert not nodes["Softmax"].is_inserted
-    assert nodes["split_part1"].multi
+    assert nodes["split_part1"].is_split_part
 
 
 def test_operators_come_in_order_of_execution(tmp_path: Path) -> None:

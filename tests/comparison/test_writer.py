@@ -46,7 +46,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
 
 def test_the_queue_is_bounded(tmp_path: Path) -> None:
     """The queue has room for one tensor, so the run waits; all tensors arrive."""
-    writer = Writer(tmp_path / "step", limit=1)
+    writer = Writer(tmp_path / "step", max_pending_bytes=1)
     writer.open()
     waiting = []
     entries = [

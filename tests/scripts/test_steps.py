@@ -93,7 +93,7 @@ def test_other_peoples_optimizers_are_left_out() -> None:
 class Patient(Notes):
     """Knows of a second optimizer."""
 
-    def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
+    def await_other_optimizers(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
         return True
 
 
@@ -103,7 +103,7 @@ def test_a_step_waits_for_the_optimizers_that_follow_until_a_pass_begins() -> No
         for _ in range(2):
             first.step()
             second.step()
-            steps.settle()
+            steps.end_waiting_step()
     assert notes.seen == [
         *("begin 0", "update 0", "update 0", "end 0"),
         *("begin 1", "update 1", "update 1", "end 1", "begin 2"),
@@ -114,9 +114,9 @@ def test_a_pass_in_the_closure_of_a_second_optimizer_ends_nothing() -> None:
     notes, first, second = Patient(), optimizer(), optimizer()
     with OptimizerSteps(notes) as steps:
         first.step()
-        second.step(lambda: float(steps.settle()))
+        second.step(lambda: float(steps.end_waiting_step()))
         assert steps.step == 0
-        assert steps.settle()
+        assert steps.end_waiting_step()
     assert notes.seen == ["begin 0", "update 0", "update 0", "end 0", "begin 1"]
 
 
@@ -127,7 +127,7 @@ def test_the_primary_s_next_step_the_loop_or_the_end_also_ends_a_step_that_waits
         first.step()
         steps.advance_by_hand()
         first.step()
-        steps.settle()
+        steps.end_waiting_step()
         steps.advance_by_hand()  # the pass has ended it
         assert steps.step == 3
         first.step()

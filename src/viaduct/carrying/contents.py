@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.carrying.observed import Arrays
+from viaduct.comparison.formats import widen_bfloat16
 from viaduct.data.example import BYTES, FIXED32, VARINT, iterate_fields, read_varint
 from viaduct.data.tfrecord import read_records
 from viaduct.errors import ViaductError
@@ -160,10 +161,6 @@ NUMPY_TYPES = {  # by TensorFlow dtype; NumPy has no bfloat16, so its bits are r
     **{name: name for name in ("float64", "int64", "float32", "int32", "float16", "uint8", "bool")},
     "bfloat16": "uint16",
 }
-
-
-def widen_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def read_hdf5(path: Path) -> Content:

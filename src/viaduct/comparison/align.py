@@ -232,7 +232,7 @@ def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None
         last_call[node.name] = max(tensor.call, last_call.get(node.name, 0))
     paired: list[Stored] = []
     for tensor, node in known:
-        pair = originals.pair(tensor, node, obstacle=originals.explain_inner(node, first_order))
+        pair = originals.pair(tensor, node, obstacle=originals.explain_uncompared(node, first_order))
         if tensor.call < last_call[node.name]:
             reason = "the operator was dumped again in this step; only its last dump is compared"
             pair = replace(pair, right=None, matched="none", layout=None, reason=reason)
@@ -381,7 +381,7 @@ def add_unmatched(pairing: StepPairing, graph: Graph | None) -> None:
     needs_graph = not graph and "output" in roles and "input" not in roles
     for tensor in pairing.left:
         pairing.add_left_only(tensor, tensor.op, missing + (hint if needs_graph and tensor.role == "input" else ""))
-    order_of = _order_right_only(pairing)
+    order_of = _make_right_order(pairing)
     dumped = {pair.left.op for pair, _, _ in pairing.ordered_pairs if pair.left}
     for tensor in pairing.right:
         group = group_of.get(fusion.flatten_name(tensor.op))
@@ -407,7 +407,7 @@ def _make_right_only_pair(tensor: Stored, group: fusion.Group | None, dumped: se
     return Pair(0, None, tensor, left_op, tensor.op, "none", reason=reason)
 
 
-def _order_right_only(pairing: StepPairing) -> Callable[[int], float]:
+def _make_right_order(pairing: StepPairing) -> Callable[[int], float]:
     """Return a function from a right order to the first number of a sort key: just after the last match before it."""
     matches = [(pair.right, sort_key) for pair, _, sort_key in pairing.ordered_pairs if pair.left and pair.right]
     known = sorted((right.order, sort_key[0]) for right, sort_key in matches)

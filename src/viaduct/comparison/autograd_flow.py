@@ -16,7 +16,7 @@ from torch.utils.weak import TensorWeakRef
 
 Node: TypeAlias = Any  # torch.autograd.graph.Node; C++ nodes and Python ones share no class that mypy knows
 Edge: TypeAlias = tuple[Node, int]
-MOST_NODES = 20_000  # visited in one walk
+MOST_NODES = 20_000  # visited in one walk; a walk that reaches them ends, and finds no more
 
 
 def find_edge(tensor: Tensor) -> Edge | None:
@@ -54,6 +54,7 @@ class Flow:
                 makers[maker] = None
                 continue
             for following, output_index in node.next_functions:
+                # A node is visited once, unless another of its outputs has a known maker.
                 if following is not None and ((following, output_index) in self._by_edge or following not in visited):
                     visited.add(following)
                     waiting.append((following, output_index))
@@ -65,11 +66,11 @@ class Flow:
 
 
 def find_exits(outputs: Iterable[Edge], inputs: Iterable[Edge]) -> dict[Edge, list[Edge]]:
-    """Return, for each input of a module, the links (node, index of its input) through which its gradient leaves."""
+    """Return, for each input of a module, the links through which its gradient leaves: node and index of its input."""
     leaving: dict[Edge, list[Edge]] = {edge: [] for edge in inputs}
-    for origin, edge in iterate_links(outputs, leaving):
+    for link, edge in iterate_links(outputs, leaving):
         if edge in leaving:
-            leaving[edge].append(origin)
+            leaving[edge].append(link)
     return leaving
 
 
@@ -87,7 +88,7 @@ def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator
     """
     # Nodes older than every input cannot belong to the module. The sequence number of a leaf's node (AccumulateGrad)
     # says nothing about its age.
-    floor = min((sequence_number(node) for node, _ in inputs if node.next_functions), default=0)
+    oldest = min((sequence_number(node) for node, _ in inputs if node.next_functions), default=0)
     visited = {node for node, _ in outputs if not any(node is other for other, _ in inputs)}
     waiting = list(visited)
     while waiting and len(visited) < MOST_NODES:
@@ -96,7 +97,7 @@ def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator
             if following is None:
                 continue
             yield (node, input_index), (following, number)
-            if (following, number) not in inputs and following not in visited and sequence_number(following) >= floor:
+            if (following, number) not in inputs and following not in visited and sequence_number(following) >= oldest:
                 visited.add(following)
                 waiting.append(following)
 

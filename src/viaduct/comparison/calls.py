@@ -27,8 +27,8 @@ class Call:
     """One call of an operator: the indices of its rows, by role."""
 
     op: str
-    number: int
-    order: int
+    number: int  # among the calls of this operator in the step, from 0
+    order: int  # position in execution order
     row_indices: dict[Role, list[int]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -40,9 +40,9 @@ class Moment:
     step: int
     rank: int
     calls: tuple[Call, ...]
-    feeders: Mapping[str, tuple[str, ...]]
-    parameters: tuple[int, ...]
-    updates: tuple[int, ...]
+    feeders: Mapping[str, tuple[str, ...]]  # operator -> the operators that feed it
+    parameters: tuple[int, ...]  # indices of rows
+    updates: tuple[int, ...]  # indices of rows
     parts: Mapping[str, Sequence[Call]]  # module -> the calls within it, at any depth
     by_op: Mapping[str, Sequence[Call]]
 

@@ -23,7 +23,7 @@ _HALF_TO_SINGLE = np.float32(2.0**112)  # changes the exponent's bias from 15 to
 _LOCAL = threading.local()  # attribute `buffers`: this thread's buffers by name and dtype
 
 
-def buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
+def reuse_buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
     """Return this thread's buffer of that name and dtype, with old values in it.
 
     Reusing memory is faster than allocating it, since the system zeroes fresh pages.
@@ -51,11 +51,11 @@ class Piece:
     """Consecutive elements of a tensor in three forms, which must not be written to."""
 
     raw: Array  # as in the file; bfloat16 as its uint16 bits
-    narrow: Array  # float32 for floats of at most 32 bits, else float64
-    wide: Floats  # float64, for sums
+    as_float: Array  # float32 if the file has floats of at most 32 bits, else float64
+    as_float64: Floats  # for sums
 
-    def first(self, size: int) -> Piece:
-        return self if size == self.raw.size else Piece(self.raw[:size], self.narrow[:size], self.wide[:size])
+    def take_first(self, size: int) -> Piece:
+        return self if size == self.raw.size else Piece(self.raw[:size], self.as_float[:size], self.as_float64[:size])
 
 
 class Flat:
@@ -66,14 +66,14 @@ class Flat:
         self.dtype = dtype if dtype == "bfloat16" else COMPLEX.get(kind, kind)
         self.shape = array.shape
         self.parts = 2 if kind in COMPLEX else 1  # real and imaginary parts are separate elements
-        self.array = self._real(array)
+        self.array = self._view_as_real(array)
         self.count = self.array.size
         length = min(CHUNK, self.count)
-        self._wide = buffer(f"{side} wide", length)
-        self._single = buffer(f"{side} single", length, np.float32)
+        self._float64 = reuse_buffer(f"{side} float64", length)
+        self._float32 = reuse_buffer(f"{side} float32", length, np.float32)
         self._flat = self.array.reshape(-1) if self.array.flags.c_contiguous else None
 
-    def _real(self, array: Array) -> Array:
+    def _view_as_real(self, array: Array) -> Array:
         """Return complex numbers as pairs of real ones in native byte order, and real arrays unchanged."""
         if self.parts == 1:
             return array
@@ -87,16 +87,17 @@ class Flat:
             raw = raw.astype(raw.dtype.newbyteorder("="))
         if self.dtype == "float64":
             return Piece(raw, raw, raw)
-        wide = self._wide[: stop - start]
-        narrow = self._narrow(raw)
-        np.copyto(wide, narrow)
-        return Piece(raw, narrow if narrow.dtype == np.float32 else wide, wide)
+        as_float64 = self._float64[: stop - start]
+        numbers = self._read_numbers(raw)
+        np.copyto(as_float64, numbers)
+        return Piece(raw, numbers if numbers.dtype == np.float32 else as_float64, as_float64)
 
-    def _narrow(self, raw: Array) -> Array:
+    def _read_numbers(self, raw: Array) -> Array:
+        """Return half-precision elements as float32, and others unchanged."""
         if self.dtype == "bfloat16":
-            return convert_bfloat16(raw, self._single[: raw.size])
+            return convert_bfloat16(raw, self._float32[: raw.size])
         if self.dtype == "float16":
-            return convert_half(raw, self._single[: raw.size])
+            return convert_half(raw, self._float32[: raw.size])
         return raw
 
     def index_of(self, flat: int) -> tuple[int, ...]:

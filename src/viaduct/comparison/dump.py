@@ -10,8 +10,8 @@
             optimizer.step()                      # ends the step; without an optimizer call dump.step()
             optimizer.zero_grad()
 
-The network has hooks during dumped steps only. Recording changes no number: the losses are equal in every bit with and
-without it (on a GPU, if its kernels are deterministic).
+The network has hooks during dumped steps only. Unless the network is compiled, recording changes no number: the losses
+are equal in every bit with and without it (on a GPU, if its kernels are deterministic).
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class StepDump:
         ranks: int = 1,
         evaluations: bool = True,
         taps: Taps | None = None,
-        limit: int = MAX_PENDING_BYTES,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> None:
         self.step, self.rank, self.ranks = step, rank, ranks
         step_path = folder / step_folder(step)
-        self.writer = Writer(step_path / f"rank_{rank}" if ranks > 1 else step_path, limit)
+        self.writer = Writer(step_path / f"rank_{rank}" if ranks > 1 else step_path, max_pending_bytes)
         self.writer.open()
         self.capture = Capture(plan, self.writer)
         self.parameters = ParameterWatch(self.capture)
@@ -265,10 +265,10 @@ class Dump(DumpBase):
         weights = name_modules(self.weights) if self.weights is not self.model else None
         self._current.watch(name_modules(self.model), weights)
 
-    def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
-        """Return True if another optimizer may follow in this step: parameters outside this one have gradients.
+    def await_other_optimizers(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
+        """If parameters outside this optimizer have gradients, let the next forward pass end the step; return True.
 
-        Then the next forward pass ends the step. For a compiled network it is always False.
+        For a compiled network return False always.
         """
         used = {id(parameter) for parameter in iterate_parameters(optimizer)}
         has_others = any(p.grad is not None and id(p) not in used for p in self.weights.parameters())
@@ -283,7 +283,7 @@ class Dump(DumpBase):
 
         The hooks that the next step registers come too late for this call.
         """
-        if self._pass_hooks and self._steps.settle() and self._current is not None:
+        if self._pass_hooks and self._steps.end_waiting_step() and self._current is not None:
             self._current.modules.on_enter(name, module, args, kwargs)
 
     def _remove_pass_hooks(self) -> None:

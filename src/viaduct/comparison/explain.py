@@ -87,9 +87,9 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
     early, late = statistics.median(errors[: FEWEST_LAYERS // 2]), max(errors)
     if late < BEYOND_SUM * len(errors) * early:
         return None
-    each = (late / early) ** (1 / max(1, errors.index(late)))
+    factor = (late / early) ** (1 / max(1, errors.index(late)))  # from one output to the next
     evidence = (
-        f"the error grows from {early:.2g} to {late:.2g} over {errors.index(late) + 1} outputs, {each:.3g} times a "
+        f"the error grows from {early:.2g} to {late:.2g} over {errors.index(late) + 1} outputs, {factor:.3g} times a "
         f"layer; rounding that only adds up would give {len(errors) * early:.2g} at most"
     )
     return Cause(amplifying_structure.NAME, 0.85, evidence, GROWING)

@@ -34,7 +34,7 @@ def flatten_name(name: str) -> str:
     return _FLAT.sub("_", name)
 
 
-class Origin(NamedTuple):
+class Original(NamedTuple):
     """A tensor of the original network, as the graph names it."""
 
     op: str
@@ -73,8 +73,8 @@ def group_nodes(graph: Graph) -> dict[str, Group]:
 
 
 def _key(node: Node) -> tuple[str, ...]:
-    if node.l1:
-        return ("l1", node.l1)
+    if node.l1_group:
+        return ("l1", node.l1_group)
     return ("inserted", node.name) if node.is_inserted else node.stands_for
 
 
@@ -88,7 +88,7 @@ class Golden:
     shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape in the graph
     translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
 
-    def find(self, origin: Origin) -> Stored | str:
+    def find(self, origin: Original) -> Stored | str:
         """Return the right side's tensor, or the reason why there is none."""
         name, index = self.translated.get((origin.op, origin.output), (origin.op, origin.output))
         if (name, index) in self.exact:
@@ -121,7 +121,7 @@ def index_golden(
         for name in (*node.stands_for, *(output.origin for output in node.outputs if output.origin)):
             names[flatten_name(name)].add(name)
         for index in range(len(node.outputs)):
-            origin = read_origin(node, index, groups[node.name])
+            origin = read_original(node, index, groups[node.name])
             if origin and origin.shape:
                 shapes[origin.op, origin.output] = origin.shape
     return Golden(
@@ -138,10 +138,10 @@ def is_fused_away(tensor: Stored, group: Group) -> bool:
     outputs = [(node, index) for node in group.nodes for index in range(len(node.outputs))]
     if len(group.originals) < 2 or not outputs:
         return False
-    origins = [origin for node, index in outputs if (origin := read_origin(node, index, group))]
+    origins = [origin for node, index in outputs if (origin := read_original(node, index, group))]
     slots = {(flatten_name(origin.op), origin.output) for origin in origins}
     is_origin = tensor.role == "output" and (flatten_name(tensor.op), tensor.index) in slots
-    return group.nodes[0].l1 != "" or not is_origin
+    return group.nodes[0].l1_group != "" or not is_origin
 
 
 def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
@@ -150,16 +150,16 @@ def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
     translations: dict[tuple[str, int], tuple[str, int]] = {}
     for node in graph.nodes.values():
         for index in range(max(1, len(node.outputs))):
-            origin = read_origin(node, index, groups[node.name])
+            origin = read_original(node, index, groups[node.name])
             if origin and node.type not in CONVERSIONS:
                 translations.setdefault((origin.op, origin.output), (node.name, index))
     return translations
 
 
-def read_origin(node: Node, index: int, group: Group) -> Origin | None:
+def read_original(node: Node, index: int, group: Group) -> Original | None:
     """Return the original of output `index` of an operator by its own description (rules 3 and 5)."""
     # Without an origin in the description, an operator that kept its name or was only renamed equals its original.
-    renamed = len(group.nodes) == 1 and not node.l1 and len(node.stands_for) == 1
+    renamed = len(group.nodes) == 1 and not node.l1_group and len(node.stands_for) == 1
     default = node.stands_for[0] if node.originals is None or renamed else ""
     if index < len(node.outputs):
         desc = node.outputs[index]
@@ -170,7 +170,7 @@ def read_origin(node: Node, index: int, group: Group) -> Origin | None:
     if not (desc.origin or default):
         return None
     origin_index = index if desc.origin_index is None else desc.origin_index
-    return Origin(desc.origin or default, origin_index, desc.origin_layout, desc.origin_shape)
+    return Original(desc.origin or default, origin_index, desc.origin_layout, desc.origin_shape)
 
 
 @dataclass
@@ -181,14 +181,14 @@ class Originals:
     groups: Mapping[str, Group]
     golden: Golden
 
-    def origin_of_output(self, node: Node, index: int) -> Origin | str:
+    def find_original_of_output(self, node: Node, index: int) -> Original | str:
         """Return the original of an output, or the reason why there is none (rules 3 to 5).
 
         For a Cast or TransData it is that of the output that feeds it, unless its own description names a tensor of the
         right side.
         """
         for _ in range(len(self.graph.nodes)):
-            own = read_origin(node, index, self.groups[node.name])
+            own = read_original(node, index, self.groups[node.name])
             is_in_golden = not node.is_inserted and own and isinstance(self.golden.find(own), Stored)
             if node.type not in CONVERSIONS or is_in_golden:
                 return own or f"the graph names no original for output {index} of {node.name}"
@@ -200,14 +200,14 @@ class Originals:
             node = self.graph.nodes[producer]
         return f"the operators that feed {node.name} form a ring"
 
-    def origin_of_input(self, node: Node, index: int) -> Origin | str:
+    def find_original_of_input(self, node: Node, index: int) -> Original | str:
         """Return the original of an input, or the reason why there is none (rule 4)."""
         if index >= len(node.inputs):
             return f"the graph does not say what feeds input {index} of {node.name}"
         producer, output = node.inputs[index]
         if producer not in self.graph.nodes:
             return f"the graph has no operator {producer}, which feeds {node.name}"
-        return self.origin_of_output(self.graph.nodes[producer], output)
+        return self.find_original_of_output(self.graph.nodes[producer], output)
 
     def pair(self, tensor: Stored, node: Node, obstacle: str) -> Pair:
         """Return the pair of one dumped tensor. `obstacle`: why it is not compared; empty if it is."""
@@ -215,10 +215,10 @@ class Originals:
         several = len(group.nodes) > 1
         left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=find_left_layout(tensor, node))
         left_op = group.left_op if several else node.name
-        right_op = group.right_op if several or node.l1 else ",".join(node.stands_for) or INSERTED
+        right_op = group.right_op if several or node.l1_group else ",".join(node.stands_for) or INSERTED
         if obstacle:
             return Pair(group.number, left, None, left_op, INSERTED, "none", reason=obstacle)
-        find = self.origin_of_input if tensor.role == "input" else self.origin_of_output
+        find = self.find_original_of_input if tensor.role == "input" else self.find_original_of_output
         origin = find(node, tensor.index)
         right = origin if isinstance(origin, str) else self.golden.find(origin)
         if isinstance(origin, str) or isinstance(right, str):
@@ -228,15 +228,15 @@ class Originals:
         layout = find_layout(left, right, origin)
         return Pair(group.number, left, right, left_op, right_op, "graph", layout=layout)
 
-    def explain_inner(self, node: Node, first_order: Mapping[str, int]) -> str:
+    def explain_uncompared(self, node: Node, first_order: Mapping[str, int]) -> str:
         """Return why this operator is not compared; empty if it is (rule 2)."""
         group = self.groups[node.name]
         if len(group.nodes) == 1:
             return ""
-        if node.l1:
+        if node.l1_group:
             is_end = node.name in _find_ends(group, first_order)
-            return "" if is_end else f"within L1 fusion group {node.l1}: its ends are compared"
-        if any(output.origin for output in node.outputs) or (node.type in CONVERSIONS and not node.multi):
+            return "" if is_end else f"within L1 fusion group {node.l1_group}: its ends are compared"
+        if any(output.origin for output in node.outputs) or (node.type in CONVERSIONS and not node.is_split_part):
             return ""
         return f"an inner part of {group.right_op}, which was split; nothing in the original network corresponds"
 
@@ -257,7 +257,7 @@ def find_left_layout(tensor: Stored, node: Node) -> str:
     return layouts[tensor.index] if tensor.index < len(layouts) else ""
 
 
-def find_layout(left: Stored, right: Stored, origin: Origin) -> Layout | None:
+def find_layout(left: Stored, right: Stored, origin: Original) -> Layout | None:
     """Return left layout, right layout and right shape (rule 6); None if both files have the same layout."""
     theirs = origin.layout.upper()
     for (layout, axes), other in TRANSPOSITIONS.items():

@@ -56,8 +56,8 @@ class Node:
     originals: tuple[str, ...] | None  # original operators; None: it kept its name; (): the compiler inserted it
     outputs: tuple[Output, ...]
     input_layouts: tuple[str, ...] = ()
-    multi: bool = False  # a part of a split operator
-    l1: str = ""  # number of its L1 fusion group
+    is_split_part: bool = False  # a part of a split operator
+    l1_group: str = ""  # number of its L1 fusion group
 
     @property
     def is_inserted(self) -> bool:
@@ -131,8 +131,8 @@ def _make_node(tree: Tree) -> Node:
         originals=_originals(attributes),
         outputs=tuple(_output(desc) for desc in _many(tree, "output_desc") if isinstance(desc, dict)),
         input_layouts=tuple(_text(_first(desc, "layout")) for desc in _many(tree, "input_desc")),
-        multi=_first(attributes.get(MULTI, {}), "b") in (True, "true", "True", 1, "1"),
-        l1=_text(_first(attributes.get(L1, {}), "s")),
+        is_split_part=_first(attributes.get(MULTI, {}), "b") in (True, "true", "True", 1, "1"),
+        l1_group=_text(_first(attributes.get(L1, {}), "s")),
     )
 
 
@@ -215,6 +215,7 @@ _TOKEN = re.compile(
     rb"|\Z)",
     re.DOTALL,
 )
+END, NAME, STRING, BRACKET, NUMBER = range(5)  # kinds of tokens: the numbers of _TOKEN's groups, 0 for none
 # Everything up to and including the next bracket outside of strings and comments.
 _BRACKET = re.compile(
     rb"[^{}<>\[\]\"'#]*"
@@ -237,12 +238,12 @@ class _Text:
         self.operators = 0
 
     def token(self) -> tuple[int, bytes]:
-        """Return the next token and its kind: 0 end, 1 name, 2 string, 3 bracket, 4 number."""
+        """Return the next token and its kind: END, NAME, STRING, BRACKET or NUMBER."""
         match = _TOKEN.match(self.text, self.position)
         if match is None:
             raise self.damaged_error("neither a name nor a value")
         self.position = match.end()
-        kind = match.lastindex or 0
+        kind = match.lastindex or END
         return kind, match[kind] if kind else b""
 
     def damaged_error(self, why: str) -> BadData:
@@ -257,14 +258,14 @@ class _Text:
         tree: dict[str, list[Any]] = {}
         while True:
             kind, token = self.token()
-            if kind == 0 and depth:
+            if kind == END and depth:
                 raise self.damaged_error("the file ends within a message; was it cut short?")
-            if kind == 0 or token in CLOSING:
+            if kind == END or token in CLOSING:
                 return tree
-            if kind == 3 and token == b"[":  # an extension or Any: [type.name] { … }
+            if kind == BRACKET and token == b"[":  # an extension or Any: [type.name] { … }
                 self.skip_list()
                 self.skip_value()
-            elif kind != 1:
+            elif kind != NAME:
                 raise self.damaged_error(f"a field's name was expected, not {token[:20]!r}")
             else:
                 self.field(token.decode(), tree, depth)
@@ -288,15 +289,15 @@ class _Text:
 
     def value(self, depth: int) -> Any:
         kind, token = self.token()
-        if token == b":" and kind == 3:
+        if token == b":" and kind == BRACKET:
             kind, token = self.token()
-        if kind == 3 and token in OPENING:
+        if kind == BRACKET and token in OPENING:
             return self.message(depth + 1)
-        if kind == 3 and token == b"[":
+        if kind == BRACKET and token == b"[":
             return list(self.items(depth))
-        if kind in (0, 3):
+        if kind in (END, BRACKET):
             raise self.damaged_error(f"a value was expected, not {token.decode() or 'the end of the file'}")
-        return self.join_strings(token) if kind == 2 else token.decode()
+        return self.join_strings(token) if kind == STRING else token.decode()
 
     def join_strings(self, token: bytes) -> str:
         """Return a string joined with the strings that follow it: the text form writes long ones in pieces."""
@@ -309,7 +310,7 @@ class _Text:
         while True:
             before = self.position
             kind, token = self.token()
-            if kind == 3 and token == b"]":
+            if kind == BRACKET and token == b"]":
                 return
             self.position = before
             yield self.value(depth)
@@ -317,20 +318,20 @@ class _Text:
     def skip_list(self) -> None:
         while True:
             kind, token = self.token()
-            if kind == 3 and token == b"]":
+            if kind == BRACKET and token == b"]":
                 return
-            if kind == 0:
+            if kind == END:
                 raise self.damaged_error("the file ends within a list")
 
     def skip_value(self) -> None:
         kind, token = self.token()
-        if kind == 3 and token == b":":
+        if kind == BRACKET and token == b":":
             kind, token = self.token()
-        if kind == 3 and token in (*OPENING, b"["):
+        if kind == BRACKET and token in (*OPENING, b"["):
             self.skip_message()
-        elif kind == 2:
+        elif kind == STRING:
             self.join_strings(token)
-        elif kind in (0, 3):
+        elif kind in (END, BRACKET):
             raise self.damaged_error("a value was expected")
 
     def skip_message(self) -> None:

@@ -23,10 +23,10 @@ from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Origin, OriginKind, Row
 from viaduct.comparison.tensors import Role, Stored
 
-JUMP = 6.0  # an operator adds an error of its own if its output's error is this many times that of its inputs
-ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
-CANCELLED = 10.0  # the terms of a weight's gradient mostly cancel: errors grow by this factor without a fault
-QUIET = 200  # roundings; sums in another order differ by less, given equal inputs
+JUMP_FACTOR = 6.0  # an operator adds an error of its own if its output's error is this many times that of its inputs
+EXACT_ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
+CANCELLATION_FACTOR = 10.0  # the terms of a weight's gradient mostly cancel: errors grow by this factor without a fault
+REORDERING_ROUNDINGS = 200  # sums in another order differ by fewer roundings, given equal inputs
 MOST_FURTHER = 20  # origins that are listed after the first
 FEW_WRONG, MOST_WRONG = 4, 0.2  # number and share of weights; if more differ in a later step, training drifted apart
 EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
@@ -106,12 +106,12 @@ class Candidate:
 
     @property
     def has_exact_inputs(self) -> bool:
-        return self.input_error <= ROUNDINGS * self.rounding
+        return self.input_error <= EXACT_ROUNDINGS * self.rounding
 
     @property
     def is_jump(self) -> bool:
         """Return True if the error does not come from the inputs."""
-        return self.own_error >= JUMP * self.input_error
+        return self.own_error >= JUMP_FACTOR * self.input_error
 
 
 def find_candidates(moment: Moment) -> list[Candidate]:
@@ -136,7 +136,11 @@ def find_hidden_origin(moment: Moment, before: float) -> list[Candidate]:
             continue
         input_error = moment.largest_error([*inputs, *list_output_rows(moment.calls_within(call))])
         own_error, unit = moment.largest_error(outputs), find_rounding_unit(moment.rows[outputs[0]])
-        if input_error <= ROUNDINGS * unit and own_error >= QUIET * unit and not moment.bad_rows(call, "output"):
+        if (
+            input_error <= EXACT_ROUNDINGS * unit
+            and own_error >= REORDERING_ROUNDINGS * unit
+            and not moment.bad_rows(call, "output")
+        ):
             why = (
                 f"its output differs by {own_error:.2g} of the golden size: within the thresholds, but far beyond "
                 f"rounding, while its inputs agree up to rounding (largest difference {input_error:.2g}); what is bad "
@@ -347,7 +351,7 @@ def find_wrong_gradients(moment: Moment) -> list[Candidate]:
     why = f"{differs}, while the one it was given and the forward pass are not bad"
     error = max(moment.largest_error(first.row_indices.get("grad_output", ())), estimate_relu_error(moment, [first]))
     if not moment.bad_rows(first, "grad_input"):
-        error *= CANCELLED
+        error *= CANCELLATION_FACTOR
     return [make_candidate(moment, sent, "operator", why, input_error=error)]
 
 

@@ -193,12 +193,12 @@ def measure(
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
     sides = Flat(left, left_dtype, "left"), Flat(right, right_dtype, "right")
-    first = FirstPass(*sides, top).run()
-    if (scales := first.needed_scales()) != UNSCALED:
-        first = FirstPass(*sides, top, scales).run()
+    first_pass = FirstPass(*sides, top).run()
+    if (scales := first_pass.choose_scales()) != UNSCALED:
+        first_pass = FirstPass(*sides, top, scales).run()
     if tolerance is None:
         tolerance = TOLERANCES[coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
-    return FinalMeasures(first, kld, tolerance).compute()
+    return FinalMeasures(first_pass, kld, tolerance).compute()
 
 
 def _refuse(left: Array, right: Array, left_dtype: str, right_dtype: str) -> None:
@@ -220,11 +220,11 @@ def _shape(shape: tuple[int, ...]) -> str:
 class FinalMeasures:
     """The measures, computed from the sums of the two passes."""
 
-    def __init__(self, first: FirstPass, kld: Kld, tolerance: float) -> None:
-        self.first, self.kld, self.tolerance = first, kld, tolerance
-        self.scales = first.scales
-        self.n = first.count
-        left, right = first.left, first.right
+    def __init__(self, first_pass: FirstPass, kld: Kld, tolerance: float) -> None:
+        self.first_pass, self.kld, self.tolerance = first_pass, kld, tolerance
+        self.scales = first_pass.scales
+        self.n = first_pass.count
+        left, right = first_pass.left, first_pass.right
         # Norms of the scaled sides; a scale is a power of two, so dividing by it is exact.
         self.norms = math.sqrt(sum_exactly(left.squares)), math.sqrt(sum_exactly(right.squares))
         self.means = self._mean(left), self._mean(right)
@@ -234,13 +234,13 @@ class FinalMeasures:
 
     def compute(self) -> Measures:
         """Run the second pass and return the measures."""
-        first = self.first
+        first_pass = self.first_pass
         if not self.n:
             return self._assemble((math.nan, math.nan), math.nan, 1.0, None)
         rms = self.norms[1] / math.sqrt(self.n) / self.scales.right
         allowed = self.tolerance * rms  # every element may be off by this; if none is off by more, no pass is needed
         second = SecondPass(
-            first,
+            first_pass,
             (self._inexact_mean(0), self._inexact_mean(1)),
             None if self._max_absolute() <= allowed else ToleranceCount(self.tolerance, allowed),
             None if self._known_kld() is not None else self.kld,
@@ -253,8 +253,8 @@ class FinalMeasures:
 
     def _known_kld(self) -> float | None:
         """Return 0 for identical sides, else None. All-zero sides have a divergence in the floored variant only."""
-        zero = self.first.right.low == self.first.right.high == 0.0
-        return 0.0 if not self.first.differing and (self.kld == "floored" or not zero) else None
+        zero = self.first_pass.right.low == self.first_pass.right.high == 0.0
+        return 0.0 if not self.first_pass.differing and (self.kld == "floored" or not zero) else None
 
     def _inexact_mean(self, side: int) -> float | None:
         """Return the mean of a side if E[x²] - E[x]² would lose more than two digits, else None."""
@@ -264,19 +264,19 @@ class FinalMeasures:
     def _std(self, side: int, variance: float | None) -> float:
         if variance is None:
             variance = self.norms[side] ** 2 / self.n - self.means[side] ** 2
-        totals, scale = (self.first.left, self.first.right)[side], (self.scales.left, self.scales.right)[side]
+        totals, scale = (self.first_pass.left, self.first_pass.right)[side], (self.scales.left, self.scales.right)[side]
         return 0.0 if totals.low == totals.high else math.sqrt(max(variance, 0.0)) / scale
 
     def _max_absolute(self) -> float:
-        return self.first.max_absolute / self.scales.before_subtraction
+        return self.first_pass.max_absolute / self.scales.before_subtraction
 
     def _assemble(
         self, stds: tuple[float, float], divergence: float, within: float, bins: Histogram | None
     ) -> Measures:
-        first = self.first
-        left = self._figures(0, first.left, stds[0])
-        right = self._figures(1, first.right, stds[1])
-        count, mismatch = first.flats[0].count, first.first_mismatch
+        first_pass = self.first_pass
+        left = self._figures(0, first_pass.left, stds[0])
+        right = self._figures(1, first_pass.right, stds[1])
+        count, mismatch = first_pass.flats[0].count, first_pass.first_mismatch
         return Measures(
             **asdict(self._replace_errors(self._errors(left.norm, right.norm, divergence))),
             left=left,
@@ -284,13 +284,13 @@ class FinalMeasures:
             count=count,
             compared=self.n,
             kld_variant=self.kld,
-            differing=first.differing,
-            nonfinite_pairs=count - self.n - first.mismatched,
-            mismatched=first.mismatched,
-            first_mismatch=None if mismatch is None else ElementIndex(mismatch, first.flats[0].index_of(mismatch)),
+            differing=first_pass.differing,
+            nonfinite_pairs=count - self.n - first_pass.mismatched,
+            mismatched=first_pass.mismatched,
+            first_mismatch=None if mismatch is None else ElementIndex(mismatch, first_pass.flats[0].index_of(mismatch)),
             within=within,
             tolerance=self.tolerance,
-            ulps=first.ulps.result(),
+            ulps=first_pass.ulps.result(),
             histogram=bins,
             top=self._top(),
             overflow=self._overflow(),
@@ -298,7 +298,7 @@ class FinalMeasures:
         )
 
     def _figures(self, side: int, totals: SideTotals, std: float) -> SideStatistics:
-        flat, scale = self.first.flats[side], (self.scales.left, self.scales.right)[side]
+        flat, scale = self.first_pass.flats[side], (self.scales.left, self.scales.right)[side]
         nonfinite, empty = totals.nonfinite, not self.n
         return SideStatistics(
             dtype=flat.dtype if flat.parts == 1 else f"complex of {flat.dtype}",
@@ -318,13 +318,13 @@ class FinalMeasures:
 
     def _errors(self, left: float, right: float, divergence: float) -> Errors:
         """Return the errors of the finite elements; `left` and `right` are the unscaled norms."""
-        first, n = self.first, self.n
+        first_pass, n = self.first_pass, self.n
         cosine = self._cosine(left, right)
         if not n:
             return Errors.all(math.nan, cosine)
         scale = self.scales.difference * self.scales.before_subtraction
-        distance = math.sqrt(sum_exactly(first.squares))
-        accumulated = sum_exactly(first.relatives)
+        distance = math.sqrt(sum_exactly(first_pass.squares))
+        accumulated = sum_exactly(first_pass.relatives)
         return Errors(
             cosine,
             self._max_absolute(),
@@ -332,9 +332,9 @@ class FinalMeasures:
             # Multiplied in an order that does not overflow.
             0.0 if right <= EPSILON else distance / self.norms[1] * (self.scales.right / scale),
             divergence,
-            sum_exactly(first.absolutes) / n / scale,
+            sum_exactly(first_pass.absolutes) / n / scale,
             distance / math.sqrt(n) / scale,
-            first.max_relative,
+            first_pass.max_relative,
             accumulated / n,
         )
 
@@ -345,34 +345,34 @@ class FinalMeasures:
             return 1.0
         if left <= EPSILON or right <= EPSILON or not self.n:
             return math.nan
-        return max(-1.0, min(1.0, sum_exactly(self.first.products) / self.norms[0] / self.norms[1]))
+        return max(-1.0, min(1.0, sum_exactly(self.first_pass.products) / self.norms[0] / self.norms[1]))
 
     def _is_single_element(self) -> bool:
-        return self.first.flats[0].count == self.first.flats[0].parts
+        return self.first_pass.flats[0].count == self.first_pass.flats[0].parts
 
     def _replace_errors(self, errors: Errors) -> Errors:
         """Return the errors, or all NaN if NaN or Inf are mismatched, or all Inf if no side has NaN."""
-        first = self.first
-        if not first.mismatched:
+        first_pass = self.first_pass
+        if not first_pass.mismatched:
             return errors
-        only_infinite = first.left.nonfinite.nan == first.right.nonfinite.nan == 0
+        only_infinite = first_pass.left.nonfinite.nan == first_pass.right.nonfinite.nan == 0
         return Errors.all(math.inf if only_infinite else math.nan, None if errors.cosine is None else math.nan)
 
     def _top(self) -> tuple[LargeError, ...]:
-        index_of, scale = self.first.flats[0].index_of, self.scales.before_subtraction
+        index_of, scale = self.first_pass.flats[0].index_of, self.scales.before_subtraction
         return tuple(
             LargeError(ElementIndex(flat, index_of(flat)), left, right, error / scale)
-            for error, flat, left, right in self.first.top.entries
+            for error, flat, left, right in self.first_pass.top.entries
         )
 
     def _overflow(self) -> Overflow:
-        if self.first.flats[0].dtype != "float16":
+        if self.first_pass.flats[0].dtype != "float16":
             return "NaN"
-        return "YES" if self.first.left.saturated else "NO"
+        return "YES" if self.first_pass.left.saturated else "NO"
 
     def _notes(self) -> tuple[str, ...]:
         notes = []
-        if self.first.flats[0].parts == 2:
+        if self.first_pass.flats[0].parts == 2:
             notes.append("complex: real and imaginary parts are compared side by side")
         if self._is_single_element():
             notes.append("a single element: no cosine similarity")

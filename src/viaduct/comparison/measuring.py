@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
 from viaduct.comparison import tensor_statistics
-from viaduct.comparison.formats import stamp
+from viaduct.comparison.formats import FileStamp, read_file_stamp
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.measures import Measures, Unmeasurable, measure, measure_statistics
 from viaduct.comparison.passes import Kld
@@ -37,8 +37,8 @@ CHECKSUM_CHUNK = 1 << 20  # bytes that are read at a time
 MIN_SECONDS_FOR_WORKERS = 0.5  # of estimated work; for less, starting workers takes too long
 # A worker searches the module path of this process, not the current folder.
 WORKER_CODE = (
-    "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.measuring import serve; "
-    "serve(int(sys.argv[1]))"
+    "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.measuring import serve_jobs; "
+    "serve_jobs(int(sys.argv[1]))"
 )
 _SECONDS_PER_PAIR, _SECONDS_PER_ELEMENT = 5e-4, 1.5e-8  # measured; to estimate the work
 
@@ -174,16 +174,13 @@ def check_file(stored: Stored, array: Array) -> None:
     if array.shape != stored.shape:
         shapes = f"it has the shape {list(array.shape)}, its index says {list(stored.shape)}"
         raise BadData(f"{path.name} is damaged: {shapes}")
-    if stored.crc32 and (crc32 := checksum(path, stamp(path))) != stored.crc32:
+    if stored.crc32 and (crc32 := checksum(path, read_file_stamp(path))) != stored.crc32:
         raise BadData(f"{path.name} is damaged: its checksum is {crc32:08x}, its index says {stored.crc32:08x}")
 
 
 @lru_cache(maxsize=4096)
-def checksum(path: Path, changed: tuple[int, int]) -> int:
-    """Return the CRC-32 of a file, cached since several tensors may share a file.
-
-    `changed`: the file's stamp (formats.stamp), so that a changed file is read again.
-    """
+def checksum(path: Path, file_stamp: FileStamp) -> int:
+    """Return the CRC-32 of a file, cached since several tensors may share a file."""
     crc32 = 0
     with path.open("rb") as file:
         while chunk := file.read(CHECKSUM_CHUNK):
@@ -193,8 +190,8 @@ def checksum(path: Path, changed: tuple[int, int]) -> int:
 
 def dtype_of(stored: Stored, array: Array) -> str:
     """Return the dtype of the file, or bfloat16 if the dump says so: NumPy arrays do not have it."""
-    bits = array.dtype.kind in "ui" and array.dtype.itemsize == 2
-    return "bfloat16" if stored.dtype == "bfloat16" and bits else str(array.dtype)
+    can_hold_bits = array.dtype.kind in "ui" and array.dtype.itemsize == 2
+    return "bfloat16" if stored.dtype == "bfloat16" and can_hold_bits else str(array.dtype)
 
 
 def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
@@ -225,7 +222,7 @@ def read_statistics(side: str, stored: Stored) -> dict[str, float]:
     return {name: float(getattr(figures, name)) for name in tensor_statistics.NAMES}
 
 
-def serve(descriptor: int) -> None:
+def serve_jobs(descriptor: int) -> None:
     """Answer the jobs of a connection until it is closed: the main function of a worker process."""
     connection = Connection(descriptor)
     while True:
@@ -265,7 +262,7 @@ class Worker:
         self.process.wait()
 
     def describe_death(self) -> str:
-        """Return the signal that ended the process; raise RuntimeError for an exit code, which is a bug of viaduct."""
+        """Name the signal that ended the process; raise RuntimeError for an exit code, which is a bug of viaduct."""
         code = self.process.wait()
         if code >= 0:
             raise RuntimeError(f"a measuring process ended with code {code}")

@@ -86,7 +86,7 @@ class ModuleWatch(HookWatch):
         self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not separate
         self.stack: list[Call | None] = []
         self.calls: list[Call] = []
-        self._on_gradient: dict[Edge, list[tuple[Call, Role, int]]] = {}
+        self._gradient_listeners: dict[Edge, list[tuple[Call, Role, int]]] = {}
 
     def close(self) -> None:
         """Remove all hooks and number the gradients."""
@@ -109,7 +109,7 @@ class ModuleWatch(HookWatch):
             call.edges.append(edge)
             call.versions.append(read_version(tensor))
             self.add_feeders(name, tensor, edge)
-            self.write(call, "input", index, tensor)
+            self.record(call, "input", index, tensor)
 
     def is_outside_step(self) -> bool:
         """Return True if this call is not part of the step: an evaluation, a recomputation, or inside one."""
@@ -128,7 +128,7 @@ class ModuleWatch(HookWatch):
             return
         inputs = find_tensors([args, kwargs])
         for index, tensor in enumerate(inputs[len(call.edges) :], len(call.edges)):
-            self.write(call, "input", index, tensor)  # keyword arguments that `on_enter` did not get
+            self.record(call, "input", index, tensor)  # keyword arguments that `on_enter` did not get
         versions = zip(inputs, call.versions, strict=False)
         changed = (index for index, (tensor, version) in enumerate(versions) if read_version(tensor) != version)
         self.overwritten.update((name, index) for index in changed)
@@ -136,7 +136,7 @@ class ModuleWatch(HookWatch):
         for index, (tensor, edge) in enumerate(outputs):
             self.add_feeders(name, tensor, edge)
             self.flow.add_maker(tensor, edge, name)
-            self.write(call, "output", index, tensor)
+            self.record(call, "output", index, tensor)
         order = self.capture.next_order()
         for entry in call.entries:
             entry.order = order
@@ -152,7 +152,7 @@ class ModuleWatch(HookWatch):
         self.add_feeders(op, tensor, edge)
         self.flow.add_maker(tensor, edge, op)
 
-    def write(self, call: Call, role: Role, index: int, tensor: Tensor) -> None:
+    def record(self, call: Call, role: Role, index: int, tensor: Tensor) -> None:
         """Record one tensor of a call if the plan selects it."""
         if self.capture.plan.select(call.op, role):
             call.entries.append(self.capture.add(Entry(call.op, call.type, role, index, 0, call.number), tensor))
@@ -165,9 +165,9 @@ class ModuleWatch(HookWatch):
         for index, (tensor, edge) in enumerate(outputs):
             if edge is not None and self.can_record_gradient(call, "grad_output", index, edge, mixed):
                 mixed.add(edge)  # a tensor that is returned twice is recorded once
-                self.on_gradient(tensor, edge, call, "grad_output", index)
+                self.hook_gradient(tensor, edge, call, "grad_output", index)
         if inputs:
-            self.on_exits(call, ends, inputs)
+            self.hook_leaving_gradients(call, ends, inputs)
 
     def can_record_gradient(self, call: Call, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
         """Return True if a gradient is unambiguous and selected by the plan.
@@ -179,20 +179,20 @@ class ModuleWatch(HookWatch):
             return False
         return self.capture.plan.select(call.op, role)
 
-    def on_gradient(self, tensor: Tensor, edge: Edge, call: Call, role: Role, index: int) -> None:
+    def hook_gradient(self, tensor: Tensor, edge: Edge, call: Call, role: Role, index: int) -> None:
         """Register a hook for the complete gradient of a tensor."""
-        listeners = self._on_gradient.get(edge)
+        listeners = self._gradient_listeners.get(edge)
         if listeners is None:
-            listeners = self._on_gradient[edge] = []
+            listeners = self._gradient_listeners[edge] = []
             hooked: Any = tensor
-            self._handles.append(hooked.register_hook(partial(self.record_gradient, listeners)))
+            self._handles.append(hooked.register_hook(partial(self.notify_listeners, listeners)))
         listeners.append((call, role, index))
 
-    def record_gradient(self, listeners: list[tuple[Call, Role, int]], gradient: Tensor) -> None:
+    def notify_listeners(self, listeners: list[tuple[Call, Role, int]], gradient: Tensor) -> None:
         for call, role, index in listeners:
-            self.write_gradient(call, role, index, gradient)
+            self.record_gradient(call, role, index, gradient)
 
-    def on_exits(self, call: Call, outputs: Collection[Edge], inputs: Collection[Edge]) -> None:
+    def hook_leaving_gradients(self, call: Call, outputs: Collection[Edge], inputs: Collection[Edge]) -> None:
         """Register hooks for the gradients that leave a module through its inputs, without the shares of others."""
         leaving, mixed = find_exits(outputs, inputs), set(outputs)
         for index, edge in enumerate(call.edges):
@@ -212,9 +212,9 @@ class ModuleWatch(HookWatch):
         with self.capture.suspend_watching():
             total = parts.add(gradient)
         if total is not None:
-            self.write_gradient(call, "grad_input", index, total)
+            self.record_gradient(call, "grad_input", index, total)
 
-    def write_gradient(self, call: Call, role: Role, index: int, gradient: Tensor) -> None:
+    def record_gradient(self, call: Call, role: Role, index: int, gradient: Tensor) -> None:
         """Record a gradient; a second backward pass through the same graph is ignored."""
         call.last_gradient = self.capture.next_order()
         if (role, index) not in call.backward:

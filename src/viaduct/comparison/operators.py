@@ -81,11 +81,11 @@ class OperatorWatch(HookWatch):
             self.propagate_makers(inputs, find_tensors(result))
             return result
         op = self.name_operator(kind)
-        entries = self.write(op, kind, "input", inputs[: SHARED_INPUTS.get(kind)])
+        entries = self.record(op, kind, "input", inputs[: SHARED_INPUTS.get(kind)])
         self.edges[op] = dict.fromkeys(self._makers[key] for key in map(storage_key, inputs) if key in self._makers)
         result = function(*args, **kwargs)
         written = find_tensors(result) or inputs[:1]
-        entries += self.write(op, kind, "output", written[: SHARED_OUTPUTS.get(kind)])
+        entries += self.record(op, kind, "output", written[: SHARED_OUTPUTS.get(kind)])
         self._makers.update(dict.fromkeys(map(storage_key, written), op))
         order = self.capture.next_order()
         for entry in entries:
@@ -99,7 +99,7 @@ class OperatorWatch(HookWatch):
         self._count[op] += 1
         return f"{op}.{number}"
 
-    def write(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
+    def record(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
         """Record tensors. Outputs are always stored anew: an in-place operator has not raised the version yet."""
         if not self.capture.plan.select(op, role):
             return []

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.chunks import CHUNK, FLOATS, LARGE_INTEGERS, Flat, Floats, Piece, buffer
+from viaduct.comparison.chunks import CHUNK, FLOATS, LARGE_INTEGERS, Flat, Floats, Piece, reuse_buffer
 from viaduct.comparison.tensors import Array
 from viaduct.comparison.ulps import UlpCount
 
@@ -102,8 +102,8 @@ class FirstPass:
         self.top = LargestErrors(keep)
         length = min(CHUNK, left.count)
         self.ulps = UlpCount(left.dtype, right.dtype, left.count)
-        self._difference, self._ratio = buffer("one", length), buffer("two", length)
-        self._mask = buffer("mask", length, bool)
+        self._difference, self._ratio = reuse_buffer("one", length), reuse_buffer("two", length)
+        self._mask = reuse_buffer("mask", length, bool)
         self._floats = left.dtype in FLOATS, right.dtype in FLOATS
         self._integers = left.dtype == right.dtype and left.dtype in LARGE_INTEGERS
 
@@ -123,14 +123,14 @@ class FirstPass:
                 return
             extremes = (*find_extremes(left), *find_extremes(right))
         self._count_saturated(left, right, extremes)
-        self.count += left.wide.size
+        self.count += left.as_float64.size
         self._add_piece(left, right, extremes, start, positions)
 
     def _select_finite(self, left: Piece, right: Piece, start: int) -> tuple[Piece, Piece, Array]:
         """Count NaN and Inf; return the elements that are finite on both sides, and their positions."""
-        self.left.nonfinite.add(left.narrow, start, self.keep)
-        self.right.nonfinite.add(right.narrow, start, self.keep)
-        ours, theirs = left.narrow, right.narrow
+        self.left.nonfinite.add(left.as_float, start, self.keep)
+        self.right.nonfinite.add(right.as_float, start, self.keep)
+        ours, theirs = left.as_float, right.as_float
         valid = np.isfinite(ours) & np.isfinite(theirs)
         alike = valid | (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)
         mismatched = np.flatnonzero(~alike)
@@ -144,12 +144,12 @@ class FirstPass:
 
     def _count_saturated(self, left: Piece, right: Piece, extremes: Extremes) -> None:
         if self._floats[0] and max(map(abs, extremes[:2])) >= HALF_LIMIT:
-            self.left.saturated += count_saturated(left.wide)
+            self.left.saturated += count_saturated(left.as_float64)
         if self._floats[1] and max(map(abs, extremes[2:])) >= HALF_LIMIT:
-            self.right.saturated += count_saturated(right.wide)
+            self.right.saturated += count_saturated(right.as_float64)
 
     def _add_piece(self, left: Piece, right: Piece, extremes: Extremes, start: int, positions: Array | None) -> None:
-        ours, theirs = self._scale(left.wide, self.scales.left), self._scale(right.wide, self.scales.right)
+        ours, theirs = self._scale(left.as_float64, self.scales.left), self._scale(right.as_float64, self.scales.right)
         self.left.add(ours, *extremes[:2])
         if self.scales.left == self.scales.right and are_bits_equal(left.raw, right.raw):  # then all errors are 0
             self.right.add(ours, *extremes[:2])
@@ -165,7 +165,7 @@ class FirstPass:
         return wide if scale == 1.0 else wide * scale
 
     def _add_errors(self, left: Piece, right: Piece, start: int, positions: Array | None) -> None:
-        difference, ratio = self._difference[: left.wide.size], self._ratio[: left.wide.size]
+        difference, ratio = self._difference[: left.as_float64.size], self._ratio[: left.as_float64.size]
         self._subtract(left, right, difference)
         np.abs(difference, out=difference)
         largest = float(np.maximum.reduce(difference))
@@ -178,17 +178,17 @@ class FirstPass:
         self.absolutes.append(float(np.add.reduce(scaled)))
         self.max_absolute = max(self.max_absolute, largest)
         if largest > self.top.least:
-            self.top.add(difference, left.wide, right.wide, start, positions)
-        self._add_relative(difference, right.wide, ratio)
+            self.top.add(difference, left.as_float64, right.as_float64, start, positions)
+        self._add_relative(difference, right.as_float64, ratio)
 
     def _subtract(self, left: Piece, right: Piece, out: Floats) -> None:
         if self._integers:  # exact beyond 2^53
             exact = np.maximum(left.raw, right.raw) - np.minimum(left.raw, right.raw)
             np.copyto(out, exact.view(np.uint64))
         elif (scale := self.scales.before_subtraction) == 1.0:
-            np.subtract(left.wide, right.wide, out=out)
+            np.subtract(left.as_float64, right.as_float64, out=out)
         else:
-            np.subtract(left.wide * scale, right.wide * scale, out=out)
+            np.subtract(left.as_float64 * scale, right.as_float64 * scale, out=out)
 
     def _add_relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
         """Add |x - y| / |y|, and 0 where the golden value y counts as zero."""
@@ -203,7 +203,7 @@ class FirstPass:
         self.relatives.append(float(np.add.reduce(ratio)))
         self.max_relative = max(self.max_relative, float(np.maximum.reduce(ratio)))
 
-    def needed_scales(self) -> Scales:
+    def choose_scales(self) -> Scales:
         """Return the scales with which the squares stay within float64; mostly UNSCALED."""
         left, right = self.left.largest_magnitude, self.right.largest_magnitude
         reduction = 0.25 if max(left, right) > 1e307 else 1.0
@@ -248,7 +248,7 @@ class LargestErrors:
 
 
 def find_extremes(piece: Piece) -> tuple[float, float]:
-    return float(np.minimum.reduce(piece.narrow)), float(np.maximum.reduce(piece.narrow))
+    return float(np.minimum.reduce(piece.as_float)), float(np.maximum.reduce(piece.as_float))
 
 
 def count_saturated(values: Array) -> int:
@@ -257,7 +257,7 @@ def count_saturated(values: Array) -> int:
 
 
 def select_valid(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
-    return Piece(piece.raw[valid], piece.narrow[valid], piece.wide[valid])
+    return Piece(piece.raw[valid], piece.as_float[valid], piece.as_float64[valid])
 
 
 def are_bits_equal(left: Array, right: Array) -> bool:
@@ -291,45 +291,45 @@ class SecondPass:
 
     def __init__(
         self,
-        first: FirstPass,
+        first_pass: FirstPass,
         means: tuple[float | None, float | None],
         tolerated: ToleranceCount | None,
         kld: Kld | None,
     ) -> None:
-        self.first, self.tolerated = first, tolerated
-        self.deviations = Deviations(means[0], first.scales.left), Deviations(means[1], first.scales.right)
+        self.first_pass, self.tolerated = first_pass, tolerated
+        self.deviations = Deviations(means[0], first_pass.scales.left), Deviations(means[1], first_pass.scales.right)
         self.samples: tuple[list[Floats], list[Floats]] = ([], [])
-        length = min(CHUNK, first.flats[0].count)
-        self._scratch = buffer("one", length)
-        self.divergence = Divergence(first, kld == "floored", length) if kld else None
-        self._stride = (first.flats[0].count // SAMPLE) | 1  # odd, so that it does not stay in one channel
+        length = min(CHUNK, first_pass.flats[0].count)
+        self._scratch = reuse_buffer("one", length)
+        self.divergence = KlDivergence(first_pass, kld == "floored", length) if kld else None
+        self._stride = (first_pass.flats[0].count // SAMPLE) | 1  # odd, so that it does not stay in one channel
 
     def run(self) -> SecondPass:
-        left, right = self.first.flats
+        left, right = self.first_pass.flats
         with np.errstate(all="ignore"):
             for start in range(0, left.count, CHUNK):
                 ours, theirs = left.piece(start), right.piece(start)
-                if start in self.first.pieces_with_nonfinite:
-                    valid = np.isfinite(ours.narrow) & np.isfinite(theirs.narrow)
+                if start in self.first_pass.pieces_with_nonfinite:
+                    valid = np.isfinite(ours.as_float) & np.isfinite(theirs.as_float)
                     ours, theirs = select_valid(ours, valid), select_valid(theirs, valid)
-                if ours.wide.size:
+                if ours.as_float64.size:
                     self._process(ours, theirs)
         return self
 
     def _process(self, ours: Piece, theirs: Piece) -> None:
-        left, right = ours.wide, theirs.wide
+        left, right = ours.as_float64, theirs.as_float64
         self.samples[0].append(left[:: self._stride].copy())
         self.samples[1].append(right[:: self._stride].copy())
         self.deviations[0].add(left, self._scratch[: left.size])
         self.deviations[1].add(right, self._scratch[: left.size])
         if self.tolerated is not None:
-            self.tolerated.add(ours.narrow, theirs.narrow)
+            self.tolerated.add(ours.as_float, theirs.as_float)
         if self.divergence is not None:
             self.divergence.add(left, right)
 
     def histogram(self) -> tuple[float, float, tuple[int, ...], tuple[int, ...]]:
         """Return low, high, and the counts of a sample of each side in the bins between."""
-        sides = self.first.left, self.first.right
+        sides = self.first_pass.left, self.first_pass.right
         low, high = min(side.low for side in sides), max(side.high for side in sides)
         left, right = (count_bins(np.concatenate(sample), low, high) for sample in self.samples)
         return low, high, left, right
@@ -358,12 +358,12 @@ class ToleranceCount:
 
     def add(self, left: Array, right: Array) -> None:
         kind = np.float32 if left.dtype == right.dtype == np.float32 else np.float64
-        error, limit, least = (buffer(name, left.size, kind) for name in ("one", "two", "three"))
+        error, limit, least = (reuse_buffer(name, left.size, kind) for name in ("one", "two", "three"))
         np.abs(np.subtract(left, right, out=error), out=error)
         np.multiply(np.abs(right, out=limit), kind(self.tolerance), out=limit)
         least.fill(self.allowed)  # NumPy compares two arrays faster than an array with a number
         np.maximum(limit, least, out=limit)
-        self.count += int(np.count_nonzero(np.less_equal(error, limit, out=buffer("mask", left.size, bool))))
+        self.count += int(np.count_nonzero(np.less_equal(error, limit, out=reuse_buffer("mask", left.size, bool))))
 
 
 class Deviations:
@@ -390,19 +390,23 @@ class Deviations:
         return sum_exactly(self.squares) / count - (sum_exactly(self.sums) / count) ** 2
 
 
-class Divergence:
+class KlDivergence:
     """KL divergence of the left side from the right one, both scaled to 0 … 1 and divided by their sum.
 
     With a and b the scaled sides before the division by their sums A and B it is sum(a ln(a / b)) / A + ln(B / A).
     This does not change when a or b is multiplied by a number, so the book's variant need not divide by the range.
     """
 
-    def __init__(self, first: FirstPass, floored: bool, length: int) -> None:
-        scales = first.scales
-        self._left = Scaling(first.left.low, first.left.high, scales.left, floored)
-        self._right = Scaling(first.right.low, first.right.high, scales.right, floored)
+    def __init__(self, first_pass: FirstPass, floored: bool, length: int) -> None:
+        scales = first_pass.scales
+        self._left = Scaling(first_pass.left.low, first_pass.left.high, scales.left, floored)
+        self._right = Scaling(first_pass.right.low, first_pass.right.high, scales.right, floored)
         self._needs_logs = scales.left != 1.0 or scales.right != 1.0  # the quotient may leave float64's range
-        self._a, self._b, self._ratio = buffer("one", length), buffer("two", length), buffer("four", length)
+        self._a, self._b, self._ratio = (
+            reuse_buffer("one", length),
+            reuse_buffer("two", length),
+            reuse_buffer("four", length),
+        )
         self._sums: tuple[list[float], list[float], list[float]] = ([], [], [])
         self.infinite = False
 

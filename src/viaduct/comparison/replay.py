@@ -20,7 +20,7 @@ from viaduct.comparison.tensors import Array
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 POSITIONS = 64  # of the output that are recomputed
-FITS = 2e-3  # up to this relative error recomputed numbers count as equal
+MAX_REPLAY_ERROR = 2e-3  # up to this relative error recomputed numbers count as equal
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def solve_geometry(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: Both
     sampled = sample_outputs(outputs, positions)
     draft = Replay(x_NCHW, weight_OIHW, bias, positions, sampled, Geometry((1, 1), (0, 0)), (extent[0], extent[1]))
     for geometry in iterate_geometries(draft):
-        if rms(draft.predict(geometry=geometry) - sampled.right) <= FITS * rms(sampled.right):
+        if rms(draft.predict(geometry=geometry) - sampled.right) <= MAX_REPLAY_ERROR * rms(sampled.right):
             return replace(draft, geometry=geometry)
     return None
 

@@ -48,7 +48,7 @@ from viaduct.reporting import (
 
 MOST_PER_HOP = 4  # neighbours drawn at one distance from the origin
 MOST_FURTHER = 6  # links to further origins
-MOST_PER_STAGE = 0.6  # of the forward rows; if a stage has a larger share, names get longer
+MOST_PER_STAGE = 0.6  # share of the forward rows; if a stage has more, the stages get longer names
 CSV = "drift.csv"  # the table beside the page
 PHASES = {  # role of a tensor -> stage of the chart; the other roles belong to the forward pass
     **dict.fromkeys(("grad_input", "grad_output"), "backward"),
@@ -243,8 +243,8 @@ def make_step_sections(rows: Sequence[Row]) -> list[Section]:
         Series("largest", steps, [max(errors, default=math.nan) for errors in finite]),
         Series("median", steps, [statistics.median(errors) if errors else math.nan for errors in finite]),
     ]
-    lost = sum(map(len, by_step.values())) - sum(map(len, finite))
-    text = f"Tensors with an error that is NaN or infinite are left out: {lost:,}." if lost else ""
+    left_out = sum(map(len, by_step.values())) - sum(map(len, finite))
+    text = f"Tensors with an error that is NaN or infinite are left out: {left_out:,}." if left_out else ""
     chart = LineChart("Relative error by step", "step", "relative Euclidean distance", series, log_y=True)
     return [Section("Along the steps", text, [chart])]
 

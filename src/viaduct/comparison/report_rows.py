@@ -35,7 +35,7 @@ def make_row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin
         ROW_TABLE,
         make_columns(rows),
         caption="Every pair of tensors",
-        details={row: make_details(rows[row], names, lead) for row, lead in select_detailed(rows, origin).items()},
+        details={row: make_details(rows[row], names, source) for row, source in select_detailed(rows, origin).items()},
         download=csv,
         pinned=2,
         order=order_rows(rows, origin),
@@ -106,27 +106,27 @@ def describe_match(pair: Pair) -> str:
 
 def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
     """Return the rows with details, each with the row that it follows from, if any."""
-    leads = find_leads(rows, origin)
+    sources = find_source_rows(rows, origin)
     remarkable = [n for n, row in enumerate(rows) if row.result in ("bad", "flag")]
     remarkable.sort(key=lambda n: bool(rows[n].follows_from))
     good = [n for n, row in enumerate(rows) if row.result == "good"]
     at_origin = [] if origin is None else [n for n, row in enumerate(rows) if row.op == rows[origin].op]
     sample = good[:: max(1, math.ceil(len(good) / SAMPLE))]
-    return {n: leads.get(rows[n].follows_from) for n in [*at_origin, *remarkable[:MOST_DETAILS], *sample]}
+    return {n: sources.get(rows[n].follows_from) for n in [*at_origin, *remarkable[:MOST_DETAILS], *sample]}
 
 
-def find_leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
+def find_source_rows(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
     """Return for each operator the target of links "follows from": its first bad row, or the origin."""
-    leads = {} if origin is None else {rows[origin].op: origin}
+    sources = {} if origin is None else {rows[origin].op: origin}
     for number, row in enumerate(rows):
         if row.result == "bad":
-            leads.setdefault(row.op, number)
-    return leads
+            sources.setdefault(row.op, number)
+    return sources
 
 
-def make_details(row: Row, names: tuple[str, str], lead: int | None) -> list[Block]:
-    """Return the details of a row; `names`: of both sides, `lead`: the number of the row that it follows from."""
-    links: list[Block] = [] if lead is None else [Link(f"follows from {row.follows_from}", link_to_row(lead))]
+def make_details(row: Row, names: tuple[str, str], source: int | None) -> list[Block]:
+    """Return the details of a row. `names`: of both sides. `source`: the number of the row that it follows from."""
+    links: list[Block] = [] if source is None else [Link(f"follows from {row.follows_from}", link_to_row(source))]
     measures = row.measures
     if measures is None:
         return links

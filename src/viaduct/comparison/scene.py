@@ -1,4 +1,6 @@
-"""Access for causes to the origin's tensors, opened when needed, and to the other rows.
+"""Access for causes to the tensors of the origin, the first divergence, and to the other rows.
+
+Tensors are opened when a cause needs them.
 
 A cause predicts the left side from the right one, under the assumption that it is the cause. `explained_share` is the
 share of the difference that this prediction removes: one scale for all causes. Of very large tensors only the leading
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from viaduct.comparison.calls import divide_by_size
+from viaduct.comparison.formats import widen_bfloat16
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.rows import Origin, Row
 from viaduct.comparison.storage import open_tensor
@@ -35,7 +38,7 @@ class Both(NamedTuple):
 
 @dataclass
 class Scene:
-    """The origin, all rows, and their tensors."""
+    """The origin of a divergence, all rows, and their tensors."""
 
     rows: Sequence[Row]
     origin: Origin
@@ -159,7 +162,7 @@ def select_leading_slices(shape: tuple[int, ...]) -> Any:
 def widen(array: Array, dtype: str) -> Array:
     """Return floating point as float64, bfloat16 bits included; integers and booleans unchanged."""
     if dtype == "bfloat16" and array.dtype == np.uint16:
-        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        array = widen_bfloat16(array)
     return np.asarray(array, dtype=np.float64) if array.dtype.kind == "f" else np.asarray(array)
 
 
@@ -189,6 +192,13 @@ def correlation(a: Array, b: Array) -> float:
     flat_a, flat_b = a.ravel() - a.mean(), b.ravel() - b.mean()
     size = float(np.sqrt(flat_a @ flat_a) * np.sqrt(flat_b @ flat_b))
     return float(flat_a @ flat_b) / size if size else 0.0
+
+
+def fit_factor(y: Array, x: Array, axes: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    """Return the factor a of y = a x by least squares, summed over `axes` (None: all); 0 where x is all zero."""
+    squares = np.square(x).sum(axes, keepdims=keepdims)
+    factor: Array = (x * y).sum(axes, keepdims=keepdims) / np.where(squares > 0, squares, 1.0)
+    return factor
 
 
 def explained_share(prediction: Array, both: Both) -> float:

@@ -94,7 +94,7 @@ class ScriptDump(DumpBase):
 
     def on_call(self, module: nn.Module, args: Any) -> None:
         """Watch a network that is not called by another one."""
-        self._steps.settle()
+        self._steps.end_waiting_step()
         if self.step_by == "auto":
             self.step_by = "optimizer" if self.seen.optimizers else "forward"
         root = unwrap_module(module)
@@ -137,7 +137,7 @@ class ScriptDump(DumpBase):
         elif self._selected_step is None:
             self._watch_roots(on=False)
 
-    def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
+    def await_other_optimizers(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
         if self.seen.optimizers > 1:
             self._watch_roots(on=True)
         return self.seen.optimizers > 1

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.formats import BFLOAT16
+from viaduct.comparison.formats import BFLOAT16, widen_bfloat16
 from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Stored
 from viaduct.errors import ViaductError
@@ -55,7 +55,7 @@ class Op:
     tensors: list[Stored]
 
     @property
-    def main(self) -> list[Stored]:
+    def main_tensors(self) -> list[Stored]:
         """Return its outputs, or else its parameters, gradients or inputs."""
         for roles in (("output",), ("parameter",), ("gradient", "update"), ("grad_output", "grad_input"), ("input",)):
             if tensors := [tensor for tensor in self.tensors if tensor.role in roles]:
@@ -102,8 +102,8 @@ class Scores:
     def __init__(self, left: Sequence[Op], right: Sequence[Op]) -> None:
         both = [*left, *right]
         self.split = len(left)
-        self.main = self._number_keys(both, lambda op: tuple(sorted(tuple(sorted(t.shape)) for t in op.main)))
-        self.exact = self._number_keys(both, lambda op: tuple(tensor.shape for tensor in op.main))
+        self.main = self._number_keys(both, lambda op: tuple(sorted(tuple(sorted(t.shape)) for t in op.main_tensors)))
+        self.exact = self._number_keys(both, lambda op: tuple(tensor.shape for tensor in op.main_tensors))
         self.kinds = self._number_keys(both, lambda op: normalise_kind(op.type))
         self.parameters = self._number_keys(both, lambda op: op.shapes("parameter"))
         self.inputs = self._number_keys(both, lambda op: op.shapes("input"))
@@ -186,8 +186,8 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
     table = np.zeros((len(left) + 1, len(right) + 1), np.float32)  # [i, j]: best total of the first i and the first j
     for row_number, number in enumerate(left, 1):
         row = scores.row(number)[right]
-        through = np.where(row > 0, table[row_number - 1, :-1] + row, 0)
-        np.maximum.accumulate(np.maximum(table[row_number - 1, 1:], through), out=table[row_number, 1:])
+        matched = np.where(row > 0, table[row_number - 1, :-1] + row, 0)  # total if this left one gets each right one
+        np.maximum.accumulate(np.maximum(table[row_number - 1, 1:], matched), out=table[row_number, 1:])
     matches = []
     i, j = len(left), len(right)
     while i and j:
@@ -206,7 +206,7 @@ def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
     table = np.full((len(ops), 2), np.nan)
     opened = 0
     for row_number, op in enumerate(ops):
-        first = min(op.main, key=lambda tensor: (tensor.parameter, tensor.index))
+        first = min(op.main_tensors, key=lambda tensor: (tensor.parameter, tensor.index))
         mean_and_rms = _read_statistics(first)
         if mean_and_rms is None and first.path is not None and not first.fault and opened < MOST_OPENED:
             opened += 1
@@ -232,7 +232,7 @@ def _sample_values(tensor: Stored) -> tuple[float, float] | None:
         return None
     flat = array.ravel(order="K")[:: max(1, array.size // SAMPLE)]
     if tensor.dtype == BFLOAT16:
-        flat = (flat.astype(np.uint32) << 16).view(np.float32)
+        flat = widen_bfloat16(flat)
     with np.errstate(all="ignore"):
         values = flat.astype(np.float64)
         return float(values.mean()), float(np.sqrt(np.mean(values * values)))

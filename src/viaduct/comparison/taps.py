@@ -62,7 +62,7 @@ class GradientTap(torch.autograd.Function):
         return gradients[0], None
 
 
-def keep_in_order() -> None:
+def register_tap_effect() -> None:
     """Register the tap's effect, so that the compiler neither removes nor reorders taps."""
     from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
@@ -73,23 +73,23 @@ class Taps:
     """The taps of one network, for all dumped steps: the tags are constants in the compiled code."""
 
     def __init__(self, network: nn.Module, plan: Plan) -> None:
-        keep_in_order()
+        register_tap_effect()
         self.network, self.plan = network, plan
         self.names = name_modules(network)
         self.tapped: list[TappedTensor] = []  # by tag
         self.survey = Survey({}, frozenset(), frozenset())
         self._originals: dict[str, list[Any]] = {}  # by operator: untapped arguments of calls that overwrite an input
         self.runs = 0
-        self._bases: dict[tuple[str, Role], int] = {}  # operator and role -> first tag
+        self._first_tags: dict[tuple[str, Role], int] = {}  # operator and role -> first tag
         # A new function, since compiled code is cached by function, and the network's own code must have no taps.
         self._compiled: Any = torch.compile(lambda *args: network(*args), dynamic=False)
 
-    def first_tag(self, op: str, kind: str, role: Role) -> int:
-        """Return the first tag of an operator's tensors of one role."""
-        if (op, role) not in self._bases:
-            self._bases[op, role] = len(self.tapped)
+    def allocate_tags(self, op: str, kind: str, role: Role) -> int:
+        """Return the first tag of an operator's tensors of one role; the first call reserves MAX_TENSORS tags."""
+        if (op, role) not in self._first_tags:
+            self._first_tags[op, role] = len(self.tapped)
             self.tapped += [(op, kind, role, index) for index in range(MAX_TENSORS)]
-        return self._bases[op, role]
+        return self._first_tags[op, role]
 
     def run(self, *args: Tensor) -> Any:
         """Run the compiled network with taps once; before the first run the network is surveyed."""
@@ -122,7 +122,7 @@ class Taps:
 
     def make_tags(self, op: str, kind: str, role: Role, gradient: Role) -> Tags:
         """Return the first tags of a module's values and gradients (-1: no taps), and its ambiguous gradients."""
-        tags = (self.first_tag(op, kind, r) if self.plan.select(op, r) else -1 for r in (role, gradient))
+        tags = (self.allocate_tags(op, kind, r) if self.plan.select(op, r) else -1 for r in (role, gradient))
         return *tags, self.survey.ambiguous_gradients(op, gradient)  # type: ignore[return-value]
 
 
@@ -215,11 +215,11 @@ class TapWatch:
         if self.receive in _LISTENERS:
             _LISTENERS.remove(self.receive)
         number_backward(self._records)
-        completed: dict[tuple[str, int, bool], int] = {}
+        last_order: dict[tuple[str, int, bool], int] = {}
         for record in self._records:
-            completed[record.call] = record.order
+            last_order[record.call] = record.order
         for record in self._records:
-            record.entry.order = completed[record.call]
+            record.entry.order = last_order[record.call]
         self._records.clear()
 
 

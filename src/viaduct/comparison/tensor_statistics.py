@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.comparison.formats import widen_bfloat16
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -28,15 +30,15 @@ class Tally:
         part = widen(values, self.dtype)
         squares = float(np.einsum("i,i->", part, part))
         if not math.isfinite(squares):
-            part = self.finite_part(part)
+            part = self.remove_nonfinite(part)
             squares = float(np.einsum("i,i->", part, part))
         if part.size:
             self.lowest, self.highest = min(self.lowest, float(part.min())), max(self.highest, float(part.max()))
             self.total, self.squares = self.total + float(part.sum()), self.squares + squares
             self.count += part.size
 
-    def finite_part(self, part: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Count NaN and Inf, and return the finite elements."""
+    def remove_nonfinite(self, part: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the finite elements, and count the NaN and Inf."""
         self.nan += int(np.isnan(part).sum())
         self.inf += int(np.isinf(part).sum())
         finite: npt.NDArray[np.float64] = part[np.isfinite(part)]
@@ -48,7 +50,7 @@ class Tally:
 
 def widen(part: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
     if dtype == "bfloat16":
-        part = (part.astype(np.uint32) << 16).view(np.float32)
+        part = widen_bfloat16(part)
     elif dtype.startswith("float8"):
         return widen_eight_bit(part, dtype)
     elif np.iscomplexobj(part):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.chunks import FLOATS, Floats, Piece, buffer
+from viaduct.comparison.chunks import FLOATS, Floats, Piece, reuse_buffer
 from viaduct.comparison.tensors import Array
 
 # ordered by mantissa bits
@@ -54,8 +54,8 @@ class UlpCount:
         if self.dtype is None:
             return
         size = self._count_sampled(left.raw.size)
-        left, right = left.first(size), right.first(size)
-        ours, theirs, spare = (buffer(name, size, _BIT_TYPES[self.dtype]) for name in ("ours", "theirs", "spare"))
+        left, right = left.take_first(size), right.take_first(size)
+        ours, theirs, spare = (reuse_buffer(name, size, _BIT_TYPES[self.dtype]) for name in ("ours", "theirs", "spare"))
         order_bits(read_bits(left, self.types[0], self.dtype), ours, spare)
         order_bits(read_bits(right, self.types[1], self.dtype), theirs, spare)
         exponents = self._distance(ours, theirs).view(np.int64)
@@ -72,7 +72,7 @@ class UlpCount:
         return -(-size // self._divisor)
 
     def _distance(self, ours: Array, theirs: Array) -> Floats:
-        distance, other = buffer("distance", ours.size), buffer("other", ours.size)
+        distance, other = reuse_buffer("distance", ours.size), reuse_buffer("other", ours.size)
         if ours.dtype == np.int64:  # the distance may exceed int64: subtract as unsigned
             np.copyto(distance, (np.maximum(ours, theirs) - np.minimum(ours, theirs)).view(np.uint64))
             return distance
@@ -96,8 +96,8 @@ def read_bits(piece: Piece, dtype: str, target: str) -> Array:
         return piece.raw.view(_BIT_TYPES[target])
     with np.errstate(over="ignore", under="ignore"):
         if target == "bfloat16":
-            return round_to_bfloat16(piece.narrow.astype(np.float32, copy=False))
-        return piece.wide.astype(target).view(_BIT_TYPES[target])
+            return round_to_bfloat16(piece.as_float.astype(np.float32, copy=False))
+        return piece.as_float64.astype(target).view(_BIT_TYPES[target])
 
 
 def round_to_bfloat16(single: NDArray[np.float32]) -> NDArray[np.int16]:

@@ -1,7 +1,7 @@
 """Writes tensors to disk in a thread while the step continues.
 
 A step's folder is written under a temporary name and renamed when it is complete. The run waits only when more than
-MAX_PENDING_BYTES are pending, and at the end of the step, where an error of the thread is raised.
+`max_pending_bytes` are pending, and at the end of the step, where an error of the thread is raised.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from viaduct.comparison.index import Entry, Index, write_index
 from viaduct.comparison.tensor_statistics import CHUNK, Tally
 from viaduct.errors import DiskFull, ViaductError
 
-# Bytes of tensors that wait for the disk: enough to keep it busy.
-MAX_PENDING_BYTES = 1 << 28
+MAX_PENDING_BYTES = 1 << 28  # of tensors that wait for the disk: enough to keep it busy
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -43,10 +42,10 @@ class Job:
 class Writer:
     """Writes the tensors of one step."""
 
-    def __init__(self, folder: Path, limit: int = MAX_PENDING_BYTES) -> None:
+    def __init__(self, folder: Path, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
         self.folder = folder
         self.temporary = folder.with_name(f".{folder.name}.part")
-        self.limit = limit
+        self.max_pending_bytes = max_pending_bytes
         self._jobs: deque[Job] = deque()
         self._change = threading.Condition()
         self._pending = 0
@@ -65,7 +64,7 @@ class Writer:
     def put(self, entry: Entry, size: int, fetch: Callable[[], npt.NDArray[Any]]) -> None:
         """Hand over one tensor; wait while too many bytes are pending."""
         with self._change:
-            while self._pending and self._pending + size > self.limit and self._failure is None:
+            while self._pending and self._pending + size > self.max_pending_bytes and self._failure is None:
                 self._change.wait()
             if self._failure is None:
                 self._jobs.append(Job(entry, size, fetch))
@@ -93,6 +92,7 @@ class Writer:
         self._clear()
 
     def _join(self) -> None:
+        """Let the thread finish its jobs, and wait for its end."""
         with self._change:
             self._closing = True
             self._change.notify_all()

@@ -2,9 +2,9 @@
 
 - A step ends with `step()` of the primary optimizer: the first one that steps. The update of any other optimizer
   belongs to the step in which it happens.
-- If a watcher expects other optimizers after the primary one (`others_follow`), the step stays open until the watcher
-  reports the next forward pass (`settle`), so that `primary.step(); second.step()` is one step. In a GAN, whose second
-  network runs in between, the second update then belongs to the next step.
+- If a watcher expects other optimizers after the primary one (`await_other_optimizers`), the step stays open until the
+  watcher reports the next forward pass (`end_waiting_step`), so that `primary.step(); second.step()` is one step. In a
+  GAN, whose second network runs in between, the second update then belongs to the next step.
 - An optimizer that calls another one counts once.
 - A GradScaler that finds an overflow does not call the optimizer: such an iteration is part of the next step.
 - Without an optimizer no step ends; a watcher may call `advance` itself.
@@ -32,8 +32,11 @@ class Watcher:
     def on_update_end(self, step: int, optimizer: Optimizer) -> None:
         """Called after an optimizer's update."""
 
-    def others_follow(self, step: int, optimizer: Optimizer) -> bool:
-        """Return True if others may step after the primary one; then call `settle` at the next forward pass."""
+    def await_other_optimizers(self, step: int, optimizer: Optimizer) -> bool:
+        """Called after the primary optimizer's step; return True if others may follow in the same step.
+
+        A watcher that returns True must call `end_waiting_step` at the next forward pass.
+        """
         return False
 
     def on_step_end(self, step: int) -> None:
@@ -70,8 +73,11 @@ class OptimizerSteps:
             self.watcher.on_step_end(self.step)
             self.step += 1
 
-    def settle(self) -> bool:
-        """End the waiting step because a pass begins, unless the pass runs in an optimizer's closure."""
+    def end_waiting_step(self) -> bool:
+        """End a step that waits for other optimizers, since a pass begins; return True if a step was ended.
+
+        A pass in an optimizer's closure does not end it.
+        """
         if not self.waiting or self._running:
             return False
         self.advance()
@@ -93,7 +99,7 @@ class OptimizerSteps:
         if optimizer in self._running:  # its last step ended in an exception
             del self._running[self._running.index(optimizer) :]
         if optimizer is self.primary:
-            self.settle()
+            self.end_waiting_step()
         self._running.append(optimizer)
         if len(self._running) == 1 and self.is_relevant(optimizer):
             self.watcher.on_update_begin(self.step, optimizer)
@@ -108,6 +114,6 @@ class OptimizerSteps:
         self.primary = self.primary or optimizer
         if optimizer is self.primary:
             self.ended_by_optimizer = True
-            self.waiting = self.watcher.others_follow(self.step, optimizer)
+            self.waiting = self.watcher.await_other_optimizers(self.step, optimizer)
             if not self.waiting:
                 self.advance()

@@ -1,7 +1,7 @@
-"""Causes of a first divergence: one file per cause; being in this folder is registration.
+"""Causes of a first divergence, the origin: one file per cause; being in this folder is registration.
 
 A cause has a `NAME`, which is written to summary.json, and `find_cause(scene)`, which returns a `Cause` with evidence
-and advice, or None. Helpers for several causes live outside the folder.
+and advice, or None if it does not explain the origin. Helpers for several causes live outside the folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.comparison.scene import Scene
 
 
 def find_causes(scene: Scene) -> tuple[Cause, ...]:
-    """Return all causes that fit the origin, most likely first."""
+    """Return the causes that explain the origin, most likely first."""
     with np.errstate(all="ignore"):  # the tensors may hold NaN and Inf
         causes = [examine_cause(name, scene) for name in list_causes()]
     return tuple(sorted((cause for cause in causes if cause is not None), key=lambda cause: -cause.confidence))

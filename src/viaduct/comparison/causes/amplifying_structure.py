@@ -20,6 +20,7 @@ from viaduct.comparison.scene import (
     Both,
     Scene,
     explained_share,
+    fit_factor,
     flatten_channels,
     has_finite_floats,
     relative_error,
@@ -33,7 +34,7 @@ ADVICE = (
     "float32, give a division by a variance a larger epsilon, subtract before rounding; or use wider thresholds for "
     "the operators after it."
 )
-FACTOR = 6.0  # the output's difference must be this many times the input's
+AMPLIFICATION = 6.0  # the output's difference must be this many times the input's
 ENOUGH = 0.8  # share of the output's difference that the inputs must explain
 STEEP = 100.0  # a norm amplifies the rounding of a mean that is this many times the deviation
 EXACT = 1e-3  # relative error up to which the sum of two inputs counts as the right side's output
@@ -47,7 +48,7 @@ def find_cause(scene: Scene) -> Cause | None:
     input_error, output_error = max(map(relative_error, inputs)), relative_error(output)
     if (evidence := describe_own_rounding(scene, inputs[0], output)) and input_error <= find_rounding_unit(scene.row):
         return Cause(NAME, 0.95, evidence, ADVICE)
-    if not 0 < FACTOR * input_error <= output_error < math.inf:
+    if not 0 < AMPLIFICATION * input_error <= output_error < math.inf:
         return None
     share, operator = max(iterate_guesses(scene, output, inputs), default=(0.0, ""))
     if share < ENOUGH:
@@ -126,8 +127,7 @@ def explain_by_slope(x: Both, y: Both) -> float:
 def fit_slope(x: Array, y: Array) -> Array | None:
     """Return the slope of each channel if y is an affine function of x there, else None."""
     centred = x - x.mean(1, keepdims=True)
-    energy = np.square(centred).sum(1, keepdims=True)
-    slope: Array = (centred * y).sum(1, keepdims=True) / np.where(energy > 0, energy, 1.0)
+    slope = fit_factor(y, centred, 1, keepdims=True)
     fit = slope * centred + y.mean(1, keepdims=True)
     return slope if x.shape[1] >= 4 and rms(fit - y) <= 0.05 * rms(y) else None
 

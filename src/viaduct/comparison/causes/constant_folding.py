@@ -20,7 +20,7 @@ from viaduct.comparison.replay import (
     solve_geometry,
 )
 from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.scene import Both, Scene, explained_share, rms
+from viaduct.comparison.scene import Both, Scene, explained_share, fit_factor, rms
 from viaduct.comparison.tensors import Array
 
 NAME = "constant folding"
@@ -123,8 +123,7 @@ def solve_elementwise(x: Both, y: Both, constant: Array) -> tuple[Array, float, 
     if math.prod(y.right.shape[axis] for axis in axes) < 4:
         return None
     if rms(x.right * broadcast - y.right) <= 0.02 * size:
-        energy = np.square(x.left).sum(axes, keepdims=True)
-        used = (x.left * y.left).sum(axes, keepdims=True) / np.where(energy > 0, energy, 1.0)
+        used = fit_factor(y.left, x.left, axes, keepdims=True)
         return np.reshape(used, constant.shape), explained_share(x.left * used, y), "factor"
     for sign in (1.0, -1.0):
         if rms(x.right + sign * broadcast - y.right) <= 0.02 * size:

@@ -19,7 +19,7 @@ import numpy as np
 from viaduct.comparison.judge import find_rounding_unit
 from viaduct.comparison.replay import Replay, sample_outputs, solve_geometry
 from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.scene import Both, Scene, explained_share, flatten_channels, rms
+from viaduct.comparison.scene import Both, Scene, explained_share, fit_factor, flatten_channels, rms
 from viaduct.comparison.tensors import Array
 
 NAME = "operator fusion"
@@ -54,8 +54,7 @@ def explain_folded_norm(scene: Scene, both: Both) -> Cause | None:
     if both.left.ndim < 2 or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
         return None
     left, right = (flatten_channels(side, 0) for side in both)
-    energy = np.square(right).sum(1)
-    factor = (left * right).sum(1) / np.where(energy > 0, energy, 1.0)
+    factor = fit_factor(left, right, 1)
     if explained_share(factor[:, None] * right, Both(left, right)) < SAME or np.ptp(factor) < 1e-3:
         return None
     span = f"{factor.min():.3g} to {factor.max():.3g}"
@@ -161,8 +160,8 @@ def fit_channels(x: Array, y: Array) -> ChannelFit | None:
     weight = fitted / np.maximum(count, 1)[:, None]
     mean_x, mean_y = (weight * x_CN).sum(1), (weight * y_CN).sum(1)
     centred = x_CN - mean_x[:, None]
-    energy = (weight * np.square(centred)).sum(1)
-    slope = (weight * centred * y_CN).sum(1) / np.where(energy > 0, energy, 1.0)
+    variance = (weight * np.square(centred)).sum(1)
+    slope = (weight * centred * y_CN).sum(1) / np.where(variance > 0, variance, 1.0)
     offset = mean_y - slope * mean_x
     error = np.where(fitted, slope[:, None] * x_CN + offset[:, None] - y_CN, 0.0)
     if rms(error) > 0.02 * rms(y_CN) or np.allclose(slope, 0):

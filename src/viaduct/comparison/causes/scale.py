@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained_share, flatten_channels
+from viaduct.comparison.scene import Both, Scene, explained_share, fit_factor, flatten_channels
 from viaduct.comparison.tensors import Array
 
 NAME = "wrong scale"
@@ -25,8 +25,7 @@ def find_cause(scene: Scene) -> Cause | None:
         return None
     role = "gradient" if scene.role in ("grad_input", "grad_output", "gradient") else scene.role
     advice = ADVICE["input" if scene.origin.kind == "input" and role == "output" else role]
-    energy = float(np.vdot(both.right, both.right))
-    factor = float(np.vdot(both.left, both.right)) / energy if energy else 0.0
+    factor = float(fit_factor(both.left, both.right))
     if factor and (share := explained_share(factor * both.right, both)) > ENOUGH:
         evidence = f"the left side is {factor:.6g} times the right side, which explains {share:.1%} of the difference"
         return Cause(NAME, 0.9, evidence, advice)
@@ -37,8 +36,7 @@ def explain_by_channel(both: Both, advice: str) -> Cause | None:
     """Report an affine relation with its own factor and offset in every channel."""
     left, right = map(flatten_channels, both)
     centred = right - right.mean(1, keepdims=True)
-    energy = np.square(centred).sum(1)
-    slope = (centred * left).sum(1) / np.where(energy > 0, energy, 1.0)
+    slope = fit_factor(left, centred, 1)
     prediction = slope[:, None] * centred + left.mean(1, keepdims=True)
     if right.shape[1] < 8 or explained_share(prediction, Both(left, right)) < ENOUGH:
         return None

@@ -6,10 +6,8 @@ same gradient and weight differ by the weight times the difference of learning r
 
 from __future__ import annotations
 
-import numpy as np
-
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Scene, explained_share, rms
+from viaduct.comparison.scene import Scene, explained_share, fit_factor, rms
 from viaduct.comparison.tensors import Array, Role
 
 NAME = "weight decay"
@@ -28,8 +26,7 @@ def find_cause(scene: Scene) -> Cause | None:
     weight = load_equal(scene, "parameter")
     if weight is None or weight.shape != both.left.shape or not has_equal_gradient(scene):
         return None
-    energy = float(np.vdot(weight, weight))
-    factor = float(np.vdot(weight, both.left - both.right)) / energy if energy else 0.0
+    factor = float(fit_factor(both.left - both.right, weight))
     share = explained_share(both.right + factor * weight, both)
     if not factor or share < ENOUGH:
         return None

@@ -32,7 +32,7 @@ class Header(NamedTuple):
 
     dtype: str  # float32, bfloat16 …
     shape: tuple[int, ...]
-    stored: str  # NumPy's name of the dtype in the file: <f4, >i8, |b1
+    stored: str  # NumPy's name of the dtype in the file: <f4, >i8, |b1, V2 (bfloat16)
     offset: int  # of the first element, from the start of the file or of the unpacked member
     fortran: bool = False
 
@@ -112,15 +112,28 @@ def _width(stored: str) -> int:
     return int(match.group()) if match else 1
 
 
-def stamp(path: Path) -> tuple[int, int]:
-    """Return size and modification time of a regular file, for use in a cache's key."""
+class FileStamp(NamedTuple):
+    """Size and modification time of a file: part of a cache's key, so that a changed file is read again."""
+
+    size: int
+    modified_ns: int
+
+
+def read_file_stamp(path: Path) -> FileStamp:
+    """Return the stamp of a file; raise BadData if it is not a regular file."""
     try:
         status = os.stat(path)
     except OSError as error:
         raise unreadable_error(path, error) from None
     if not stat.S_ISREG(status.st_mode):
         raise BadData(f"{path.name} is not a regular file.")
-    return status.st_size, status.st_mtime_ns
+    return FileStamp(status.st_size, status.st_mtime_ns)
+
+
+def widen_bfloat16(bits: Array) -> Array:
+    """Return the bits of bfloat16 values, which are the upper half of a float32, as float32."""
+    widened: Array = (bits.astype(np.uint32) << 16).view(np.float32)
+    return widened
 
 
 def truncated_error(path: Path, needed: int, file_size: int) -> BadData:

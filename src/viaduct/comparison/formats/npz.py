@@ -14,12 +14,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from viaduct.comparison.formats import (
+    FileStamp,
     Header,
     Members,
     from_bytes,
     map_array,
     npy,
-    stamp,
+    read_file_stamp,
     truncated_error,
     unreadable_error,
 )
@@ -38,7 +39,7 @@ ARCHIVE_ERRORS = (
 
 
 def read_headers(path: Path) -> Members:
-    return _members(path, stamp(path))
+    return _members(path, read_file_stamp(path))
 
 
 def open_array(path: Path, member: str = "") -> Array:
@@ -58,25 +59,25 @@ def open_array(path: Path, member: str = "") -> Array:
 
 def read_archive(path: Path) -> dict[str, zipfile.ZipInfo]:
     """Return the archive's members by name, cached until the file changes."""
-    return _archive(path, stamp(path))
+    return _archive(path, read_file_stamp(path))
 
 
 @lru_cache(maxsize=8)
-def _archive(path: Path, changed: tuple[int, int]) -> dict[str, zipfile.ZipInfo]:
+def _archive(path: Path, file_stamp: FileStamp) -> dict[str, zipfile.ZipInfo]:
     try:
         with zipfile.ZipFile(path) as opened_archive:
             infos = opened_archive.infolist()
     except ARCHIVE_ERRORS as error:
-        raise BadData(f"{path.name} is not a complete zip archive ({changed[0]:,} bytes): {error}.") from None
+        raise BadData(f"{path.name} is not a complete zip archive ({file_stamp.size:,} bytes): {error}.") from None
     if len(infos) > MOST_MEMBERS:
         raise BadData(f"{path.name} has {len(infos):,} members; {MOST_MEMBERS:,} are read at most.")
     return {info.filename: info for info in infos if not info.filename.endswith("/")}
 
 
 @lru_cache(maxsize=8)
-def _members(path: Path, changed: tuple[int, int]) -> Members:
+def _members(path: Path, file_stamp: FileStamp) -> Members:
     members: dict[str, Header | str] = {}
-    for name, info in _archive(path, changed).items():
+    for name, info in _archive(path, file_stamp).items():
         try:
             members[name.removesuffix(SUFFIX)] = _header(path, info)
         except ViaductError as error:
@@ -108,8 +109,9 @@ def unpack_member(path: Path, info: zipfile.ZipInfo, most: int | None = None) ->
     # An LZMA member would choose the amount of memory itself.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise BadData(f"{path.name}[{info.filename}] is neither stored nor deflated.", "numpy.savez writes no other.")
-    if info.header_offset + info.compress_size > (size := stamp(path)[0]):  # zipfile would allocate that much
-        raise truncated_error(path, info.header_offset + info.compress_size, size)
+    needed, size = info.header_offset + info.compress_size, read_file_stamp(path).size
+    if needed > size:  # zipfile would allocate that much
+        raise truncated_error(path, needed, size)
     try:
         with zipfile.ZipFile(path) as opened_archive, opened_archive.open(info) as member:
             return member.read(info.file_size if most is None else most)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from viaduct.comparison.formats import Header, Members, dtype_name, map_array, stamp, unreadable_error
+from viaduct.comparison.formats import Header, Members, dtype_name, map_array, read_file_stamp, unreadable_error
 from viaduct.comparison.formats.npz import data_offset, read_archive, unpack_member
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData, ViaductError
@@ -68,7 +68,7 @@ def read_headers(path: Path) -> Members:
     try:
         tensor = _describe_tensor(path)
     except Unusual:
-        array, dtype = _through_torch(path)
+        array, dtype = _load_through_torch(path)
         return {"": Header(dtype, array.shape, array.dtype.str, 0)}
     return {"": Header(dtype_name(tensor.storage.descr) or "", tensor.shape, tensor.storage.descr, 0)}
 
@@ -79,11 +79,12 @@ def open_array(path: Path, member: str = "") -> Array:
         tensor = _describe_tensor(path)
         return _apply_strides(_map_storage(path, tensor.storage), tensor, path)
     except Unusual:
-        return _through_torch(path)[0]
+        return _load_through_torch(path)[0]
 
 
 def _describe_tensor(path: Path) -> Tensor:
-    stamp(path)
+    """Read the pickle of a file; raise Unusual if it does not describe one tensor."""
+    read_file_stamp(path)  # raises BadData for a pipe or a device, on which open() would wait
     try:
         with open(path, "rb") as file:
             if file.read(4) != b"PK\x03\x04":
@@ -98,7 +99,7 @@ def _describe_tensor(path: Path) -> Tensor:
         or pickled.file_size > MAX_PICKLE_BYTES
         or (order and unpack_member(path, order, 16) != b"little")
     ):
-        raise Unusual("another layout")
+        raise Unusual("other members than torch.save writes for one tensor")
     try:
         content = unpack_member(path, pickled)
         _check_opcodes(content)
@@ -179,7 +180,7 @@ class _Reader(pickle.Unpickler):
         return Storage(descr, str(key), values)
 
 
-def _through_torch(path: Path) -> tuple[Array, str]:
+def _load_through_torch(path: Path) -> tuple[Array, str]:
     import torch
 
     _check_for_torch(path)

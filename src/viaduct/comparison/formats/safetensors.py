@@ -11,7 +11,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from viaduct.comparison.formats import Header, Members, dtype_name, map_array, stamp, truncated_error, unreadable_error
+from viaduct.comparison.formats import (
+    FileStamp,
+    Header,
+    Members,
+    dtype_name,
+    map_array,
+    read_file_stamp,
+    truncated_error,
+    unreadable_error,
+)
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
@@ -23,7 +32,7 @@ DTYPES = {
 
 
 def read_headers(path: Path) -> Members:
-    return _members(path, stamp(path))
+    return _members(path, read_file_stamp(path))
 
 
 def open_array(path: Path, member: str = "") -> Array:
@@ -36,13 +45,13 @@ def open_array(path: Path, member: str = "") -> Array:
 
 
 @lru_cache(maxsize=16)
-def _members(path: Path, changed: tuple[int, int]) -> Members:
-    size = changed[0]
-    start, entries = _entries(path, size)
-    return {name: _header(f"{path.name}[{name}]", entries[name], start, size) for name in entries}
+def _members(path: Path, file_stamp: FileStamp) -> Members:
+    start, entries = _entries(path, file_stamp.size)
+    return {name: _header(f"{path.name}[{name}]", entries[name], start, file_stamp.size) for name in entries}
 
 
 def _entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
+    """Return the position of the first tensor's bytes, and the header's entries by name."""
     try:
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")

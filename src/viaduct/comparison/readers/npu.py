@@ -89,7 +89,10 @@ class DumpFile:
 
 
 def can_read(path: Path) -> bool:
-    """Return True for numbers as names beside a mapping.csv, or more NPU names than half the number of tensor files."""
+    """Return True if files beside a mapping.csv have numbers as names, or if NPU names outweigh other tensor files.
+
+    They outweigh them with more than half as many names.
+    """
     listing = list_files(path)
     matches = [split_name(Path(name).name) is not None for name in listing.files]
     has_mapping = any(MAPPING in names and any(map(_is_number, names)) for names in listing.folders.values())
@@ -286,7 +289,7 @@ def _make_tensors(files: list[DumpFile], notes: list[str]) -> list[Stored]:
         distinct = {file.call for file in members}
         calls_by_time = sorted(distinct, key=lambda call: (call.time, call.task, natural_key(call.op)))
         order = {call: number for number, call in enumerate(calls_by_time)}
-        calls = _call_numbers(order)
+        calls = _number_calls(order)
         members.sort(key=lambda file: (order[file.call], file.name.role, file.name.number))
         tensors += [_make_stored(file, order[file.call], calls[file.call]) for file in members]
     raw = [file.path.name for file in files if file.name.raw]
@@ -295,7 +298,7 @@ def _make_tensors(files: list[DumpFile], notes: list[str]) -> list[Stored]:
     return tensors
 
 
-def _call_numbers(order: dict[Call, int]) -> dict[Call, int]:
+def _number_calls(order: dict[Call, int]) -> dict[Call, int]:
     """Return each call's number among the calls of its operator, from 0."""
     count: Counter[str] = Counter()
     numbers = {}

@@ -32,7 +32,7 @@ def can_read(path: Path) -> bool:
     try:
         with index.open("rb") as file:
             start = file.read(200)
-            folder_names = identify_index(index)[2]
+            _, _, folder_names = identify_index(index)
             return FORMAT.encode() in start or not start.strip(b"\0 \n") or bool(folder_names)
     except OSError:
         return True  # reading it reports the error
