@@ -145,7 +145,7 @@ def test_owner_mode_times_attributes_and_inodes_of_what_is_undone_are_as_before(
 ) -> None:
     before = {path: path.stat() for path in project.rglob("*.py")}
     Faults(monkeypatch, 10**9, die)
-    monkeypatch.setattr(inplace.Work, "check_backups", failing)
+    monkeypatch.setattr(inplace.InPlaceRun, "check_backups", failing)
     with pytest.raises(BadValue, match="No file was changed"):
         write_files(project, results())
     monkeypatch.undo()
@@ -233,15 +233,15 @@ def test_a_change_in_the_middle_of_the_writing_is_kept(
     project: Path, monkeypatch: pytest.MonkeyPatch, path: str, moment: str
 ) -> None:
     """Whoever has the file open writes into its old inode."""
-    original = getattr(inplace.Work, moment)
+    original = getattr(inplace.InPlaceRun, moment)
     editor = open(project / path, "r+b", buffering=0)  # noqa: SIM115
 
-    def meddling(work: inplace.Work, *arguments: Any) -> Any:
-        monkeypatch.setattr(inplace.Work, moment, original)
+    def meddling(work: inplace.InPlaceRun, *arguments: Any) -> Any:
+        monkeypatch.setattr(inplace.InPlaceRun, moment, original)
         editor.write(b"mine")
         return original(work, *arguments)
 
-    monkeypatch.setattr(inplace.Work, moment, meddling)
+    monkeypatch.setattr(inplace.InPlaceRun, moment, meddling)
     with pytest.raises(BadValue, match="was changed while"):
         write_files(project, results())
     editor.close()
@@ -262,13 +262,13 @@ def kill_before_the_end(folder: Path) -> None:
 
 
 def test_a_file_that_appears_where_one_is_to_be_added_stays(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create = inplace.create
+    move = inplace.move_new_file
 
     def late(new: Path, path: Path) -> None:
         path.write_text("mine\n")
-        create(new, path)
+        move(new, path)
 
-    monkeypatch.setattr(inplace, "create", late)
+    monkeypatch.setattr(inplace, "move_new_file", late)
     with pytest.raises(BadValue, match="has appeared"):
         write_files(project, results())
     assert contents(project) == {**BEFORE, "sub/helper.py": b"mine\n"}

@@ -37,7 +37,7 @@ AFTER = {**NEW, **ADDED, "linked_too.txt": NEW["linked.py"], "shorter_too.txt": 
 
 
 def test_two_at_once_are_refused_and_the_first_is_not_disturbed(project: Path) -> None:
-    held = inplace.start_work(project)
+    held = inplace.prepare_folder(project)
     with pytest.raises(BadValue, match="another `viaduct migrate --in-place` is writing"):
         write_files(project, results())
     with pytest.raises(BadValue, match="another"):

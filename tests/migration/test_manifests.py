@@ -124,4 +124,4 @@ def test_a_list_of_cuda_packages_is_one_finding_that_names_the_lines(tmp_path: P
     made = migrate_project(project(tmp_path, {"requirements.txt": text}), Options(to="npu"))
     found = [finding for finding in made.findings if finding.file == "requirements.txt"]
     assert [finding.line for finding in found] == [1, 5]
-    assert found[0].message.endswith("so are lines 3, 4")
+    assert found[0].message.endswith("also on lines 3, 4")

@@ -56,6 +56,13 @@ def test_a_project_in_which_nothing_is_found_has_a_page(tmp_path: Path) -> None:
     assert "Nothing to change: 0 edits" in text
 
 
+def test_a_migration_by_some_rules_is_not_called_reviewed(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import torch\nx = torch.zeros(1).cuda()\n")
+    text = render_page(make_page(migrated_project(tmp_path, to="npu", only=("torch.nvtx",))))
+    assert "No finding asks for it, but the migration is incomplete: see Summary." in text
+    assert "see Not read" not in text
+
+
 def test_a_file_that_was_not_understood_is_not_spoken_for(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = (\n")
     (tmp_path / "b.py").write_text("import torch\ntorch.ones(1).cuda()\n")

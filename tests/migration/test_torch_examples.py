@@ -27,7 +27,7 @@ from migration.checking import comments
 from viaduct.migration.options import Options, Target
 from viaduct.migration.project import survey
 from viaduct.migration.results import FileResult
-from viaduct.migration.run import extract_code, run_one
+from viaduct.migration.run import extract_code, migrate_one
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
 PAGE = Path(__file__).parents[2] / "docs" / "migrate-torch.md"
@@ -67,7 +67,7 @@ def migrate_example(name: str, to: Target) -> dict[str, FileResult]:
 
 def run(texts: dict[str, bytes], **options: Any) -> dict[str, FileResult]:
     project = survey((path, extract_code(path, data)) for path, data in texts.items())
-    results = {path: run_one(path, data, Options(**options), project) for path, data in texts.items()}
+    results = {path: migrate_one(path, data, Options(**options), project) for path, data in texts.items()}
     assert [result.traceback or result.reason for result in results.values() if result.reason] == []
     return results
 

@@ -217,7 +217,7 @@ def batch_state(work: Work, call: ast.Call, position: int) -> State:
 
 
 def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
-    """Return True for a method or function of another library, or of a project that calls no TensorFlow dataset."""
+    """Return True for a method of another library, or the project's own if the project calls no TensorFlow dataset."""
     if work.values.is_from_other_library(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
     called = work.project.callers.keys()

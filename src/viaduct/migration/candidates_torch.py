@@ -31,7 +31,10 @@ LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exceptio
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    """Yield the candidates of a PyTorch file, as "right" on lines with code for the target; none on explained lines."""
+    """Yield the candidates of a PyTorch file, as "right" on lines with code for the target.
+
+    None are on lines that a finding at another statement covers (`Work.explained_lines`).
+    """
     if not concerns_torch(work):
         return
     for search in (find_device_calls, find_moves, find_texts, find_loads):

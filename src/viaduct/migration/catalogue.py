@@ -85,16 +85,16 @@ def as_page() -> str:
 def render_rows() -> str:
     """Return the table of the specification's rows and the rules that implement them."""
     lines = ["| row | about | rule |", "| --- | --- | --- |"]
-    for row in [*all_rows(), *SECTIONS]:
-        about = ROWS[row[0]][0] if row in all_rows() else SECTIONS[row]
+    for row, about in {**list_rows(), **SECTIONS}.items():
         links = [f"[{name}](#{name.replace('.', '')})" for name in RULES_BY_ROW.get(row, ())]
         implemented = "; ".join([", ".join(links), ELSEWHERE.get(row, "")]).strip("; ")
         lines.append(f"| {row} | {about} | {implemented or '**none yet**'} |")
     return "\n".join(lines)
 
 
-def all_rows() -> list[str]:
-    return [f"{letter}{number}" for letter, (_, count) in ROWS.items() for number in range(1, count + 1)]
+def list_rows() -> dict[str, str]:
+    """Return row -> subject: I1 to I5 are about imports."""
+    return {f"{letter}{n}": about for letter, (about, count) in ROWS.items() for n in range(1, count + 1)}
 
 
 def render_rule(rule: Rule) -> str:

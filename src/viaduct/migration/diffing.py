@@ -110,15 +110,14 @@ def pair_lines(
     pairs: dict[int, int] = {}
     first = new.start
     for at_old in old:
-        scored = [
-            (compute_similarity(before[at_old], after[at_new]), -at_new)
+        similarities = {
+            at_new: compute_similarity(before[at_old], after[at_new])
             for at_new in range(first, new.stop)
             if at_new < len(stems) and stems[at_new] == at_old + 1
-        ]
-        best = max(scored, default=(0.0, 0))
-        if best[0] >= MIN_SIMILARITY:
-            pairs[at_old] = -best[1]
-            first = pairs[at_old] + 1
+        }
+        best = max(similarities, key=similarities.__getitem__, default=-1)  # the first of equally similar ones
+        if best >= 0 and similarities[best] >= MIN_SIMILARITY:
+            pairs[at_old], first = best, best + 1
     return pairs
 
 
@@ -139,11 +138,11 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
     first, second = WORD.findall(old), WORD.findall(new)
     left: list[Piece] = []
     right: list[Piece] = []
-    for kind, a, b, c, d in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
-        if a < b:
-            left.append(Piece("".join(first[a:b]), kind != "equal"))
-        if c < d:
-            right.append(Piece("".join(second[c:d]), kind != "equal"))
+    for kind, begin, end, new_begin, new_end in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+        if begin < end:
+            left.append(Piece("".join(first[begin:end]), kind != "equal"))
+        if new_begin < new_end:
+            right.append(Piece("".join(second[new_begin:new_end]), kind != "equal"))
     return tuple(left), tuple(right)
 
 

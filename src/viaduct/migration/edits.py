@@ -44,7 +44,7 @@ class Edits:
             insort(self.taken, (start, end))
 
     def take_back(self, count: int) -> None:
-        """Undo all edits except the first `count`."""
+        """Undo all edits except the `count` that were made first."""
         for edit in self.made[count:]:
             self.taken.remove((edit.start, edit.end))
         del self.made[count:]
@@ -240,15 +240,18 @@ class Edits:
     # ---- the new text
 
     def apply(self, lines: list[int]) -> tuple[str, list[int]]:
-        """Return the new text, and the original line of each of its lines. `lines`: the same before the edits."""
+        """Return the new text, and for each of its lines the line of the original that it stems from.
+
+        `lines`: the same for the text before these edits.
+        """
         text, location = self.source.text, 0
         stems = [lines[0]]  # of the new lines that have begun so far
         pieces: list[str] = []
         for edit in sorted(self.made, key=lambda edit: (edit.start, edit.end)):
             self.append_unchanged(text[location : edit.start], location, lines, pieces, stems)
-            origin = lines[self.source.line_of(edit.start) - 1]
+            stem = lines[self.source.line_of(edit.start) - 1]
             pieces.append(edit.text)
-            stems += [origin] * len(LINE_END.findall(edit.text))
+            stems += [stem] * len(LINE_END.findall(edit.text))
             location = edit.end
             # Behind a line end a new line begins, with the text that follows the edit: it stems from that text's line.
             written = next((piece for piece in reversed(pieces) if piece), "")
@@ -258,6 +261,6 @@ class Edits:
         return "".join(pieces), stems
 
     def append_unchanged(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
-        """Append an unchanged piece of the text to `pieces`, and the origins of its lines to `stems`."""
+        """Append an unchanged piece of the text to `pieces`, and the original lines of its lines to `stems`."""
         pieces.append(piece)
         stems += lines[self.source.line_of(start) : self.source.line_of(start + len(piece))]

@@ -51,9 +51,9 @@ class Work:
     former_index: Index | None = None  # of the text before the last edits; None once `index` was computed
     former_names: Names | None = None  # the same for `names`
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.cache_per_file
-    # Lines of the original that rules leave alone:
-    target_code_lines: dict[int, int] = field(default_factory=dict)  # -> line of a construct for the target
-    explained_lines: dict[int, int] = field(default_factory=dict)  # -> line of a statement with a finding about both
+    # Lines of the original that rules leave alone, each with the line of the statement for which they do:
+    target_code_lines: dict[int, int] = field(default_factory=dict)  # the statement already handles the target
+    explained_lines: dict[int, int] = field(default_factory=dict)  # the finding at the statement covers them too
 
     def __post_init__(self) -> None:
         self.edits = Edits(self.source)
@@ -249,7 +249,10 @@ def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
 
 
 def complete_findings(work: Work, original: str) -> Iterator[Finding]:
-    """Yield the findings with the text of their lines before and, for changes, after; sorted, without duplicates."""
+    """Yield the findings with the text of their lines before and, for changes, after; sorted, without duplicates.
+
+    `original`: the text before all rules.
+    """
     old = LINE_END.split(original)  # str.splitlines would also split at form feeds
     new = LINE_END.split(work.source.text)
     by_origin: dict[int, list[int]] = {}  # original line -> positions in `new` of the lines that stem from it

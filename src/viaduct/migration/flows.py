@@ -58,18 +58,7 @@ NEUTRAL_METHODS = {
 STORING_METHODS = {"update", "append", "extend", "insert", "add", "__setitem__"}
 # Builtins and functions that return their argument, or a container or iterator with it.
 PASSING_BUILTINS = {
-    "dict",
-    "list",
-    "tuple",
-    "set",
-    "iter",
-    "next",
-    "sorted",
-    "enumerate",
-    "zip",
-    "reversed",
-    "map",
-    "filter",
+    *("dict", "list", "tuple", "set", "iter", "next", "sorted", "enumerate", "zip", "reversed", "map", "filter"),
 }
 COPYING_CALLS = (
     *("collections.OrderedDict", "copy.deepcopy", "copy.copy", "types.SimpleNamespace", "tqdm.tqdm"),

@@ -141,16 +141,16 @@ def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
     """
     from viaduct.migration.import_graph import Modules
 
-    own_by_path = {path: set(own_frameworks(names)) for path, names in imports.items()}
+    own_by_path = {path: set(own_frameworks(file_imports)) for path, file_imports in imports.items()}
     modules = Modules(imports)
-    links = link_both_ways({path: modules.find_all(names.modules, path) for path, names in imports.items()})
+    links = link_both_ways({path: modules.find_all(item.modules, path) for path, item in imports.items()})
     reached = {framework: spread(framework, own_by_path, links) for framework in (TORCH, TENSORFLOW)}
     everywhere = frozenset(framework for frameworks in own_by_path.values() for framework in frameworks)
-    for path, names in imports.items():
+    for path, file_imports in imports.items():
         decided = frozenset(own_by_path[path])
         if not decided:
             linked = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in reached[framework])
-            maybe = frozenset({TENSORFLOW} & names.maybe)
+            maybe = frozenset({TENSORFLOW} & file_imports.maybe)
             # In a file linked with PyTorch files, a conditional import of TensorFlow does not count.
             decided = linked - maybe if TORCH in linked else linked or maybe or everywhere
         if decided:
@@ -163,7 +163,8 @@ def own_frameworks(imports: Imports) -> Iterator[str]:
 
     Yield TensorFlow if the file surely imports it and, with PyTorch, trains with it.
     """
-    uses_torch = imports.imports_torch or (COMPANION in imports.sure | imports.maybe and TENSORFLOW not in imports.sure)
+    uses_companion = COMPANION in imports.sure or COMPANION in imports.maybe
+    uses_torch = imports.imports_torch or (uses_companion and TENSORFLOW not in imports.sure)
     if uses_torch:
         yield TORCH
     if TENSORFLOW in imports.sure and (not uses_torch or imports.trains_tensorflow):

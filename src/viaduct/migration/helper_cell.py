@@ -19,7 +19,7 @@ DOCSTRING = re.compile(r'\A""".*?"""\n+', re.DOTALL)
 HELPER_CELL = re.compile(rf"^{re.escape(FIRST_LINE)}\n(.*?)^(\w+) = {helper_text.CLASS}\(\)$", re.DOTALL | re.MULTILINE)
 
 
-def write_cell(uses: set[str], local: str) -> str:
+def render_cell(uses: set[str], local: str) -> str:
     """Return the text of the cell: the helper with the members `uses`, and its object under the name `local`."""
     text = DOCSTRING.sub("", helper_text.render(uses)).rstrip("\n")
     return (
@@ -36,7 +36,7 @@ def replace_import_by_cell(work: Work, lines: list[str], module: str) -> list[st
     local = import_line.removeprefix(start).removeprefix(" as ") or HELPER_OBJECT
     return [
         *(line for line in lines if line is not import_line),
-        *write_cell(set(find_member_lines(work, local)), local).split("\n"),
+        *render_cell(set(find_member_lines(work, local)), local).split("\n"),
     ]
 
 
@@ -53,8 +53,8 @@ def extend_cell(work: Work) -> Work:
         return work
     helper, local = cell.groups()
     used_lines, defined = find_member_lines(work, local), helper_text.find_definitions(helper)
-    if write_cell(defined, local) == cell.group():
-        extended = write_cell({*used_lines, *defined}, local)
+    if render_cell(defined, local) == cell.group():
+        extended = render_cell({*used_lines, *defined}, local)
         if extended == cell.group():
             return work
         work.edits.replace(cell.start(), cell.end(), extended)

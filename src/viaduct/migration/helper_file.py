@@ -60,7 +60,7 @@ class Helper:
         text = helper_text.render({*self.uses, *helper_text.find_definitions(self.old)})
         return text.replace("\n", "\r\n" if b"\r\n" in self.before else "\n").encode()
 
-    def missing(self) -> Iterator[tuple[str, str, int]]:
+    def find_missing(self) -> Iterator[tuple[str, str, int]]:
         """Yield (member, script, line) of used members that a helper changed by the user lacks."""
         if not self.is_ours:
             yield from ((name, *self.uses[name]) for name in helper_text.find_missing(self.old, self.uses))

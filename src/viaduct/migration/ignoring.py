@@ -48,7 +48,7 @@ class Ignoring:
     lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()  # (folder in the repository, patterns); later ones win
     index: Index = field(default_factory=Index)  # the files that git tracks
     prefix: str = ""  # path of this folder within the repository: "", or a path that ends in a slash
-    inside: bool = False  # the folder itself is ignored, and so is everything in it except tracked files
+    is_inside_ignored: bool = False  # the folder is ignored, and so is everything in it except tracked files
     active: bool = False  # False: there is no repository, and nothing is ignored
 
     def is_ignored(self, name: str, is_folder: bool) -> bool:
@@ -60,7 +60,7 @@ class Ignoring:
 
     def is_matched(self, path: str, is_folder: bool) -> bool:
         """Return True if the patterns ignore a path, tracked or not."""
-        if self.inside:
+        if self.is_inside_ignored:
             return True
         for base, patterns in reversed(self.lists):
             for pattern in reversed(patterns):
@@ -77,8 +77,8 @@ class Ignoring:
                 return Ignoring()
         if not self.active:
             return self
-        inside = self.is_matched(self.prefix + name, is_folder=True)
-        return replace(self, prefix=f"{self.prefix}{name}/", inside=inside).with_list(folder)
+        is_ignored = self.is_matched(self.prefix + name, is_folder=True)
+        return replace(self, prefix=f"{self.prefix}{name}/", is_inside_ignored=is_ignored).with_list(folder)
 
     def with_list(self, folder: Path) -> Ignoring:
         """Return the rules and those of a folder's .gitignore."""
@@ -98,7 +98,7 @@ def load_ignore_rules(root: Path) -> Ignoring:
     for name in root.resolve().relative_to(repository.top.resolve()).parts:
         folder = folder / name
         rules = rules.enter(name, folder)
-        if rules.inside:
+        if rules.is_inside_ignored:
             return Ignoring()
     return rules
 
@@ -147,8 +147,9 @@ def parse_pattern(line: str) -> Pattern | None:
     anchored = "/" in text
     parts = text.removeprefix("/").split("/")
     parts = parts if anchored else ["**", *parts]
-    kept_parts = [part for index, part in enumerate(parts) if part != "**" or parts[index - 1 : index] != ["**"]]
-    segments = tuple(None if part == "**" else compile_segment(part) for part in kept_parts)
+    # Several `**` in a row match what one does.
+    parts = [part for index, part in enumerate(parts) if part != "**" or parts[index - 1 : index] != ["**"]]
+    segments = tuple(None if part == "**" else compile_segment(part) for part in parts)
     return Pattern(segments, negated, folder_only)
 
 

@@ -37,7 +37,10 @@ def insert_imports(work: Work) -> Work:
     if not needed:
         return work
     location = lazy_imports.last_of_import_block(work.source.tree.body, FRAMEWORKS)
-    lines = import_lines(needed, star=work.options.imports == "star" and not star_would_overwrite(work, location))
+    overwritten = find_overwritten_names(work, location) if work.options.imports == "star" else []
+    if overwritten:
+        report_overwriting(work, location, overwritten)
+    lines = import_lines(needed, star=work.options.imports == "star" and not overwritten)
     is_lazy = location is None and work.options.to == "any" and not is_notebook
     if is_lazy and lazy_imports.insert(work, next(iter(needed)), lines):  # with --to any only the helper is needed
         return work.apply_edits()
@@ -71,22 +74,21 @@ def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
     return following is None or following.start >= work.source.line_stop(end)
 
 
-def star_would_overwrite(work: Work, location: ast.stmt | None) -> bool:
-    """Return True, with a finding, if a star import after `location` (None: at the top) would overwrite a name."""
+def find_overwritten_names(work: Work, location: ast.stmt | None) -> list[str]:
+    """Return the names that a star import of npu_init after `location` (None: at the top) would overwrite."""
     body = work.source.tree.body
     bound = work.names.scopes[work.source.tree].bound
     before = body[: body.index(location) + 1] if location is not None else []
     names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDINGS)
-    overwritten = sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDINGS[name])
-    if overwritten:
-        text = ", ".join(overwritten)
-        message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
-        zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
-        line = work.lines[location.lineno - 1 if location is not None else 0]
-        work.findings.append(
-            Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low")
-        )
-    return bool(overwritten)
+    return sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDINGS[name])
+
+
+def report_overwriting(work: Work, location: ast.stmt | None, names: list[str]) -> None:
+    text = ", ".join(names)
+    message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
+    zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
+    line = work.lines[location.lineno - 1 if location is not None else 0]
+    work.findings.append(Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))
 
 
 def find_bound_names(statement: ast.stmt) -> Iterator[str]:

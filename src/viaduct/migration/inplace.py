@@ -49,27 +49,27 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
     if not files:
         return
     with defer_signals() as stop:
-        work = Work(root, start_work(root), stop)
+        run = InPlaceRun(root, prepare_folder(root), stop)
         try:
-            work.write(files)
+            run.write(files)
         except Stopped:
-            work.roll_back()
+            run.roll_back()
             stop.report_outcome("No file was changed.")
             raise BadValue(f"stopped by {stop.name}.", "No file was changed.") from None
         except OSError as error:
-            work.roll_back()
+            run.roll_back()
             path = printable_path(error.filename or root)
             raise BadValue(f"{path} cannot be written: {error.strerror}.", "No file was changed.") from error
         except ChangedMeanwhile as error:
-            work.roll_back()
+            run.roll_back()
             raise BadValue(*error.lines) from None
         except BaseException:
-            work.roll_back()
+            run.roll_back()
             raise
 
 
-def start_work(root: Path) -> LockedFolder:
-    """Lock a project; return the locked folder for journal and copies."""
+def prepare_folder(root: Path) -> LockedFolder:
+    """Make the folder for journal and copies, lock it and return it."""
     folder = root / STATE_FOLDER
     try:
         locked = lock_folder(folder)
@@ -95,7 +95,7 @@ def start_work(root: Path) -> LockedFolder:
     return locked
 
 
-class Work:
+class InPlaceRun:
     """One run of --in-place."""
 
     def __init__(self, root: Path, locked: LockedFolder, stop: Stop) -> None:
@@ -110,18 +110,18 @@ class Work:
         for name in (OLD, NEW):
             os.mkdir(self.folder / name, 0o700)
         for number, file in enumerate(files):
-            self.stop.check()
-            self.changes.append(prepare(self.root, self.folder, number, file))
-        check_names(self.root, self.changes)
-        flush_all(self.folder, len(files))
-        self.stop.check()
+            self.stop.raise_if_signalled()
+            self.changes.append(prepare_change(self.root, self.folder, number, file))
+        check_hard_links(self.root, self.changes)
+        flush_contents(self.folder, len(files))
+        self.stop.raise_if_signalled()
         write_journal(self.folder, self.changes)
         for number, change in enumerate(self.changes):
-            self.stop.check()
+            self.stop.raise_if_signalled()
             self.replace_content(number, change)
         self.check_backups()
         flush_folders({(self.root / change.path).parent for change in self.changes})
-        self.stop.check()
+        self.stop.raise_if_signalled()
         os.unlink(self.folder / JOURNAL)
         self.written = True
         self.finish()
@@ -131,7 +131,7 @@ class Work:
         path, new = self.root / change.path, self.folder / NEW / str(number)
         check_folder(self.root, change.path)
         if change.way == "create":
-            return create(new, path)
+            return move_new_file(new, path)
         status = os.lstat(path)
         if self.rewritten.get((status.st_dev, status.st_ino)) == change.new:
             return None
@@ -149,7 +149,7 @@ class Work:
         return None
 
     def check_backups(self) -> None:
-        """Raise ChangedMeanwhile if a saved file in old/, a hard link if possible, shows a change before the rename."""
+        """Raise ChangedMeanwhile if a file was changed just before the rename: its hard link in old/ shows that."""
         for number, change in enumerate(self.changes):
             if change.way == "rename" and digest_of(self.folder / OLD / str(number)) != change.old:
                 raise make_changed_error(self.root / change.path)
@@ -184,7 +184,7 @@ class Work:
         self.finish()
 
 
-def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
+def prepare_change(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     """Save the new and the old content of a file; the file itself is not changed."""
     path, new = root / file.path, folder / NEW / str(number)
     check_folder(root, file.path)
@@ -203,7 +203,7 @@ def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     method: WriteMethod = (
         "rename" if can_replace(path, status, folder) and copy_metadata(path, status, new) else "rewrite"
     )
-    keep_old(path, folder / OLD / str(number), status, method)
+    save_old(path, folder / OLD / str(number), status, method)
     return Change(file.path, method, digest(file.before), digest(file.after), status.st_mtime_ns, status.st_ino)
 
 
@@ -216,7 +216,7 @@ def can_replace(path: Path, status: os.stat_result, folder: Path) -> bool:
     )
 
 
-def keep_old(path: Path, old: Path, status: os.stat_result, method: WriteMethod) -> None:
+def save_old(path: Path, old: Path, status: os.stat_result, method: WriteMethod) -> None:
     """Save the old file as a hard link if it will be renamed over, else as a copy."""
     if method == "rename":
         try:
@@ -230,7 +230,7 @@ def keep_old(path: Path, old: Path, status: os.stat_result, method: WriteMethod)
     copy_metadata(path, status, old)
 
 
-def flush_all(folder: Path, count: int) -> None:
+def flush_contents(folder: Path, count: int) -> None:
     """Flush the old and new contents to the disk."""
     for name in (NEW, OLD):
         for number in range(count):
@@ -239,7 +239,7 @@ def flush_all(folder: Path, count: int) -> None:
     flush_folders({folder / NEW, folder / OLD, folder, folder.parent})
 
 
-def check_names(root: Path, changes: list[Change]) -> None:
+def check_hard_links(root: Path, changes: list[Change]) -> None:
     """Raise ChangedMeanwhile if two hard links of one file would get different contents."""
     first_changes: dict[int, Change] = {}
     for change in changes:
@@ -259,7 +259,7 @@ def make_appeared_error(path: Path) -> ChangedMeanwhile:
     )
 
 
-def create(new: Path, path: Path) -> None:
+def move_new_file(new: Path, path: Path) -> None:
     """Move a new file to its path; raise ChangedMeanwhile if a file exists there."""
     try:
         return os.link(new, path)

@@ -220,8 +220,8 @@ def is_mixture(present: bytes, old: bytes, new: bytes | None) -> bool:
     return all(byte in pair for byte, pair in zip(present, pairs, strict=True))
 
 
-def recover(path: Path, say: Callable[[str], None]) -> None:
-    """Undo an interrupted run of --in-place in a project's folder or one around it; `say` prints a message."""
+def recover(path: Path, report: Callable[[str], None]) -> None:
+    """Undo an interrupted run of --in-place in a project's folder or one around it; `report` prints a message."""
     real = Path(os.path.realpath(path))
     root = real if os.path.isdir(real) else real.parent
     for folder in (root, *root.parents):
@@ -230,11 +230,11 @@ def recover(path: Path, say: Callable[[str], None]) -> None:
         except OSError:
             continue
         if stat.S_ISDIR(status.st_mode) and (status.st_uid == os.geteuid() or folder == root):
-            recover_folder(folder, say)
+            recover_folder(folder, report)
 
 
-def recover_folder(root: Path, say: Callable[[str], None]) -> None:
-    """Undo an interrupted run of --in-place in this folder."""
+def recover_folder(root: Path, report: Callable[[str], None]) -> None:
+    """Undo an interrupted run of --in-place in this folder, and report its result."""
     state = root / STATE_FOLDER
     try:
         locked = lock_folder(state)
@@ -266,7 +266,7 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
     result = (
         "it is undone: every file that it had changed is as it was before" if changes else "it changed no file, or all"
     )
-    say(f"A migration of {printable_path(root)} was interrupted; {result}.")
+    report(f"A migration of {printable_path(root)} was interrupted; {result}.")
 
 
 def make_busy_error(root: Path) -> BadValue:

@@ -107,7 +107,7 @@ class Stop:
         """Print the outcome on stderr, before the signal ends the process."""
         print(f"viaduct migrate: stopped by {self.name}. {outcome}", file=sys.stderr, flush=True)
 
-    def check(self) -> None:
+    def raise_if_signalled(self) -> None:
         if self.signal is not None:
             raise Stopped
 

@@ -56,11 +56,11 @@ def find_toml_packages(lines: list[str]) -> Iterator[PackageLine]:
             section, in_list = header.group(1), False
             continue
         starts_list = re.match(r"\s*[\w-]*(?:dependencies|requires)\s*=\s*\[", text) is not None
-        is_listed = in_list or starts_list or ("optional-dependencies" in section)
-        if is_listed:
+        if in_list or starts_list or "optional-dependencies" in section:
             yield from ((number, name) for name in QUOTED_PACKAGE.findall(text))
-        elif any(item in section for item in ("dependencies", "packages")):
-            yield from ((number, match.group(1)) for match in [TOML_KEY.match(text)] if match)
+        elif ("dependencies" in section or "packages" in section) and (key := TOML_KEY.match(text)):
+            yield number, key.group(1)
+        # A bracket within quotes, as in "torch[extra]", does not end the list.
         in_list = (in_list or starts_list) and "]" not in text.rpartition('"')[2].rpartition("'")[2]
 
 
@@ -107,7 +107,7 @@ def find_reader(path: str) -> Callable[[list[str]], Iterator[PackageLine]] | Non
     )
 
 
-def rule_for(path: str) -> str:
+def find_rule_name(path: str) -> str:
     """Return the name of the rule that reports on a file; "" if none does."""
     if path.endswith((".cu", ".cuh")):
         return KERNELS_RULE
@@ -120,7 +120,7 @@ def check_manifests(files: Walk, options: Options) -> Iterator[FileResult]:
     """Yield the results of the files with findings."""
     rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
     for path in list(files.others):
-        rule = rules.get(rule_for(path))
+        rule = rules.get(find_rule_name(path))
         if rule is None:
             continue
         text = (files.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
@@ -156,7 +156,7 @@ def make_package_finding(path: str, lines: list[str], names: dict[int, str], rul
     english, chinese = describe_package(package, options.to, name)
     other_lines = [str(line) for line in names][1:]
     if other_lines:
-        english = f"{english}; so are line{'s' if len(other_lines) > 1 else ''} {', '.join(other_lines)}"
+        english = f"{english}; also on line{'s' if len(other_lines) > 1 else ''} {', '.join(other_lines)}"
         chinese = f"{chinese};第 {'、'.join(other_lines)} 行同此"
     status: Status = "advice" if package.risk == "low" else "manual"
     location = (path, number, number, 1, rule.name, rule.category, status)

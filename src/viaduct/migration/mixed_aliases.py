@@ -24,7 +24,8 @@ Value = str | ast.expr | None
 """Qualified name, expression, or None for an unknown value."""
 TYPE_TESTS = ("isinstance", "issubclass", "super")
 """Built-in functions that do not call a function or class in their arguments."""
-CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.keyword, ast.Return, ast.IfExp, ast.BoolOp, ast.Starred)
+PASSING_NODES = (ast.Dict, ast.List, ast.Set, ast.keyword, ast.Return, ast.IfExp, ast.BoolOp, ast.Starred)
+"""Parents that pass a value on: containers, keyword arguments, results, conditions."""
 
 
 def drop_mixed(flow: ModuleFlow) -> set[str]:
@@ -56,6 +57,7 @@ def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
             if attribute in {*attributes, ""} and not is_module_or_false(flow, names, value):
                 assigned = [attribute] if attribute else sorted(attributes)
                 yield from (f".{name}" for name in assigned)
+                # Of an unknown object the attribute may be that of any class.
                 owners = flow.calls.family(owner) if owner else flow.calls.classes if attribute else ()
                 yield from (f"{relative}.{name}" for relative in owners for name in assigned)
 
@@ -179,7 +181,7 @@ def is_passed_as_value(source: Source, node: ast.AST) -> bool:
         child, parent = parent, source.parents[parent]
     if isinstance(parent, ast.Call):
         return parent.func is not child and getattr(parent.func, "id", "") not in TYPE_TESTS
-    return isinstance(parent, CONTAINERS)
+    return isinstance(parent, PASSING_NODES)
 
 
 def find_call_name(function: str) -> str:

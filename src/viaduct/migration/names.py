@@ -48,12 +48,7 @@ SCOPE_AND_BINDING_NODES = {
 }
 # `from tensorflow import *` binds these names, even if one of MODULES_WITHOUT_CLASSES is imported with a star too.
 TENSORFLOW_TOP_CLASSES = (
-    "Session",
-    "InteractiveSession",
-    "ConfigProto",
-    "GPUOptions",
-    "GraphOptions",
-    "OptimizerOptions",
+    *("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions"),
 )
 MODULES_WITHOUT_CLASSES = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

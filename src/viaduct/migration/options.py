@@ -8,8 +8,6 @@ from typing import Literal
 from viaduct.cards.npu import DEFAULT_RANK_SOURCE, RankSource
 
 Target = Literal["npu", "mlu", "any"]
-
-
 NEWER_PRECISION_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values of precision_mode_v2 only
 
 
@@ -45,9 +43,9 @@ class Options:
     start_up: bool = False  # PyTorch on the NPU: write the settings recommended for speed
     exclude: tuple[str, ...] = ()  # patterns of files that are copied unchanged
     only: tuple[str, ...] = ()  # rules to run (names as for `rule.is_named`); (): all
-    skip: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()  # rules not to run
 
     @property
     def precision_key(self) -> str:
         """Name of the setting that has the mode `precision`."""
-        return "precision_mode_v2" if self.precision in NEWER_PRECISION_MODES else "precision_mode"  # rules not to run
+        return "precision_mode_v2" if self.precision in NEWER_PRECISION_MODES else "precision_mode"

@@ -43,7 +43,7 @@ class Exports:
         self.stars[module] = stars
         self.tails.setdefault(module.rpartition(".")[2], []).append(module)
 
-    def module(self, name: str, package: str) -> str | None:
+    def find_module(self, name: str, package: str) -> str | None:
         """Return the module that a name in a package refers to: in or above it, else the only one with this ending."""
         parts = package.split(".") if package else []
         for count in range(len(parts), -1, -1):
@@ -56,19 +56,19 @@ class Exports:
     def follow(self, name: str, package: str) -> str:
         """Return the origin of a qualified name; the name itself if no module of the project re-exports it."""
         for _ in range(MAX_STEPS):
-            step = self.step(name, package) if name.partition(".")[0] not in FRAMEWORK_ROOTS else None
+            step = self.follow_once(name, package) if name.partition(".")[0] not in FRAMEWORK_ROOTS else None
             if step is None or step == name:
                 return name
             name = step
             package = ""
         return name
 
-    def step(self, name: str, package: str) -> str | None:
+    def follow_once(self, name: str, package: str) -> str | None:
         """Follow a qualified name through one module; None if no prefix of the name is a module of the project."""
         head, _, remainder = name.rpartition(".")
         suffix = ""
         while head:
-            module = self.module(head, package)
+            module = self.find_module(head, package)
             if module is not None:
                 offered = self.find_offered(module, remainder)
                 return f"{offered}{suffix}" if offered else f"{module}.{remainder}{suffix}"
@@ -83,7 +83,7 @@ class Exports:
             return origin
         package = module.rpartition(".")[0]
         for star in self.stars[module]:
-            source = self.module(star, package) or self.module(star, module)
+            source = self.find_module(star, package) or self.find_module(star, module)
             if source is not None and source not in visited:
                 origin = self.find_offered(source, name, (*visited, module))
                 if origin is not None:
@@ -93,7 +93,7 @@ class Exports:
     def from_stars(self, name: str, stars: Iterable[str], package: str) -> str | None:
         """Return the qualified name of a name that a module of the project among `stars` offers; else None."""
         for star in stars:
-            module = self.module(star, package)
+            module = self.find_module(star, package)
             if module is not None and self.find_offered(module, name):
                 return f"{module}.{name}"
         return None
@@ -101,12 +101,12 @@ class Exports:
     def offers_framework(self, module: str) -> bool:
         """Return True if a module offers a name of a framework, or imports a module of the project with a star."""
         return any(origin.partition(".")[0] in FRAMEWORK_ROOTS for origin in self.modules[module].values()) or any(
-            self.module(star, module.rpartition(".")[0]) for star in self.stars[module]
+            self.find_module(star, module.rpartition(".")[0]) for star in self.stars[module]
         )
 
     def find_own_modules(self, imported: Iterable[str], package: str) -> Iterator[str]:
         """Yield the modules of the project among imported names."""
         for name in imported:
-            module = self.module(name.lstrip("."), package)
+            module = self.find_module(name.lstrip("."), package)
             if module is not None:
                 yield module

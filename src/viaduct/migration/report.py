@@ -132,11 +132,13 @@ def make_review_section(outcome: Outcome, summary: Summary, language: str) -> Se
 
 
 def describe_empty_review(summary: Summary) -> str:
-    """Return the text of the section without findings; it counts files that could not be analysed."""
-    if summary.verdict != "incomplete":
-        return "No finding asks for it."
-    paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
-    return f"No finding in the files that were understood asks for it; {paths}, see Not read."
+    """Return the text of the section without findings; if something was not analysed, it says so."""
+    if summary.incomplete:
+        paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
+        return f"No finding in the files that were understood asks for it; {paths}, see Not read."
+    if summary.verdict == "incomplete":
+        return "No finding asks for it, but the migration is incomplete: see Summary."
+    return "No finding asks for it."
 
 
 def make_changes_section(outcome: Outcome, language: str) -> list[Section]:

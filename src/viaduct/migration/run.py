@@ -170,7 +170,7 @@ def separate_helpers(
     helpers, by_path = [], {file.path: file for file in results}
     scripts = iterate_scripts(project, results, texts)
     for helper in helper_file.collect_helpers(files, project, scripts) if project.helpers else ():
-        for name, path, line in helper.missing():
+        for name, path, line in helper.find_missing():
             file = add_texts(by_path[path], texts)
             origin = file.stems[line - 1]
             text = lines_of(file.old)[origin - 1]
@@ -312,7 +312,7 @@ class Batch:
         # Large files first, so that no worker is still busy with one when the others have finished.
         paths = sorted((path for path in self.texts if path not in slow), key=lambda path: -len(self.texts[path]))
         results = [make_too_slow_result(path, self.texts[path]) for path in slow]
-        chunk = max(1, min(16, len(paths) // (workers * 4)))
+        chunk = max(1, min(16, len(paths) // (workers * 4)))  # at least four chunks for each worker
         pieces = [paths[start : start + chunk] for start in range(0, len(paths), chunk)]
         for piece_results in iterate_in_processes(partial(self.run_files, project), pieces, workers):
             results += piece_results
@@ -331,7 +331,7 @@ class Batch:
         return results, project.outline(part.members)
 
     def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:
-        return [run_one(path, self.texts[path], self.options, project) for path in paths]
+        return [migrate_one(path, self.texts[path], self.options, project) for path in paths]
 
     def survey(self, texts: dict[str, bytes]) -> tuple[Project, set[str]]:
         """Survey files together; return the project, and the files that were left out because they take too long."""
@@ -428,7 +428,7 @@ def can_fork() -> bool:
 # ---- one file
 
 
-def run_one(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+def migrate_one(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     """Migrate one file and measure the processor time."""
     began = time.process_time()
     result = migrate_guarded(path, data, options, project)

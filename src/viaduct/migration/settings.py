@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.manifests import MAX_BYTES, rule_for
+from viaduct.migration.manifests import MAX_BYTES, find_rule_name
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule
@@ -47,7 +47,7 @@ def migrate_all(files: Walk, options: Options) -> Iterator[FileResult]:
     if options.mode == "patch":
         return  # the patch replaces device strings while the script runs
     for path in list(files.others):
-        if not path.endswith(SUFFIXES) or rule_for(path):
+        if not path.endswith(SUFFIXES) or find_rule_name(path):
             continue
         data = files.read(path, MAX_BYTES) or b""
         if any(term in data for term in RELEVANT_TERMS):

@@ -3,9 +3,10 @@
     CUDA_VISIBLE_DEVICES=0,1 python train.py --device cuda     becomes
     ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py --device npu
 
-CUDA_VISIBLE_DEVICES is not renamed in comments and messages, and nowhere in a script with a list of devices that the
-card does not accept. Other variables of CUDA and NCCL are reported. Values of options are changed if a PyTorch script
-declares the option as a device or a backend, else reported. Findings name the rules that do the same in Python.
+CUDA_VISIBLE_DEVICES is not renamed in comments, nor in printed text except `$CUDA_VISIBLE_DEVICES`, and nowhere in a
+script with a list of devices that the card does not accept. Other variables of CUDA and NCCL are reported. Values of
+options are changed if a PyTorch script declares the option as a device or a backend, else reported. Findings name the
+rules that do the same in Python.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from viaduct.migration import ledger as ledgers
 from viaduct.migration.diffing import AlignedLine, Piece, compare_texts, find_hunks, hunk_header, order_hunk_rows
 from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Status
+from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES, LedgerRow
 from viaduct.migration.patch import as_patch
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
@@ -129,20 +129,18 @@ def show_paths(console: Console, paths: Sequence[Skipped | FileResult], language
         console.print(Text(f"  and {len(paths) - MAX_PATHS} more; --json lists all"))
 
 
-def show_ledger(console: Console, ledger: list[ledgers.LedgerRow], language: str) -> None:
+def show_ledger(console: Console, ledger: list[LedgerRow], language: str) -> None:
     """Print the table of requirements with the number of places in each state."""
     if not ledger:
         return
-    heads = (
-        ["needed", *ledgers.STATE_TITLES.values()] if language != "zh" else ["需要", *ledgers.STATE_TITLES_ZH.values()]
-    )
+    heads = ["needed", *STATE_TITLES.values()] if language != "zh" else ["需要", *STATE_TITLES_ZH.values()]
     width = max(cell_len(row.name(language)) for row in ledger)
     console.print(Text("\nRequirements" if language != "zh" else "\n迁移要求", "bold"))
     console.print(Text(f"  {' ' * width}  {'  '.join(heads)}", "dim"))
     for row in ledger:
         name = row.name(language)
         line = Text(f"  {name}{' ' * (width - cell_len(name))}")
-        for column, state in zip(heads, ("needed", *ledgers.STATES), strict=True):
+        for column, state in zip(heads, ("needed", *STATES), strict=True):
             number = getattr(row, state)
             is_bad = number and state in ("manual", "unresolved")
             line.append(f"  {' ' * (cell_len(column) - len(str(number)))}{number}", "bold red" if is_bad else "")

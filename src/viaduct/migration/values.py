@@ -42,16 +42,7 @@ TENSORFLOW_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_r
 TENSORFLOW_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
 # Libraries whose objects have methods named like those of TensorFlow's datasets.
 OTHER_LIBRARIES = (
-    "webdataset",
-    "datasets",
-    "torch",
-    "torchdata",
-    "torchtext",
-    "ray",
-    "mxnet",
-    "paddle",
-    "pandas",
-    "numpy",
+    *("webdataset", "datasets", "torch", "torchdata", "torchtext", "ray", "mxnet", "paddle", "pandas", "numpy"),
 )
 CONVERSIONS = {"to", "cuda", "npu", "mlu", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
 # Kind of the receiver -> methods that return an object of the same kind.

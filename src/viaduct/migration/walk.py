@@ -34,6 +34,7 @@ SKIPPED_NAMES = {
     STATE_FOLDER: "viaduct's own",
 }
 EXCLUDED = "left out by --exclude"
+BROKEN_LINK = "a link to nothing"
 DELIBERATE_REASONS = {*SKIPPED_NAMES.values(), "ignored by git", "a virtual environment", EXCLUDED}
 REASONS_ZH = {
     "cannot be read: ": "无法读取:",
@@ -41,7 +42,7 @@ REASONS_ZH = {
     "a cache": "缓存目录",
     "installed packages": "已安装的软件包",
     "viaduct's own": "viaduct 自身的文件",
-    "a link to nothing": "指向不存在目标的链接",
+    BROKEN_LINK: "指向不存在目标的链接",
     "ignored by git": "被 git 忽略",
     EXCLUDED: "由 --exclude 排除",
     "a virtual environment": "虚拟环境",
@@ -217,9 +218,6 @@ def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignori
         return "" if os.access(entry.path, os.R_OK) else f"cannot be read: {os.strerror(errno.EACCES)}"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-
-
-BROKEN_LINK = "a link to nothing"
 
 
 def reason_to_skip_link(link: Path, root: Path) -> str:

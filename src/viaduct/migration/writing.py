@@ -84,7 +84,7 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
             write_extra(copy, extra)
             if out.is_dir():
                 shutil.copymode(out, copy)
-            stop.check()
+            stop.raise_if_signalled()
             os.rename(copy, out)
         except Stopped:
             stop.report_outcome(f"{printable_path(out)} was not written.")
@@ -186,7 +186,7 @@ def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None) 
     replaced = {file.path: file for file in outcome.written}
     helpers = [file.path for file in outcome.added if file.before]
     for path in {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.excluded, *helpers}:
-        stop.check()
+        stop.raise_if_signalled()
         if links is not None and path in links.files:
             links.create(path, copy)
         elif links is None or not links.is_within(path):
