@@ -1,4 +1,4 @@
-"""`viaduct rehearse` on scripts that a test writes, and what its record says."""
+"""Runs `viaduct rehearse` on scripts that a test writes, and reads the records."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def train(steps, network=None):
 
 
 class Rehearsed:
-    """How a rehearsal ended, what was said, and its summary."""
+    """Exit code, output, record and summary of a rehearsal."""
 
     def __init__(self, answer: subprocess.CompletedProcess[str], record: Path) -> None:
-        self.code, self.out, self.talk, self.record = answer.returncode, answer.stdout, answer.stderr, record
+        self.code, self.stdout, self.stderr, self.record = answer.returncode, answer.stdout, answer.stderr, record
         path = record / "summary.json"
         self.summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
 
     def hits(self) -> set[tuple[str, int]]:
-        """(limit, line) of all that were met."""
+        """Return (limit, line) of every limit that the script met."""
         return {(hit["name"], hit["place"]["line"] if hit["place"] else 0) for hit in self.summary["limits"]}
 
 
-def rehearse_script(folder: Path, source: str, *words: str, **environment: str) -> Rehearsed:
-    """The script is folder/train.py; the command is given in folder/elsewhere."""
+def rehearse_script(folder: Path, source: str, *arguments: str, **environment: str) -> Rehearsed:
+    """Write the script to folder/train.py, and rehearse it by a command that is given in folder/elsewhere."""
     script, here = folder / "train.py", folder / "elsewhere"
     script.write_text(source)
     here.mkdir(exist_ok=True)
     record = folder / "record"
-    answer = viaduct("rehearse", script, "--record", record, *words, cwd=here, **environment)
+    answer = viaduct("rehearse", script, "--record", record, *arguments, cwd=here, **environment)
     return Rehearsed(answer, record)
 
 

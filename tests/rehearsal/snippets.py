@@ -64,7 +64,7 @@ class StageProcess:
         self.requests, self.answers = (os.open(folder / name, os.O_RDWR) for name in ("requests", "answers"))
         script = folder / "server.py"
         script.write_text(SERVER.read_text())
-        self.process, self.record = begin_script(stage, script, None, 7, [stage], environment)
+        self.process, self.answer_file = begin_script(stage, script, None, 7, [stage], environment)
         self.buffer = b""
 
     def send(self, source: str) -> None:
@@ -79,7 +79,7 @@ class StageProcess:
             if select.select([self.answers], [], [], 0.5)[0]:
                 self.buffer += os.read(self.answers, 1 << 16)
             else:
-                assert self.process.is_alive(), self.record.with_suffix(".talk").read_text()[-4000:]
+                assert self.process.is_alive(), self.answer_file.with_suffix(".stderr").read_text()[-4000:]
                 assert time.monotonic() < end, f"no answer within {LIMIT_S:.0f} s"
         line, _, self.buffer = self.buffer.partition(b"\n")
         reply = json.loads(line)

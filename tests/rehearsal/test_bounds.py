@@ -126,4 +126,4 @@ def test_ranks_that_do_not_keep_their_time_are_killed_from_outside(
 def test_a_script_that_ends_by_os_exit_has_no_good_end(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, TRAINS + "import os\ntrain(2)\nos._exit(0)\n", "--on", "original")
     assert answer.code == 1
-    assert "the process ended without a report" in answer.talk.lower()
+    assert "the process ended without a report" in answer.stderr.lower()

@@ -20,12 +20,12 @@ def test_a_script_is_stopped_after_its_steps_and_cleans_up(tmp_path: Path) -> No
         "print('never')\n"
     )
     answer = rehearse_script(tmp_path, source, "--on", "original", "--steps", "3", "--seed", "5")
-    assert answer.code == 0, answer.talk
-    assert answer.out.split() == ["finally", "atexit"]
+    assert answer.code == 0, answer.stderr
+    assert answer.stdout.split() == ["finally", "atexit"]
     assert answer.summary["steps"] == 3
     assert len(answer.summary["losses"]) == 3
-    assert "this executes train.py, with your rights" in answer.talk
-    assert "3 steps, stopped there" in answer.talk
+    assert "this executes train.py, with your rights" in answer.stderr
+    assert "3 steps, stopped there" in answer.stderr
 
 
 SWALLOWS = TRAINS + "while True:\n    try:\n        train(10**9)\n    except BaseException:\n        pass\n"
@@ -33,9 +33,9 @@ SWALLOWS = TRAINS + "while True:\n    try:\n        train(10**9)\n    except Bas
 
 def test_a_script_that_swallows_its_stop_is_ended_and_what_it_does_behind_it_does_not_count(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, SWALLOWS, "--on", "original", "--steps", "3", "--timeout", "60", "--seed", "1")
-    assert answer.code == 0, answer.talk
-    assert "3 steps, stopped there" in answer.talk
-    assert "it is ended after 10 s" in answer.talk
+    assert answer.code == 0, answer.stderr
+    assert "3 steps, stopped there" in answer.stderr
+    assert "it is ended after 10 s" in answer.stderr
     assert (answer.summary["steps"], len(answer.summary["losses"]), answer.summary["bound"]) == (3, 3, "")
     assert 10 < answer.summary["seconds"] < 30
     (tmp_path / "plain").mkdir()
@@ -51,16 +51,16 @@ def test_a_script_that_swallows_the_end_of_its_time_is_told_of_truly(tmp_path: P
     assert (answer.code, answer.summary["bound"]) == (1, "time")
     assert answer.summary["steps"] > 0
     assert 10 < answer.summary["seconds"] < 30
-    assert "stopped by the time limit" in answer.talk
-    assert "no step was recognised" not in answer.talk
+    assert "stopped by the time limit" in answer.stderr
+    assert "no step was recognised" not in answer.stderr
 
 
 def test_a_loop_without_end_is_stopped_where_it_stands(tmp_path: Path) -> None:
     source = TRAINS + "def wait():\n    while True:\n        pass\n\n\nprint('waits')\nwait()\n"
     answer = rehearse_script(tmp_path, source, "--on", "original", "--timeout", "0.5")
     assert answer.code == 1
-    assert "did not end within 0.5 s" in answer.talk
-    assert "in wait\n    while True" in answer.talk or "in wait\n    pass" in answer.talk
+    assert "did not end within 0.5 s" in answer.stderr
+    assert "in wait\n    while True" in answer.stderr or "in wait\n    pass" in answer.stderr
     assert answer.summary["bound"] == "time"
 
 
@@ -70,4 +70,4 @@ def test_memory_has_an_end(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, source, "--on", "original", "--memory", "700M", "--timeout", "60")
     assert answer.code == 1
     assert answer.summary["bound"] == "memory"
-    assert "MiB of 700 allowed" in answer.talk
+    assert "MiB of 700 allowed" in answer.stderr

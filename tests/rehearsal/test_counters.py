@@ -51,7 +51,7 @@ answers = [choose(3), choose(1), Holder().pick(0), Holder().pick(1), Holder.__do
 def count_lines(
     monkeypatch: pytest.MonkeyPatch, source: str, spans: list[Span]
 ) -> tuple[dict[int, int], dict[str, Any]]:
-    """How often each changed line ran, and what the instrumented code has made."""
+    """Return how often each changed line was executed, and the names that the instrumented code defined."""
     tree = ast.parse(source)
     edited = find_changed_units(tree, source, spans)
     hits = [0] * len(edited.units)

@@ -18,9 +18,9 @@ def test_without_a_step_nothing_was_rehearsed_and_processes_of_the_scripts_own_a
     answer = rehearse_script(
         tmp_path, source, "--on", "original", PYTHONPATH=f"{tmp_path / 'own'}:{os.environ.get('PYTHONPATH', '')}"
     )
-    assert answer.out.split() == ["ran", "True"], answer.talk
+    assert answer.stdout.split() == ["ran", "True"], answer.stderr
     assert answer.code == 1
-    assert "no step was recognised" in answer.talk
+    assert "no step was recognised" in answer.stderr
 
 
 @pytest.mark.slow
@@ -43,6 +43,6 @@ def test_a_script_that_calls_torchrun_is_run_once_and_its_ranks_are_on_the_stage
         "--steps",
         "2",
     )
-    assert answer.code == 0, answer.talk
-    assert answer.out.split() == ["2", "2"]
+    assert answer.code == 0, answer.stderr
+    assert answer.stdout.split() == ["2", "2"]
     assert answer.summary["steps"] == 2

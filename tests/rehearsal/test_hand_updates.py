@@ -140,7 +140,7 @@ WITHOUT_A_MODULE = {
 def test_what_is_trained_is_found_from_the_loss(name: str, tmp_path: Path) -> None:
     source, steps, trained = WITHOUT_A_MODULE[name]
     answer = rehearse_script(tmp_path, BEGIN + source, "--on", "npu")
-    assert (answer.code, answer.summary["steps"]) == (0, steps), answer.talk
+    assert (answer.code, answer.summary["steps"]) == (0, steps), answer.stderr
     assert all(answer.summary["losses"])
     with np.load(answer.record / "observed" / "rank-0" / "gradients.npz") as gradients:
         assert set(gradients.files) == trained

@@ -132,7 +132,7 @@ def test_whatever_a_script_writes_and_however_the_users_files_stay_as_they_are(a
     (here / "large.bin").write_bytes(b"0" * (1 << 20))
     before = take_stock(around)
     answer = rehearse_script(around, SOURCE, "--on", "original", "--", str(around / "full.txt"))
-    assert answer.out == "minex\n ['array.bin', 'base.db', 'here.txt', 'log.txt']\n", answer.talk
+    assert answer.stdout == "minex\n ['array.bin', 'base.db', 'here.txt', 'log.txt']\n", answer.stderr
     (around / "train.py").unlink()
     assert take_stock(around, without="record") == before
     inside = (
@@ -152,7 +152,7 @@ def test_temporary_files_beside_a_project_are_not_taken_for_the_users(around: Pa
         "Path(tempfile.mkdtemp(prefix='mine_'), 'x').write_text('x')\nPath('../kept.txt').write_text('x')\n"
     )
     answer = rehearse_script(around, source, "--on", "original", TMPDIR=str(around))
-    assert answer.code == 0, answer.talk
+    assert answer.code == 0, answer.stderr
     assert answer.summary["wrote"] == [f"{around}/kept.txt"]
     assert sorted(path.name for path in around.iterdir() if path.is_dir()) == ["elsewhere", "project", "record"]
 

@@ -69,19 +69,19 @@ print(torch.npu.device_count())  # planted: visible-devices
 
 
 def check(answer: Rehearsed, source: str) -> None:
-    """All planted lines, no other; each with what the card would do, what to change, and the documented reason."""
+    """Check that exactly the planted lines are reported, with the card's behaviour, the change and the reason."""
     assert answer.hits() == list_planted(source)
     for hit in answer.summary["limits"]:
         assert hit["what"]
         assert hit["card"]
         assert hit["change"]
-        assert LIMITS[hit["name"]].reason in answer.talk
-        assert f"train.py:{hit['place']['line']}: limit {hit['name']}" in answer.talk
+        assert LIMITS[hit["name"]].reason in answer.stderr
+        assert f"train.py:{hit['place']['line']}: limit {hit['name']}" in answer.stderr
 
 
 def test_a_pytorch_script_without_mistakes_meets_no_limit(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, TORCH, "--on", "npu", PLANTED="no")
-    assert answer.code == 0, answer.talk
+    assert answer.code == 0, answer.stderr
     assert answer.hits() == set()
     assert answer.summary["steps"] == 1
 
@@ -90,7 +90,7 @@ def test_mistakes_in_a_pytorch_script_are_caught_in_their_lines(tmp_path: Path) 
     save_on_cuda(tmp_path / "elsewhere")
     answer = rehearse_script(tmp_path, TORCH, "--on", "npu", PLANTED="yes")
     check(answer, TORCH)
-    assert answer.out.count("refused: CardRefuses") == 5
+    assert answer.stdout.count("refused: CardRefuses") == 5
     assert answer.code == 1
 
 
@@ -101,7 +101,7 @@ def test_a_list_of_visible_devices_that_does_not_ascend_is_caught(tmp_path: Path
 
 
 def save_on_cuda(folder: Path) -> None:
-    """A checkpoint as CUDA writes it: torch.save names the device of each storage, which a CPU can be told to do."""
+    """Save a checkpoint as CUDA writes it, with cuda:0 as the device of each storage."""
     import torch
 
     folder.mkdir(exist_ok=True)
@@ -223,7 +223,7 @@ attempt(sound)
 def test_a_tensorflow_script_without_mistakes_meets_no_limit(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     answer = rehearse_script(tmp_path, TF1, "--on", "npu", PLANTED="no")
-    assert answer.code == 0, answer.talk
+    assert answer.code == 0, answer.stderr
     assert answer.hits() == set()
     assert answer.summary["steps"] == 1
 

@@ -27,7 +27,7 @@ def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tm
         "train(2)\nsys.exit(7)\n"
     )
     answer = rehearse_script(tmp_path, source, "--on", "original")
-    assert (answer.code, answer.summary["steps"]) == (7, 2), answer.talk
+    assert (answer.code, answer.summary["steps"]) == (7, 2), answer.stderr
     assert (here / "model.pth").stat().st_size == 2**20
     assert (here / "data" / "list.txt").read_text() == "mine"
     assert (here / "table.csv").read_bytes() == b"x" * 2**20
@@ -77,7 +77,7 @@ def test_the_original_and_the_migrated_script_compute_the_same_bits(tmp_path: Pa
     for on, source in (("original", BOTH), ("npu", migrated)):
         (tmp_path / on).mkdir()
         answers.append(rehearse_script(tmp_path / on, source, "--on", on, "--steps", "3", "--seed", "11"))
-    assert [answer.code for answer in answers] == [0, 0], answers[0].talk + answers[1].talk
+    assert [answer.code for answer in answers] == [0, 0], answers[0].stderr + answers[1].stderr
     assert answers[0].summary["losses"] == answers[1].summary["losses"]
     for name in ("gradients.npz", "weights.npz"):
         left, right = (numpy.load(answer.record / "observed" / "rank-0" / name) for answer in answers)
@@ -116,9 +116,9 @@ def free_port() -> str:
 
 def test_a_script_that_spawns_its_ranks_is_run_once_and_all_of_them_stop(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, SPAWNS, "--on", "npu", "--ranks", "2", "--steps", "2", "--", free_port())
-    assert answer.code == 0, answer.talk
-    assert answer.out.split() == ["joined"]
-    assert "starts its ranks itself (train.py:" in answer.talk
+    assert answer.code == 0, answer.stderr
+    assert answer.stdout.split() == ["joined"]
+    assert "starts its ranks itself (train.py:" in answer.stderr
     weights = [numpy.load(answer.record / "observed" / f"rank-{rank}" / "weights.npz") for rank in range(2)]
     assert sorted(weights[0]) == ["bias", "weight"]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
@@ -141,8 +141,8 @@ dist.destroy_process_group()
 
 def test_ranks_are_started_with_their_variables_and_their_lines_are_marked(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, RANKS, "--on", "npu", "--ranks", "2")
-    assert answer.code == 0, answer.talk
-    said = dict(line[1:].split("] ", 1) for line in answer.out.splitlines())
+    assert answer.code == 0, answer.stderr
+    said = dict(line[1:].split("] ", 1) for line in answer.stdout.splitlines())
     assert sorted(said) == ["rank 0", "rank 1"]
     assert json.loads(said["rank 1"]) == {
         "RANK_ID": "1", "RANK_SIZE": "2", "DEVICE_ID": "1", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"
@@ -159,8 +159,8 @@ def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
     )
     answer = rehearse_script(tmp_path, source, "--on", "original", "--ranks", "2")
     assert answer.code == 1
-    assert "rank 1 ended" in answer.talk
-    assert "ValueError: unwell" in answer.talk
+    assert "rank 1 ended" in answer.stderr
+    assert "ValueError: unwell" in answer.stderr
 
 
 DIES = (
@@ -180,13 +180,13 @@ dist.barrier()
 @pytest.mark.slow
 def test_a_rank_that_dies_is_not_explained_by_anothers_line(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, DIES, "--on", "original", "--ranks", "2")
-    assert answer.code == 3, answer.talk
+    assert answer.code == 3, answer.stderr
     assert (answer.summary["failed_rank"], answer.summary["failure"]) == (1, "rank 1 ended with exit code 3")
 
 
 def test_a_package_that_is_missing_is_named_before_anything_runs(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, "import torch\nimport cv2_not_there\nimport yaml_not_there as y\nprint('ran')\n")
     assert answer.code == 2
-    assert answer.out == ""
-    assert "cv2_not_there (train.py:2), yaml_not_there (train.py:3)" in answer.talk
-    assert "pip install cv2_not_there yaml_not_there" in answer.talk
+    assert answer.stdout == ""
+    assert "cv2_not_there (train.py:2), yaml_not_there (train.py:3)" in answer.stderr
+    assert "pip install cv2_not_there yaml_not_there" in answer.stderr

@@ -104,8 +104,8 @@ WITHOUT = TRAINS + (
 
 def test_a_rehearsal_stops_after_the_steps_that_were_named(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, WITHOUT, "--on", "npu", "--steps", "4", "--step-at", "update")
-    assert (answer.code, answer.summary["steps"]) == (0, 4), answer.talk
-    assert answer.out.split()[-1] == "2"
+    assert (answer.code, answer.summary["steps"]) == (0, 4), answer.stderr
+    assert answer.stdout.split()[-1] == "2"
 
 
 def test_a_line_that_is_never_executed_is_named(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_line_that_is_never_executed_is_named(tmp_path: Path) -> None:
     line = len(source.splitlines())
     answer = rehearse_script(tmp_path, source, "--on", "npu", "--step-at", f"train.py:{line}")
     assert answer.code == 1
-    assert f"--step-at train.py:{line}-{line} was never completed" in answer.talk
+    assert f"--step-at train.py:{line}-{line} was never completed" in answer.stderr
 
 
 MIXED = """\
@@ -165,7 +165,7 @@ def test_a_named_line_is_found_again_in_the_migrated_script(tmp_path: Path) -> N
 def test_a_named_line_counts_steps_of_tensorflow(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow_estimator")
     answer = rehearse_script(tmp_path, ASSIGNS, "--on", "original", "--step-at", "train.py:16", "--steps", "3")
-    assert (answer.code, answer.summary["steps"]) == (0, 3), answer.talk
+    assert (answer.code, answer.summary["steps"]) == (0, 3), answer.stderr
     assert all(answer.summary["losses"])
 
 

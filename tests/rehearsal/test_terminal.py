@@ -24,6 +24,6 @@ train(1)
 
 def test_the_terminal_has_a_size_and_nobody_types(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, TRAINS + ASKS, "--on", "original")
-    assert answer.code == 0, answer.talk
-    assert answer.out.splitlines()[:2] == ["80 24 (80, 24) True", "80 False"]
-    assert answer.out.count("nobody is there") == 3
+    assert answer.code == 0, answer.stderr
+    assert answer.stdout.splitlines()[:2] == ["80 24 (80, 24) True", "80 False"]
+    assert answer.stdout.count("nobody is there") == 3

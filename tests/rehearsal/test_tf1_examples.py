@@ -33,7 +33,7 @@ def migrate_example(name: str, folder: Path, **options: Any) -> Path:
 
 
 def check_same(original: Answer, other: Answer, within: float) -> None:
-    assert other.code == 0, other.talk[-3000:]
+    assert other.code == 0, other.stderr[-3000:]
     assert other.hits == []
     assert None not in original.losses
     assert np.allclose(original.losses, other.losses, rtol=within, atol=0)  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ def check_same(original: Answer, other: Answer, within: float) -> None:
 @pytest.mark.parametrize("name", ["autoencoder_monitored", "leaves_keras", "resnet_estimator", "sentences_session"])
 def test_a_migrated_example_takes_the_same_steps(name: str, tmp_path: Path) -> None:
     original = rehearse_script("original", copy_example(name, tmp_path / "original"), steps=4)
-    assert original.code == 0, original.talk[-3000:]
+    assert original.code == 0, original.stderr[-3000:]
     assert len(original.losses) == 4
     assert len(original.gradients) >= 8
     for kind, options in KINDS.items():
@@ -61,5 +61,5 @@ def test_two_ranks_of_the_horovod_example_take_the_same_steps(tmp_path: Path) ->
     assert originals[0].variables == originals[1].variables, "ranks stay together"
     assert originals[0].losses != originals[1].losses, "and each has its own data"
     for original, other in zip(originals, npu, strict=True):
-        assert original.code == 0, original.talk[-3000:]
+        assert original.code == 0, original.stderr[-3000:]
         check_same(original, other, 0.0)

@@ -142,7 +142,7 @@ def short(rule: Rule) -> str:
 
 
 def program(rule: Rule) -> str:
-    """The example with definitions behind its imports and a driver at its end."""
+    """Return the rule's example with definitions after its imports and a driver at its end."""
     text, _ = first_example(rule.doc)
     driver = DRIVERS.get(short(rule), "")
     head, body = imports_first(text)
@@ -164,7 +164,7 @@ def imports_first(text: str) -> tuple[str, str]:
 
 
 def list_undefined_names(text: str, driver: str) -> set[str]:
-    """Names that are read before anything of the example binds them."""
+    """Return the names that are read before the example binds them."""
     tree, bound, free = ast.parse(text + driver), {*dir(builtins)}, set()
     for statement in tree.body:
         inner = {node.arg for node in ast.walk(statement) if isinstance(node, ast.arg)}
@@ -200,5 +200,5 @@ def test_what_a_rule_writes_is_accepted_by_the_rehearsal(rule: Rule, tmp_path: P
     script = tmp_path / "train.py"
     script.write_bytes(result.after)
     answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")
-    assert answer.code == 0, f"{result.after.decode()}\n{answer.failure}\n{answer.talk[-3000:]}"
+    assert answer.code == 0, f"{result.after.decode()}\n{answer.failure}\n{answer.stderr[-3000:]}"
     assert answer.hits == [], f"{result.after.decode()}\n{answer.hits}"

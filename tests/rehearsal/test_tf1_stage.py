@@ -90,7 +90,7 @@ def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> Non
     script = tmp_path / "old.py"
     script.write_text(OLD)
     answer = rehearse_script("original", script, TF_CONFIG='{"cluster": {"ps": ["x:1"]}}')
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     said = answer.said()
     assert said["one"]
     assert said["version"] == "1.15.0"
@@ -105,7 +105,7 @@ def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> Non
     assert said["sequence_loss"] == pytest.approx(np.log(4))
     assert said["decoder"] == [4, 2]
     assert said["analyzed"] == [108, 432]
-    assert "Total size of variables: 108" in answer.out
+    assert "Total size of variables: 108" in answer.stdout
     assert said["legacy"][0] == pytest.approx([np.log(4)] * 2)
     assert said["legacy"][1] == pytest.approx(np.log(4))
     assert said["hparams"] == {"rate": 0.5, "layers": [3, 4], "wide": True}

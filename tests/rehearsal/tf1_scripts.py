@@ -1,4 +1,4 @@
-"""Scripts on the TensorFlow 1 stage, each in a process of its own, forked from one that has imported TensorFlow."""
+"""Runs scripts on the TensorFlow 1 stage, each in a process that is forked from one that has imported TensorFlow."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 class Answer:
     """Output of a script, and what the stage recorded."""
 
-    out: str
-    talk: str
+    stdout: str
+    stderr: str
     code: int
     stopped: bool
     failure: str
@@ -38,19 +38,19 @@ class Answer:
     hits: list[tuple[str, int | None, str]]
 
     def said(self) -> dict[str, Any]:
-        """The script's last line, which is JSON."""
-        found: dict[str, Any] = json.loads(self.out.strip().splitlines()[-1])
+        """Return the script's last line, which is JSON."""
+        found: dict[str, Any] = json.loads(self.stdout.strip().splitlines()[-1])
         return found
 
 
 class Running:
-    """A script that runs in a fork of the warm process."""
+    """A script that runs in a fork of the process that has imported TensorFlow."""
 
-    def __init__(self, asked: dict[str, Any]) -> None:
-        server = warm()
+    def __init__(self, request: dict[str, Any]) -> None:
+        server = start_warm_process()
         assert server.stdin is not None
         assert server.stdout is not None
-        print(json.dumps(asked), file=server.stdin, flush=True)
+        print(json.dumps(request), file=server.stdin, flush=True)
         self.pid = int(server.stdout.readline())
 
     def wait(self, seconds: float) -> None:
@@ -73,8 +73,8 @@ class Running:
 
 
 @functools.cache
-def warm() -> subprocess.Popen[str]:
-    """Ends with the process that runs the tests, which its input comes from."""
+def start_warm_process() -> subprocess.Popen[str]:
+    """Start the process that imports TensorFlow; it ends when its stdin ends, with the process that runs the tests."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("warm_tensorflow.py"))]
     return subprocess.Popen(
@@ -85,20 +85,23 @@ def warm() -> subprocess.Popen[str]:
 def begin_script(
     on: str, script: Path, steps: int | None, seed: int | None, arguments: list[str], more: dict[str, str]
 ) -> tuple[Running, Path]:
-    """Output goes into files: a rank that waits for its reader would keep the others waiting."""
+    """Start a script; return it and the path of its answer.
+
+    Output goes into files: with a pipe, a rank that waits for its reader would keep the others waiting.
+    """
     answer = script.with_name(f"{script.stem}.{more.get('RANK_ID', '0')}.answer.json")
     answer.unlink(missing_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RANK", "WORLD", "LOCAL"))}
     environment |= {"PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "JOB_ID": "1", "OMP_NUM_THREADS": "1"}
     environment |= {"VIADUCT_REHEARSAL_PROJECT": str(script.parent), **more}
-    asked = {
-        "words": [on, steps, seed, str(answer), str(script), *arguments],
+    request = {
+        "arguments": [on, steps, seed, str(answer), str(script), *arguments],
         "environment": environment,
         "folder": str(script.parent),
-        "out": str(answer.with_suffix(".out")),
-        "talk": str(answer.with_suffix(".talk")),
+        "stdout": str(answer.with_suffix(".stdout")),
+        "stderr": str(answer.with_suffix(".stderr")),
     }
-    return Running(asked), answer
+    return Running(request), answer
 
 
 def finish_script(process: Running, answer: Path) -> Answer:
@@ -106,11 +109,11 @@ def finish_script(process: Running, answer: Path) -> Answer:
         process.wait(600)
     finally:
         process.kill()
-    out, talk = (answer.with_suffix(suffix).read_text() for suffix in (".out", ".talk"))
-    assert answer.exists(), talk[-4000:]
+    stdout, stderr = (answer.with_suffix(suffix).read_text() for suffix in (".stdout", ".stderr"))
+    assert answer.exists(), stderr[-4000:]
     found = json.loads(answer.read_text())
     found["hits"] = [tuple(hit) for hit in found["hits"]]
-    return Answer(out=out, talk=talk, **found)
+    return Answer(stdout=stdout, stderr=stderr, **found)
 
 
 def rehearse_script(
@@ -127,7 +130,7 @@ def rehearse_script(
 def rehearse_ranks(
     on: str, script: Path, ranks: int, steps: int | None = None, seed: int | None = 7, **more: str
 ) -> list[Answer]:
-    """The same script as several ranks."""
+    """Run a script as several ranks, and return their answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -141,5 +144,5 @@ def rehearse_ranks(
 
 
 def line_of(script: Path, mark: str) -> int:
-    """The line that ends in a mark."""
+    """Return the number of the line that ends in `# mark`."""
     return next(n for n, line in enumerate(script.read_text().splitlines(), 1) if line.rstrip().endswith(f"# {mark}"))

@@ -1,8 +1,8 @@
-"""A process that has TensorFlow imported and has done nothing with it: each line that it reads is a script to run in a
-fork of it. Importing takes 2.5 s of a core, what a test asks for a tenth of that.
+"""Process that imports TensorFlow, and runs each script that is requested on its stdin in a fork.
 
-A line is JSON: the words of `perform`, the environment, the folder and the files for both streams. The answer is the
-new process's number; it is gone when the script is over.
+Importing TensorFlow takes 2.5 s of a core; a test's own work takes a tenth of that. A request is a line of JSON: the
+arguments of `perform`, the environment, the folder and the files for both streams. The process prints the number of
+the fork, which exists until the script is over.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ def serve() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
-            begin_script(json.loads(line))
+            run_request(json.loads(line))
         print(pid, flush=True)
 
 
 def reap(number: int, frame: Any) -> None:
-    """Nobody waits for a script's process: it is gone as soon as it has ended."""
+    """Collect forks that have ended, so that their process numbers are free."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
-def begin_script(asked: dict[str, Any]) -> None:
-    """Run in the new process; does not return."""
+def run_request(request: dict[str, Any]) -> None:
+    """Run a script in the fork, and end the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
-    os.environ.update(asked["environment"])
-    os.chdir(asked["folder"])
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for stream, name in ((1, "out"), (2, "talk")):
-        os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    for stream, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
     code = 0
     try:
-        perform(*asked["words"])
+        perform(*request["arguments"])
     except BaseException:
         traceback.print_exc()
         code = 1
@@ -61,7 +61,7 @@ def begin_script(asked: dict[str, Any]) -> None:
 
 
 def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: str, *arguments: str) -> None:
-    """The script on its stage; what came of it goes into `answer`."""
+    """Run a script on a stage, and write what was recorded to the file `answer`."""
     import numpy as np
 
     from viaduct.rehearsal import limits, tf1_stage
@@ -79,7 +79,7 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
     def plain(arrays: dict[str, Any]) -> dict[str, Any]:
         return {name: np.asarray(array).tolist() for name, array in arrays.items()}
 
-    said = {
+    record = {
         "code": ended.code,
         "stopped": ended.stopped,
         "failure": ended.failure,
@@ -88,7 +88,7 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
         "variables": plain(watched.last_variables),
         "hits": [[hit.name, hit.place.line if hit.place else None, hit.what] for hit in limits.hits],
     }
-    Path(answer).write_text(json.dumps(said))
+    Path(answer).write_text(json.dumps(record))
 
 
 if __name__ == "__main__":

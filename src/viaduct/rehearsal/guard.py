@@ -181,7 +181,7 @@ class Guard:
         if not is_within(os.path.realpath(folder), [self.mirror]):
             if not is_within(os.path.abspath(folder), [self.mirror]):
                 return
-            folder = self.walk(folder, "folder")
+            folder = self.walk(folder, "folder")  # the path leads through links of the mirror: replace these first
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             link = os.path.join(folder, name)
             if os.path.islink(link) and os.path.isdir(link) and is_within(os.readlink(link), self.owned):

@@ -51,9 +51,9 @@ def test_missing_records_are_made_up_and_the_users_folder_stays_as_it_is(tmp_pat
     pytest.importorskip("tensorflow")
     data = tmp_path / "data"
     answer = rehearse_script(tmp_path, READS, "--on", "original", "--steps", "2", "--fake-data", "--", str(data))
-    assert answer.code == 0, answer.talk
+    assert answer.code == 0, answer.stderr
     assert answer.summary["steps"] == 2
-    assert "train-* is missing; records are made up" in answer.talk
+    assert "train-* is missing; records are made up" in answer.stderr
     assert not data.exists()
     assert all(numpy.isfinite(losses).all() for losses in answer.summary["losses"])
 
@@ -63,4 +63,4 @@ def test_without_being_asked_nothing_is_made_up(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     answer = rehearse_script(tmp_path, READS, "--on", "original", "--steps", "2", "--", str(tmp_path / "data"))
     assert answer.code == 1
-    assert "Data is missing" in answer.talk
+    assert "Data is missing" in answer.stderr

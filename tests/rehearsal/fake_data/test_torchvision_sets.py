@@ -29,7 +29,7 @@ def test_sets_of_torchvision_that_are_missing_are_made_up(tmp_path: Path) -> Non
     pytest.importorskip("torchvision")
     words = ("--on", "original", "--steps", "0", "--fake-data", "--", str(tmp_path / "nowhere"))
     answer = rehearse_script(tmp_path, IMAGES, *words)
-    assert answer.out == "512 (1, 28, 28) (3, 256, 256) 10\n", answer.talk
+    assert answer.stdout == "512 (1, 28, 28) (3, 256, 256) 10\n", answer.stderr
     assert not (tmp_path / "nowhere").exists()
 
 

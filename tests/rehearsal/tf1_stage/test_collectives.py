@@ -105,7 +105,7 @@ def test_two_ranks_of_an_npu_script_exchange_and_train_together(tmp_path: Path) 
     script.write_text(NPU)
     answers = rehearse_ranks("npu", script, 2)
     for answer in answers:
-        assert answer.code == 0, answer.talk[-3000:]
+        assert answer.code == 0, answer.stderr[-3000:]
     for rank, said in enumerate(answer.said() for answer in answers):
         check_exchanges(rank, said)
         assert said["start"] == [0.0, 0.0], "the root's value"
@@ -185,7 +185,7 @@ def test_two_ranks_of_a_horovod_script_do_the_same(tmp_path: Path) -> None:
     script.write_text(HOROVOD)
     answers = rehearse_ranks("original", script, 2, VIADUCT_COLLECTIVE_TIMEOUT="60")
     for rank, answer in enumerate(answers):
-        assert answer.code == 0, answer.talk[-3000:]
+        assert answer.code == 0, answer.stderr[-3000:]
         said = answer.said()
         assert said["who"] == [rank, 2, rank]
         assert said["values"] == [[[0, 0], [1, 1], [1, 1]], [1.5], [3], 2.0]

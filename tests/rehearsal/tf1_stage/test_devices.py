@@ -38,7 +38,7 @@ def test_a_script_for_the_mlu_finds_its_devices_and_options(tmp_path: Path) -> N
     script = tmp_path / "mlu.py"
     script.write_text(MLU)
     answer = rehearse_script("mlu", script)
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     said = answer.said()
     assert said["w"] == pytest.approx(-0.9)  # 1, then 0 at full speed, then carried on by momentum
     assert "not been initialized" in said["early"]

@@ -90,7 +90,7 @@ def test_evaluations_end_in_every_style_and_the_script_goes_on_behind_them(tmp_p
     script = tmp_path / "evaluates.py"
     script.write_text(SCRIPT)
     answer = rehearse_script("original", script, steps=3)
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     said = answer.said()
     assert said["before"] == [3, 3, 150], "training is still to come, so a loop that cannot be left goes on"
     assert said["after"] == [3, 20], "a short one is worth seeing"

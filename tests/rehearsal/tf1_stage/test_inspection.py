@@ -35,6 +35,6 @@ def test_weights_that_a_checkpoint_gave_are_moved_too(kind: str, tmp_path: Path)
     script = tmp_path / "shaken.py"
     script.write_text(SHAKEN)
     answer = rehearse_script("original", script, arguments=[kind])
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     assert answer.variables["w"] == pytest.approx([0.9] * 4)
     assert answer.variables["w"] != [np.float32(1) - np.float32(0.1)] * 4

@@ -107,16 +107,16 @@ def test_every_mistake_is_told_at_its_line_and_nothing_else_is(tmp_path: Path) -
     script = tmp_path / "mistakes.py"
     script.write_text(MISTAKES)
     answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     expected = {(name, line_of(script, name)) for name in SINGLE}
     others = {"map-and-batch": "drop-remainder", "padded": "drop-remainder", "hook": "step-multiples"}
     expected |= {(name, line_of(script, mark)) for mark, name in others.items()}
     expected |= {("static-shapes", inside(script, "sess.run(step"))}
     assert {(name, line) for name, line, _ in answer.hits} == expected
-    assert "TypeError" in answer.out
-    assert "`config` must be provided with type `NPUConfigs`" in answer.out
+    assert "TypeError" in answer.stdout
+    assert "`config` must be provided with type `NPUConfigs`" in answer.stdout
     for words in ("why:", "change:", "card:", "dataset = dataset.repeat().batch(4)"):
-        assert words in answer.talk
+        assert words in answer.stderr
 
 
 WIDE = """
@@ -150,9 +150,9 @@ def test_float64_is_refused_in_weights_told_of_operators_and_may_be_fed(
     script = tmp_path / "wide.py"
     script.write_text(WIDE.format(middle=middle))
     answer = rehearse_script("npu", script)
-    assert answer.code == code, answer.talk[-3000:]
-    assert [(name, line) for name, line, _ in answer.hits] == ([("float64", 7)] if said else []), answer.talk
-    assert said in answer.talk
+    assert answer.code == code, answer.stderr[-3000:]
+    assert [(name, line) for name, line, _ in answer.hits] == ([("float64", 7)] if said else []), answer.stderr
+    assert said in answer.stderr
 
 
 def inside(script: Path, words: str) -> int:

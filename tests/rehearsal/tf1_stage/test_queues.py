@@ -49,7 +49,7 @@ def check_repeats(source: str, folder: Path) -> None:
         script = folder / name / "train.py"
         script.write_text(source)
         answers.append(rehearse_script("original", script))
-    assert not answers[0].failure, answers[0].talk
+    assert not answers[0].failure, answers[0].stderr
     assert len(answers[0].losses) == 6
     assert len(set(answers[0].losses)) > 1
     assert answers[0].losses == answers[1].losses

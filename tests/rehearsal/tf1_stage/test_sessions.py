@@ -20,7 +20,7 @@ def test_a_mistake_of_the_stand_in_is_not_taken_for_one_of_the_script(tmp_path: 
         "with tf.Session() as session:\n    session.run(tf.constant(1))\n"
     )
     answer = rehearse_script("original", script)
-    assert "StandInFails: ZeroDivisionError" in answer.failure + answer.talk
+    assert "StandInFails: ZeroDivisionError" in answer.failure + answer.stderr
 
 
 def test_a_mistake_of_the_script_stays_one_of_the_script(tmp_path: Path) -> None:
@@ -30,8 +30,8 @@ def test_a_mistake_of_the_script_stays_one_of_the_script(tmp_path: Path) -> None
         "with tf.Session() as session:\n    session.run(x + 1)\n"
     )
     answer = rehearse_script("original", script)
-    assert "InvalidArgumentError" in answer.failure + answer.talk
-    assert "StandInFails" not in answer.failure + answer.talk
+    assert "InvalidArgumentError" in answer.failure + answer.stderr
+    assert "StandInFails" not in answer.failure + answer.stderr
 
 
 AT_EXIT = """
@@ -62,5 +62,5 @@ def test_a_session_that_is_closed_when_the_process_ends_is_closed(tmp_path: Path
     script = tmp_path / "train.py"
     script.write_text(AT_EXIT.format(registered))
     answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     assert [name for name, _, _ in answer.hits] == ["session-not-closed"] * hits

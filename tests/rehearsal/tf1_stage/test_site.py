@@ -82,7 +82,7 @@ def test_every_name_and_signature_is_there(tmp_path: Path) -> None:
     script.write_text(SURFACE)
     (tmp_path / "surface.json").write_text(json.dumps({module: list(found) for module, found in modules.items()}))
     answer = rehearse_script("npu", script)
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     found = answer.said()
     assert [module for module in modules if module in found] == [], found
     wrong = {}

@@ -132,7 +132,7 @@ def test_gradients_behind_branches_and_loops_are_kept(tmp_path: Path) -> None:
     script = tmp_path / "branches.py"
     script.write_text(BRANCHES)
     answer = rehearse_script("original", script, steps=3)
-    assert answer.code == 0, answer.talk
+    assert answer.code == 0, answer.stderr
     assert all(loss is not None for loss in answer.losses)
     assert np.allclose(answer.gradients["w"], np.arange(8.0).reshape(4, 2).sum(0) / 8)
     assert np.allclose(answer.gradients["table"], [[0, 0], [2, 2], [0, 0]])
@@ -142,7 +142,7 @@ def test_estimators_go_on_behind_their_training(tmp_path: Path) -> None:
     script = tmp_path / "styles.py"
     script.write_text(STYLES)
     answer = rehearse_script("original", script, steps=4, arguments=[str(tmp_path / "model")])
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     assert answer.said() == {"trained": 4, "evaluated": True, "predicted": 16, "there": True}
     assert answer.stopped, "a second training has no steps left"
     assert len(answer.losses) == 4
@@ -153,7 +153,7 @@ def test_fit_ends_with_a_whole_epoch_and_its_validation(tmp_path: Path) -> None:
     script = tmp_path / "fit.py"
     script.write_text(KERAS)
     answer = rehearse_script("original", script, steps=3)
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     assert not answer.stopped
     assert answer.said() == {"shown": [["loss", "val_loss"]], "after": [4, 1]}
     x, w = np.arange(8.0).reshape(4, 2), np.ones(2)
@@ -218,7 +218,7 @@ def test_an_npu_estimator_loops_dumps_and_profiles_as_its_config_says(tmp_path: 
     for name in ("dump", "prof"):
         (tmp_path / name).mkdir()
     answer = rehearse_script("npu", script, arguments=[str(tmp_path)])
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     said = answer.said()
     assert said["loops"] == [2, 4], "the host sees every second step"
     assert "different values" in said["errors"][0]
@@ -304,7 +304,7 @@ def test_an_estimator_under_a_strategy_is_followed_step_by_step(tmp_path: Path, 
     made = "STRATEGY = tf.distribute.MirroredStrategy()\n"
     script.write_text(STRATEGY_HEAD.replace("UPDATE", update) + made + f"train_with({strategy})\n")
     answer = rehearse_script("original", script, steps=3)
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     data, w = np.arange(8.0).reshape(4, 2), np.ones(2)
     for step in range(3):
         gradient = 2 * data.T @ (data @ w) / 4
@@ -340,7 +340,7 @@ with strategy.scope():
 """
     )
     answer = rehearse_script("original", script, steps=2)
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     assert answer.losses[0] == pytest.approx(69.0), "the loss of weights of one"
     assert len(answer.losses) == 2
 
@@ -369,4 +369,4 @@ def test_a_broadcast_among_one_rank_is_no_step(tmp_path: Path) -> None:
         "    for _ in range(10 * size()):\n        session.run(train)\n"
     )
     answer = rehearse_script("original", script, steps=2)
-    assert answer.losses == [pytest.approx(1.0), pytest.approx(0.64)], answer.talk[-2000:]
+    assert answer.losses == [pytest.approx(1.0), pytest.approx(0.64)], answer.stderr[-2000:]

@@ -46,6 +46,7 @@ def attention(
         mask = attn_mask
         if mask is not None and mask.dtype is torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
+        # PyTorch's operator for the attention of plug-ins, which calls `forward` and `backward` below.
         operator = _aten._scaled_dot_product_fused_attention_overrideable.default
         return operator(query, key, value, mask, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
     composed = _aten._scaled_dot_product_attention_math.default

@@ -76,7 +76,7 @@ def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     except RuntimeError:
         if not schema.has_number_as_tensor(args):
             raise
-        # PyTorch had turned a number into a tensor, but passes the number here; the overload for numbers takes it.
+        # PyTorch chose the overload for a tensor, but passes the plain number; here the overload for numbers is chosen.
         result = operator.overloadpacket(*cpu_args, **options)
     return call.lift_result(result)
 

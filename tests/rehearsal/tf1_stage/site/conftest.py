@@ -242,7 +242,7 @@ def layer_answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script = folder / "layers.py"
     script.write_text(LAYERS)
     answer = rehearse_script("npu", script, arguments=[str(folder)])
-    assert answer.code == 0, answer.talk[-4000:]
+    assert answer.code == 0, answer.stderr[-4000:]
     assert answer.hits == []
     return answer.said()
 
@@ -253,6 +253,6 @@ def check_answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script = tmp_path_factory.mktemp("checks") / "checks.py"
     script.write_text(CHECKS)
     answer = rehearse_script("npu", script)
-    assert answer.code == 0, answer.talk[-3000:]
+    assert answer.code == 0, answer.stderr[-3000:]
     assert answer.hits == []
     return {**answer.said(), "steps": len(answer.losses)}

@@ -83,10 +83,10 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
 
     def decorate(multiply: Callable[..., Any]) -> Layer:
         own = list(inspect.signature(multiply).parameters.values())[1:]
-        first = [parameter for parameter in own if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-        inserted = [parameter.replace(kind=first[0].kind) for parameter in own if parameter not in first]
+        positional = [parameter for parameter in own if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+        inserted = [parameter.replace(kind=positional[0].kind) for parameter in own if parameter not in positional]
         signature = inspect.Signature(
-            [*first, *SHARED_PARAMETERS[:AFTER_INITIALIZER], *inserted, *SHARED_PARAMETERS[AFTER_INITIALIZER:]]
+            [*positional, *SHARED_PARAMETERS[:AFTER_INITIALIZER], *inserted, *SHARED_PARAMETERS[AFTER_INITIALIZER:]]
         )
 
         @functools.wraps(multiply)

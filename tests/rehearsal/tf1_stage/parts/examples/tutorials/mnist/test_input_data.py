@@ -44,7 +44,7 @@ def test_the_tutorials_mnist_is_read_from_its_files(tmp_path: Path) -> None:
     script.write_text(MNIST)
     write_mnist(tmp_path / "set")
     answer = rehearse_script("original", script)
-    assert not answer.failure, answer.talk
+    assert not answer.failure, answer.stderr
     said = answer.said()
     assert (said["counts"], said["shape"], said["labels"], said["largest"]) == ([8, 2, 3], [5, 784], [5, 10], 1.0)
     assert said["seen"] == [2, 3, 4, 5, 6, 7, 8, 9]
