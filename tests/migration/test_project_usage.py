@@ -26,7 +26,7 @@ def test_who_runs_keras_who_asks_for_ranks() -> None:
     )
     assert project.keras_files == {"keras.py"}
     assert project.rank_files == {"horovod.py", "shard.py", "hccl.py"}
-    assert project.callers["horovod.tensorflow.init"] == {"horovod.py", "build.py"}
+    assert project.calling_files["horovod.tensorflow.init"] == {"horovod.py", "build.py"}
 
 
 def test_rounds_of_an_estimator() -> None:

@@ -259,13 +259,9 @@ def run_local(
     log_dir: Path | None = None,
     *,
     show: Show = "first",
-    variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a command as `ranks` ranks on this machine, with additional `variables`, and return the exit code."""
-    check_rank_count(ranks, max_restarts)
-    return run_cluster(
-        argv, NodeShare(ranks, shared=variables or {}), max_restarts=max_restarts, log_dir=log_dir, show=show
-    )
+    """Run a command as `ranks` ranks on this machine, and return the exit code."""
+    return run_cluster(argv, NodeShare(ranks), max_restarts=max_restarts, log_dir=log_dir, show=show)
 
 
 def run_cluster(
@@ -278,8 +274,8 @@ def run_cluster(
     timeout: float = TIMEOUT_S,
 ) -> int:
     """Run this machine's ranks of a job, and return the exit code."""
-    command = resolve_command(argv)
     check_rank_count(share.ranks, max_restarts)
+    command = resolve_command(argv)
     if log_dir is not None:
         create_log_dir(log_dir)
     if share.host and not share.hosts_store:

@@ -46,7 +46,7 @@ def list_ipv6_addresses() -> list[tuple[str, str]]:
 
 
 def find_interface(address: str) -> str | None:
-    """Return this machine's network interface that has a numeric address, or None."""
+    """Return the network interface of this machine that has this numeric address, or None."""
     pairs = [(own_address, name) for name, own_address in list_interfaces().items()] + list_ipv6_addresses()
     return next((name for own_address, name in pairs if own_address == address), None)
 

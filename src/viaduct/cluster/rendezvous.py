@@ -76,7 +76,7 @@ def connect_store(host: str, port: int, timeout: float) -> TCPStore:
     raise BadValue(f"no rendezvous answers at {links.format_endpoint(host, port)}: {reason}.", OTHER_PORT)
 
 
-def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPStore:
+def serve_store(address: str, port: int = 0) -> TCPStore:
     """Return a store that listens at this address only; torch's default is all addresses of the machine."""
     for libuv in (True, False):  # torch 2.4's libuv store cannot use an open socket
         listener = links.open_listening_socket(links.resolve_host(address), port)
@@ -86,7 +86,7 @@ def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPSto
                 own_address,
                 own_port,
                 is_master=True,
-                timeout=timedelta(seconds=timeout),
+                timeout=timedelta(seconds=STORE_S),
                 wait_for_workers=False,
                 master_listen_fd=listener.fileno(),
                 use_libuv=libuv,

@@ -170,7 +170,6 @@ export PROFILING_OPTIONS
 
 
 def render_run_local(job: Job, ranks: int) -> str:
-    """Return the script that starts ranks on this machine."""
     return (
         f"{HEAD}# {format_count(ranks, 'rank')} on this machine. Arguments of this script are added to the command.\n"
         f'set -eu\n{HERE}. "$here/env.sh"\n{VIADUCT} --ranks {ranks} {job.launch_flags} {job.command_line}'

@@ -67,7 +67,7 @@ def derive_key_prefix(secret: str, job: str) -> str:
 
 
 def describe_secret(secret: str) -> str:
-    """Return a short digest of the secret, which machines compare."""
+    """Return `secret` and a short digest, which machines compare, or `no secret`."""
     if not secret:
         return "no secret"
     return f"secret {hashlib.sha256(f'viaduct name{chr(0)}{secret}'.encode()).hexdigest()[:8]}"

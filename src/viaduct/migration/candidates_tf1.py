@@ -220,7 +220,7 @@ def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
     """Return True for a method of another library, or the project's own if the project calls no TensorFlow dataset."""
     if work.values.is_from_other_library(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
-    called = work.project.callers.keys()
+    called = work.project.calling_files.keys()
     uses_datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in called)
     return method in work.project.own_methods and not uses_datasets
 

@@ -139,6 +139,12 @@ def calls_to(site: Site, names: Iterable[str]) -> list[ast.Call]:
     return [call for name in names for call in site.work.index.calls.get(name, [])]
 
 
+def is_called_in_project(site: Site, names: Iterable[str]) -> bool:
+    """Return True if a file of the project calls one of these functions."""
+    calls, calling_files = site.work.index.calls, site.work.project.calling_files
+    return any(name in calls or name in calling_files for name in names)
+
+
 def named_node(site: Site) -> ast.expr:
     """Return the expression that has the site's name: the function of a call, or a reference itself."""
     node: ast.expr = site.node.func if isinstance(site.node, ast.Call) else site.node

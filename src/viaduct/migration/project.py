@@ -53,7 +53,7 @@ class Project:
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
     attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
     own_methods: set[str] = field(default_factory=set)  # names of the methods of all classes
-    callers: dict[str, set[str]] = field(default_factory=dict)  # called function, not in `functions` -> calling files
+    calling_files: dict[str, set[str]] = field(default_factory=dict)  # called function, not in `functions` -> files
     uses: dict[str, set[str]] = field(default_factory=dict)  # question about a loaded value -> uses: flows.py
 
     # Horovod's module as a value: module_flow.py

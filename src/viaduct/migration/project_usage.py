@@ -86,7 +86,7 @@ def record_call(project: Project, path: str, call: ast.Call, values: Values) -> 
     """Record the called function, and whether it queries ranks, runs a Keras model or gets an input_fn or config."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
-        project.callers.setdefault(name, set()).add(path)
+        project.calling_files.setdefault(name, set()).add(path)
     if name is not None and asks_for_rank(name):
         (project.horovod_ranks if name.startswith("horovod.") else project.rank_files).add(path)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""

@@ -37,7 +37,7 @@ def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
     classes = check_classes(classes)
     if sources.is_foreign(name):
         return sources.build(name, classes, **options)
-    variant = families()[find_family(name)].variants[name]
+    variant = find_record(name).variants[name]
     known = [key for key in inspect.signature(variant).parameters if key != "classes"]
     for option in options:
         if option not in known:

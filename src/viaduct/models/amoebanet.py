@@ -178,7 +178,6 @@ def list_plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
 
 
 def count_channels(cells: nn.ModuleDict, name: str) -> int:
-    """Return the number of channels of a cell's output."""
     cell = cells[name]
     assert isinstance(cell, Cell)
     return cell.outputs

@@ -38,7 +38,6 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
 
 
 def link_block(module: str, scope: str, project: bool) -> list[Link]:
-    """Link the tensors of a bottleneck block."""
     links = []
     if project:
         links += link_layer(f"{module}.shortcut.conv", f"{module}.shortcut.norm", f"{scope}/shortcut/conv2d")

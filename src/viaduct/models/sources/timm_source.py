@@ -16,7 +16,6 @@ def build(name: str, classes: int, **options: Any) -> Any:
 
 
 def list_names() -> list[str]:
-    """Return the names of all networks."""
     return list(import_package("timm").list_models())
 
 

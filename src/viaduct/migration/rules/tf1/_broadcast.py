@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
@@ -23,10 +24,8 @@ SESSION_OPENERS = (
 
 def is_trained_by_estimator(site: Site) -> bool:
     """Return True if this file opens no session, and it or another file of the project creates an Estimator."""
-    calls, callers = site.work.index.calls, site.work.project.callers
-    if any(name in calls for name in SESSION_OPENERS):
-        return False
-    return any(name in calls or name in callers for name in ESTIMATORS)
+    opens_session = any(name in site.work.index.calls for name in SESSION_OPENERS)
+    return not opens_session and is_called_in_project(site, ESTIMATORS)
 
 
 def render_trainable_variables(site: Site) -> str:

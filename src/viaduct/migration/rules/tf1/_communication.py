@@ -36,13 +36,7 @@ def asking_files(site: Site) -> set[str]:
     project = site.work.project
     if not project.all_imports(site.work.path) & project.training_files:
         return project.rank_files
-    return project.rank_files.union(*(project.callers.get(name, set()) for name in INITIALIZERS))
-
-
-def is_started(site: Site) -> bool:
-    """Return True if a file of the project starts communication."""
-    callers = site.work.project.callers
-    return any(name in site.work.index.calls or name in callers for name in START_CALLS)
+    return project.rank_files.union(*(project.calling_files.get(name, set()) for name in INITIALIZERS))
 
 
 def ensure_helper(site: Site, near: ast.stmt) -> str:

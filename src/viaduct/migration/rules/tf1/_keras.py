@@ -78,6 +78,6 @@ def is_standalone(site: Site) -> bool:
     """
     file_names = (*site.work.index.calls, *site.work.index.references)
     uses_keras = any(name.startswith(PREFIXES) for name in file_names)
-    names = file_names if uses_keras else tuple(site.work.project.callers)
+    names = file_names if uses_keras else tuple(site.work.project.calling_files)
     has_standalone = any(name.startswith("keras.") for name in names)
     return has_standalone and (uses_keras or not any(name.startswith("tensorflow.keras.") for name in names))

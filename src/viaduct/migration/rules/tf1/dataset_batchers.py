@@ -54,7 +54,6 @@ def drop_final_batch(site: Site) -> None:
 
 @rule.call(*CSV_READERS)
 def report_csv_reader(site: Site) -> None:
-    """Report a CSV reader with num_epochs."""
     if not has_equal_batches(site, site.name):
         site.request_review(
             "with num_epochs the last batch may be shorter, and this reader cannot drop it: leave num_epochs out and "

@@ -267,7 +267,7 @@ def is_training_name(node: ast.AST) -> bool:
 def is_training_program(site: Site) -> bool:
     """Return True if a program with this file trains without an Estimator and does not broadcast yet."""
     project = site.work.project
-    estimators = {path for name in broadcast.ESTIMATORS for path in project.callers.get(name, ())}
+    estimators = {path for name in broadcast.ESTIMATORS for path in project.calling_files.get(name, ())}
     for files in programs_of(project, site.work.path):
         if files & project.training_files and not files & project.broadcast_files and not files & estimators:
             return True
@@ -282,7 +282,6 @@ def is_named_for_evaluation(name: str) -> bool:
 
 
 def has_broadcast(site: Site) -> bool:
-    """Return True if this file calls a broadcast."""
     return any(name in site.work.index.calls for name in BROADCASTS)
 
 

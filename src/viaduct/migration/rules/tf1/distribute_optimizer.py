@@ -21,7 +21,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from viaduct.migration.lookups import branches, mark_once
+from viaduct.migration.lookups import branches, is_called_in_project, mark_once
 from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
@@ -62,8 +62,8 @@ def classify_use(site: Site, node: ast.expr) -> str:
     """Classify the use of an optimizer at a node that creates or reads it.
 
     "trains"; "applies": only by apply_gradients; "summed": its gradients go through an allreduce; "wrapped"; "passed to
-    wrapper": to DistributedOptimizer of an unknown object; "returned", in a project that wraps optimizers itself;
-    "nothing"; "unknown".
+    wrapper": to DistributedOptimizer of an unknown object; "returned": in a project that wraps optimizers itself,
+    perhaps this one; "nothing"; "unknown".
     """
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
@@ -72,7 +72,7 @@ def classify_use(site: Site, node: ast.expr) -> str:
         return classify_method(site, parent)
     in_tuple = isinstance(parent, ast.Tuple) and isinstance(site.source.parents[parent], ast.Return)
     if isinstance(parent, ast.Return) or in_tuple:
-        return "returned" if project_wraps_optimizers(site) else "trains"
+        return "returned" if is_called_in_project(site, optimizers.WRAPPERS) else "trains"
     if isinstance(parent, ast.Call) and node is not parent.func:
         return classify_argument(site, parent, node)
     if isinstance(parent, ast.Lambda) and parent.body is node:
@@ -105,12 +105,6 @@ def classify_argument(site: Site, call: ast.Call, node: ast.expr) -> str:
     if optimizers.trains_with_argument(site, call) or optimizers.trains_in_project(site, call, node):
         return "trains"
     return "unknown"
-
-
-def project_wraps_optimizers(site: Site) -> bool:
-    """Return True if a file of the project wraps optimizers, perhaps those that this function returns."""
-    callers, calls = site.work.project.callers, site.work.index.calls
-    return any(name in calls or name in callers for name in optimizers.WRAPPERS)
 
 
 def wrap_variable(site: Site, statement: ast.Assign) -> None:

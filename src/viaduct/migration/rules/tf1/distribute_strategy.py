@@ -75,7 +75,6 @@ def report_strategy(site: Site, reason: str, reason_zh: str) -> None:
 
 @rule.node(ast.Call, only_files_with=(STRATEGY_HELPER,))
 def report_helper(site: Site) -> None:
-    """Report a call of a helper that chooses a strategy."""
     if last_name(site.node.func) == STRATEGY_HELPER:
         site.request_review(
             "this helper chooses a distribution strategy, which NPURunConfig does not accept: its result is not needed",

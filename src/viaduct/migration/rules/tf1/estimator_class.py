@@ -34,7 +34,6 @@ CONTRIB_CLASSES = (
 
 @rule.call("tensorflow.estimator.Estimator")
 def convert(site: Site) -> None:
-    """Turn an Estimator into an NPUEstimator with an NPURunConfig."""
     if comes_from_init(site, site.argument("config", 2)):
         return
     if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):

@@ -75,7 +75,7 @@ def report_passed_module(site: Site) -> None:
     receiver = site.node.func.value
     if plain_name(receiver) != "hvd" or site.qualified_name(receiver) is not None:
         return
-    if any(horovod.is_horovod(name) for name in site.work.project.callers):
+    if any(horovod.is_horovod(name) for name in site.work.project.calling_files):
         site.report_unresolved(
             f"hvd.{site.name}: Horovod comes as an argument here and cannot be followed; write its "
             f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
@@ -89,7 +89,7 @@ def report_module_search(site: Site) -> None:
     module = literal_text(site.argument("name", 0))
     if module != "horovod" and not horovod.is_horovod(module):
         return
-    if any(horovod.is_horovod(name) for name in site.work.project.callers):
+    if any(horovod.is_horovod(name) for name in site.work.project.calling_files):
         site.request_review(
             f"{site.text(site.node)} finds no Horovod on the accelerator's machine, where {NPU.backend} replaces it: "
             "let the script continue as if it had found Horovod",

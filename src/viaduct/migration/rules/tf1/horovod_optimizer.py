@@ -33,7 +33,6 @@ RESULT_ARGUMENTS = {
 
 @horovod.on_call(rule, "DistributedOptimizer")
 def wrap_optimizer(site: Site) -> None:
-    """Replace Horovod's wrapper by the accelerator's and drop its other arguments."""
     optimizer = site.argument("optimizer", 0)
     if optimizer is None or not site.is_editable or site.has_unpacked_arguments:
         horovod.report_by_hand(

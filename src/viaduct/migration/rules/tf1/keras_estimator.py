@@ -24,7 +24,6 @@ PARAMETERS = ("keras_model", "keras_model_path", "custom_objects", "model_dir", 
 
 @rule.call("tensorflow.keras.estimator.model_to_estimator")
 def convert(site: Site) -> None:
-    """Replace model_to_estimator by the vendor's function, with an NPURunConfig."""
     if any(isinstance(value, ast.Starred) for value in site.node.args) or not site.is_editable:
         site.request_review(
             "arguments are unpacked here: write keras_to_npu.model_to_npu_estimator with an NPURunConfig",

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import mark_once, plain_name, walk_executed
+from viaduct.migration.lookups import is_called_in_project, mark_once, plain_name, walk_executed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -98,10 +98,7 @@ def receiver_text(call: ast.Call) -> str:
 
 def has_session(site: Site) -> bool:
     """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
-    callers = site.work.project.callers
-    names = (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)
-    is_set = any(name in site.work.index.calls or name in callers for name in names)
-    return is_set or _keras.runs_eagerly(site)
+    return is_called_in_project(site, (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)) or _keras.runs_eagerly(site)
 
 
 def find_location(site: Site) -> ast.stmt | None:

@@ -38,6 +38,7 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, NPU_BRIDGE
+from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _communication as communication
@@ -53,7 +54,7 @@ rule = Rule(
 
 @rule.file(only_files_with=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
 def start_communication(site: Site) -> None:
-    if not communication.asks_for_ranks(site) or communication.is_started(site):
+    if not communication.asks_for_ranks(site) or is_called_in_project(site, communication.START_CALLS):
         return
     location = find_location(site)
     if location is None:
@@ -108,7 +109,6 @@ def asking_modules(site: Site) -> set[str]:
 
 
 def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
-    """Return the statements that start communication, and those that end it."""
     if site.options.resources == "plugin":
         plugin = site.import_name("npu_plugin")
         return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]

@@ -6,6 +6,7 @@ devices earlier.
 
 from __future__ import annotations
 
+from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._communication import START_CALLS, STOP_CALLS
 
@@ -14,8 +15,7 @@ rule = Rule(__name__, category="advice", after=("lifecycle_cycles",), runs_last=
 
 @rule.call(*START_CALLS)
 def advise_shutdown(site: Site) -> None:
-    callers = site.work.project.callers
-    if not any(name in site.work.index.calls or name in callers for name in STOP_CALLS):
+    if not is_called_in_project(site, STOP_CALLS):
         site.advise(
             "communication is started here and never shut down by the script; the end of the interpreter does so",
             zh="此处初始化集合通信但未见 shutdown;资源将在解释器退出时清理",

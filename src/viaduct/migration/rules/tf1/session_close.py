@@ -182,7 +182,6 @@ def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr 
 
 
 def statements_after(site: Site, start: ast.stmt) -> list[ast.stmt]:
-    """Return the statements after a statement in its block."""
     block = site.source.block(start)
     return block[block.index(start) + 1 :]
 
