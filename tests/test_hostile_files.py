@@ -31,7 +31,7 @@ from viaduct.comparison.formats import npy, npz, pt, safetensors
 from viaduct.data import jpeg, origins, png
 from viaduct.data.example import decode_example, decode_image_fields, decode_label, encode_example
 from viaduct.data.example import encode_field as field
-from viaduct.data.tfrecord import frame, header, read_records
+from viaduct.data.tfrecord import frame_record, make_header, read_records
 from viaduct.errors import BadData, ViaductError
 from viaduct.weights.bundle import Bundle, write_bundle
 from viaduct.weights.mindspore import write_mindspore
@@ -213,7 +213,7 @@ def test_a_gzipped_record_of_two_gigabytes_is_not_unfolded(tmp_path: Path) -> No
     length = (1 << 31) - 64
     path = tmp_path / "train-00000-of-00001"
     with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(header(length))
+        file.write(make_header(length))
         for _ in range(8):  # the rest would be the same
             file.write(bytes(32 << 20))
     refuse(lambda: list(read_records(path)), "the limit in a compressed file is 67,108,864")
@@ -223,7 +223,7 @@ def test_a_gzipped_record_of_the_longest_kind_is_read_in_bounds(tmp_path: Path) 
     path = tmp_path / "train-00000-of-00001"
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(3):
-            file.write(frame(bytes(60 << 20)))
+            file.write(frame_record(bytes(60 << 20)))
     assert path.stat().st_size < 2 << 20
     tracemalloc.start()
     lengths = [len(data) for data in read_records(path, check=False)]
@@ -333,8 +333,8 @@ def samples(folder: Path) -> dict[str, bytes]:
     write_bundle(folder / "model", {"x": torch.from_numpy(values), "global_step": torch.tensor(3)})
     write_mindspore(folder / "a.ckpt", {"x": torch.from_numpy(values), "y": torch.ones(3)})
     example = encode_example({"image/encoded": jpeg_of(16, 16), "image/class/label": 1, "more": [1.5, 2.0]})
-    (folder / "records").write_bytes(frame(example) * 2)
-    (folder / "records.gz").write_bytes(gzip.compress(frame(example) * 2))
+    (folder / "records").write_bytes(frame_record(example) * 2)
+    (folder / "records.gz").write_bytes(gzip.compress(frame_record(example) * 2))
     (folder / "example").write_bytes(example)
     (folder / "a.jpg").write_bytes(jpeg_of(16, 16))
     (folder / "a.png").write_bytes(png_of(30, 20, 30))

@@ -10,7 +10,7 @@ import pytest
 from data.record_files import message, png, write_split
 from viaduct.data.check import MAX_FINDINGS_PER_FILE, CheckReport, check_records
 from viaduct.data.example import encode_example
-from viaduct.data.tfrecord import RecordWriter, frame
+from viaduct.data.tfrecord import RecordWriter, frame_record
 from viaduct.errors import BadData
 
 
@@ -43,7 +43,7 @@ def test_sound_records_have_no_findings(folder: Path) -> None:
     seen = []
     report = check_records(folder, on_progress=lambda *numbers: seen.append(numbers))
     assert report.findings == []
-    assert [(shard.split, shard.records, shard.bad) for shard in report.shards] == [
+    assert [(shard.split, shard.records, shard.record_errors) for shard in report.shards] == [
         ("train", 6, 0),
         ("train", 6, 0),
         ("validation", 3, 0),
@@ -261,5 +261,5 @@ def test_labels_that_cannot_be_read_are_a_warning(folder: Path) -> None:
 
 
 def test_a_file_that_is_no_record_file(folder: Path) -> None:
-    (folder / "validation-00000-of-00001").write_bytes(b"hello, this is text" + frame(b""))
+    (folder / "validation-00000-of-00001").write_bytes(b"hello, this is text" + frame_record(b""))
     assert "the checksum of its length is wrong" in only(folder)[2]

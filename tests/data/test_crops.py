@@ -19,7 +19,7 @@ from viaduct.data.order import sample_generator
 from viaduct.data.png import encode_png
 from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
-from viaduct.data.tfrecord import RecordWriter, frame
+from viaduct.data.tfrecord import RecordWriter, frame_record
 
 from .photographs import encode_photograph
 
@@ -29,7 +29,7 @@ NETWORKS = ["official", "v15", "resnext", "amoebanet"]
 SIDES = [f"image/object/bbox/{side}" for side in ("ymin", "xmin", "ymax", "xmax")]
 
 pytestmark = pytest.mark.skipif(
-    region.find_function("see_crops") is None, reason="the extension was not built, or is switched off"
+    region.find_function("prepare_crops") is None, reason="the extension was not built, or is switched off"
 )
 
 
@@ -158,7 +158,7 @@ def test_a_record_whose_checksum_is_wrong_is_left_alone(tmp_path: Path) -> None:
     plain = example(encode_photograph("small"))
     folder = folder_of(tmp_path, [plain, plain])
     content = bytearray(folder.files[0].read_bytes())
-    content[len(frame(plain)) - 60] ^= 1
+    content[len(frame_record(plain)) - 60] ^= 1
     folder.files[0].write_bytes(content)
     assert seen_at_once(crops(folder), [0, 1])[0] == [False, True]
     unchecked = RecordFolder(tmp_path, "train", check=False)

@@ -15,7 +15,7 @@ from viaduct.data.file_index import (
     load_or_build_index,
     masked_crcs,
 )
-from viaduct.data.tfrecord import BadRecord, RecordWriter, frame, masked_crc32c
+from viaduct.data.tfrecord import BadRecord, RecordWriter, frame_record, masked_crc32c
 
 pytestmark = pytest.mark.usefixtures("index_cache")
 
@@ -66,7 +66,7 @@ WRONG_LENGTH = "the checksum of its length is wrong"
         (lambda content: content + b"abc", "record 5 at byte .*: truncated: expected a header of 12 bytes, found 3"),
         (lambda content: b"\x01" + content[1:], f"record 0 at byte 0: {WRONG_LENGTH}"),
         (lambda content: content[:7] + b"\xff" + content[8:], f"record 0 at byte 0: {WRONG_LENGTH}"),
-        (lambda content: content + frame(b"")[:12] + bytes(20), f"record 6 at byte .*: {WRONG_LENGTH}"),
+        (lambda content: content + frame_record(b"")[:12] + bytes(20), f"record 6 at byte .*: {WRONG_LENGTH}"),
         (lambda content: content + bytes(16), f"record 5 at byte .*: {WRONG_LENGTH}"),
     ],
 )

@@ -18,7 +18,7 @@ from viaduct.data.file_index import (
     load_index,
 )
 from viaduct.data.index import RecordFolder, index_records
-from viaduct.data.tfrecord import BadRecord, RecordWriter, frame
+from viaduct.data.tfrecord import BadRecord, RecordWriter, frame_record
 from viaduct.errors import BadData
 
 pytestmark = pytest.mark.usefixtures("index_cache")
@@ -54,7 +54,7 @@ def test_records_in_a_folder_of_their_split(tmp_path: Path) -> None:
 def test_where_a_record_is(records: Path) -> None:
     record = RecordFolder(records).locate(6)
     assert (record.path, record.record) == (train_file(records, 2), 1)
-    assert record.offset == len(frame(message(5, 3)))
+    assert record.offset == len(frame_record(message(5, 3)))
 
 
 def test_labels_are_read_once(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_compressed_file_cannot_be_indexed(records: Path) -> None:
 
 def test_dalis_text_form(records: Path, tmp_path: Path) -> None:
     indexed = index_records(records, dali=True)
-    sizes = [len(frame(message(number, number % 3 + 1))) for number in range(5)]
+    sizes = [len(frame_record(message(number, number % 3 + 1))) for number in range(5)]
     lines = (records / "train-00000-of-00004.idx").read_text().splitlines()
     assert lines == [f"{sum(sizes[:number])} {size}" for number, size in enumerate(sizes)]
     assert (records / "train-00001-of-00004.idx").read_text() == ""

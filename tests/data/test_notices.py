@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.data.notices import join_first, print_first_notices, reason
+from viaduct.data.notices import describe_error, join_first, print_first_notices
 
 
 @pytest.mark.parametrize("count", [0, 1, 10])
@@ -30,6 +30,6 @@ def test_names_are_joined_and_those_left_out_counted() -> None:
 
 
 def test_a_reason_has_neither_error_number_nor_path() -> None:
-    assert reason(OSError(2, "No such file or directory", "/data/x")) == "No such file or directory"
-    assert reason(OSError("timed out")) == "timed out"
-    assert reason(ValueError("line 3 has no label")) == "line 3 has no label"
+    assert describe_error(OSError(2, "No such file or directory", "/data/x")) == "No such file or directory"
+    assert describe_error(OSError("timed out")) == "timed out"
+    assert describe_error(ValueError("line 3 has no label")) == "line 3 has no label"

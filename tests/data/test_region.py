@@ -25,7 +25,7 @@ from viaduct.errors import BadData
 from .photographs import encode_photograph, photograph
 
 built = pytest.mark.skipif(
-    region.find_function("see") is None, reason="the extension was not built, or is switched off"
+    region.find_function("decode_view") is None, reason="the extension was not built, or is switched off"
 )
 KINDS = ("444", "422", "420", "440", "411", "grey", "progressive", "restarts", "optimised")
 
@@ -91,7 +91,7 @@ def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) ->
         out = np.empty((size, size, 3), np.float32)
         assert region.decode_view(data, rows, columns, out)
         assert np.array_equal(out, resample(decoded, rows, columns))
-        assert region.decode_view(data, rows, columns, out, normal=(np.tile(-mean, size), np.tile(scale, size)))
+        assert region.decode_view(data, rows, columns, out, normalisation=(np.tile(-mean, size), np.tile(scale, size)))
         assert np.array_equal(out, (resample(decoded, rows, columns) - mean) * scale)
 
 
@@ -192,7 +192,7 @@ def test_places_outside_of_the_image_are_never_read(y: int, x: int, height: int,
 @built
 def test_wrong_arguments_raise() -> None:
     data, axis, out = make_jpeg("420", 40, 30), stretch_axis(0, 9, 9), np.empty((9, 9, 3), np.float32)
-    compiled = region.find_function("see")
+    compiled = region.find_function("decode_view")
     assert compiled is not None
     good = [data, *axis, *axis, out, 1, True, True, None, None]
     assert compiled(*good)
@@ -260,14 +260,16 @@ def test_an_extension_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv(region.SWITCH, raising=False)
     monkeypatch.setitem(sys.modules, "viaduct.data._region", None)
     find_compiled.cache_clear()
-    assert region.find_function("see") is None
+    assert region.find_function("decode_view") is None
     assert region.describe_decoder().startswith("whole images with simplejpeg (no extension: ")
     assert preprocess("official", encode_photograph("small")).shape == (224, 224, 3)
     find_compiled.cache_clear()
 
 
 def test_the_switch_is_obeyed_and_named() -> None:
-    code = "from viaduct.data import region; print(region.describe_decoder(), region.find_function('see') is None)"
+    code = (
+        "from viaduct.data import region; print(region.describe_decoder(), region.find_function('decode_view') is None)"
+    )
     environment = {**os.environ, region.SWITCH: "1"}
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert answer.stdout == f"whole images with simplejpeg ({region.SWITCH} is set) True\n"

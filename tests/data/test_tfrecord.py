@@ -23,8 +23,8 @@ from viaduct.data.tfrecord import (
     Record,
     RecordWriter,
     find_compression,
-    frame,
-    header,
+    frame_record,
+    make_header,
     masked_crc32c,
     read_records,
     survey_records,
@@ -38,7 +38,7 @@ RECORDS = [b"first", b"", b"third" * 1000, bytes(range(256))]
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "train-00000-of-00001"
-    path.write_bytes(b"".join(map(frame, RECORDS)))
+    path.write_bytes(b"".join(map(frame_record, RECORDS)))
     return path
 
 
@@ -78,7 +78,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
             writer.write(data)
         assert not path.exists()
     assert writer.count == len(RECORDS)
-    assert path.read_bytes() == b"".join(map(frame, RECORDS))
+    assert path.read_bytes() == b"".join(map(frame_record, RECORDS))
     assert contents(path) == RECORDS
     assert os.listdir(tmp_path) == ["records"]
 
@@ -134,7 +134,7 @@ def test_a_compressed_file_with_a_flipped_byte(file: Path) -> None:
 def test_a_length_that_looks_like_gzip_is_still_a_length(tmp_path: Path) -> None:
     path = tmp_path / "unlucky"
     data = bytes(0x088B1F)
-    path.write_bytes(frame(data))
+    path.write_bytes(frame_record(data))
     assert path.read_bytes().startswith(b"\x1f\x8b\x08")
     assert find_compression(path) == ""
     assert contents(path) == [data]
@@ -155,7 +155,7 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_wrong_checksum_of_the_length(file: Path) -> None:
-    overwrite(file, len(frame(b"first")), b"\x01")
+    overwrite(file, len(frame_record(b"first")), b"\x01")
     error = damage(file)
     assert (error.record, error.offset) == (1, 21)
     assert "the checksum of its length is wrong: stored 0x" in error.reason
@@ -195,19 +195,19 @@ def test_a_truncated_file_tells_what_was_expected(file: Path, kept: int, record:
 
 @pytest.mark.parametrize("length", [1 << 31, 1 << 63, (1 << 64) - 1])
 def test_an_absurd_length_takes_no_memory(file: Path, length: int) -> None:
-    file.write_bytes(header(length) + b"data")
+    file.write_bytes(make_header(length) + b"data")
     assert f"its length is impossible: {length:,} bytes" in damage(file).reason
 
 
 def test_a_long_length_asks_only_for_what_is_there(file: Path) -> None:
-    file.write_bytes(header((1 << 31) - 1) + b"data")
+    file.write_bytes(make_header((1 << 31) - 1) + b"data")
     assert "expected 2,147,483,647 bytes of data and 4 of checksum, found 4" in damage(file).reason
-    file.write_bytes(gzip.compress(header(MAX_UNPACKED_RECORD_BYTES) + b"data"))
+    file.write_bytes(gzip.compress(make_header(MAX_UNPACKED_RECORD_BYTES) + b"data"))
     assert "found 4" in damage(file).reason
 
 
 def test_a_record_that_a_compressed_file_claims_to_be_longer_is_not_unfolded(file: Path) -> None:
-    file.write_bytes(gzip.compress(header(MAX_UNPACKED_RECORD_BYTES + 1) + b"data"))
+    file.write_bytes(gzip.compress(make_header(MAX_UNPACKED_RECORD_BYTES + 1) + b"data"))
     assert damage(file).reason == "its length is 67,108,865 bytes; the limit in a compressed file is 67,108,864"
 
 
@@ -236,7 +236,7 @@ def test_we_read_tensorflows(tmp_path: Path, kind: str) -> None:
             writer.write(data)
     assert contents(path) == RECORDS
     if not kind:
-        assert path.read_bytes() == b"".join(map(frame, RECORDS))
+        assert path.read_bytes() == b"".join(map(frame_record, RECORDS))
 
 
 def seed_message() -> bytes:
@@ -258,12 +258,12 @@ def fuzz(path: Path, count: int, seed: int) -> dict[str, int]:
     """Mutated files through reader, index and codec: a record or BadData, nothing else."""
     chance = random.Random(seed)
     message = seed_message()
-    plain = frame(message) * 2
+    plain = frame_record(message) * 2
     packed = {"gzip": gzip.compress(plain, mtime=0), "zlib": zlib.compress(plain), "plain": plain}
     ends = {"record": 0, "refused": 0}
     for _ in range(count):
         kind = chance.choice(("message", "message", "message", "plain", "gzip", "zlib"))
-        content = frame(mutate(message, chance)) if kind == "message" else mutate(packed[kind], chance)
+        content = frame_record(mutate(message, chance)) if kind == "message" else mutate(packed[kind], chance)
         path.unlink(missing_ok=True)  # ext4 waits for the disk when a file is emptied and written again
         path.write_bytes(content)
         for read in (read_whole,) if kind == "message" else (read_whole, read_unchecked, build_index):

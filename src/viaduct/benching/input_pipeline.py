@@ -33,7 +33,7 @@ from viaduct.data.geometry import Axis, resample
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
 from viaduct.data.output_files import check_output, write_result
-from viaduct.data.preprocess import choose_view, normal_lines, normalise
+from viaduct.data.preprocess import choose_view, make_normalisation_rows, normalise
 from viaduct.data.views import View
 from viaduct.errors import BadData, UnknownName, ViaductError
 from viaduct.extras import require
@@ -433,7 +433,9 @@ def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats
         lambda: region.decode_view(data, select_ends(rows)[1], select_ends(columns)[0], corners[:1, :1].copy()),
         lambda: region.decode_view(data, join_ends(rows), join_ends(columns), corners),
         lambda: region.decode_view(data, rows, columns, out),
-        lambda: region.decode_view(data, rows, columns, out, normal=normal_lines(network, len(columns.fraction))),
+        lambda: region.decode_view(
+            data, rows, columns, out, normalisation=make_normalisation_rows(network, len(columns.fraction))
+        ),
     ]
     if not decodes[-1]():
         return None

@@ -8,12 +8,12 @@ augment.py     crop, mirror, normalise, cut out, resize, on whole batches
 prefetch.py    threads that prepare batches ahead, in order
 batches.py     batches of a split on the device, for the training loop
 
-preprocess.py  an encoded image as each reference prepares it: decoded, cropped, resized   (no torch from here)
+preprocess.py  decode, crop and resize an image as each reference does   (no torch from here)
 references/    the preprocessing of each reference         views.py         parts of these preprocessings
 geometry.py    the crop sampler and bilinear resizing      colour.py        random colour in training
 jpeg.py        decoding as TensorFlow does it              png.py           the same for PNG
 region.py      decoding only the region of a crop          auto_augment.py  policies, made of operations.py
-crops.py       crops of several records in one call        compiled.py      functions of the C extensions
+crops.py       crops of several records in one call        compiled.py      lookup of the C extensions' functions
 balance.py     class balancing                             notices.py       lines on stderr, lists of names
 
 records.py           TFRecords, MindRecords and class folders as a recipe's data; record_batches.py: batches (torch)

@@ -14,7 +14,7 @@
 typedef struct {
     uint64_t counter[4], key[2], words[4];
     int used;
-} Chance;
+} RandomStream;
 
 typedef struct {
     double low, high;              /* range of width / height */
@@ -36,15 +36,15 @@ static inline uint64_t multiply(uint64_t a, uint64_t b, uint64_t *high) {
     return (uint64_t)product;
 }
 
-static Chance chance_of(uint64_t seed, uint64_t epoch, uint64_t position) {
-    return (Chance){{0, position, 0, PURPOSE_SAMPLE}, {seed, epoch}, {0, 0, 0, 0}, 4};
+static RandomStream start_stream(uint64_t seed, uint64_t epoch, uint64_t position) {
+    return (RandomStream){{0, position, 0, PURPOSE_SAMPLE}, {seed, epoch}, {0, 0, 0, 0}, 4};
 }
 
-static void draw_words(Chance *chance) {
+static void draw_words(RandomStream *stream) {
     /* The first word of the counter never overflows: that would take 2^64 calls. */
-    chance->counter[0]++;
-    uint64_t c[4] = {chance->counter[0], chance->counter[1], chance->counter[2], chance->counter[3]};
-    uint64_t key[2] = {chance->key[0], chance->key[1]};
+    stream->counter[0]++;
+    uint64_t c[4] = {stream->counter[0], stream->counter[1], stream->counter[2], stream->counter[3]};
+    uint64_t key[2] = {stream->key[0], stream->key[1]};
     for (int round = 0; round < 10; round++) {
         uint64_t high0, high1;
         const uint64_t low0 = multiply(0xD2E7470EE14C6C93ULL, c[0], &high0);
@@ -54,55 +54,57 @@ static void draw_words(Chance *chance) {
         key[0] += 0x9E3779B97F4A7C15ULL;
         key[1] += 0xBB67AE8584CAA73BULL;
     }
-    for (int i = 0; i < 4; i++) chance->words[i] = c[i];
-    chance->used = 0;
+    for (int i = 0; i < 4; i++) stream->words[i] = c[i];
+    stream->used = 0;
 }
 
 /* Draw from [0, 1) with 53 bits, as `Generator.random` does. */
-static double draw_uniform(Chance *chance) {
-    if (chance->used == 4) draw_words(chance);
-    return (double)(chance->words[chance->used++] >> 11) * (1.0 / 9007199254740992.0);
+static double draw_uniform(RandomStream *stream) {
+    if (stream->used == 4) draw_words(stream);
+    return (double)(stream->words[stream->used++] >> 11) * (1.0 / 9007199254740992.0);
 }
 
-static int64_t draw_choice(Chance *chance, int64_t choices) {
-    return choices > 1 ? (int64_t)(draw_uniform(chance) * (double)choices) : 0;
+/* Draw one of 0 to `choices` - 1; 0 if there is none. */
+static int64_t draw_below(RandomStream *stream, int64_t choices) {
+    return choices > 1 ? (int64_t)(draw_uniform(stream) * (double)choices) : 0;
 }
 
 /* Round halves to the even number, as Python does. */
-static inline int64_t rounded(double value) { return (int64_t)nearbyint(value); }
+static inline int64_t round_half_to_even(double value) { return (int64_t)nearbyint(value); }
 
-static int64_t tallest_that_fits(double ratio, double most_area, int64_t height, int64_t width) {
-    int64_t tallest = rounded(sqrt(most_area / ratio));
-    if (rounded((double)tallest * ratio) > width) {
+static int64_t find_tallest(double ratio, double most_area, int64_t height, int64_t width) {
+    int64_t tallest = round_half_to_even(sqrt(most_area / ratio));
+    if (round_half_to_even((double)tallest * ratio) > width) {
         tallest = (int64_t)(((double)width + 0.5) / ratio);
-        if (rounded((double)tallest * ratio) > width) tallest--;
+        if (round_half_to_even((double)tallest * ratio) > width) tallest--;
     }
     return tallest < height ? tallest : height;
 }
 
-static int attempt_crop(const Sampler *sampler, int64_t height, int64_t width, Chance *chance, Crop *crop) {
-    const double ratio = sampler->low + (sampler->high - sampler->low) * draw_uniform(chance);
+/* Draw a crop without regard to objects; 0 if its rounded sides violate the limits. */
+static int try_crop(const Sampler *sampler, int64_t height, int64_t width, RandomStream *stream, Crop *crop) {
+    const double ratio = sampler->low + (sampler->high - sampler->low) * draw_uniform(stream);
     const double least_area = sampler->least_area * (double)width * (double)height;
     const double most_area = sampler->most_area * (double)width * (double)height;
-    const int64_t tallest = tallest_that_fits(ratio, most_area, height, width);
-    int64_t shortest = rounded(sqrt(least_area / ratio));
+    const int64_t tallest = find_tallest(ratio, most_area, height, width);
+    int64_t shortest = round_half_to_even(sqrt(least_area / ratio));
     if (shortest > tallest) shortest = tallest;
-    int64_t high = shortest + draw_choice(chance, tallest - shortest + 1);
-    if ((double)(high * rounded((double)high * ratio)) < least_area) high++;
-    if ((double)(high * rounded((double)high * ratio)) > most_area) high--;
-    const int64_t wide = rounded((double)high * ratio);
-    const double area = (double)(high * wide);
+    int64_t crop_height = shortest + draw_below(stream, tallest - shortest + 1);
+    if ((double)(crop_height * round_half_to_even((double)crop_height * ratio)) < least_area) crop_height++;
+    if ((double)(crop_height * round_half_to_even((double)crop_height * ratio)) > most_area) crop_height--;
+    const int64_t crop_width = round_half_to_even((double)crop_height * ratio);
+    const double area = (double)(crop_height * crop_width);
     if (!(least_area <= area && area <= most_area)) return 0;
-    if (!(0 < high && high <= height && 0 < wide && wide <= width)) return 0;
-    crop->y = draw_choice(chance, height - high);
-    crop->x = draw_choice(chance, width - wide);
-    crop->height = high;
-    crop->width = wide;
+    if (!(0 < crop_height && crop_height <= height && 0 < crop_width && crop_width <= width)) return 0;
+    crop->y = draw_below(stream, height - crop_height);
+    crop->x = draw_below(stream, width - crop_width);
+    crop->height = crop_height;
+    crop->width = crop_width;
     return 1;
 }
 
-static inline int64_t shared_length(int64_t a, int64_t long_a, int64_t b, int64_t long_b) {
-    const int64_t begin = a > b ? a : b, end = a + long_a < b + long_b ? a + long_a : b + long_b;
+static inline int64_t count_shared(int64_t a, int64_t length_a, int64_t b, int64_t length_b) {
+    const int64_t begin = a > b ? a : b, end = a + length_a < b + length_b ? a + length_a : b + length_b;
     return end > begin ? end - begin : 0;
 }
 
@@ -110,45 +112,49 @@ static int covers(const Crop *crop, const Crop *objects, int count, double least
     for (int i = 0; i < count; i++) {
         const Crop *box = &objects[i];
         if (box->height * box->width <= 0) continue;
-        const int64_t rows = shared_length(crop->y, crop->height, box->y, box->height);
-        const int64_t columns = shared_length(crop->x, crop->width, box->x, box->width);
+        const int64_t rows = count_shared(crop->y, crop->height, box->y, box->height);
+        const int64_t columns = count_shared(crop->x, crop->width, box->x, box->width);
         if ((double)(rows * columns) >= least * (double)box->height * (double)box->width) return 1;
     }
     return 0;
 }
 
-static Crop sample_crop(const Sampler *sampler, int64_t height, int64_t width, const Crop *objects, int count,
-                        Chance *chance) {
-    const Crop whole = {0, 0, height, width};
+/* Draw crops until one covers enough of an object, or of the image if there are no objects; else the full image. */
+static Crop draw_covering_crop(const Sampler *sampler, int64_t height, int64_t width, const Crop *objects, int count,
+                               RandomStream *stream) {
+    const Crop full = {0, 0, height, width};
     for (int64_t i = 0; i < sampler->attempts; i++) {
         Crop crop;
-        if (attempt_crop(sampler, height, width, chance, &crop) &&
-            covers(&crop, count ? objects : &whole, count ? count : 1, sampler->least_covered))
+        if (try_crop(sampler, height, width, stream, &crop) &&
+            covers(&crop, count ? objects : &full, count ? count : 1, sampler->least_covered))
             return crop;
     }
-    return whole;
+    return full;
 }
 
 /* Draw a crop in the frame and stretch it to the image, truncated; at least one pixel. */
-static Crop sample_crop_in_frame(const Sampler *sampler, int64_t height, int64_t width, Chance *chance) {
+static Crop draw_crop_in_frame(const Sampler *sampler, int64_t height, int64_t width, RandomStream *stream) {
     const int64_t frame = sampler->frame;
-    const Crop crop = sample_crop(sampler, frame, frame, NULL, 0, chance);
-    const int64_t high = crop.height * height / frame, wide = crop.width * width / frame;
-    return (Crop){crop.y * height / frame, crop.x * width / frame, high > 1 ? high : 1, wide > 1 ? wide : 1};
+    const Crop crop = draw_covering_crop(sampler, frame, frame, NULL, 0, stream);
+    const int64_t crop_height = crop.height * height / frame, crop_width = crop.width * width / frame;
+    return (Crop){crop.y * height / frame, crop.x * width / frame, crop_height > 1 ? crop_height : 1,
+                  crop_width > 1 ? crop_width : 1};
 }
 
 /* Resize `length` pixels from `start` on to `size` positions, as `stretch_axis` in geometry.py does, and mirror. */
-static void stretch(int64_t start, int64_t length, Py_ssize_t size, Mirroring mirroring, int64_t *first,
-                    int64_t *second, float *way) {
+static void stretch_axis(int64_t start, int64_t length, Py_ssize_t size, Mirroring mirroring, int64_t *first,
+                         int64_t *second, float *fraction) {
     const float step = (float)length / (float)size;
-    const int64_t last = start + length - 1, turn = start + last;
-    for (Py_ssize_t place = 0; place < size; place++) {
-        const float position = (float)place * step;
-        const int64_t whole = (int64_t)position, one = start + whole, other = one + 1 < last ? one + 1 : last;
-        const Py_ssize_t i = mirroring == MIRRORED_AFTER ? size - 1 - place : place;
-        way[i] = position - (float)whole;
-        first[i] = mirroring == MIRRORED_BEFORE ? turn - one : one;
-        second[i] = mirroring == MIRRORED_BEFORE ? turn - other : other;
+    const int64_t last = start + length - 1;
+    const int64_t mirror_sum = start + last; /* of the indices of a pixel and its mirror image */
+    for (Py_ssize_t number = 0; number < size; number++) {
+        const float position = (float)number * step;
+        const int64_t whole = (int64_t)position;
+        const int64_t before = start + whole, after = before + 1 < last ? before + 1 : last;
+        const Py_ssize_t i = mirroring == MIRRORED_AFTER ? size - 1 - number : number;
+        fraction[i] = position - (float)whole;
+        first[i] = mirroring == MIRRORED_BEFORE ? mirror_sum - before : before;
+        second[i] = mirroring == MIRRORED_BEFORE ? mirror_sum - after : after;
     }
 }
 

@@ -19,8 +19,10 @@ typedef struct {
 } Span;
 
 typedef struct {
-    Span encoded, sides[4]; /* floats: top, left, bottom, right of each object */
-    int boxed, labelled; /* bits of the sides that were found; 1 if a label was found */
+    Span encoded;    /* the image file */
+    Span sides[4];   /* floats: the top, left, bottom and right edges of all objects */
+    int found_sides; /* one bit for each side that was found */
+    int has_label;
 } Example;
 
 static uint32_t checksum_table[8][256];
@@ -77,17 +79,18 @@ static uint32_t masked_checksum(const uint8_t *data, size_t length) {
 
 /* Read the data of a record and verify its checksum; NULL on any failure. The caller frees the data. */
 static uint8_t *read_record(int descriptor, int64_t offset, size_t length, int check) {
-    const size_t wanted = length + 4;
-    uint8_t *data = malloc(wanted);
-    size_t got = 0;
-    while (data != NULL && got < wanted) {
-        const ssize_t more = pread(descriptor, data + got, wanted - got, (off_t)(offset + (int64_t)got));
-        if (more < 0 && errno == EINTR) continue;
-        if (more <= 0) break;
-        got += (size_t)more;
+    const size_t expected = length + 4; /* with the checksum */
+    uint8_t *data = malloc(expected);
+    size_t received = 0;
+    while (data != NULL && received < expected) {
+        const off_t position = (off_t)(offset + (int64_t)received);
+        const ssize_t count = pread(descriptor, data + received, expected - received, position);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) break;
+        received += (size_t)count;
     }
     uint32_t stored;
-    if (data != NULL && got == wanted) {
+    if (data != NULL && received == expected) {
         memcpy(&stored, data + length, 4);
         if (!check || stored == masked_checksum(data, length)) return data;
     }
@@ -96,7 +99,7 @@ static uint8_t *read_record(int descriptor, int64_t offset, size_t length, int c
 }
 
 /* Find the content after a one-byte tag and a length of at most five bytes; 0 for another tag or too few data. */
-static int field_at(const uint8_t *at, const uint8_t *end, uint8_t tag, Span *found) {
+static int find_field(const uint8_t *at, const uint8_t *end, uint8_t tag, Span *found) {
     if (at >= end || *at++ != tag) return 0;
     uint64_t length = 0;
     for (int shift = 0; shift < 35; shift += 7) {
@@ -112,24 +115,24 @@ static int field_at(const uint8_t *at, const uint8_t *end, uint8_t tag, Span *fo
 }
 
 /* Find the content of the only field of a message. */
-static int sole_field(Span message, uint8_t tag, Span *found) {
-    return field_at(message.begin, message.end, tag, found) && found->end == message.end;
+static int find_sole_field(Span message, uint8_t tag, Span *found) {
+    return find_field(message.begin, message.end, tag, found) && found->end == message.end;
 }
 
-static int named(Span name, const char *text) {
+static int equals_text(Span name, const char *text) {
     const size_t length = strlen(text);
     return (size_t)(name.end - name.begin) == length && memcmp(name.begin, text, length) == 0;
 }
 
-static int sole_bytes(Span feature, Span *found) {
+static int find_sole_bytes(Span feature, Span *found) {
     Span list;
-    return sole_field(feature, 0x0A, &list) && sole_field(list, 0x0A, found);
+    return find_sole_field(feature, 0x0A, &list) && find_sole_field(list, 0x0A, found);
 }
 
 /* Return 1 if the list has a single number of less than ten bytes (negative numbers have ten). */
 static int is_sole_number(Span feature) {
     Span list, packed;
-    if (!sole_field(feature, 0x1A, &list) || !sole_field(list, 0x0A, &packed)) return 0;
+    if (!find_sole_field(feature, 0x1A, &list) || !find_sole_field(list, 0x0A, &packed)) return 0;
     const int64_t length = packed.end - packed.begin;
     if (length < 1 || length > 9 || packed.end[-1] > 0x7F) return 0;
     for (const uint8_t *byte = packed.begin; byte < packed.end - 1; byte++)
@@ -137,26 +140,28 @@ static int is_sole_number(Span feature) {
     return 1;
 }
 
-static int sole_floats(Span feature, Span *found) {
+/* Find the packed floats of a feature; an empty list is found, too. */
+static int find_floats(Span feature, Span *found) {
     Span list;
     *found = (Span){feature.end, feature.end};
     if (feature.begin == feature.end) return 1; /* a list without values */
-    if (!sole_field(feature, 0x12, &list)) return 0;
+    if (!find_sole_field(feature, 0x12, &list)) return 0;
     if (list.begin == list.end) return 1;
-    return sole_field(list, 0x0A, found) && (found->end - found->begin) % 4 == 0;
+    return find_sole_field(list, 0x0A, found) && (found->end - found->begin) % 4 == 0;
 }
 
-static int take_feature(Span name, Span feature, Example *example) {
+/* Add a feature to the example if training needs it; 0 if its encoding is unusual. */
+static int read_feature(Span name, Span feature, Example *example) {
     static const char *sides[4] = {"image/object/bbox/ymin", "image/object/bbox/xmin", "image/object/bbox/ymax",
                                    "image/object/bbox/xmax"};
     Span text;
-    if (named(name, "image/encoded")) return sole_bytes(feature, &example->encoded);
-    if (named(name, "image/class/label")) return example->labelled = is_sole_number(feature);
-    if (named(name, "image/class/text")) return feature.begin == feature.end || sole_bytes(feature, &text);
+    if (equals_text(name, "image/encoded")) return find_sole_bytes(feature, &example->encoded);
+    if (equals_text(name, "image/class/label")) return example->has_label = is_sole_number(feature);
+    if (equals_text(name, "image/class/text")) return feature.begin == feature.end || find_sole_bytes(feature, &text);
     for (int side = 0; side < 4; side++)
-        if (named(name, sides[side])) {
-            example->boxed |= 1 << side;
-            return sole_floats(feature, &example->sides[side]);
+        if (equals_text(name, sides[side])) {
+            example->found_sides |= 1 << side;
+            return find_floats(feature, &example->sides[side]);
         }
     return 1;
 }
@@ -165,14 +170,15 @@ static int take_feature(Span name, Span feature, Example *example) {
 static int read_example(const uint8_t *data, size_t length, Example *example) {
     Span features, entry, name, feature;
     memset(example, 0, sizeof *example);
-    if (!sole_field((Span){data, data + length}, 0x0A, &features)) return 0;
+    if (!find_sole_field((Span){data, data + length}, 0x0A, &features)) return 0;
     for (const uint8_t *at = features.begin; at < features.end; at = entry.end) {
-        if (!field_at(at, features.end, 0x0A, &entry)) return 0;
-        if (!field_at(entry.begin, entry.end, 0x0A, &name) || name.end - name.begin > 0x7F) return 0;
-        if (!sole_field((Span){name.end, entry.end}, 0x12, &feature)) return 0;
-        if (!take_feature(name, feature, example)) return 0;
+        if (!find_field(at, features.end, 0x0A, &entry)) return 0;
+        if (!find_field(entry.begin, entry.end, 0x0A, &name) || name.end - name.begin > 0x7F) return 0;
+        if (!find_sole_field((Span){name.end, entry.end}, 0x12, &feature)) return 0;
+        if (!read_feature(name, feature, example)) return 0;
     }
-    return example->encoded.begin != NULL && example->labelled && (example->boxed == 0 || example->boxed == 15);
+    const int has_no_or_all_sides = example->found_sides == 0 || example->found_sides == 15;
+    return example->encoded.begin != NULL && example->has_label && has_no_or_all_sides;
 }
 
 #endif

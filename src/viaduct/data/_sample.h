@@ -15,14 +15,14 @@
 #include <emmintrin.h>
 #endif
 
-/* Sampling positions along one direction, each between two pixels; `way` (0..1) is the distance from the first. */
+/* Sampling positions along one direction, each between two pixels; `fraction` (0..1) is the distance from the first. */
 typedef struct {
     const int64_t *first, *second;
-    const float *way;
+    const float *fraction;
     Py_ssize_t count;
 } Axis;
 
-static int take(PyObject *object, Py_buffer *view, Py_ssize_t itemsize, int flags, const char *what) {
+static int get_buffer(PyObject *object, Py_buffer *view, Py_ssize_t itemsize, int flags, const char *what) {
     if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | flags) < 0) return -1;
     if (view->itemsize != itemsize) {
         PyErr_Format(PyExc_TypeError, "%s: items of %zd bytes, expected %zd", what, view->itemsize, itemsize);
@@ -33,7 +33,7 @@ static int take(PyObject *object, Py_buffer *view, Py_ssize_t itemsize, int flag
 }
 
 /* Set the smallest and the largest pixel index of an axis; 0 and -1 for an empty axis. */
-static void reach(const Axis *axis, int64_t *low, int64_t *high) {
+static void find_range(const Axis *axis, int64_t *low, int64_t *high) {
     *low = axis->count ? axis->first[0] : 0;
     *high = axis->count ? axis->first[0] : -1;
     for (Py_ssize_t i = 0; i < axis->count; i++) {
@@ -45,17 +45,18 @@ static void reach(const Axis *axis, int64_t *low, int64_t *high) {
     }
 }
 
-/* Sample a row of the image at all positions, three floats each. `pixels` begins at pixel `origin` of the row. */
-static inline void sample_across(const uint8_t *pixels, int64_t origin, const Axis *columns, float *out) {
+/* Sample a row of the image at all positions, three floats each. `pixels` begins at pixel `first_column` of the row. */
+static inline void sample_row(const uint8_t *pixels, int64_t first_column, const Axis *columns, float *out) {
     for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
-        const uint8_t *a = pixels + 3 * (columns->first[c] - origin), *b = pixels + 3 * (columns->second[c] - origin);
-        for (int k = 0; k < 3; k++) out[k] = (float)a[k] + ((float)b[k] - (float)a[k]) * columns->way[c];
+        const uint8_t *a = pixels + 3 * (columns->first[c] - first_column);
+        const uint8_t *b = pixels + 3 * (columns->second[c] - first_column);
+        for (int k = 0; k < 3; k++) out[k] = (float)a[k] + ((float)b[k] - (float)a[k]) * columns->fraction[c];
     }
 }
 
 #ifdef __SSE2__
 /* Return red, green, blue and the byte after them as four floats: one conversion instead of three. */
-static inline __m128 colour_at(const uint8_t *pixel) {
+static inline __m128 load_pixel(const uint8_t *pixel) {
     int word;
     memcpy(&word, pixel, 4);
     const __m128i zero = _mm_setzero_si128();
@@ -63,41 +64,41 @@ static inline __m128 colour_at(const uint8_t *pixel) {
     return _mm_cvtepi32_ps(_mm_unpacklo_epi16(shorts, zero));
 }
 
-/* `sample_across` with four channels at a time: it reads one byte and writes one float past each pixel. */
-static inline void sample_across_quickly(const uint8_t *pixels, int64_t origin, const Axis *columns, float *out) {
+/* `sample_row` with four channels at a time: it reads one byte and writes one float past each pixel. */
+static inline void sample_row_quickly(const uint8_t *pixels, int64_t first_column, const Axis *columns, float *out) {
     for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
-        const __m128 one = colour_at(pixels + 3 * (columns->first[c] - origin));
-        const __m128 other = colour_at(pixels + 3 * (columns->second[c] - origin));
-        const __m128 way = _mm_set1_ps(columns->way[c]);
-        _mm_storeu_ps(out, _mm_add_ps(one, _mm_mul_ps(_mm_sub_ps(other, one), way)));
+        const __m128 a = load_pixel(pixels + 3 * (columns->first[c] - first_column));
+        const __m128 b = load_pixel(pixels + 3 * (columns->second[c] - first_column));
+        const __m128 fraction = _mm_set1_ps(columns->fraction[c]);
+        _mm_storeu_ps(out, _mm_add_ps(a, _mm_mul_ps(_mm_sub_ps(b, a), fraction)));
     }
 }
 #else
-#define sample_across_quickly sample_across
+#define sample_row_quickly sample_row
 #endif
 
-/* Two sampled rows of the image, and their numbers; -1: none. */
+/* The two rows of the image that were sampled last, and their row numbers; -1: none yet. */
 typedef struct {
     float *row[2];
     int64_t number[2];
-} Sampled;
+} SampledRows;
 
 /* Choose a slot for each row of a pair; a row that is sampled already keeps its slot. */
-static inline void choose_slots(const Sampled *sampled, const int64_t pair[2], int slots[2]) {
+static inline void choose_slots(const SampledRows *sampled, const int64_t pair[2], int slots[2]) {
     const int keeps_second = sampled->number[0] == pair[1];
     slots[0] = sampled->number[0] == pair[0] ? 0 : sampled->number[1] == pair[0] ? 1 : keeps_second;
     slots[1] = pair[1] == pair[0] ? slots[0] : 1 - slots[0];
 }
 
 /* Interpolate between two sampled rows; if `shift` is not NULL, normalise with `shift` and `factor`. */
-static inline void blend_rows(const float *restrict top, const float *restrict bottom, float fall,
+static inline void blend_rows(const float *restrict top, const float *restrict bottom, float fraction,
                               const float *restrict shift, const float *restrict factor, float *restrict out,
                               Py_ssize_t count) {
     if (shift == NULL)
-        for (Py_ssize_t i = 0; i < count; i++) out[i] = top[i] + (bottom[i] - top[i]) * fall;
+        for (Py_ssize_t i = 0; i < count; i++) out[i] = top[i] + (bottom[i] - top[i]) * fraction;
     else
         for (Py_ssize_t i = 0; i < count; i++)
-            out[i] = (top[i] + (bottom[i] - top[i]) * fall + shift[i]) * factor[i];
+            out[i] = (top[i] + (bottom[i] - top[i]) * fraction + shift[i]) * factor[i];
 }
 
 #endif

@@ -2,8 +2,9 @@
 
     uint8 NHWC, stored ─► crop, mirror ─► float32, normalise ─► cut out ─► resize ─► N,3,H,W channels_last
 
-A plan is an int64 array with the source and the crop of each image: a column for each image, a row for each of `Row`.
-The host computes it once an epoch; a step takes a slice. Nothing here waits for the device.
+A plan is an int64 array that says which image is used at each position of an epoch, and how it is cropped. It has a
+column for each position and a row for each member of `Row`. The host computes it once an epoch; a step takes some of
+the columns. Nothing here waits for the device.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Row(IntEnum):
     """Rows of a plan. Evaluation plans have only the first."""
 
     INDEX = 0  # of the image in its split
-    CORNER = 1  # flat index, in the padded image, of the crop's first pixel
-    STRIDE = 2  # 1, or -1 if the crop is mirrored
+    CORNER = 1  # flat index, in the padded image, of the pixel that becomes the crop's first
+    STRIDE = 2  # from one pixel of a row to the next: 1, or -1 if the crop is mirrored
     HOLE_TOP = 3  # of the cutout; may lie outside of the image
     HOLE_LEFT = 4  # likewise
 
@@ -33,9 +34,9 @@ class Row(IntEnum):
 def draw_training_plan(
     images: Images, height: int, width: int, *, seed: int, epoch: int, count: int
 ) -> npt.NDArray[np.int64]:
-    """Draw order, crop, mirroring and hole of every image of an epoch, whether or not the recipe uses them.
+    """Draw order, crop, mirroring and hole of every image of an epoch.
 
-    Thus a change of one option does not change the other draws.
+    All are drawn, even those that the recipe does not use, so that a change of one option does not change the others.
     """
     top, left, mirror, hole_top, hole_left = draw_uniforms(seed, epoch, count, draws=5).T
     mirrored = ((mirror < 0.5) & images.flip).astype(np.int64)
@@ -86,12 +87,12 @@ class Normalise:
     """Conversion of uint8 NHWC to normalised float32 N,3,H,W channels_last."""
 
     def __init__(self, images: Images, device: torch.device) -> None:
-        self.per_image = images.normalise == "per_image"
+        self.is_per_image = images.normalise == "per_image"
         self.mean = torch.tensor(images.mean, device=device).view(1, 3, 1, 1) * 255
         self.scale = 1 / (torch.tensor(images.std, device=device).view(1, 3, 1, 1) * 255)
 
     def __call__(self, images_NHWC: Tensor) -> Tensor:
-        mean, scale = compute_standardisation(images_NHWC) if self.per_image else (self.mean, self.scale)
+        mean, scale = compute_standardisation(images_NHWC) if self.is_per_image else (self.mean, self.scale)
         return images_NHWC.permute(0, 3, 1, 2).to(torch.float32).sub_(mean).mul_(scale)
 
 
@@ -116,8 +117,9 @@ class CutOut:
         self.positions = torch.arange(max(height, width), device=device)
 
     def __call__(self, images_NCHW: Tensor, plan: Tensor) -> Tensor:
-        offsets = self.positions - plan[Row.HOLE_TOP : Row.HOLE_LEFT + 1, :, None]  # from the first pixel of the hole
-        rows, columns = offsets.clamp(0, self.side - 1) == offsets  # True within the hole
+        # For each image: the offset of every row from the hole's first row, and of every column from its first column.
+        offsets = self.positions - plan[Row.HOLE_TOP : Row.HOLE_LEFT + 1, :, None]
+        rows, columns = (offsets >= 0) & (offsets < self.side)  # True within the hole
         hole = rows[:, None, : self.height, None] & columns[:, None, None, : self.width]
         return images_NCHW.masked_fill_(hole, 0.0)
 

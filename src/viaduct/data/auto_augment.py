@@ -5,10 +5,10 @@
     randaugment          two operations drawn from fourteen, at magnitude 9 of 10 (Cubuk et al. 2019, arXiv:1909.13719)
     randaugment-N-M      N operations at magnitude M, 0 to 30
 
-AutoAugment draws one of 25 pairs of operations; each operation has a probability and a magnitude, 0 to 10 over the
-range in the paper. Posterize keeps 8 to 4 bits, as in the paper (its code differs); shifts are relative to the side.
+AutoAugment draws one of 25 pairs of operations. Each operation has a probability and a magnitude: 0 to 10 are the range
+in the paper. Posterize keeps 8 to 4 bits, as in the paper (its code differs); shifts are relative to the side.
 A policy is applied to uint8 images after cropping, mirroring and resizing, before changes of colour and normalisation.
-It draws from the image's generator after the crop and the mirroring, which therefore do not depend on the policy.
+Its random numbers are drawn after those of crop and mirroring, which therefore do not depend on the policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from viaduct.errors import BadValue, UnknownName
 Policy = Callable[[Pixels, np.random.Generator], Pixels]
 Step = tuple[str, float, float]  # operation, its probability, its magnitude
 
-STRONGEST = 10.0  # the magnitude at which an operation reaches the end of its published range
+FULL_MAGNITUDE = 10.0  # the magnitude at which an operation reaches the end of its published range
 RANDOM_OPERATIONS, RANDOM_MAGNITUDE = 2, 9  # of `randaugment` without numbers
 MOST_OPERATIONS, MOST_MAGNITUDE = 14, 30  # of randaugment-N-M
 
@@ -84,7 +84,8 @@ CIFAR10: tuple[tuple[Step, Step], ...] = (
     (("equalize", 0.8, 8), ("invert", 0.1, 3)),
     (("shift y", 0.7, 9), ("auto contrast", 0.9, 1)),
 )
-RANDOM = tuple(name for name in OPERATIONS if name != "invert")  # RandAugment's fourteen, in the order of its draws
+# RandAugment's fourteen operations. It draws an index into them, so their order is part of its results.
+RANDOM = tuple(name for name in OPERATIONS if name != "invert")
 CIFAR_OPERATIONS: dict[str, Operation] = {
     **OPERATIONS,
     "shift x": partial(shift_x, most=CIFAR_SHIFT),
@@ -111,7 +112,7 @@ def find_policy(name: str) -> Policy | None:
             f"{name}: RandAugment takes 1 to {MOST_OPERATIONS} operations at a magnitude of 0 to {MOST_MAGNITUDE}.",
             "ResNet-50 was published with randaugment-2-9.",
         )
-    return partial(apply_several, count, magnitude / STRONGEST)
+    return partial(apply_several, count, magnitude / FULL_MAGNITUDE)
 
 
 def apply_one_pair(
@@ -122,7 +123,7 @@ def apply_one_pair(
     pair = pairs[int(draws[0] * len(pairs))]
     for (name, probability, magnitude), draw, sign_draw in zip(pair, draws[1::2], draws[2::2], strict=True):
         if draw < probability:
-            image = operations[name](image, magnitude / STRONGEST, choose_sign(sign_draw))
+            image = operations[name](image, magnitude / FULL_MAGNITUDE, choose_sign(sign_draw))
     return image
 
 

@@ -1,8 +1,9 @@
 """Class balancing: an epoch uses images of small classes more often.
 
-With n images in a class and a strength s (0 to 1), the class has a share of an epoch in proportion to n ** (1 - s):
-n at strength 0, equal for all classes at 1. An epoch keeps its length N. Each image of a class is used share * N / n
-times, rounded down or up by a random draw. The order is a pure function of (labels, strength, seed, epoch).
+A class with n images gets a share of the epoch in proportion to n ** (1 - s), where s is the strength: in proportion to
+n at strength 0, the same for all classes at strength 1. The epoch keeps its length N. Each image of the class is used
+share * N / n times, rounded down or up by a random draw. The order is a pure function of the labels, the strength, the
+seed and the epoch.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from viaduct.data.order import Purpose, draw_words, permutation
 from viaduct.data.source import Labels
 
-SHOWN_CLASSES = 3  # of the smallest, and of the largest
+SHOWN_CLASSES = 3  # this many of the smallest classes, and as many of the largest, are shown
 
 
 def compute_quotas(labels: Labels, strength: float) -> tuple[Labels, Labels, npt.NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""Batches of one split, prepared where the data lives.
+"""Batches of one split of images in arrays, augmented on the device or on the host.
 
     with Batches(split, images, device=device, train=True, seed=1) as batches:
         for batch in batches.epoch(0):
@@ -57,8 +57,8 @@ class Share:
     rank: int = 0
     ranks: int = 1
     parts: int = 1  # of a training batch (gradient accumulation); each is divided among the ranks
-    mirrored: bool = False  # in training, for mixup: see `order.rank_positions`
-    neighbours: int = 1  # ranks on this machine, including this one
+    mirrored: bool = False  # training with mixup, which mixes image i with image i from the end: a rank gets both
+    ranks_on_machine: int = 1  # including this one
 
     def split_batch(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
         """Return the global batch size, rounded up to a multiple of ranks in evaluation, and this rank's positions."""
@@ -135,7 +135,7 @@ def store_images(
 
 
 class Batches:
-    """Batches of one split, prepared where the data lives."""
+    """Batches of one split of images in arrays."""
 
     def __init__(
         self,
@@ -153,8 +153,8 @@ class Batches:
         self.global_batch, self._rank_positions = share.split_batch(requested_batch, train)  # positions within a batch
         check_labels(split.labels, images.classes)
         check_count(self.count, self.global_batch, train)
-        repeated = 0 if train else -self.count % self.global_batch  # training drops the remainder instead
-        self.steps_per_epoch = (self.count + repeated) // self.global_batch
+        filling = 0 if train else -self.count % self.global_batch  # evaluation fills its last batch, training drops it
+        self.steps_per_epoch = (self.count + filling) // self.global_batch
         self._images, self._device, self._train, self._seed = images, device, train, seed
         self._local_batch = len(self._rank_positions)
         self._height, self._width = split.images.shape[1:3]
@@ -167,7 +167,7 @@ class Batches:
         self._cut_out = CutOut(self._height, self._width, images.cutout, device) if has_holes else None
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
         self._closed = False
-        self.skipped: list[str] = []
+        self.skipped: list[str] = []  # stays empty: arrays have no bad records
         self._host_labels = split.labels
         if train and images.balance and share.rank == 0:
             print_notice(describe_balance(split.labels, images.balance, {}))
@@ -264,7 +264,7 @@ class Batches:
         return Batch(resize(finished, self._images.size), self._labels[index], mask, index)
 
     def _copy(self, tensor: Tensor) -> Tensor:
-        """Copy to the device; with CUDA the copy is asynchronous, from pinned memory."""
+        """Copy a tensor to the device; with CUDA the copy is asynchronous, from pinned memory."""
         if self._device.type != "cuda":
             return tensor.to(self._device)
         return tensor.pin_memory().to(self._device, non_blocking=True)

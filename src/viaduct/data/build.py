@@ -5,12 +5,11 @@
 JPEG and PNG files are stored unchanged. The images and the options determine the validation split (about the same share
 of every class), the shuffled order and the shards. A shard gets its name only when it is complete, so a build that was
 killed can be run again: it writes the missing shards, with the same bytes. build.json records the images and options;
-a build with others into the same folder is refused.
+a build with other images or options into the same folder is refused.
 
 Labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes. Most
-references leave output 0 unused; ResNet-50 v1.5 subtracts 1 from the label and leaves the last output unused. Records
-with `first_label=0` have no spare output and cannot train v1.5. labels.txt has a line "label:name" for each class, as
-TF-Slim writes it.
+references leave output 0 unused; ResNet-50 v1.5 subtracts 1 from the label and leaves the last output unused, so it
+cannot be trained on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in TF-Slim.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pathlib import Path
 from viaduct.atomic_files import LEFTOVERS, lock_folder, replace_file
 from viaduct.data.example import encode_example
 from viaduct.data.jpeg import has_end_marker
-from viaduct.data.notices import join_first, reason
+from viaduct.data.notices import describe_error, join_first
 from viaduct.data.origins import Origin, SourceImage, find_image_format, find_origin
 from viaduct.data.shards import LABELS_FILE, SPLITS, find_shard_sets, shard_name
 from viaduct.data.tfrecord import RecordWriter
@@ -60,8 +59,8 @@ class Plan:
     shards: Sequence[Shard]
     labels: dict[str, int]  # class name to label
     manifest: dict[str, object]
-    train: int  # images
-    validation: int
+    train: int  # number of images
+    validation: int  # likewise
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,12 @@ class Built:
     """Outcome of a build."""
 
     folder: Path
-    train: int  # images
-    validation: int
-    written: int  # shards
-    kept: int  # shards that were there already
+    train: int  # number of images
+    validation: int  # likewise
+    written: int  # number of shards
+    kept: int  # number of shards that were there already
     labels: dict[str, int]  # class name to label
-    cut_short: Sequence[str] = ()  # JPEGs without an end marker, in the shards written by this build
+    cut_short: Sequence[str] = ()  # names of JPEGs without an end marker, in the shards written by this build
 
 
 def build_records(
@@ -263,7 +262,9 @@ def read_manifest(path: Path) -> dict[str, object]:
     try:
         manifest = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise BadData(f"{path}: could not be read: {reason(error)}.", "Name a new folder to build into.") from error
+        raise BadData(
+            f"{path}: could not be read: {describe_error(error)}.", "Name a new folder to build into."
+        ) from error
     return manifest if isinstance(manifest, dict) else {}
 
 
@@ -275,7 +276,7 @@ def describe_source_change(earlier: dict[str, object], plan: Plan) -> str:
         return "build.json does not describe them"
     differences = [
         f"{before[key]:,} {noun}, now {now[key]:,}"
-        for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))
+        for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))  # key in build.json
         if isinstance(before.get(key), int) and before[key] != now[key]
     ]
     return "; ".join(differences) or "same number and total size, but other names, classes, sizes or modification times"
@@ -309,13 +310,13 @@ def explain_write_errors(out: Path) -> Iterator[None]:
             ) from error
         if out.exists() and not out.is_dir():
             raise BadData(f"{out}: it is a file, and records go into a folder.", "Name a folder.") from error
-        raise BadData(f"{out}: could not be written to: {reason(error)}.") from error
+        raise BadData(f"{out}: could not be written to: {describe_error(error)}.") from error
 
 
 # The shards
 
 
-class Stopped(Exception):
+class StoppedEarly(Exception):
     """Raised in a thread that stops because another shard failed."""
 
 
@@ -342,14 +343,14 @@ class Builder:
                 self._stop.set()  # stops the other shards after a failure or an interrupt
                 pool.shutdown(wait=True, cancel_futures=True)
         failures = [error for future in pending if not future.cancelled() and (error := future.exception())]
-        if failures:  # a `Stopped` only follows from another failure
-            raise min(failures, key=lambda error: isinstance(error, Stopped))
+        if failures:  # the cause is the failure that is not a StoppedEarly
+            raise min(failures, key=lambda error: isinstance(error, StoppedEarly))
 
     def _write_shard(self, shard: Shard) -> None:
         with RecordWriter(self.out / shard.name) as writer:
             for image in shard.images:
                 if self._stop.is_set():
-                    raise Stopped
+                    raise StoppedEarly
                 writer.write(self._encode_record(image))
                 self._advance(1)
 

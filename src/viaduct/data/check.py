@@ -77,13 +77,13 @@ class ShardCheck:
     corrupt: int = 0
     undecodable: int = 0
     mislabelled: int = 0
-    badly_boxed: int = 0  # records with a warning about boxes
+    with_bad_boxes: int = 0  # records with a warning about bounding boxes
     labels: Counter[int] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
-    digests: array[int] = field(default_factory=lambda: array("Q"))  # `fingerprint` of each image
+    fingerprints: array[int] = field(default_factory=lambda: array("Q"))  # of the images: equal images have equal ones
 
     @property
-    def bad(self) -> int:
+    def record_errors(self) -> int:
         """Number of errors about records; a record that is both mislabelled and undecodable counts twice."""
         return self.corrupt + self.undecodable + self.mislabelled
 
@@ -185,25 +185,24 @@ class Checker:
 
     def check(self, shard: ShardCheck) -> ShardCheck:
         """Check all records of a file; fill in its counts and findings, and return it."""
-        is_row_file = is_mindrecord(shard.path)
-        if is_row_file:
+        path, compression = str(shard.path), ""
+        if is_mindrecord(shard.path):
             self._check_mindrecord(shard)
         else:
             self._check_tfrecords(shard)
-        if shard.bad > MAX_FINDINGS_PER_FILE:
-            message = f"its records have {shard.bad:,} problems; the first {MAX_FINDINGS_PER_FILE} are named."
-            shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
-        if shard.badly_boxed > MAX_FINDINGS_PER_FILE:
-            message = (
-                f"{shard.badly_boxed:,} of its records have such boxes; the first {MAX_FINDINGS_PER_FILE} are named."
-            )
-            shard.findings.append(Finding("warning", "boxes", str(shard.path), message))
+            compression = find_compression(shard.path)
+        if shard.record_errors > MAX_FINDINGS_PER_FILE:
+            message = f"its records have {shard.record_errors:,} problems; the first {MAX_FINDINGS_PER_FILE} are named."
+            shard.findings.append(Finding("error", "corrupt", path, message))
+        if shard.with_bad_boxes > MAX_FINDINGS_PER_FILE:
+            count = f"{shard.with_bad_boxes:,} of its records"
+            message = f"{count} have such boxes; the first {MAX_FINDINGS_PER_FILE} are named."
+            shard.findings.append(Finding("warning", "boxes", path, message))
         if not shard.records and not shard.corrupt:
-            shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
-        kind = "" if is_row_file else find_compression(shard.path)
-        if kind:
-            message = f"compressed ({kind}): training reads at random, so it must be unpacked first."
-            shard.findings.append(Finding("error", "compressed", str(shard.path), message))
+            shard.findings.append(Finding("warning", "empty", path, "there are no records in it."))
+        if compression:
+            message = f"compressed ({compression}): training reads at random, so it must be unpacked first."
+            shard.findings.append(Finding("error", "compressed", path, message))
         return shard
 
     def _check_tfrecords(self, shard: ShardCheck) -> None:
@@ -241,7 +240,7 @@ class Checker:
 
     def _check_fields(self, shard: ShardCheck, fields: ImageFields, describe_place: Callable[[], str]) -> None:
         """Check label, image and boxes of a record; `describe_place` is called only for a finding."""
-        shard.digests.append(fingerprint(fields.encoded))
+        shard.fingerprints.append(compute_fingerprint(fields.encoded))
         shard.labels[fields.label] += 1
         label_error = self._find_label_error(fields.label)
         if label_error:
@@ -252,7 +251,7 @@ class Checker:
             shard.undecodable += 1
             add_finding(shard, Finding("error", "undecodable", describe_place(), decode_error.rstrip(".") + "."))
         if not are_boxes_inside(fields):
-            shard.badly_boxed += 1
+            shard.with_bad_boxes += 1
             message = "a box extends beyond the image or has its corners swapped."
             add_finding(shard, Finding("warning", "boxes", describe_place(), message))
 
@@ -281,8 +280,8 @@ class Checker:
         return None
 
 
-def fingerprint(encoded: memoryview) -> int:
-    """Return CRC-32C and CRC-32 of an image as one number; five times as fast as a cryptographic hash."""
+def compute_fingerprint(encoded: memoryview) -> int:
+    """Return CRC-32C and CRC-32 of an image as one 64-bit number; five times as fast as a cryptographic hash."""
     return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 
@@ -300,7 +299,8 @@ def describe_record(shard: ShardCheck, record: Record | BadRecord) -> str:
 
 
 def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
-    return describe_record(shard, folder.make_error(row, "bad"))
+    """Return the same as `describe_record` for a row of a MindRecord file."""
+    return describe_record(shard, folder.make_error(row, ""))  # an error has the number, the offset and the image file
 
 
 def add_finding(shard: ShardCheck, finding: Finding) -> None:
@@ -371,16 +371,16 @@ def format_label(names: dict[int, str], label: int) -> str:
 
 def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
     """Find images with equal fingerprints; the chance of a false report is 1 in 20 million for all of ImageNet."""
-    findings, digests = [], {}
+    findings, fingerprints = [], {}
     for split in SPLITS:
-        shard_digests = [np.array(shard.digests, np.uint64) for shard in shards if shard.split == split]
-        digests[split] = np.concatenate([np.empty(0, np.uint64), *shard_digests])
-        count = len(digests[split])
-        repeated = count - len(np.unique(digests[split]))
+        of_shards = [np.array(shard.fingerprints, np.uint64) for shard in shards if shard.split == split]
+        fingerprints[split] = np.concatenate([np.empty(0, np.uint64), *of_shards])
+        count = len(fingerprints[split])
+        repeated = count - len(np.unique(fingerprints[split]))
         if repeated:
             message = f"{repeated:,} of {count:,} images are copies of another one."
             findings.append(Finding("warning", "duplicates", split, message))
-    shared = int(np.isin(digests["validation"], digests["train"]).sum())
+    shared = int(np.isin(fingerprints["validation"], fingerprints["train"]).sum())
     if shared:
         message = f"{shared:,} validation images are also training images; the accuracy will look too good."
         findings.append(Finding("warning", "duplicates", "validation", message))

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.data.notices import join_first, reason
+from viaduct.data.notices import describe_error, join_first
 from viaduct.data.source import Colour, Images, ImageSet, Labels, Pixels, Split
 from viaduct.errors import BadData
 
@@ -77,7 +77,7 @@ def read_records(file: Path) -> tuple[Pixels, Labels]:
     try:
         records = np.fromfile(file, dtype=np.uint8).reshape(-1, RECORD_BYTES)
     except OSError as error:
-        raise BadData(f"{file}: could not be read: {reason(error)}.") from error
+        raise BadData(f"{file}: could not be read: {describe_error(error)}.") from error
     labels = records[:, 0].astype(np.int64)
     check_labels(file, labels)
     planes_NCHW = records[:, 1:].reshape(-1, 3, SIDE, SIDE)

@@ -39,7 +39,7 @@ class ChromaColour(NamedTuple):
 
 
 class Ranges(NamedTuple):
-    """Largest changes of colour in increased_aug; the defaults are the reference's."""
+    """Largest changes of colour, given by the recipe with data.increased_aug=on; the defaults are the reference's."""
 
     brightness: float = 0.3  # largest change, in grey levels of 255: almost no effect, as in the reference
     contrast: float = 0.6  # factors from this to two minus this
@@ -85,16 +85,16 @@ def vary_saturation(image: Floats, colour: SaturationColour) -> Floats:
 def vary_increased(image: Floats, colour: IncreasedColour) -> Floats:
     """Change brightness, hue, saturation and contrast, in place."""
     image += np.float32(colour.brightness)
-    image[:] = image @ turn_in_yiq(colour.hue, colour.saturation)
+    image[:] = image @ make_yiq_rotation(colour.hue, colour.saturation)
     stretch_contrast(image, colour.contrast)
     return np.clip(image, 0, 255, out=image)
 
 
-def turn_in_yiq(hue: float, saturation: float) -> Floats:
+def make_yiq_rotation(hue: float, saturation: float) -> Floats:
     """Return the matrix that rotates and scales the two chroma axes, as adjust_hsv_in_yiq does."""
-    along, across = saturation * math.cos(hue), saturation * math.sin(hue)
-    turned = np.array([[1, 0, 0], [0, along, across], [0, -across, along]])
-    matrix: Floats = (TO_YIQ @ turned @ FROM_YIQ).astype(np.float32)
+    cosine, sine = saturation * math.cos(hue), saturation * math.sin(hue)
+    rotation = np.array([[1, 0, 0], [0, cosine, sine], [0, -sine, cosine]])
+    matrix: Floats = (TO_YIQ @ rotation @ FROM_YIQ).astype(np.float32)
     return matrix
 
 
@@ -118,13 +118,13 @@ def scale_saturation_in_numpy(image: Floats, factor: float) -> None:
     channels = [image[..., channel] for channel in range(3)]
     largest = np.maximum(np.maximum(channels[0], channels[1]), channels[2])
     span = largest - np.minimum(np.minimum(channels[0], channels[1]), channels[2])
-    # Saturation is span / largest, so it is 1 at factor largest / span. A grey pixel has no span and stays unchanged; a
-    # pixel whose largest channel is not positive becomes grey.
-    most = np.divide(largest, span, out=np.zeros_like(span), where=span > 0)
-    np.clip(most, 0, np.float32(factor), out=most)
+    # Saturation is span / largest, so the factor largest / span would make it 1; no larger factor is used. A grey pixel
+    # has no span and stays unchanged; a pixel whose largest channel is not positive becomes grey.
+    limited = np.divide(largest, span, out=np.zeros_like(span), where=span > 0)
+    np.clip(limited, 0, np.float32(factor), out=limited)
     for channel in channels:
         channel -= largest
-        channel *= most
+        channel *= limited
         channel += largest
 
 

@@ -4,9 +4,10 @@
     ready = crops.prepare(numbers, positions, seed, epoch, out)   True for each image that is in `out`, bit for bit
                                                                   equal to that of `preprocess.prepare_image`
 
-The caller prepares the other images with `prepare_image`: damaged or unusual records, and crops that `fast` would
-shrink. `prepare_image` needs Python's global lock for 90 µs an image, which limits 16 threads to 5,700 images/s; with
-one call for several images they reach 17,400 (measured with a sleep of 0.85 ms in place of decoding).
+The caller prepares the other images with `prepare_image`: those of damaged or unusual records and, with
+data.decode=fast, those with a crop that is shrunk during decoding. `prepare_image` needs Python's global lock for 90 µs
+an image, which limits 16 threads to 5,700 images/s; with one call for several images they reach 17,400 (measured with a
+sleep of 0.85 ms in place of decoding).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy.typing as npt
 
 from viaduct.data import region
 from viaduct.data.index import RecordFolder
-from viaduct.data.order import WORD
-from viaduct.data.preprocess import find_preprocessing, normal_lines
+from viaduct.data.order import WORD_MASK
+from viaduct.data.preprocess import find_preprocessing, make_normalisation_rows
 from viaduct.data.records import Folder, Records
 from viaduct.data.tfrecord import HEADER
 from viaduct.data.views import draw_chroma_change, draw_saturation_change
@@ -28,7 +29,8 @@ from viaduct.errors import BadData
 Floats = npt.NDArray[np.float32]
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-COLOURS: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chroma_change: 2}  # numbers in _recolour.h
+# Numbers of `Colours` in _recolour.h.
+COLOUR_CODES: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chroma_change: 2}
 
 
 class Crops:
@@ -40,22 +42,25 @@ class Crops:
         sampler = reference.sampler
         assert sampler is not None
         self._compiled, self._folder, self._size = compiled, folder, size
-        # With `fast`, crops of at least this many pixels in both directions are shrunk; 0: none.
-        self._large = 2 * size if fast else 0
+        # With data.decode=fast, crops of at least this many pixels in both directions are shrunk; 0: none are.
+        self._shrunk_from = 2 * size if fast else 0
         self._starts = np.array(folder.starts)
-        self._fancy = reference.fancy_upsampling[True] and not fast
-        self._lines: region.Lines | tuple[None, None] = normal_lines(network, size) if normalised else (None, None)
+        self._fancy_upsampling = reference.fancy_upsampling_in_training and not fast
+        self._normalisation = make_normalisation_rows(network, size) if normalised else (None, None)
         settings = (*sampler.ratio, *sampler.area, sampler.least_covered, sampler.attempts, sampler.uses_boxes)
         self._sampler = np.array([*settings, sampler.frame or 0], dtype=np.float64)  # in the order that C reads them
         self._mirrors_before = reference.mirrors_before_resize
-        self._colours = COLOURS[None if records.increased_aug == "off" else reference.recolour]
+        self._colours = COLOUR_CODES[None if records.increased_aug == "off" else reference.recolour]
 
     def prepare(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Mask:
-        """Prepare training crops of these records in `out`; return a mask of the prepared ones."""
+        """Prepare training crops of the records `numbers`, used at `positions` of the epoch, in `out`.
+
+        Return a mask that is True for the prepared ones.
+        """
         folder, is_ready = self._folder, np.zeros(len(numbers), dtype=np.bool_)
         files = (np.searchsorted(self._starts, numbers, side="right") - 1).tolist()
         try:
-            handles = [folder.open_file(file) for file in files]  # keeps the files open during the call
+            handles = [folder.open_file(file) for file in files]  # these references keep the files open during the call
         except BadData:  # the caller then prepares the records one by one, which raises this error again
             return is_ready
         requests = np.empty((len(numbers), 4), dtype=np.int64)  # file descriptor, offset, length, position in the epoch
@@ -63,17 +68,18 @@ class Crops:
         np.add(folder.offsets[numbers], HEADER.size, out=requests[:, 1])
         requests[:, 2] = folder.lengths[numbers]
         requests[:, 3] = positions
-        random_key = seed & WORD, epoch & WORD
-        options = folder.check, self._size, self._large, self._fancy, self._mirrors_before, self._colours
-        self._compiled(requests, self._sampler, *random_key, *options, *self._lines, out, is_ready)
+        random_key = seed & WORD_MASK, epoch & WORD_MASK
+        decoding = folder.check, self._size, self._shrunk_from, self._fancy_upsampling
+        drawing = self._mirrors_before, self._colours
+        self._compiled(requests, self._sampler, *random_key, *decoding, *drawing, *self._normalisation, out, is_ready)
         return is_ready
 
 
 def find_crops(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
     """Return the crops of this folder; None without the extension, and for data or options that it does not support."""
-    compiled = region.find_function("see_crops")
+    compiled = region.find_function("prepare_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None
-    if not isinstance(folder, RecordFolder) or find_preprocessing(records.preprocess).views:
+    if not isinstance(folder, RecordFolder) or find_preprocessing(records.preprocess).source_views:
         return None
     return Crops(compiled, folder, records, normalised)

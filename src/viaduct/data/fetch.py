@@ -37,7 +37,7 @@ from urllib.request import Request, url2pathname, urlopen
 
 from viaduct.atomic_files import lock_folder, replace_file
 from viaduct.data import cifar10
-from viaduct.data.notices import join_first, reason
+from viaduct.data.notices import describe_error, join_first
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 Progress = Callable[[int, int | None], None]  # downloaded bytes of the current file, and its size if known
@@ -144,7 +144,7 @@ def explain_errors(out: Path) -> Iterator[None]:
             hint = "What was downloaded is kept: make room and run the same command again."
             raise DiskFull(f"{out}: the disk is full, or a quota is used up.", hint) from error
         hint = "Give --out a folder that may be written to."
-        raise BadData(f"{out}: could not be used: {reason(error)}.", hint) from error
+        raise BadData(f"{out}: could not be used: {describe_error(error)}.", hint) from error
 
 
 # Files that are present already
@@ -194,7 +194,7 @@ def compute_md5(file: Path) -> str:
             while piece := opened.read(PIECE_BYTES):
                 digest.update(piece)
     except OSError as error:
-        raise BadData(f"{file}: could not be read: {reason(error)}.") from error
+        raise BadData(f"{file}: could not be read: {describe_error(error)}.") from error
     return digest.hexdigest()
 
 
@@ -510,7 +510,7 @@ def extract(archive: Path, folder: Path) -> None:
                 if name is not None:
                     extract_member(tar, member, folder / name)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise BadData(f"{archive}: could not be unpacked: {reason(error)}.") from error
+        raise BadData(f"{archive}: could not be unpacked: {describe_error(error)}.") from error
     missing = [name for name in RECORD_FILES if not (folder / name).is_file()]
     if missing:
         raise BadData(f"{archive}: there is no {cifar10.FOLDER}/{missing[0]} in it.")

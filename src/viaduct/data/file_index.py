@@ -18,7 +18,7 @@ from viaduct.atomic_files import replace_file
 from viaduct.data import sidecar
 from viaduct.data.tfrecord import (
     HEADER,
-    MASK,
+    MASK_DELTA,
     MAX_RECORD_BYTES,
     OVERHEAD,
     BadRecord,
@@ -172,7 +172,7 @@ def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     for byte in np.ascontiguousarray(lengths.astype("<u8")).view(np.uint8).reshape(-1, 8).T:
         register = table[(register ^ byte) & np.uint32(0xFF)] ^ register >> np.uint32(8)
     crc = ~register
-    return (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(MASK)
+    return (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(MASK_DELTA)
 
 
 def explain_damage(handle: Handle, path: Path, record: int, offsets: list[int], size: int) -> BadRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-NAMED_AT_MOST = 10
+MAX_PRINTED = 10
 
 
 def print_notice(line: str) -> None:
@@ -15,10 +15,10 @@ def print_notice(line: str) -> None:
 
 def print_first_notices(lines: Sequence[str], more: str) -> None:
     """Print the first ten lines, and how many more there are."""
-    for line in lines[:NAMED_AT_MOST]:
+    for line in lines[:MAX_PRINTED]:
         print_notice(line)
-    if len(lines) > NAMED_AT_MOST:
-        print_notice(f"{len(lines) - NAMED_AT_MOST:,} {more}")
+    if len(lines) > MAX_PRINTED:
+        print_notice(f"{len(lines) - MAX_PRINTED:,} {more}")
 
 
 def join_first(names: Sequence[str], most: int = 5) -> str:
@@ -27,6 +27,6 @@ def join_first(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the text of an error, without the error number and path of an `OSError`."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -16,7 +16,7 @@ from numpy.random.bit_generator import ISeedSequence
 
 from viaduct.errors import BadValue
 
-WORD = (1 << 64) - 1  # mask of 64 bits, for negative seeds and epochs
+WORD_MASK = (1 << 64) - 1  # mask of 64 bits, for negative seeds and epochs
 
 
 class Purpose(IntEnum):
@@ -37,7 +37,7 @@ class Purpose(IntEnum):
 def make_stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
     """Return the stream of random 64-bit words for one purpose of one epoch; streams never overlap."""
     return np.random.Philox(
-        key=np.array([seed & WORD, epoch & WORD], dtype=np.uint64),
+        key=np.array([seed & WORD_MASK, epoch & WORD_MASK], dtype=np.uint64),
         counter=np.array([0, 0, 0, purpose], dtype=np.uint64),
     )
 
@@ -65,8 +65,8 @@ def draw_uniforms(
 
 def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
     """Return a generator for the image at one position of an epoch, for any number of draws."""
-    counter = np.array([0, position & WORD, 0, Purpose.SAMPLE], dtype=np.uint64)
-    key = Key(np.array([seed & WORD, epoch & WORD], dtype=np.uint64))
+    counter = np.array([0, position & WORD_MASK, 0, Purpose.SAMPLE], dtype=np.uint64)
+    key = PhiloxKey(np.array([seed & WORD_MASK, epoch & WORD_MASK], dtype=np.uint64))
     return np.random.Generator(np.random.Philox(key, counter=counter))  # type: ignore[arg-type]  # takes any ISeedSequence
 
 
@@ -112,7 +112,7 @@ def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, mirrored: 
         )
 
 
-class Key(ISeedSequence):
+class PhiloxKey(ISeedSequence):
     """Key of a Philox stream, used unchanged; faster than `Philox(key=...)`, which also reads the system's entropy."""
 
     def __init__(self, key: npt.NDArray[np.uint64]) -> None:

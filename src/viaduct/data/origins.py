@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.notices import join_first, reason
+from viaduct.data.notices import describe_error, join_first
 from viaduct.data.png import encode_png
 from viaduct.errors import BadData, BadValue
 from viaduct.path_errors import refuse_special_file
@@ -258,7 +258,7 @@ def read_rows(file: Path) -> Iterator[tuple[int, str, str]]:
                     raise BadData(message, *suggest_header(number))
                 yield number, cells[0], cells[1]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadData(f"{file}: could not be read: {reason(error)}.") from error
+        raise BadData(f"{file}: could not be read: {describe_error(error)}.") from error
 
 
 def suggest_header(line: int) -> tuple[str, ...]:
@@ -343,4 +343,4 @@ def read_unpacked(file: Path) -> bytes:
             raise BadData(f"{file}: expands from {size:,} to more than {limit:,} bytes.", "Unpack it with gunzip.")
         return content
     except (OSError, EOFError, zlib.error) as error:
-        raise BadData(f"{file}: could not be read: {reason(error)}.") from error
+        raise BadData(f"{file}: could not be read: {describe_error(error)}.") from error

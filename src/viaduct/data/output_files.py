@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from viaduct.atomic_files import replace_file
-from viaduct.data.notices import reason
+from viaduct.data.notices import describe_error
 from viaduct.errors import BadData, BadValue
 
 
@@ -45,4 +45,4 @@ def write_result(out: Path, content: bytes) -> None:
         with replace_file(out) as file:
             file.write(content)
     except OSError as error:
-        raise BadData(f"{out} cannot be written: {reason(error)}.") from None
+        raise BadData(f"{out} cannot be written: {describe_error(error)}.") from None

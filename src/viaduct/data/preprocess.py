@@ -1,4 +1,4 @@
-"""Preprocessing of encoded images as in each network's reference; the differences are listed below.
+"""Preprocessing of encoded images as in each network's reference implementation; differences from it are listed below.
 
     preprocess("official", data)                                       evaluation: float32 224x224x3, normalised
     preprocess("v15", data, train=True, generator=generator)           training, distributed as in the reference
@@ -8,12 +8,12 @@
 A `View` has the positions of the needed pixels and the change of colours. It is computed from the size of the image;
 then the image is decoded and resampled once.
 
-`exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of TensorFlow.
-`fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 during decoding, if the shrunk image still has a pixel for every
-pixel of the result; in training it also repeats chroma instead of interpolating. Evaluation in `fast` equals `exact`
-for views less than twice the size of the result. For larger views `fast` averages where the references skip pixels.
-Mean and 99th percentile of the differences, of 255 grey levels: 1.5 and 7 (a retina, 1411x1411), 3.0 and 19 (a field of
-stars, 1000x872), 4.4 and 41 (a portrait, 512x512).
+The mode `exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of
+TensorFlow. The mode `fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 during decoding, if the shrunk image still
+has a pixel for every pixel of the result; in training it also repeats chroma instead of interpolating. Evaluation in
+`fast` equals `exact` for views less than twice the size of the result. For larger views `fast` averages where the
+references skip pixels. Mean and 99th percentile of the differences, of 255 grey levels: 1.5 and 7 (a retina,
+1411x1411), 3.0 and 19 (a field of stars, 1000x872), 4.4 and 41 (a portrait, 512x512).
 
 In both modes only the region of a view is decoded, if region.py can do so; its pixels are those of the whole image.
 References that decode regions in training get other chroma from TensorFlow in the leftmost and rightmost column, by up
@@ -107,24 +107,27 @@ def prepare_image(
     `policy` is applied to training images before the changes of colour.
     """
     preprocessing = find_preprocessing(name)
-    normal = name if normalised else None  # reference whose normalisation is applied
-    if preprocessing.views is not None:
-        image, recolour = cut_with_pillow(preprocessing.views, jpeg_bytes, train, generator, size, policy, colours)
+    normalise_as = name if normalised else None
+    if (source_views := preprocessing.source_views) is not None:
+        image, recolour = cut_with_pillow(source_views, jpeg_bytes, train, generator, size, policy, colours)
         out = np.empty((size, size, 3), dtype=np.float32) if out is None else out
         out[:] = image
-        return finish(out, recolour, normal)
+        return finish(out, recolour, normalise_as)
     height, width = jpeg.dimensions(jpeg_bytes)
     view = choose_view(name, height, width, train, generator, boxes, size, colours)
-    fancy_upsampling = preprocessing.fancy_upsampling[train] and not (train and mode == "fast")
+    if train:
+        fancy_upsampling = preprocessing.fancy_upsampling_in_training and mode == "exact"
+    else:
+        fancy_upsampling = preprocessing.fancy_upsampling
     if policy is None or generator is None:
-        return render(jpeg_bytes, view, normal, fancy_upsampling, mode, out)
+        return render(jpeg_bytes, view, normalise_as, fancy_upsampling, mode, out)
     out = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
     out[:] = policy(as_bytes(out), generator)
-    return finish(out, view.recolour, normal)
+    return finish(out, view.recolour, normalise_as)
 
 
 def cut_with_pillow(
-    views: SourceViews,
+    source_views: SourceViews,
     jpeg_bytes: jpeg.Encoded,
     train: bool,
     generator: np.random.Generator | None,
@@ -135,10 +138,10 @@ def cut_with_pillow(
     """Return the crop of an image for a network of another package, uint8, and the change of its colours."""
     pixels = jpeg.decode(jpeg_bytes, dct="accurate")
     if not train:
-        return views.cut_centre(pixels, size), None
+        return source_views.cut_centre(pixels, size), None
     if generator is None:
         raise BadValue(*NEEDS_GENERATOR)
-    image = views.cut_random(pixels, size, generator)
+    image = source_views.cut_random(pixels, size, generator)
     image = policy(np.ascontiguousarray(image), generator) if policy else image
     return image, colours(generator) if callable(colours) else None
 
@@ -156,7 +159,7 @@ def normalisation(name: str) -> tuple[Floats, Floats]:
 
 def normalise(name: str, image: Floats) -> Floats:
     """Normalise an image, in place."""
-    shift, scale = normal_lines(name, image.shape[1])
+    shift, scale = make_normalisation_rows(name, image.shape[1])
     image += shift.reshape(-1, 3)
     image *= scale.reshape(-1, 3)
     return image
@@ -165,7 +168,7 @@ def normalise(name: str, image: Floats) -> Floats:
 def find_preprocessing(name: str) -> Preprocessing:
     """Return the preprocessing of a reference, or of a network of another package."""
     if isinstance(name, str) and name.startswith(f"{PREFIX}:"):
-        return read_source(name)
+        return load_source_preprocessing(name)
     return references.load(name)
 
 
@@ -177,15 +180,15 @@ def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generat
 
 
 @cache
-def read_source(name: str) -> Preprocessing:
-    """Return the preprocessing of a network of another package; its mean and deviation are for pixels from 0 to 1."""
-    views = parse_name(name)
-    mean, scale = (255 * value for value in views.mean), (1 / (255 * value) for value in views.deviation)
-    return Preprocessing(refuse_view, tuple(mean), tuple(scale), views=views)  # type: ignore[arg-type]
+def load_source_preprocessing(name: str) -> Preprocessing:
+    """Return the preprocessing of a network of another package, from its settings in `name`."""
+    settings = parse_name(name)  # with mean and deviation for pixels from 0 to 1
+    mean, scale = (255 * value for value in settings.mean), (1 / (255 * value) for value in settings.deviation)
+    return Preprocessing(refuse_view, tuple(mean), tuple(scale), source_views=settings)  # type: ignore[arg-type]
 
 
 def refuse_view(height: int, width: int, size: int) -> View:
-    """Raise `BadValue`: antialiased resizing cannot be described by positions between pixels."""
+    """Raise `BadValue`: a View has positions between pixels, which cannot describe antialiased resizing."""
     raise BadValue("images of a network of another package are resized by Pillow, which this step cannot do.")
 
 
@@ -201,7 +204,8 @@ def choose_view(
 ) -> View:
     """Return the view of an image of this size; in training draw a crop, mirroring and changes of colour.
 
-    All draws except a policy's happen here, in this order; for networks of other packages see `cut_with_pillow`.
+    All random draws except a policy's happen here, in this order (for networks of other packages: in
+    `cut_with_pillow`).
     """
     if size < 1:
         raise BadValue(f"size must be at least 1, got {size}.")
@@ -223,12 +227,12 @@ def choose_view(
 def render(
     jpeg_bytes: jpeg.Encoded,
     view: View,
-    normal: str | None = None,
+    normalise_as: str | None = None,
     fancy_upsampling: bool = True,
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """Decode, resample and recolour an image, and normalise it for the reference `normal` if given."""
+    """Decode, resample and recolour an image, and normalise it for the reference `normalise_as` if given."""
     if mode not in ("exact", "fast"):
         raise BadValue(f"mode must be 'exact' or 'fast', got {mode!r}.")
     rows, columns, recolour = view
@@ -239,24 +243,27 @@ def render(
         height, width = jpeg.dimensions(jpeg_bytes)
         rows = shrink_axis(rows, shrink, -(-height // shrink))
         columns = shrink_axis(columns, shrink, -(-width // shrink))
-    lines = normal_lines(normal, len(columns.fraction)) if normal and not recolour else None
+    # decode_view can normalise, too, but a change of colours has to come first.
+    normalisation_rows = (
+        make_normalisation_rows(normalise_as, len(columns.fraction)) if normalise_as and not recolour else None
+    )
     options: dict[str, Any] = {"shrink": shrink, "fancy_upsampling": fancy_upsampling}
-    if region.decode_view(jpeg_bytes, rows, columns, out, **options, normal=lines):
-        return out if lines else finish(out, recolour, normal)
+    if region.decode_view(jpeg_bytes, rows, columns, out, **options, normalisation=normalisation_rows):
+        return out if normalisation_rows else finish(out, recolour, normalise_as)
     pixels = jpeg.decode(jpeg_bytes, **options)
-    return finish(resample(pixels, rows, columns, out), recolour, normal)
+    return finish(resample(pixels, rows, columns, out), recolour, normalise_as)
 
 
-def finish(image: Floats, recolour: Recolour | None, normal: str | None) -> Floats:
-    """Recolour pixels and normalise them for the reference `normal`, in place; None skips a step."""
+def finish(image: Floats, recolour: Recolour | None, normalise_as: str | None) -> Floats:
+    """Recolour pixels and normalise them for the reference `normalise_as`, in place; None skips a step."""
     if recolour:
         image = recolour(image)
-    return normalise(normal, image) if normal else image
+    return normalise(normalise_as, image) if normalise_as else image
 
 
 @cache
-def normal_lines(name: str, width: int) -> region.Lines:
-    """Return (-mean, scale) for each value of a row: numpy adds a row ten times as fast as three numbers."""
+def make_normalisation_rows(name: str, width: int) -> region.NormalisationRows:
+    """Return -mean and scale, repeated for each pixel of a row: numpy adds a row ten times as fast as three numbers."""
     mean, scale = normalisation(name)
     return np.tile(-mean, width), np.tile(scale, width)
 

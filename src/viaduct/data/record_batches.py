@@ -29,7 +29,7 @@ from viaduct.data.batches import WHOLE, Batch, Share, check_count, find_mask
 from viaduct.data.compiled import find_compiled
 from viaduct.data.crops import find_crops
 from viaduct.data.mindrecord_folder import MindRecordFolder
-from viaduct.data.notices import NAMED_AT_MOST, print_notice
+from viaduct.data.notices import MAX_PRINTED, print_notice
 from viaduct.data.order import sample_generator
 from viaduct.data.preprocess import normalisation, prepare_image
 from viaduct.data.records import Records, RecordSplit
@@ -58,7 +58,7 @@ def has_zero_based_labels(split: RecordSplit) -> bool:
     return bool(split.labels.min() == 0 and split.labels.max() <= split.records.classes - 2)
 
 
-class Arrival:
+class DeviceCopier:
     """Copies from pinned memory to a CUDA device on a separate stream, while the step of the previous batch runs.
 
     A copy waits for the work that was queued before the previous copy, so at most two batches are on the device.
@@ -140,8 +140,8 @@ class RecordBatches:
         self._crops = find_crops(records, split.folder, normalised=on_cpu) if train else None
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
-        self._workers = records.workers or max(1, count_cores() // share.neighbours)
-        self._arrival = Arrival(device) if device.type == "cuda" else None
+        self._workers = records.workers or max(1, count_cores() // share.ranks_on_machine)
+        self._copier = DeviceCopier(device) if device.type == "cuda" else None
         self._buffers: list[Buffer] = []
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
 
@@ -159,7 +159,7 @@ class RecordBatches:
         """End the open iterators and their threads; print how many records were replaced if not all were printed."""
         for iterator in list(self._iterators):
             iterator.close()
-        if len(self.skipped) > NAMED_AT_MOST:
+        if len(self.skipped) > MAX_PRINTED:
             print_notice(f"{self._rank_prefix}replaced: {len(self.skipped):,} of {self.count:,} records in all")
 
     def __enter__(self) -> RecordBatches:
@@ -248,9 +248,9 @@ class RecordBatches:
             if error.message in self.skipped or len(self.skipped) > self._max_bad:
                 return  # above the limit the run ends anyway
             self.skipped.append(error.message)
-            if len(self.skipped) <= NAMED_AT_MOST:
+            if len(self.skipped) <= MAX_PRINTED:
                 print_notice(f"{self._rank_prefix}replaced: {error.message}")
-            if len(self.skipped) == NAMED_AT_MOST:
+            if len(self.skipped) == MAX_PRINTED:
                 print_notice(f"{self._rank_prefix}replaced: any more are counted at the end; the report names them all")
 
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
@@ -282,9 +282,9 @@ class RecordBatches:
         """Return images, and index and labels, on the device; with CUDA the copy is asynchronous."""
         if self._device.type == "cpu":
             return buffer.images.permute(0, 3, 1, 2), buffer.index_and_labels.clone()
-        if self._arrival is None:
+        if self._copier is None:
             return self._copy(buffer)
-        images, index_and_labels, buffer.read_event = self._arrival.run_copy(partial(self._copy, buffer))
+        images, index_and_labels, buffer.read_event = self._copier.run_copy(partial(self._copy, buffer))
         return images, index_and_labels
 
     def _copy(self, buffer: Buffer) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Decoding of only the part of a JPEG that a view needs, by the C extension `_region.c`.
+"""Decoding of only the part of a JPEG that a view (a crop of it) needs, by the C extension `_region.c`.
 
     decode_view(data, rows, columns, out)   True: `out` is `resample(decode(data), rows, columns)`, bit for bit
                                             False: decode the whole image (no extension, PNG, CMYK, any damage)
@@ -24,7 +24,7 @@ from viaduct.data.compiled import find_compiled
 from viaduct.data.geometry import Axis
 
 Floats = npt.NDArray[np.float32]
-Lines = tuple[Floats, Floats]  # added to a row of `out`, then multiplied with it
+NormalisationRows = tuple[Floats, Floats]  # what is added to each row of `out`, and what the sum is multiplied by
 
 SWITCH = "VIADUCT_NO_REGION"
 END = b"\xff\xd9"  # JPEG's end-of-image marker
@@ -39,20 +39,19 @@ def decode_view(
     shrink: jpeg.Shrink = 1,
     dct: jpeg.Dct = "fast",
     fancy_upsampling: bool = True,
-    normal: Lines | None = None,
+    normalisation: NormalisationRows | None = None,
 ) -> bool:
-    """Decode the pixels at these positions into `out`, normalised by `normal`; return False if this is impossible."""
-    decode = find_function("see")
+    """Decode the pixels at these positions into `out`, normalised if given; return False if this is impossible."""
+    decode = find_function("decode_view")
     is_complete = data[-2:] == END or jpeg.has_end_marker(bytes(data))
     if decode is None or not jpeg.is_jpeg(data) or not is_complete:
         return False
-    shift, factor = normal or (None, None)
+    shift, factor = normalisation or (None, None)
     is_decoded: bool = decode(data, *rows, *columns, out, shrink, dct == "fast", fancy_upsampling, shift, factor)
     return is_decoded
 
 
 def describe_decoder() -> str:
-    """Describe the decoder of this installation."""
     if is_switched_off():
         return f"whole images with simplejpeg ({SWITCH} is set)"
     try:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from viaduct.data.notices import join_first, reason
+from viaduct.data.notices import describe_error, join_first
 from viaduct.errors import BadData
 
 Split = Literal["train", "validation"]
@@ -72,7 +72,7 @@ def read_label_names(folder: Path) -> dict[int, str]:
     try:
         lines = [line.strip() for line in file.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise BadData(f"{file}: could not be read: {reason(error)}.") from error
+        raise BadData(f"{file}: could not be read: {describe_error(error)}.") from error
     while lines and not lines[-1]:
         lines.pop()
     return parse_label_names(lines) if lines else {}

@@ -29,7 +29,7 @@ CHECKSUM = struct.Struct("<I")
 OVERHEAD = HEADER.size + CHECKSUM.size  # bytes of a record besides its data
 MAX_RECORD_BYTES = (1 << 31) - 1  # limit of protocol buffers
 MAX_UNPACKED_RECORD_BYTES = 1 << 26  # of a record in a compressed file, which may expand to any length
-MASK = 0xA282EAD8
+MASK_DELTA = 0xA282EAD8
 INFLATE_BYTES = 1 << 14  # of compressed input at once; deflate expands at most 1,032 times, to 17 MB
 
 Compression = Literal["", "gzip", "zlib"]
@@ -65,15 +65,15 @@ class Record(NamedTuple):
 def masked_crc32c(data: Buffer) -> int:
     """Return the checksum in the form that TFRecord files store."""
     crc = crc32c(data)
-    return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 
-def frame(data: Buffer) -> bytes:
+def frame_record(data: Buffer) -> bytes:
     """Return a record as it is stored: header, data, checksum."""
-    return b"".join((header(len(data)), data, CHECKSUM.pack(masked_crc32c(data))))
+    return b"".join((make_header(len(data)), data, CHECKSUM.pack(masked_crc32c(data))))
 
 
-def header(length: int) -> bytes:
+def make_header(length: int) -> bytes:
     """Return a record's header: the length and its checksum."""
     packed = LENGTH.pack(length)
     return packed + CHECKSUM.pack(masked_crc32c(packed))
@@ -273,7 +273,7 @@ class RecordWriter:
             raise BadData(
                 f"{self.path}: a record of {len(data):,} bytes is too long; the limit is {MAX_RECORD_BYTES:,}."
             )
-        self._file.write(frame(data))
+        self._file.write(frame_record(data))
         self.count += 1
 
     def __exit__(

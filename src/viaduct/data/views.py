@@ -3,7 +3,8 @@
     shorter_side_then_centre(height, width, size)     View of an image in evaluation
     Preprocessing(evaluation=…, sampler=…, …)         preprocessing of one reference (references/)
 
-A `View` is computed from the size of an image, before the image is decoded.
+A `View` is the part of an image that becomes the network's input: positions between its pixels, computed from the size
+of the image before it is decoded.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ class View(NamedTuple):
 class Preprocessing:
     """Preprocessing of one reference, in evaluation and in training."""
 
-    evaluation: Callable[[int, int, int], View]
+    evaluation: Callable[[int, int, int], View]  # takes height, width and the size of the network's input
     mean: Colour
     scale: Colour
-    sampler: Sampler | None = None  # of training crops; None: `views` is used
-    fancy_upsampling: tuple[bool, bool] = (True, True)  # in evaluation, in training
+    sampler: Sampler | None = None  # of training crops; None: `source_views` is used
+    fancy_upsampling: bool = True  # in evaluation: chroma is interpolated, not repeated
+    fancy_upsampling_in_training: bool = True
     mirrors_before_resize: bool = True
-    recolour: DrawColour | None = None
-    views: SourceViews | None = None  # used instead of `View` for a network of another package
+    recolour: DrawColour | None = None  # change of colours in training
+    source_views: SourceViews | None = None  # for a network of another package: cuts images with Pillow instead
 
 
 def shorter_side_then_centre(height: int, width: int, size: int) -> View:
@@ -64,7 +66,10 @@ def shorter_side_then_centre(height: int, width: int, size: int) -> View:
 
 
 def with_shorter_side(shorter: int, height: int, width: int) -> tuple[int, int]:
-    """Return the sides for this shorter side, truncated float32 products as in the reference (may be one less)."""
+    """Return height and width scaled so that the shorter one becomes `shorter`.
+
+    Products are float32 and truncated, as in the reference, so a side may come out one less.
+    """
     factor = np.float32(shorter) / np.float32(min(height, width))
     return int(np.float32(height) * factor), int(np.float32(width) * factor)
 
@@ -91,5 +96,5 @@ def draw_chroma_change(generator: np.random.Generator) -> Recolour:
 
 
 def increased_colour(ranges: Ranges) -> DrawColour:
-    """Return a function that draws increased_aug's changes of colour within these ranges."""
+    """Return a function that draws a change of brightness, hue, saturation and contrast within these ranges."""
     return lambda generator: partial(vary_increased, colour=draw_increased(generator, ranges))

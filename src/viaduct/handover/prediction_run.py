@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.atomic_files import remove_leftovers, replace_file
-from viaduct.data.notices import NAMED_AT_MOST, print_notice
+from viaduct.data.notices import MAX_PRINTED, print_notice
 from viaduct.errors import BadData
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import NOT_AN_IMAGE
@@ -122,11 +122,11 @@ class Tally:
             elif result.error:
                 self.errors += 1
                 self.unknown_format |= NOT_AN_IMAGE in result.error
-                if self.errors <= NAMED_AT_MOST:
+                if self.errors <= MAX_PRINTED:
                     print_notice(f"skipped {escape_controls(result.file)}: {result.error}")
             else:
                 self.passed_over += 1
-                if len(self.others) < NAMED_AT_MOST:
+                if len(self.others) < MAX_PRINTED:
                     self.others.append(escape_controls(result.file))
 
     def require_any(self) -> None:
@@ -143,8 +143,8 @@ class Tally:
             print_notice(f"passed over {format_count(self.passed_over, 'file')} in folders, no images: {names}")
         if self.hidden:
             print_notice(f"passed over {format_count(self.hidden, 'hidden name')}, beginning with a dot")
-        if self.errors > NAMED_AT_MOST:
-            more = self.errors - NAMED_AT_MOST
+        if self.errors > MAX_PRINTED:
+            more = self.errors - MAX_PRINTED
             print_notice(
                 f"skipped {more:,} more, which are not named here; --json and --csv list all with their reasons"
             )

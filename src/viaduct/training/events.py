@@ -15,7 +15,7 @@ from typing import Any
 
 from viaduct.data.example import encode_field as encode_message
 from viaduct.data.example import encode_varint, pack_varint
-from viaduct.data.tfrecord import frame
+from viaduct.data.tfrecord import frame_record
 
 RGB = 3  # colour channels of an image
 PRODUCER = 22  # version of TensorFlow's GraphDef format
@@ -64,7 +64,7 @@ class EventFile:
 
     def _write(self, fields: bytes) -> None:
         with self._path.open("ab") as file:
-            file.write(frame(encode_double(1, time.time()) + fields))
+            file.write(frame_record(encode_double(1, time.time()) + fields))
 
 
 def encode_float(field: int, value: float) -> bytes:

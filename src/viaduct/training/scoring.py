@@ -132,7 +132,7 @@ def score_all(
     if (note := describe_emulation(plan, device_module)) and group.is_first:
         print(note, file=sys.stderr)
     computation = Computation(model, plan, torch_device, compiled, device_graphs=False, compile=recipe.compile)
-    share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
+    share = {"share": Share(group.rank, group.ranks, ranks_on_machine=group.local_ranks)} if group.ranks > 1 else {}
     stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
     with contextlib.ExitStack() as streams:
         batches, renew = streams.enter_context(stream), None

@@ -16,6 +16,7 @@ def test_channels_are_standardised() -> None:
 
 
 def test_the_decoder_repeats_chroma_in_evaluation_and_in_training_unlike_the_official_one() -> None:
-    assert references.load("v15").fancy_upsampling == (False, False)
-    assert references.load("official").fancy_upsampling == (True, True)
-    assert references.load("v15").sampler == references.load("official").sampler
+    v15, official = references.load("v15"), references.load("official")
+    assert (v15.fancy_upsampling, v15.fancy_upsampling_in_training) == (False, False)
+    assert (official.fancy_upsampling, official.fancy_upsampling_in_training) == (True, True)
+    assert v15.sampler == official.sampler

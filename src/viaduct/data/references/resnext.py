@@ -8,7 +8,7 @@ preprocessing = Preprocessing(
     sampler=Sampler(ratio=(3 / 4, 4 / 3), area=(0.08, 1.0), frame=280),
     mean=(121.0, 115.0, 100.0),
     scale=(1 / 70, 1 / 68, 1 / 71),
-    fancy_upsampling=(False, True),
+    fancy_upsampling=False,
     mirrors_before_resize=False,
     recolour=draw_saturation_change,
 )

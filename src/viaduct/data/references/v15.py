@@ -8,5 +8,6 @@ preprocessing = Preprocessing(
     sampler=Sampler(ratio=(0.75, 1.33), area=(0.05, 1.0), uses_boxes=True),
     mean=(123.68, 116.28, 103.53),
     scale=(1 / 58.395, 1 / 57.12, 1 / 57.385),
-    fancy_upsampling=(False, False),
+    fancy_upsampling=False,
+    fancy_upsampling_in_training=False,
 )

@@ -231,7 +231,7 @@ def decode_for_graph(classifier: Classifier, data: bytes) -> npt.NDArray[np.uint
     """Decode an image as in evaluation; for recipes of images in memory, resize it to their size."""
     source = classifier.recipe.data
     if isinstance(source, Records):
-        return decode_image(data, fancy_upsampling=preprocess.find_preprocessing(source.preprocess).fancy_upsampling[0])
+        return decode_image(data, fancy_upsampling=preprocess.find_preprocessing(source.preprocess).fancy_upsampling)
     if classifier.memory_shape is not None:
         return fit_pixels(decode_image(data), classifier.memory_shape)
     raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")

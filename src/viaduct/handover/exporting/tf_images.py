@@ -37,7 +37,7 @@ def prepare_record(tf: Any, source: Records, data: Any) -> Any:
     """Decode, crop, resize and normalise one image."""
     refuse_views(source)
     reference = find_preprocessing(source.preprocess)
-    fancy = reference.fancy_upsampling[0]
+    fancy = reference.fancy_upsampling
     pixels = tf.cast(tf.image.decode_jpeg(data, channels=3, fancy_upscaling=fancy), tf.float32)
     mean, scale = normalisation(source.preprocess)
     cropped = CROPS.get(reference.evaluation, crop_after_resize)(tf, pixels, source.size)
