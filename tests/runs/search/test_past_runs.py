@@ -84,3 +84,11 @@ def test_another_metric_is_read_where_it_was_measured(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="no such folder"):
         gather_past_runs(tmp_path / "none", WANTED, SPACE)
+
+
+def test_links_are_followed_and_hidden_folders_are_not_searched(tmp_path: Path) -> None:
+    write_run(tmp_path / "elsewhere" / "try1", with_rate("0.2"))
+    folder = tmp_path / "runs"
+    write_run(folder / ".old" / "try2", with_rate("0.3"))
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    assert [run.path for run in gather_past_runs(folder, WANTED, SPACE).accepted] == [folder / "linked" / "try1"]

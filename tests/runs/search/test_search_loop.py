@@ -64,7 +64,7 @@ def test_finished_trials_are_not_repeated_and_a_running_one_is_resumed_with_its_
     resumed = RecordedLauncher(seed=1)
     make_search_loop(study, Plan(5), resumed).run()
     assert [number for number, _ in resumed.started] == [3, 4]
-    assert resumed.started[0][1] == recorded_space().settings(values)
+    assert resumed.started[0][1] == recorded_space().make_settings(values)
     finished = RecordedLauncher(seed=1)
     assert make_search_loop(study, Plan(5), finished).run() == "done"
     assert finished.started == []

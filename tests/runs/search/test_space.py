@@ -82,7 +82,7 @@ def test_a_range_has_bounds_a_scale_and_a_step() -> None:
     found = parse_one("data.cutout=0..16")
     assert isinstance(found, Range)
     assert found.integer
-    assert found.write(8) == "8"
+    assert found.format_setting(8) == "8"
 
 
 def test_lists_keep_the_texts_that_set_takes() -> None:
@@ -98,21 +98,21 @@ def test_lists_keep_the_texts_that_set_takes() -> None:
 def test_whole_parts_are_set_before_their_fields() -> None:
     space = parse_space(RECIPE, ["optimizer.lr=0.001..0.1:log", "optimizer=Sgd,AdamW"])
     assert space.paths == ("optimizer", "optimizer.lr")
-    assert list(space.settings({"optimizer.lr": 0.01, "optimizer": "AdamW"})) == ["optimizer", "optimizer.lr"]
+    assert list(space.make_settings({"optimizer.lr": 0.01, "optimizer": "AdamW"})) == ["optimizer", "optimizer.lr"]
 
 
 def test_values_of_a_recipe_are_found_in_the_space_or_named() -> None:
     space = parse_space(RECIPE, ["optimizer.lr=0.01..1:log", "optimizer.nesterov=true,false"])
-    assert space.find(RECIPE) == {"optimizer.lr": 0.1, "optimizer.nesterov": "true"}
+    assert space.find_values(RECIPE) == {"optimizer.lr": 0.1, "optimizer.nesterov": "true"}
     outside = parse_space(RECIPE, ["optimizer.lr=0.2..1:log"])
-    assert outside.find(RECIPE) == "optimizer.lr"
+    assert outside.find_values(RECIPE) == "optimizer.lr"
 
 
 def test_a_grid_has_every_combination_and_needs_to_know_the_values() -> None:
     space = parse_space(RECIPE, ["optimizer.momentum=0,0.9", "schedule.warmup_epochs=0..2:step=1"])
-    assert len(space.grid()) == 6
-    assert space.grid()[1] == {"optimizer.momentum": "0", "schedule.warmup_epochs": 1.0}
+    assert len(space.list_combinations()) == 6
+    assert space.list_combinations()[1] == {"optimizer.momentum": "0", "schedule.warmup_epochs": 1.0}
     with pytest.raises(ViaductError, match="a grid needs single values"):
-        parse_space(RECIPE, ["optimizer.lr=0.01..1:log"]).grid()
+        parse_space(RECIPE, ["optimizer.lr=0.01..1:log"]).list_combinations()
     with pytest.raises(ViaductError, match="at most 1,000"):
-        parse_space(RECIPE, ["optimizer.lr=0.01..1:step=0.0001"]).grid()
+        parse_space(RECIPE, ["optimizer.lr=0.01..1:step=0.0001"]).list_combinations()

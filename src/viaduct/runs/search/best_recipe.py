@@ -35,7 +35,7 @@ def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> Non
 def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:
     source = base.name if base.file is None else str(base.file)
     changed = render_part("base", base.recipe, recipe)
-    used = sorted(name for name in recipes.__all__ if name[0].isupper() and f"{name}(" in changed)
+    used = sorted(name for name in recipes.__all__ if name[0].isupper() and f"{name}(" in changed)  # classes
     names = ", ".join([*used, "load", "replace"])
     return (
         f'"""{headline}"""\n\nfrom viaduct.recipes import {names}\n\n'

@@ -40,11 +40,11 @@ def print_findings(findings: Findings) -> None:
 
 def describe_end(findings: Findings) -> str:
     states = [result.state for result in findings.results if result.number is not None]  # past runs have no number
-    ended = len(states) - states.count("unfinished")
+    ended = sum(state != "unfinished" for state in states)
     if findings.end == "done":
         return (
             f"No trial was trained to its end, so there is no best one: {states.count('pruned')} of {ended} were "
-            "stopped early. With --prune none and a higher --trials, the further ones are not."
+            "stopped early. With --prune none and a higher --trials, further trials are not."
         )
     reason = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(findings.end, "Ended")
     return f"{reason}: {ended} of {findings.request.trials} trials have ended; the same command continues the search."

@@ -6,9 +6,7 @@ must be equal. Then the run's accuracy is that of a trial with its values, apart
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from viaduct.errors import BadData, ViaductError
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import compare_records, from_record, to_record
 from viaduct.run_files import read_recipe_record, read_summary
+from viaduct.runs.finding import search_folders
 from viaduct.runs.search.results import PAST
 from viaduct.runs.search.space import Space, Value
 from viaduct.runs.search.trial_process import is_number
@@ -24,8 +23,6 @@ from viaduct.runs.search.trial_process import is_number
 if TYPE_CHECKING:
     from optuna import Study
 
-MAX_DEPTH = 6
-"""Levels of folders that are searched."""
 EQUIVALENT = (
     *("evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink", "mode", "compile", "compile_parts"),
     *("kernels", "deterministic", "seed", "data.workers", "data.prefetch", "data.eval_batch"),
@@ -76,9 +73,8 @@ def gather_past_runs(folder: Path, criteria: Criteria, space: Space, study: Path
     """Return the runs below a folder that are observations of this search; skip those in the folder `study`."""
     if not folder.is_dir():
         raise BadData(f"--from {folder}: there is no such folder.", "It is a folder with run directories, as runs/.")
-    os.listdir(folder)  # raises if the folder cannot be read; os.walk does not
     past_runs = PastRuns()
-    for run in sorted(find_runs(folder)):
+    for run in map(Path, sorted(search_folders([folder]).runs)):
         if study is not None and study.resolve() in (run.resolve(), *run.resolve().parents):
             continue
         try:
@@ -88,17 +84,6 @@ def gather_past_runs(folder: Path, criteria: Criteria, space: Space, study: Path
         except (ViaductError, OSError):
             past_runs.refused["damaged, or not readable"] += 1
     return past_runs
-
-
-def find_runs(folder: Path) -> Iterator[Path]:
-    """Yield the run directories at and below a folder; folders inside a run are not searched."""
-    base = len(folder.parts)
-    for parent, folders, files in os.walk(folder):
-        if "recipe.json" in files:
-            folders.clear()
-            yield Path(parent)
-        elif len(Path(parent).parts) - base >= MAX_DEPTH:
-            folders.clear()
 
 
 def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
@@ -112,8 +97,8 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
         raise Unsuitable(f"{', '.join(sorted(changed)[:3])}{' and more' if len(changed) > 3 else ''} differ")
     if record.get("pictures") != criteria.images:
         raise Unsuitable("other data")
-    values = space.find(recipe)
-    if isinstance(values, str):
+    values = space.find_values(recipe)
+    if isinstance(values, str):  # the path of a field
         raise Unsuitable(f"{values} is outside the space")
     final = (read_summary(run) or {}).get("final")
     if not isinstance(final, dict):

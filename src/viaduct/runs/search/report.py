@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import accumulate, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -83,12 +83,12 @@ def build_tiles(findings: Findings, verdict: Verdict) -> list[Tile]:
     return measured + [Tile(state, str(count)) for state, count in counts.items() if count]
 
 
-def scale(value: float | None, metric: str) -> float | None:
+def scale_metric(value: float | None, metric: str) -> float | None:
     """Convert metrics in SHARES to percent."""
     return value if value is None or metric not in SHARES else 100 * value
 
 
-def unit(metric: str) -> str:
+def unit_of(metric: str) -> str:
     return "%" if metric in SHARES else ""
 
 
@@ -101,19 +101,20 @@ def draw_history(findings: Findings) -> LineChart:
     metric = findings.request.metric
     trials = [result for result in findings.results if result.number is not None]  # past runs have none
     finished = [result for result in trials if result.is_measured]
-    best = max if findings.study.direction.name == "MAXIMIZE" else min
-    reached = [best(earlier.value or 0.0 for earlier in finished[: i + 1]) for i in range(len(finished))]
+    is_maximized = findings.study.direction.name == "MAXIMIZE"
+    values = accumulate((result.value or 0.0 for result in finished), max if is_maximized else min)
+    best_so_far = [scale_metric(value, metric) for value in values]
     series = [
-        Series("best so far", [result.number for result in finished], [scale(value, metric) for value in reached]),
-        dots("finished", [(result.number or 0, scale(result.value, metric)) for result in finished]),
+        Series("best so far", [result.number for result in finished], best_so_far),
+        make_dots("finished", [(result.number or 0, scale_metric(result.value, metric)) for result in finished]),
     ]
-    pruned = [(result.number or 0, scale(result.value, metric)) for result in trials if result.state == "pruned"]
+    pruned = [(result.number or 0, scale_metric(result.value, metric)) for result in trials if result.state == "pruned"]
     if pruned:
-        series.append(dots("stopped early", pruned))
-    return LineChart("History", "trial", metric, series, log_y=False, unit=unit(metric))
+        series.append(make_dots("stopped early", pruned))
+    return LineChart("History", "trial", metric, series, log_y=False, unit=unit_of(metric))
 
 
-def dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series:
+def make_dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series:
     """Return a series of dots, sorted by x."""
     ordered = sorted(points, key=lambda point: point[0])
     return Series(name, [x for x, _ in ordered], [y for _, y in ordered], dots=True)
@@ -140,8 +141,8 @@ def draw_slice(findings: Findings, dimension: Dimension) -> LineChart:
     for result in findings.results:
         if result.is_measured:
             x = float(result.values[dimension.path]) if numeric else get_axis_position(dimension, result)
-            points.append((math.log10(x) if log else x, scale(result.value, metric)))
-    return LineChart(dimension.path, label, metric, [dots("trials", points)], log_y=False, unit=unit(metric))
+            points.append((math.log10(x) if log else x, scale_metric(result.value, metric)))
+    return LineChart(dimension.path, label, metric, [make_dots("trials", points)], log_y=False, unit=unit_of(metric))
 
 
 def is_numeric(dimension: Choices) -> bool:
@@ -163,24 +164,24 @@ def build_contours(findings: Findings, shares: dict[str, float] | None) -> list[
     dimensions = sorted(findings.space.dimensions, key=lambda dimension: order.index(dimension.path))
     pairs = list(combinations(dimensions, 2))[:MAX_CONTOURS]
     text = "Colour between the dots is interpolated; where no trial is near, nothing is drawn."
-    charts: list[Part] = [contour_map(findings, measured, *pair) for pair in pairs]
+    charts: list[Part] = [draw_contours(findings, measured, *pair) for pair in pairs]
     return [Section("Contours", text, charts)]
 
 
-def contour_map(findings: Findings, measured: list[TrialResult], x: Dimension, y: Dimension) -> ContourMap:
+def draw_contours(findings: Findings, measured: list[TrialResult], x: Dimension, y: Dimension) -> ContourMap:
     metric, verdict = findings.request.metric, findings.verdict
     points = [
         Measurement(
             get_axis_position(x, result),
             get_axis_position(y, result),
-            scale(result.value, metric) or 0.0,
+            scale_metric(result.value, metric) or 0.0,
             f"{result.name}: {describe_values(result.values)}: {format_value(result.value, metric)}",
         )
         for result in measured
     ]
     best = measured.index(verdict.best) if verdict else None
     return ContourMap(
-        f"{x.path} and {y.path}", make_axis(x), make_axis(y), metric, points, best, f" {unit(metric)}".rstrip()
+        f"{x.path} and {y.path}", make_axis(x), make_axis(y), metric, points, best, f" {unit_of(metric)}".rstrip()
     )
 
 

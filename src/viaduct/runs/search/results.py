@@ -59,8 +59,11 @@ def read_results(study: Study, space: Space) -> list[TrialResult]:
     results, number = [], 0
     for trial in study.get_trials(deepcopy=False):
         past = trial.user_attrs.get(PAST)
-        results.append(read_result(trial, None if past else number, past or f"trial-{number:03d}", space))
-        number += not past
+        if past:
+            results.append(read_result(trial, None, past, space))
+        else:
+            results.append(read_result(trial, number, f"trial-{number:03d}", space))
+            number += 1
     return results
 
 
@@ -98,27 +101,27 @@ def judge(results: Sequence[TrialResult], metric: str, direction: str) -> Verdic
     if not ranked:
         return None
     best, *others = ranked
-    repeats = measure_seed_deviation(ranked)
+    seed_deviation = measure_seed_deviation(ranked)
     ties = []
     for other in others:
-        margin = estimate_difference_noise(best, other, metric, repeats)
+        margin = estimate_difference_noise(best, other, metric, seed_deviation)
         if margin is None or abs((best.value or 0.0) - (other.value or 0.0)) <= margin:
             ties.append(other)
-    noise = estimate_difference_noise(best, best, metric, repeats)
-    source = describe_noise(best, metric, repeats)
+    noise = estimate_difference_noise(best, best, metric, seed_deviation)
+    source = describe_noise(best, metric, seed_deviation)
     return Verdict(best, ties if noise is not None else [], noise, source, len(others))
 
 
 def estimate_difference_noise(
-    left: TrialResult, right: TrialResult, metric: str, repeats: float | None
+    left: TrialResult, right: TrialResult, metric: str, seed_deviation: float | None
 ) -> float | None:
     """Return the difference that noise alone exceeds in 5 of 100 cases; None if the noise is not known.
 
     It is the larger of the noise between seeds and the sampling noise of the validation images.
     """
     margins = []
-    if repeats is not None:
-        margins.append(STANDARD_ERRORS * math.sqrt(2) * repeats)
+    if seed_deviation is not None:
+        margins.append(STANDARD_ERRORS * math.sqrt(2) * seed_deviation)
     if metric in SHARES and left.images and right.images:
         margins.append(STANDARD_ERRORS * math.sqrt(estimate_share_variance(left) + estimate_share_variance(right)))
     return max(margins) if margins else None
@@ -140,11 +143,11 @@ def measure_seed_deviation(results: Sequence[TrialResult]) -> float | None:
     return pool_deviation(repeated) if repeated else None
 
 
-def describe_noise(best: TrialResult, metric: str, repeats: float | None) -> str:
+def describe_noise(best: TrialResult, metric: str, seed_deviation: float | None) -> str:
     """Describe the measurements from which the noise was computed; empty if it is not known."""
-    counted = f"{best.images:,} validation images" if metric in SHARES and best.images else ""
-    seeds = "runs of equal values with other seeds" if repeats is not None else ""
-    return " and ".join(filter(None, (counted, seeds)))
+    images = f"{best.images:,} validation images" if metric in SHARES and best.images else ""
+    seeds = "runs of equal values with other seeds" if seed_deviation is not None else ""
+    return " and ".join(filter(None, (images, seeds)))
 
 
 def fold_numbers(reason: str) -> str:
@@ -170,9 +173,9 @@ def describe_values(values: dict[str, Value]) -> str:
 def describe_verdict(verdict: Verdict, metric: str) -> list[str]:
     """Return the sentences about the best trial; a difference within the noise is not called better."""
     best, ties = verdict.best, verdict.ties
-    lines = [f"Highest {metric}" if metric != "loss" else "Lowest loss"]
-    lines[0] += f" of those trained to their end: {format_value(best.value, metric)}"
-    lines[0] += f", {best.name} ({describe_values(best.values)})."
+    rank = "Lowest loss" if metric == "loss" else f"Highest {metric}"
+    value, values = format_value(best.value, metric), describe_values(best.values)
+    lines = [f"{rank} of those trained to their end: {value}, {best.name} ({values})."]
     if verdict.noise is None:
         lines.append(f"How much {metric} varies with the seed was not measured: small differences may be noise.")
         return lines

@@ -7,6 +7,7 @@ same parameters.
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from typing import TYPE_CHECKING, Literal
 
@@ -53,7 +54,7 @@ def make_pruner(name: PrunerName, evaluations: int) -> BasePruner:
 
     if name == "none" or evaluations < 2:
         return optuna.pruners.NopPruner()
-    first = -(-evaluations // SPARED)
+    first = math.ceil(evaluations / SPARED)
     if name == "median":
         # Optuna counts steps from 0 here and skips those below n_warmup_steps; the search loop reports from 1 on.
         return optuna.pruners.MedianPruner(n_startup_trials=MIN_RANDOM, n_warmup_steps=first)
@@ -64,5 +65,4 @@ def count_evaluations(epochs: float, every_epochs: float) -> int:
     """Return the number of evaluations of a trial of this length, including the last one."""
     if not every_epochs > 0:
         return 1
-    full = int(epochs / every_epochs + 1e-9)
-    return max(1, full + (epochs - full * every_epochs > 1e-9 * epochs))
+    return max(1, math.ceil(epochs / every_epochs - 1e-9))  # 1e-9: rounding error of the quotient

@@ -56,7 +56,7 @@ class RunningTrial:
     number: int
     slot: int
     trial: Trial
-    run: TrainProcess
+    process: TrainProcess
     started_at: float = field(default_factory=time.monotonic)
     pruned: bool = False
     pruning_reason: str = ""
@@ -126,15 +126,15 @@ class SearchLoop:
             self.print_line(f"trial {number + 1}/{self.plan.trials}: resumed; it was cut off.")
             self.start_trial(number, self.restore_trial(trial, number))
             return True
-        next_number = self.choose_next_number()
+        next_number = self.enqueue_next()
         if next_number is None:
             return False
         self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, next_number, self.plan.trials)
         self.start_trial(next_number, self.study.ask())
         return True
 
-    def choose_next_number(self) -> int | None:
-        """Return the number of the next trial, None after the last; enqueue values of a grid or of `plan.first`."""
+    def enqueue_next(self) -> int | None:
+        """Return the number of the next trial, None after the last; enqueue its values if they are not drawn."""
         from optuna.trial import TrialState
 
         trials = self.list_own_trials()
@@ -145,7 +145,7 @@ class SearchLoop:
             return None
         if self.plan.sampler == "grid":
             tried = [trial.params for trial in trials]
-            point = next((point for point in self.space.grid() if point not in tried), None)
+            point = next((point for point in self.space.list_combinations() if point not in tried), None)
             if point is None:
                 return None
             self.study.enqueue_trial(point)
@@ -156,14 +156,14 @@ class SearchLoop:
     def start_trial(self, number: int, trial: Trial) -> None:
         values = {dimension.path: dimension.suggest(trial) for dimension in self.space.dimensions}
         slot = min(set(range(self.plan.parallel)) - {entry.slot for entry in self.running})
-        run = self.launcher.start(number, self.space.settings(values), slot)
+        process = self.launcher.start(number, self.space.make_settings(values), slot)
         reported = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-        self.running.append(RunningTrial(number, slot, trial, run, reported=len(reported)))
+        self.running.append(RunningTrial(number, slot, trial, process, reported=len(reported)))
 
     def check_trials(self) -> None:
         """Report new evaluations of running trials, stop weak trials, and record trials that have ended."""
         for entry in list(self.running):
-            code = entry.run.poll()
+            code = entry.process.poll()
             self.report_evaluations(entry, ended=code is not None)
             if code is not None:
                 self.finish_trial(entry, code)
@@ -171,14 +171,14 @@ class SearchLoop:
 
     def report_evaluations(self, entry: RunningTrial, ended: bool) -> None:
         """Pass new evaluations to the study; the pruner may stop the trial after each but the last."""
-        evaluations = entry.run.list_evaluations()
+        evaluations = entry.process.list_evaluations()
         for index, evaluation in enumerate(evaluations[entry.reported :], start=entry.reported + 1):
             entry.trial.report(evaluation.value, index)
             entry.reported = index
             if not ended and not entry.pruned and index < self.plan.evaluations and self.is_weak(entry.trial):
                 entry.pruned = True
                 entry.pruning_reason = self.describe_pruning(evaluation, index)
-                entry.run.stop()
+                entry.process.stop()
 
     def describe_pruning(self, evaluation: Evaluation, index: int) -> str:
         """Describe why a trial is stopped: pruner, step and value."""
@@ -198,23 +198,23 @@ class SearchLoop:
         """Record the end of a trial in the study and in its run, and print a line of progress."""
         from optuna.trial import TrialState
 
-        trial, run = entry.trial, entry.run
+        trial, process = entry.trial, entry.process
         seconds = time.monotonic() - entry.started_at
         trial.set_user_attr("seconds", round(seconds, 2))
-        value = run.read_final_value() if code == 0 else None
+        value = process.read_final_value() if code == 0 else None
         if value is not None:
-            trial.set_user_attr("images", run.count_images())
+            trial.set_user_attr("images", process.count_images())
             self.study.tell(trial, value)
         elif entry.pruned:
             trial.set_user_attr("reason", entry.pruning_reason)
             self.study.tell(trial, state=TrialState.PRUNED)
         else:
-            self.failures.append(run.find_failure_reason())
+            self.failures.append(process.find_failure_reason())
             trial.set_user_attr("reason", self.failures[-1])
             self.study.tell(trial, state=TrialState.FAIL)
         results = read_results(self.study, self.space)
         result = next(result for result in results if result.number == entry.number)
-        run.write_outcome(result.state, result.value, result.reason)
+        process.write_outcome(result.state, result.value, result.reason)
         self.print_line(self.describe_trial(entry.number, result, results))
 
     def describe_trial(self, number: int, result: TrialResult, results: list[TrialResult]) -> str:
@@ -245,12 +245,12 @@ class SearchLoop:
     def stop_all(self, end: End) -> End:
         """Ask the running trials to write a checkpoint and wait for them, or kill them; return `end`."""
         for entry in self.running:
-            entry.run.stop()
+            entry.process.stop()
         while self.running:
             for entry in list(self.running):
                 if self.must_kill():
-                    entry.run.kill()
-                code = entry.run.poll()
+                    entry.process.kill()
+                code = entry.process.poll()
                 if code is None:
                     continue
                 self.report_evaluations(entry, ended=True)

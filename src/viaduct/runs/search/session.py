@@ -28,7 +28,7 @@ from viaduct.runs.search.sampling import MIN_EVALUATIONS, PrunerName, SamplerNam
 from viaduct.runs.search.search_loop import End, Plan, SearchLoop
 from viaduct.runs.search.space import Space, parse_space
 from viaduct.runs.search.study_folder import Definition, StudyFolder
-from viaduct.runs.search.trial_process import TrainLauncher, divide_machine
+from viaduct.runs.search.trial_process import TrainLauncher, divide_machine, list_set_flags
 from viaduct.signals import collect_signals
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SearchRequest:
     loaded: Loaded  # recipe without the settings from the command line
     argument: str  # name or file of the recipe, for `viaduct train`
     settings: dict[str, str]  # fields set in all trials: --set, --epochs, --steps
-    space: Sequence[str]
+    space: Sequence[str]  # texts of --space
     data: Path | None
     device: str
     folder: Path
@@ -56,7 +56,7 @@ class SearchRequest:
     metric: str
     seed: int
     timeout_s: float | None
-    past: Path | None
+    past: Path | None  # folder of --from, with past runs
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_li
     """Run a search and return the findings."""
     check_metric(request)
     space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
-    if request.sampler == "grid" and len(space.grid()) > request.trials:
-        print_line(f"The grid has {len(space.grid())} combinations; --trials {request.trials} takes the first of them.")
+    if request.sampler == "grid" and (count := len(space.list_combinations())) > request.trials:
+        print_line(f"The grid has {count} combinations; --trials {request.trials} takes the first of them.")
     facts = read_facts()
     settings, evaluations = plan_evaluations(request, facts, print_line)
     environments, sharing_note = divide_machine(request.device, request.parallel)
@@ -100,10 +100,7 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_li
         add_past_runs(study, past_runs, space)
         if sharing_note:
             print_line(sharing_note)
-        flags = [
-            *list_data_flags(request),
-            *(argument for path in settings for argument in ("--set", f"{path}={settings[path]}")),
-        ]
+        flags = [*list_data_flags(request), *list_set_flags(settings)]
         launcher = TrainLauncher(folder, request.argument, request.metric, flags, environments)
         plan = make_plan(request, evaluations, space, study)
         if note := describe_first_trial(request, space, study):
@@ -182,7 +179,8 @@ def find_past_runs(
 
 
 def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Study) -> Plan:
-    recipe_values = space.find(apply_settings(request.loaded.recipe, request.settings))
+    found = space.find_values(apply_settings(request.loaded.recipe, request.settings))
+    recipe_values = None if isinstance(found, str) else found  # a string: the path of a field outside the space
     tried = [result.values for result in read_results(study, space)]
     return Plan(
         trials=request.trials,
@@ -192,7 +190,7 @@ def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Stu
         evaluations=evaluations,
         seed=request.seed,
         timeout_s=request.timeout_s,
-        first=None if isinstance(recipe_values, str) or recipe_values in tried else recipe_values,
+        first=None if recipe_values in tried else recipe_values,
     )
 
 
@@ -200,10 +198,10 @@ def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> 
     """Explain that the first trial cannot have the recipe's own values; empty if it can, or if there are trials."""
     if any(result.number is not None for result in read_results(study, space)):
         return ""
-    recipe_values = space.find(apply_settings(request.loaded.recipe, request.settings))
-    if isinstance(recipe_values, str):
+    recipe_values = space.find_values(apply_settings(request.loaded.recipe, request.settings))
+    if isinstance(recipe_values, str):  # the path of a field
         return f"No trial has the recipe's own values: its {recipe_values} is not in the space."
-    if request.sampler == "grid" and space.grid()[0] != recipe_values:
+    if request.sampler == "grid" and space.list_combinations()[0] != recipe_values:
         return "The first trial is the first combination of the grid, not the recipe's own values."
     return ""
 
@@ -212,7 +210,7 @@ def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> 
 def collect_stop_signals(print_line: PrintLine) -> Iterator[list[int]]:
     """Yield a list that collects the signals that ask the search to end; print a line about the first."""
     lines = ["\nEnding: running trials write a checkpoint; once more ends at once. The same command continues."]
-    with collect_signals(lambda number: print_line(lines.pop()) if lines else None) as received:
+    with collect_signals(lambda number: print_line(lines.pop()) if lines else None) as received:  # only the first time
         yield received
 
 
@@ -225,9 +223,9 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
     if verdict is None:
         return findings
     file = request.folder / f"{Path(request.loaded.name).stem}_best.py"
-    of_trials = ("epochs", "steps", EVALUATION_FIELD)
-    settings = {path: text for path, text in request.settings.items() if path not in of_trials}
-    recipe = apply_settings(request.loaded.recipe, {**settings, **space.settings(verdict.best.values)})
+    only_of_trials = ("epochs", "steps", EVALUATION_FIELD)
+    settings = {path: text for path, text in request.settings.items() if path not in only_of_trials}
+    recipe = apply_settings(request.loaded.recipe, {**settings, **space.make_settings(verdict.best.values)})
     value = format_value(verdict.best.value, request.metric)
     headline = f"{request.loaded.name} with the values of {verdict.best.name} of a search: {request.metric} {value}."
     write_recipe(file, request.loaded, recipe, headline)
@@ -241,13 +239,15 @@ def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
     failed = [result for result in ended if result.state == "failed"]
     if end not in ("done", "failing") or not failed or len(failed) < len(ended):
         return
-    reasons = list({fold_numbers(result.reason): result.reason for result in reversed(failed)}.values())[::-1]
     stopped = " No further trial was started." if end == "failing" else ""
     if len(failed) == 1 or end == "failing":
         subject = f"the first {len(failed)} trials failed" if len(failed) > 1 else "the trial failed"
-        raise ViaductError(f"{subject}: {reasons[0]}.{stopped}")
-    values = {result.reason: result.values for result in reversed(failed)}
+        raise ViaductError(f"{subject}: {failed[0].reason}.{stopped}")
+    first_by_reason: dict[str, TrialResult] = {}
+    for result in failed:
+        first_by_reason.setdefault(fold_numbers(result.reason), result)
+    examples = list(first_by_reason.values())[:5]
     raise ViaductError(
         f"all {len(failed)} trials failed.",
-        *(f"{reason} ({describe_values(values[reason])})" for reason in reasons[:5]),
+        *(f"{result.reason} ({describe_values(result.values)})" for result in examples),
     )

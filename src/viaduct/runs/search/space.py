@@ -62,11 +62,11 @@ class Range:
             return IntDistribution(int(self.low), int(self.high), log=self.log, step=int(self.step or 1))
         return FloatDistribution(self.low, self.high, log=self.log, step=self.step)
 
-    def write(self, value: Value) -> str:
+    def format_setting(self, value: Value) -> str:
         """Return a value in the form of `--set`."""
         return repr(int(value)) if self.integer else repr(float(value))
 
-    def find(self, stored: Any) -> Value | None:
+    def find_value(self, stored: Any) -> Value | None:
         """Convert a value of a recipe to a value of the study; None if it is not a value of the range."""
         if isinstance(stored, bool) or not isinstance(stored, int | float):
             return None
@@ -76,7 +76,7 @@ class Range:
             return None
         return int(stored) if self.integer else float(stored)
 
-    def points(self) -> list[Value]:
+    def list_values(self) -> list[Value]:
         """Return the values of a grid search."""
         step = self.step or (1 if self.integer and not self.log else None)
         if step is None:
@@ -109,16 +109,16 @@ class Choices:
 
         return CategoricalDistribution(self.texts)
 
-    def write(self, value: Value) -> str:
+    def format_setting(self, value: Value) -> str:
         """Return a value in the form of `--set`."""
         return str(value)
 
-    def find(self, stored: Any) -> Value | None:
+    def find_value(self, stored: Any) -> Value | None:
         """Convert a value of a recipe to a value of the study; None if it is not among the choices."""
         matches = (text for text, known in zip(self.texts, self.stored, strict=True) if is_same(known, stored))
         return next(matches, None)
 
-    def points(self) -> list[Value]:
+    def list_values(self) -> list[Value]:
         """Return the values of a grid search."""
         return list(self.texts)
 
@@ -136,16 +136,16 @@ class Space:
     def paths(self) -> tuple[str, ...]:
         return tuple(dimension.path for dimension in self.dimensions)
 
-    def settings(self, values: dict[str, Value]) -> dict[str, str]:
+    def make_settings(self, values: dict[str, Value]) -> dict[str, str]:
         """Return the settings {field: text} of these values, in the order for `--set`."""
-        return {dimension.path: dimension.write(values[dimension.path]) for dimension in self.dimensions}
+        return {dimension.path: dimension.format_setting(values[dimension.path]) for dimension in self.dimensions}
 
-    def find(self, recipe: Recipe) -> dict[str, Value] | str:
+    def find_values(self, recipe: Recipe) -> dict[str, Value] | str:
         """Return the values of a recipe's fields in this space, or the path of the first that is outside or missing."""
         values: dict[str, Value] = {}
         for dimension in self.dimensions:
             try:
-                value = dimension.find(to_record(read_field(recipe, dimension.path)))
+                value = dimension.find_value(to_record(read_field(recipe, dimension.path)))
             except AttributeError:  # another optimizer, without this field
                 return dimension.path
             if value is None:
@@ -153,11 +153,11 @@ class Space:
             values[dimension.path] = value
         return values
 
-    def grid(self) -> list[dict[str, Value]]:
-        """Return every combination of values; the last field varies fastest."""
+    def list_combinations(self) -> list[dict[str, Value]]:
+        """Return every combination of values, for a grid search; the last field varies fastest."""
         combinations: list[dict[str, Value]] = [{}]
         for dimension in self.dimensions:
-            values = dimension.points()
+            values = dimension.list_values()
             if len(combinations) * len(values) > MAX_CHOICES:
                 raise BadValue(f"the grid has more than {MAX_CHOICES:,} combinations.", "Give fewer values.")
             combinations = [{**combination, dimension.path: value} for combination in combinations for value in values]
@@ -240,7 +240,7 @@ def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
         high = float(f"{low + step * math.floor((high - low) / step + TOLERANCE):.12g}")
     dimension = Range(path, text, low, high, log, step, integer)
     for bound in (low, high):
-        try_value(recipe, path, text, dimension.write(bound))
+        try_value(recipe, path, text, dimension.format_setting(bound))
     return dimension
 
 

@@ -110,7 +110,8 @@ class StudyFolder:
         """Write the definition; raise BadRun if the folder has a different one, or other files and none."""
         file = self.path / DEFINITION
         if file.exists():
-            return self.refuse_other_definition(definition)
+            self.refuse_other_definition(definition)
+            return
         others = [path.name for path in self.path.iterdir() if path.name != LOCK]
         if others:
             raise BadRun(
@@ -118,12 +119,11 @@ class StudyFolder:
             )
         with replace_file(file) as opened:
             opened.write((json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())
-        return None
 
     def refuse_other_definition(self, definition: Definition) -> None:
         """Raise BadRun if the stored definition is different."""
         stored = read_json_object(self.path / DEFINITION)
-        for name, value in json.loads(json.dumps(asdict(definition))).items():
+        for name, value in json.loads(json.dumps(asdict(definition))).items():  # lists instead of tuples
             before = stored.get(name)
             if before != value:
                 raise BadRun(

@@ -51,8 +51,8 @@ class TrainProcess:
     metric: str
     number: int = 0
     stopped: bool = False
-    size: int = -1  # size of metrics.jsonl at the last reading
-    cached: list[Evaluation] = field(default_factory=list)
+    read_size: int = -1  # size of metrics.jsonl at the last reading
+    evaluations: list[Evaluation] = field(default_factory=list)  # of the last reading
 
     def poll(self) -> int | None:
         return self.process.poll()
@@ -61,9 +61,9 @@ class TrainProcess:
         """Return the evaluations so far, earliest first; read metrics.jsonl again only if its size has changed."""
         file = self.run / "metrics.jsonl"
         size = file.stat().st_size if file.is_file() else 0
-        if size != self.size:
-            self.size, self.cached = size, self.read_evaluations()
-        return self.cached
+        if size != self.read_size:
+            self.read_size, self.evaluations = size, self.read_evaluations()
+        return self.evaluations
 
     def read_evaluations(self) -> list[Evaluation]:
         by_step = {}
@@ -125,8 +125,8 @@ class TrainLauncher:
 
     def build_command(self, number: int, settings: Mapping[str, str]) -> list[str]:
         """Return the arguments of a trial's command, after `viaduct`."""
-        fields = [argument for path, text in settings.items() for argument in ("--set", f"{path}={text}")]
-        return ["train", self.recipe, "--run", str(self.folder.get_trial_folder(number)), *self.flags, *fields]
+        run = str(self.folder.get_trial_folder(number))
+        return ["train", self.recipe, "--run", run, *self.flags, *list_set_flags(settings)]
 
     def start(self, number: int, settings: Mapping[str, str], slot: int) -> TrainProcess:
         run, log = self.folder.get_trial_folder(number), self.folder.get_log_file(number)
@@ -140,17 +140,25 @@ class TrainLauncher:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.environments[slot]},
                 start_new_session=True,  # Ctrl-C reaches only the search, which asks its trials to end
-                preexec_fn=end_with_parent(),
+                preexec_fn=make_parent_death_hook(),
             )
         return TrainProcess(process, run, log, self.metric, number)
 
 
-def end_with_parent() -> Callable[[], None] | None:
-    """Return a function by which the child gets SIGTERM when the search is killed; None outside Linux."""
+def list_set_flags(settings: Mapping[str, str]) -> list[str]:
+    return [argument for path, text in settings.items() for argument in ("--set", f"{path}={text}")]
+
+
+def make_parent_death_hook() -> Callable[[], None] | None:
+    """Return a function by which a child process asks for SIGTERM at its parent's death; None outside Linux."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
-    return lambda: libc.prctl(PARENT_DEATH_SIGNAL, int(signal.SIGTERM)) and None
+
+    def request_signal() -> None:
+        libc.prctl(PARENT_DEATH_SIGNAL, int(signal.SIGTERM))
+
+    return request_signal
 
 
 def wait_until_free(run: Path) -> None:
