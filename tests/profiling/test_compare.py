@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.profiling.compare import compare_profiles
-from viaduct.profiling.compare_text import write_text
+from viaduct.profiling.compare_text import format_difference
 from viaduct.profiling.readers import read_any
 from viaduct.profiling.record import Kernel, MemoryPoint, Operator
 
@@ -21,7 +21,7 @@ from .readers.profiler_files import make_kineto, write_torch_npu
 def test_profiles_of_the_same_speed_do_not_differ() -> None:
     difference = compare_profiles(make_run(steps=make_steps(STEADY)), make_run("b", steps=make_steps(STEADY[::-1])))
     assert not difference.differs
-    assert write_text(difference).startswith("No difference beyond the noise of the steps")
+    assert format_difference(difference).startswith("No difference beyond the noise of the steps")
 
 
 def test_a_change_within_the_spread_of_the_steps_is_noise() -> None:
@@ -43,12 +43,12 @@ def test_too_few_steps_are_not_judged() -> None:
     )
     assert not difference.differs
     assert not difference.can_be_judged
-    assert "Too few steps to judge" in write_text(difference)
+    assert "Too few steps to judge" in format_difference(difference)
 
 
 def test_two_profiles_without_steps_are_not_called_identical() -> None:
     difference = compare_profiles(make_run("runs/a"), make_run("runs/b"))
-    assert "identical" not in write_text(difference)
+    assert "identical" not in format_difference(difference)
     assert difference.exit_code == 2
 
 
@@ -65,20 +65,21 @@ def test_phases_that_were_not_measured_are_not_compared() -> None:
     difference = compare_profiles(make_run(steps=make_steps(STEADY)), unknown)
     assert difference.phases == ()
     assert difference.differs
-    assert "Phases are not known for all steps of both profiles" in write_text(difference)
+    assert "Phases are not known for all steps of both profiles" in format_difference(difference)
 
 
 def test_identical_profiles_are_said_to_be_identical() -> None:
     difference = compare_profiles(make_profile(), make_profile())
     assert difference.is_identical
     assert not difference.differs
-    assert write_text(difference).startswith("The two profiles have the same steps, operators, kernels, memory, ")
+    text = format_difference(difference)
+    assert text.startswith("The two profiles have the same steps, operators, kernels, memory, ")
 
 
 def test_facts_that_differ_are_shown_for_identical_records_too() -> None:
     profile = make_profile()
     other = dataclasses.replace(profile, facts=dataclasses.replace(profile.facts, batch=77))
-    text = write_text(compare_profiles(profile, other))
+    text = format_difference(compare_profiles(profile, other))
     assert text.startswith("The two profiles have the same steps")
     assert "batch" in text
     assert "77" in text
@@ -95,7 +96,7 @@ def test_a_slower_loader_is_found_in_the_data_tail() -> None:
     difference = compare_profiles(make_run("runs/fast", steps=make_steps(STEADY)), slow)
     assert difference.differs
     assert [phase.exceeds_noise for phase in difference.phases] == [True, False, False]
-    text = write_text(difference)
+    text = format_difference(difference)
     assert text.startswith("slow is 41.7 % slower (1.70 ms an iteration instead of 1.20 ms), compared with fast")
     assert "the largest change is in data tail (+500.0 µs)" in text
 
@@ -107,7 +108,7 @@ def test_a_stall_every_eighth_step_is_found_in_the_mean() -> None:
     )
     assert difference.iteration.change_us == pytest.approx(0)
     assert difference.differs
-    assert "% slower on average" in write_text(difference)
+    assert "% slower on average" in format_difference(difference)
 
 
 def test_a_faster_run_differs_too() -> None:
@@ -115,7 +116,7 @@ def test_a_faster_run_differs_too() -> None:
         make_run(steps=make_steps(STEADY)), make_run("b", steps=make_steps(STEADY, compute=500.0))
     )
     assert difference.differs
-    assert "faster" in write_text(difference)
+    assert "faster" in format_difference(difference)
 
 
 def test_operators_are_matched_by_signature_then_by_name() -> None:
@@ -168,7 +169,7 @@ def test_kernels_memory_and_facts_are_compared() -> None:
     ]
     assert difference.memory == (5 << 20, 2 << 20)
     assert difference.facts == (("batch", "32", "64"), ("torch", "2.4.0", "2.13.0"))
-    text = write_text(difference)
+    text = format_difference(difference)
     assert "The batches differ (32 and 64): 26,658.3 and 53,316.7 samples/s." in text
     assert "Memory at the peak: 5.0 MiB → 2.0 MiB" in text
 

@@ -9,10 +9,10 @@ from viaduct.profiling.compare_text import (
     MOST_OPERATORS,
     align_columns,
     format_change,
+    format_difference,
+    format_operators,
     format_us,
     name_sides,
-    write_operators,
-    write_text,
 )
 from viaduct.profiling.measures import measure_throughput
 from viaduct.profiling.record import Operator
@@ -22,19 +22,20 @@ from .compared_profiles import NOISY, STEADY, make_run, make_steps
 
 def test_a_profile_without_steps_is_named() -> None:
     difference = compare_profiles(make_run("runs/a"), make_run("runs/b", steps=make_steps(STEADY)))
-    assert "cannot be compared: a has no uninterrupted step" in write_text(difference)
+    assert "cannot be compared: a has no uninterrupted step" in format_difference(difference)
     assert difference.exit_code == 2
 
 
 def test_noise_is_said_to_be_that_within_each_run() -> None:
-    text = write_text(compare_profiles(make_run(steps=make_steps(STEADY)), make_run("b", steps=make_steps(NOISY))))
+    steady, noisy = make_run(steps=make_steps(STEADY)), make_run("b", steps=make_steps(NOISY))
+    text = format_difference(compare_profiles(steady, noisy))
     assert "The noise is that of the steps within each run, at least 5% of the iteration" in text
 
 
 def test_images_per_second_are_those_of_the_summary() -> None:
     sides = (32, [*[100.0] * 7, 9000.0]), (64, [*[100.0] * 7, 5000.0])
     stalls = [make_run("a", steps=make_steps(tails), facts={"batch": batch}) for batch, tails in sides]
-    text = write_text(compare_profiles(*stalls))
+    text = format_difference(compare_profiles(*stalls))
     rates = [measure_throughput(profile) for profile in stalls]
     assert f"{rates[0]:,.1f} and {rates[1]:,.1f} samples/s" in text
 
@@ -57,7 +58,7 @@ def test_operators_in_between_are_counted_and_both_ends_are_shown() -> None:
         return [Operator(f"operator{number}", 1, 9, 100 + factor * number) for number in range(-20, 20)]
 
     operators = compare_profiles(make_run(operators=make_operators(0)), make_run(operators=make_operators(1))).operators
-    lines = write_operators(operators, ("a", "b"))
+    lines = format_operators(operators, ("a", "b"))
     assert lines[1].startswith("operator19 ")
     assert lines[MOST_OPERATORS].startswith("operator-20 ")
     assert lines[-1] == "24 operators in between are not shown; the page has more."

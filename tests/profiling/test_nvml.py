@@ -47,14 +47,9 @@ class StandInLibrary:
         return 0 if handle.value == 100 else NOT_SUPPORTED
 
 
-def test_without_a_library_the_reason_is_said() -> None:
-    with pytest.raises(ValueError, match="not there"):
-        GpuReader(None, "it is not there").read()
-
-
-def test_a_driver_that_does_not_start_is_said() -> None:
-    with pytest.raises(ValueError, match="NVML cannot be initialised"):
-        GpuReader(StandInLibrary(init=9)).read()
+def test_without_a_library_or_with_a_driver_that_does_not_start_nothing_is_read() -> None:
+    assert GpuReader(None).read() == {}
+    assert GpuReader(StandInLibrary(init=9)).read() == {}
 
 
 def test_figures_that_a_gpu_does_not_have_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from viaduct.profiling.nvml import GpuReader
 from viaduct.profiling.system import CoreReader, DiskReader, NetworkReader, SystemSampler, read_resident
 
-NO_GPU = GpuReader(None, "none here")
+NO_GPU = GpuReader(None)
 HAS_PROC = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="no /proc on this system")
 
 
@@ -18,11 +18,8 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_what_a_system_does_not_show_is_named_and_not_made_up(tmp_path: Path) -> None:
+def test_what_a_system_does_not_show_is_not_made_up(tmp_path: Path) -> None:
     sampler = SystemSampler(0.01, tmp_path, NO_GPU)
-    assert [line.partition(":")[0] for line in sampler.missing] == [
-        "load of the cores", "memory", "disks", "network", "NVIDIA GPUs",
-    ]  # fmt: skip
     sampler.take_sample()
     assert sampler.samples[0].values == {}
 

@@ -1,8 +1,8 @@
 """Alternatives to viaduct: the same network from torchvision or timm, in a plain PyTorch training loop.
 
 Each peer runs in several modes: eager, compiled, and compiled with captured graphs. All use channels_last, autocast in
-the same precision, torch's fused SGD, and one batch of noise that stays on the device. `plain` is our own network in
-that loop, in eager mode. Peers have no log lines, no schedule and no averaged weights.
+the same precision, torch's SGD (fused where torch has that), and one batch of noise that stays on the device. `plain`
+is our own network in that loop, in eager mode. Peers have no log lines, no schedule and no averaged weights.
 """
 
 from __future__ import annotations

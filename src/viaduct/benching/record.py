@@ -49,7 +49,8 @@ def make_record(
     starts_record: dict[str, Any] = {}
     if starts:
         rows, left_out = starts
-        starts_record = {"starts": rows, "starts_left_out": left_out, "starts_told": format_starts(starts)}
+        lines = format_starts(starts)
+        starts_record = {"starts": rows, "starts_left_out": left_out, "starts_told": lines}
     machine_facts = describe_machine(setting.device)
     return {
         "kind": "benchmark",

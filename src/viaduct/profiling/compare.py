@@ -2,7 +2,7 @@
 
     difference = compare_profiles(read_any(before), read_any(after))
     difference.differs         # beyond the noise of the steps
-    print(write_text(difference))                                           # compare_text.py
+    print(format_difference(difference))                                           # compare_text.py
     write_difference_page(difference, Path("difference.html"))              # compare_page.py
 
 A difference of medians counts if it exceeds the spread of the steps, one of means if it exceeds three standard errors;
@@ -265,11 +265,11 @@ def find_peak(profile: Profile) -> int | None:
 
 
 def compare_facts(before: Facts, after: Facts) -> tuple[tuple[str, str, str], ...]:
-    rows = [(name, write_fact(getattr(before, name)), write_fact(getattr(after, name))) for name in COMPARED_FACTS]
+    rows = [(name, format_fact(getattr(before, name)), format_fact(getattr(after, name))) for name in COMPARED_FACTS]
     names = dict.fromkeys([*before.versions, *after.versions])
     rows += [(name, before.versions.get(name, "–"), after.versions.get(name, "–")) for name in names]
     return tuple((name, old, new) for name, old, new in rows if old != new)
 
 
-def write_fact(value: Any) -> str:
+def format_fact(value: Any) -> str:
     return "–" if value is None or value == "" else str(value)

@@ -13,11 +13,11 @@ from .compare_text import (
     format_bytes,
     format_change,
     format_count,
+    format_headline,
+    format_judgement,
     format_us,
     list_remarks,
     name_sides,
-    write_headline,
-    write_judgement,
 )
 from .record import Profile
 
@@ -38,7 +38,7 @@ def write_difference_page(difference: ProfileDifference, path: Path) -> None:
         f"{difference.before.facts.source} against {difference.after.facts.source}",
         list_tiles(difference),
         sections,
-        [Callout(choose_tone(difference), write_headline(difference), remarks)],
+        [Callout(choose_tone(difference), format_headline(difference), remarks)],
         verb="profile compare",
         kind="comparison of profiles",
     )
@@ -64,7 +64,7 @@ def list_tiles(difference: ProfileDifference) -> list[Tile]:
             continue
         is_faster = (figure.change_us or 0.0) < 0 if figure.exceeds_noise else None
         value = f"{format_us(figure.before_us)} → {format_us(figure.after_us)}"
-        note = f"{format_change(figure.change_us)}; beyond the noise: {write_judgement(figure)}"
+        note = f"{format_change(figure.change_us)}; beyond the noise: {format_judgement(figure)}"
         tiles.append(Tile(figure.name, value, note, is_faster))
     before, after = difference.memory
     if before is not None and after is not None:

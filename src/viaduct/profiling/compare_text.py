@@ -12,20 +12,20 @@ MOST_OPERATORS = 15  # in the table; if there are more, MOST_FASTER of them are 
 MOST_FASTER = 5
 
 
-def write_text(difference: ProfileDifference) -> str:
+def format_difference(difference: ProfileDifference) -> str:
     names = name_sides(difference)
-    steps = write_figures("per step", [difference.iteration, *difference.phases], names)
+    steps = format_figures("per step", [difference.iteration, *difference.phases], names)
     if difference.is_identical:
-        blocks = [[write_headline(difference)], steps, write_facts(difference, names)]
+        blocks = [[format_headline(difference)], steps, format_facts(difference, names)]
         return "\n\n".join("\n".join(block) for block in blocks if block)
     blocks = [
-        [write_headline(difference)],
+        [format_headline(difference)],
         steps,
-        write_figures("parts of a step", difference.split, names),
-        write_figures("kernels by kind, per step", difference.kernels, names),
-        write_operators(difference.operators, names),
-        write_memory(difference),
-        write_facts(difference, names),
+        format_figures("parts of a step", difference.split, names),
+        format_figures("kernels by kind, per step", difference.kernels, names),
+        format_operators(difference.operators, names),
+        format_memory(difference),
+        format_facts(difference, names),
         list_remarks(difference),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -42,7 +42,7 @@ def name_sides(difference: ProfileDifference) -> tuple[str, str]:
     return left[-1], right[-1]
 
 
-def write_headline(difference: ProfileDifference) -> str:
+def format_headline(difference: ProfileDifference) -> str:
     """Return the result of the comparison in one sentence."""
     before, after = name_sides(difference)
     iteration = difference.iteration
@@ -86,7 +86,7 @@ def name_phase(difference: ProfileDifference) -> str:
     return f"; the largest change is in {largest.name} ({format_change(largest.change_us)})"
 
 
-def write_figures(title: str, figures: Sequence[FigureDifference], names: tuple[str, str]) -> list[str]:
+def format_figures(title: str, figures: Sequence[FigureDifference], names: tuple[str, str]) -> list[str]:
     """Return a table of times; its last column is the judgement of each difference."""
     if not any(figure.before_us is not None or figure.after_us is not None for figure in figures):
         return []
@@ -94,17 +94,17 @@ def write_figures(title: str, figures: Sequence[FigureDifference], names: tuple[
     rows = [[title, *names, "change", "ratio", *(["beyond the noise"] if has_noise else [])]]
     for figure in figures:
         cells = [figure.name, format_us(figure.before_us), format_us(figure.after_us), format_change(figure.change_us)]
-        rows.append([*cells, format_ratio(figure.ratio), *([write_judgement(figure)] if has_noise else [])])
+        rows.append([*cells, format_ratio(figure.ratio), *([format_judgement(figure)] if has_noise else [])])
     return align_columns(rows)
 
 
-def write_judgement(figure: FigureDifference) -> str:
+def format_judgement(figure: FigureDifference) -> str:
     if figure.noise_us is None:
         return "–"
     return "yes" if figure.exceeds_noise else f"no (noise {format_us(figure.noise_us)})"
 
 
-def write_operators(operators: Sequence[OperatorDifference], names: tuple[str, str]) -> list[str]:
+def format_operators(operators: Sequence[OperatorDifference], names: tuple[str, str]) -> list[str]:
     """Return the operators with the largest slowdowns, then those with the largest speedups."""
     changed = [operator for operator in operators if operator.change_us]
     if not changed:
@@ -124,14 +124,14 @@ def write_operators(operators: Sequence[OperatorDifference], names: tuple[str, s
     return [*align_columns(rows), *remark]
 
 
-def write_memory(difference: ProfileDifference) -> list[str]:
+def format_memory(difference: ProfileDifference) -> list[str]:
     before, after = difference.memory
     if before is None or after is None:
         return []
     return [f"Memory at the peak: {format_bytes(before)} → {format_bytes(after)}"]
 
 
-def write_facts(difference: ProfileDifference, names: tuple[str, str]) -> list[str]:
+def format_facts(difference: ProfileDifference, names: tuple[str, str]) -> list[str]:
     if not difference.facts:
         return []
     return align_columns([["what differs", *names], *(list(fact) for fact in difference.facts)])

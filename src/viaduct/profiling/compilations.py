@@ -67,7 +67,7 @@ class Compilations:
         return new, time_us
 
     def list_reasons(self) -> list[str]:
-        """Return torch's reasons for recompilations since this object was made, each once."""
+        """Return torch's reasons for recompilations since this object was made, each once, at most MOST_REASONS."""
         reasons = [failure for failure in list_failures() if failure not in self._known_failures]
         omitted = [f"{len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
         return reasons[:MOST_REASONS] + omitted

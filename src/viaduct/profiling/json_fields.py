@@ -51,19 +51,19 @@ def encode_value(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value  # scalars of numpy and torch
 
 
-def decode_record(kind: Any, value: Any, path: str = "") -> Any:
-    """Return a record of the class `kind`; raise Damaged for the first field that is missing or of another type.
+def decode_record(record_class: Any, value: Any, path: str = "") -> Any:
+    """Return a record of a class; raise Damaged for the first field that is missing or of another type.
 
     `path` is the position of the value, for messages: "steps[3]".
     """
-    return find_decoder(kind)(value, path)
+    return find_decoder(record_class)(value, path)
 
 
 @functools.cache
-def find_decoder(kind: Any) -> Decoder:
-    if dataclasses.is_dataclass(kind):
-        return functools.partial(decode_fields, kind)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+def find_decoder(annotation: Any) -> Decoder:
+    if dataclasses.is_dataclass(annotation):
+        return functools.partial(decode_fields, annotation)
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (Union, types.UnionType) and any(map(dataclasses.is_dataclass, arguments)):
         (record,) = [argument for argument in arguments if argument is not type(None)]
         return lambda value, path: None if value is None else find_decoder(record)(value, path)
@@ -73,36 +73,35 @@ def find_decoder(kind: Any) -> Decoder:
         return lambda value, path: tuple(decode_elements(arguments[0], value, path))
     if origin is dict:
         return lambda value, path: decode_entries(arguments[1], value, path)
-    return functools.partial(decode_leaf, kind)
+    return functools.partial(decode_leaf, annotation)
 
 
-def decode_fields(kind: Any, value: Any, path: str) -> Any:
+def decode_fields(record_class: Any, value: Any, path: str) -> Any:
     """Return the record of a JSON object; unknown fields are skipped, missing ones take their defaults."""
     require_type(value, dict, path or "it")
     prefix = f"{path}." if path else ""
     decoded = {}
-    for field in dataclasses.fields(kind):
+    for field in dataclasses.fields(record_class):
         if field.name in value:
-            decoded[field.name] = find_decoder(get_field_types(kind)[field.name])(
-                value[field.name], prefix + field.name
-            )
+            decoder = find_decoder(get_field_types(record_class)[field.name])
+            decoded[field.name] = decoder(value[field.name], prefix + field.name)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise Damaged(f"{prefix}{field.name} is missing")
-    return kind(**decoded)
+    return record_class(**decoded)
 
 
-def decode_elements(kind: Any, value: Any, path: str) -> list[Any]:
+def decode_elements(annotation: Any, value: Any, path: str) -> list[Any]:
     require_type(value, list, path)
-    decoder = find_decoder(kind)
+    decoder = find_decoder(annotation)
     return [decoder(element, f"{path}[{number}]") for number, element in enumerate(value)]
 
 
-def decode_entries(kind: Any, value: Any, path: str) -> dict[str, Any]:
+def decode_entries(annotation: Any, value: Any, path: str) -> dict[str, Any]:
     require_type(value, dict, path)
-    decoder = find_decoder(kind)
+    decoder = find_decoder(annotation)
     return {name: decoder(entry, f"{path}.{name}") for name, entry in value.items()}
 
 
-def decode_leaf(kind: Any, value: Any, path: str) -> Any:
-    require_type(value, kind, path)
+def decode_leaf(annotation: Any, value: Any, path: str) -> Any:
+    require_type(value, annotation, path)
     return value

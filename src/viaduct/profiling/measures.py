@@ -114,8 +114,8 @@ def describe_uneven(ranks: Sequence[RankFigures]) -> list[str]:
     for index, name in enumerate(PHASE_NAMES):
         uneven = [figures for figures in ranks if any(phase.name == name for phase in figures.uneven_phases)]
         if uneven:
-            means = write_range([figures.phases[index].mean_us for figures in uneven])
-            medians = write_range([figures.phases[index].median_us for figures in uneven])
+            means = format_range([figures.phases[index].mean_us for figures in uneven])
+            medians = format_range([figures.phases[index].median_us for figures in uneven])
             on_ranks = f" on {name_ranks(uneven)}" if len(ranks) > 1 else ""
             sentences.append(f"Uneven{on_ranks}: {name}, mean {means} ms, median {medians} ms.")
     return sentences
@@ -128,8 +128,8 @@ def name_ranks(ranks: Sequence[RankFigures]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(str(figures.rank) for figures in ranks)
 
 
-def write_range(times_us: Sequence[float]) -> str:
-    """Write the smallest and the largest of some times in milliseconds."""
+def format_range(times_us: Sequence[float]) -> str:
+    """Return the smallest and the largest of some times in milliseconds."""
     low, high = (
         f"{time / 1000:,.3g}" if time < 1e6 else f"{time / 1000:,.0f}" for time in (min(times_us), max(times_us))
     )

@@ -29,8 +29,8 @@ def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile
     check_ranks(profiles, names)
     moved = [shift_profile(profile, offset) for profile, offset in zip(profiles, find_offsets(profiles), strict=True)]
     first_sampled = next((profile for profile in moved if profile.samples), moved[0])
-    names = ("steps", "operators", "kernels", "memory", "memory_owners")
-    records: dict[str, Any] = {name: [row for profile in moved for row in getattr(profile, name)] for name in names}
+    of_ranks = ("steps", "operators", "kernels", "memory", "memory_owners")
+    records: dict[str, Any] = {name: [row for profile in moved for row in getattr(profile, name)] for name in of_ranks}
     return Profile(
         facts=merge_facts(profiles),
         **records,

@@ -35,11 +35,9 @@ class Memory(ctypes.Structure):
 class GpuReader:
     """Reader of this machine's NVIDIA GPUs, or of those in CUDA_VISIBLE_DEVICES."""
 
-    subject = "NVIDIA GPUs"  # for messages
-
-    def __init__(self, library: Any, problem: str = "") -> None:
+    def __init__(self, library: Any) -> None:
+        """Find the GPUs through NVML; none if `library` is None."""
         self.library = library
-        self.problem = problem  # reason why no GPU can be read
         self.handles: dict[int, ctypes.c_void_p] = {}
         self.calls = 0
         if library is not None:
@@ -47,29 +45,25 @@ class GpuReader:
 
     @classmethod
     def open(cls) -> GpuReader:
-        """Return a reader of this machine's GPUs; if there are none, `read` raises ValueError with the reason."""
+        """Return a reader of this machine's GPUs, of none without NVIDIA's driver."""
         for name in LIBRARIES:
             try:
                 return cls(ctypes.CDLL(name))
             except OSError:
                 continue
-        return cls(None, "the driver's library libnvidia-ml was not found")
+        return cls(None)
 
     def find_gpus(self) -> None:
         count = ctypes.c_uint()
         if self.library.nvmlInit_v2() or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            self.problem = "NVML cannot be initialised"
-            return
+            return  # NVML reports an error
         for number in list_visible(count.value):
             handle = ctypes.c_void_p()
             if not self.library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
                 self.handles[number] = handle
-        self.problem = "" if self.handles else "no GPU is visible"
 
     def read(self) -> dict[str, float]:
-        """Return use, memory, power, clock and PCIe traffic of each GPU."""
-        if not self.handles:
-            raise ValueError(self.problem)
+        """Return use, memory, power, clock and PCIe traffic of each GPU; {} without GPUs."""
         values: dict[str, float] = {}
         for number, handle in self.handles.items():
             values |= {f"gpu {number} {name}": value for name, value in self.read_gpu(handle).items()}

@@ -48,8 +48,9 @@ def list_operators(trace: Trace, rank: int = 0) -> list[Operator]:
     """Return a row for each operator and signature, the longest first."""
     maker = RowMaker(trace, rank)
     groups: dict[Signature, list[Event]] = defaultdict(list)
-    for event in [*trace.operators, *(event for event in maker.waits if event.category != OPERATOR)]:
-        groups[describe_signature(trace, event)].append(event)
+    waits_outside_operators = [event for event in maker.waits if event.category != OPERATOR]
+    for event in [*trace.operators, *waits_outside_operators]:
+        groups[make_signature(trace, event)].append(event)
     rows = [maker.make_row(signature, events) for signature, events in groups.items()]
     return sorted(rows, key=lambda row: -(row.device_us or 0.0) - row.self_us)
 
@@ -86,7 +87,7 @@ class RowMaker:
         )
 
 
-def describe_signature(trace: Trace, event: Event) -> Signature:
+def make_signature(trace: Trace, event: Event) -> Signature:
     context = trace.contexts.get(id(event))
     if context is None:  # a call of the device's runtime outside operators
         python = event.find_enclosing(PYTHON)

@@ -34,11 +34,11 @@ from viaduct.profiling.report_charts import (
     draw_ranks,
     draw_roofline,
     draw_system,
-    write_bandwidth,
-    write_speed,
+    format_bandwidth,
+    format_speed,
 )
 from viaduct.profiling.report_tables import list_kernels, list_operators, list_ranks, list_reader_tables, list_steps
-from viaduct.profiling.summary import DEVICES, describe_gain, write_ms, write_percent, write_rate
+from viaduct.profiling.summary import DEVICES, describe_gain, format_ms, format_percent, format_rate
 from viaduct.reporting import Callout, Page, Part, Remark, Section, Tile, Tone, write_page
 from viaduct.reporting import Facts as FactList
 
@@ -86,11 +86,11 @@ def describe_setting(facts: Facts) -> str:
     steps = count_steps(facts.timed_steps or facts.recorded_steps)
     tool = [f"read from {TOOLS[facts.kind]}"] if facts.kind in TOOLS else []
     conditions = [device, *filter(None, [facts.description]), *list_conditions(facts), steps, *tool]
-    return "; ".join([", ".join(conditions), *filter(None, [write_date(facts.date)])])
+    return "; ".join([", ".join(conditions), *filter(None, [format_date(facts.date)])])
 
 
-def write_date(date: str) -> str:
-    """Write "2026-11-18T10:00:00+00:00" as "2026-11-18 10:00:00 UTC"."""
+def format_date(date: str) -> str:
+    """Return "2026-11-18T10:00:00+00:00" as "2026-11-18 10:00:00 UTC"."""
     return date.replace("T", " ").removesuffix("+00:00") + (" UTC" if date.endswith("+00:00") else "")
 
 
@@ -132,17 +132,17 @@ def make_iteration_tile(profile: Profile) -> Tile:
         return Tile("iteration", MISSING, "no step follows another one without an interruption")
     note = f"median of {len(times):,}"
     if len(times) >= 20:
-        note += f"; 95 % within {write_ms(quantiles(times, n=20)[-1])} ms"
+        note += f"; 95 % within {format_ms(quantiles(times, n=20)[-1])} ms"
     elif len(times) > 1:
-        note += f"; {write_ms(times[0])} to {write_ms(times[-1])} ms"
-    return Tile("iteration", f"{write_ms(profile.iteration_us)} ms", note)
+        note += f"; {format_ms(times[0])} to {format_ms(times[-1])} ms"
+    return Tile("iteration", f"{format_ms(profile.iteration_us)} ms", note)
 
 
 def make_throughput_tile(profile: Profile) -> Tile:
     rate = measure_throughput(profile)
     if rate is None:
         return Tile("images/s", MISSING, "the batch is not known" if profile.facts.batch is None else "no iteration")
-    return Tile("images/s", write_rate(rate), "all ranks together" if profile.facts.ranks > 1 else "")
+    return Tile("images/s", format_rate(rate), "all ranks together" if profile.facts.ranks > 1 else "")
 
 
 def make_data_tile(ranks: Sequence[RankFigures]) -> Tile:
@@ -150,9 +150,9 @@ def make_data_tile(ranks: Sequence[RankFigures]) -> Tile:
     if not with_phases:
         return Tile("data tail", MISSING, "phases are not known for all steps" if ranks else "no iteration")
     worst = max(with_phases, key=lambda figures: figures.phases[0].share)
-    note = f"median {write_ms(worst.phases[0].median_us)} ms a step"
+    note = f"median {format_ms(worst.phases[0].median_us)} ms a step"
     rank = f"rank {worst.rank}, " if len(with_phases) > 1 else ""
-    return Tile("data tail", write_percent(worst.phases[0].share), rank + note)
+    return Tile("data tail", format_percent(worst.phases[0].share), rank + note)
 
 
 def make_memory_tile(profile: Profile) -> Tile:
@@ -160,11 +160,11 @@ def make_memory_tile(profile: Profile) -> Tile:
         return Tile("peak memory", MISSING, "not recorded")
     peak = max(profile.memory, key=lambda point: point.allocated)
     rank = f"rank {peak.rank}, " if profile.facts.ranks > 1 else ""
-    return Tile("peak memory", write_bytes(peak.allocated), f"{rank}in live tensors")
+    return Tile("peak memory", format_bytes(peak.allocated), f"{rank}in live tensors")
 
 
-def write_bytes(count: float) -> str:
-    """Write a number of bytes with its unit."""
+def format_bytes(count: float) -> str:
+    """Return a number of bytes with its unit."""
     return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
@@ -202,7 +202,7 @@ def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
         means = sorted((figures.phases[index].mean_us, figures.rank) for figures in ranks if figures.phases)
         if means:
             (least, fastest), (most, slowest) = means[0], means[-1]
-            spreads.append(f"{name} {write_ms(least)} ms (rank {fastest}) to {write_ms(most)} ms (rank {slowest})")
+            spreads.append(f"{name} {format_ms(least)} ms (rank {fastest}) to {format_ms(most)} ms (rank {slowest})")
     text = f"Means from the shortest to the longest: {'; '.join(spreads)}." if spreads else ""
     return [Section("Ranks", text, [draw_ranks(ranks), list_ranks(ranks)])]
 
@@ -293,26 +293,26 @@ def collect_facts(profile: Profile) -> dict[str, object]:
         "warm-up steps": facts.warmup_steps,
         "timed steps": facts.timed_steps,
         "recorded steps": facts.recorded_steps,
-        "iteration while recorded": write_recorded_iteration(profile),
-        "ceilings": write_ceilings(profile),
-        "date": write_date(facts.date),
+        "iteration while recorded": format_recorded_iteration(profile),
+        "ceilings": format_ceilings(profile),
+        "date": format_date(facts.date),
         **facts.versions,
     }
     return {name: value for name, value in all_facts.items() if value not in (None, "")}
 
 
-def write_recorded_iteration(profile: Profile) -> str:
+def format_recorded_iteration(profile: Profile) -> str:
     """Return the iteration with and without the recording of operators; "" if unknown."""
     recorded = profile.facts.recorded_step_us
     if recorded is None:
         return ""
-    without = f", {write_ms(profile.iteration_us)} ms without" if profile.iteration_us is not None else ""
-    return f"{write_ms(recorded)} ms{without}"
+    without = f", {format_ms(profile.iteration_us)} ms without" if profile.iteration_us is not None else ""
+    return f"{format_ms(recorded)} ms{without}"
 
 
-def write_ceilings(profile: Profile) -> str:
+def format_ceilings(profile: Profile) -> str:
     ceilings = profile.ceilings
     if ceilings is None:
         return ""
-    peaks = [f"{name} {write_speed(flops)}" for name, flops in ceilings.flops.items()]
-    return ", ".join([write_bandwidth(ceilings.bandwidth), *peaks])
+    peaks = [f"{name} {format_speed(flops)}" for name, flops in ceilings.flops.items()]
+    return ", ".join([format_bandwidth(ceilings.bandwidth), *peaks])

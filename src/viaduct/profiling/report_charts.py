@@ -195,7 +195,7 @@ def make_point(row: int | None, operator: Operator, total: float, ceilings: Ceil
         tone,
         f"{operator.name}{module}: {intensity:.3g} FLOP/byte, {100 * share:.1f} % of the time{roof}",
         "" if row is None else f"#operators-{row}",
-        write_speed(operator.flops * 1e6 / time),
+        format_speed(operator.flops * 1e6 / time),
     )
 
 
@@ -207,9 +207,9 @@ def draw_roofs(ceilings: Ceilings, points: Sequence[Point]) -> list[Roof]:
     high = max([point.x for point in points] + ridges) * 4
     top = max(peaks.values(), default=high * ceilings.bandwidth)
     slope = [(low, low * ceilings.bandwidth), (top / ceilings.bandwidth, top)]
-    roofs = [Roof(f"memory {write_bandwidth(ceilings.bandwidth)}", slope, labelled_at_end=False)]
+    roofs = [Roof(f"memory {format_bandwidth(ceilings.bandwidth)}", slope, labelled_at_end=False)]
     for name, flops in join_close_peaks(peaks):
-        roofs.append(Roof(f"{name} {write_speed(flops)}", [(flops / ceilings.bandwidth, flops), (high, flops)]))
+        roofs.append(Roof(f"{name} {format_speed(flops)}", [(flops / ceilings.bandwidth, flops), (high, flops)]))
     return roofs
 
 
@@ -224,22 +224,22 @@ def join_close_peaks(peaks: dict[str, float]) -> list[tuple[str, float]]:
     return joined
 
 
-def write_speed(flops: float) -> str:
-    """Write operations per second with three digits."""
+def format_speed(flops: float) -> str:
+    """Return operations per second with three digits."""
     for size, unit in ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")):
         if flops >= size:
-            return f"{write_digits(flops / size)} {unit}"
-    return f"{write_digits(flops)} FLOP/s"
+            return f"{format_digits(flops / size)} {unit}"
+    return f"{format_digits(flops)} FLOP/s"
 
 
-def write_bandwidth(bytes_per_second: float) -> str:
-    """Write bytes per second with three digits."""
+def format_bandwidth(bytes_per_second: float) -> str:
+    """Return bytes per second with three digits."""
     size, unit = (1e12, "TB/s") if bytes_per_second >= 1e12 else (1e9, "GB/s")
-    return f"{write_digits(bytes_per_second / size)} {unit}"
+    return f"{format_digits(bytes_per_second / size)} {unit}"
 
 
-def write_digits(value: float) -> str:
-    """Write a number with three digits, without an exponent."""
+def format_digits(value: float) -> str:
+    """Return a number with three digits, without an exponent."""
     return f"{float(f'{value:.3g}'):,.10g}"
 
 

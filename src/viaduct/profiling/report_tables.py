@@ -8,7 +8,7 @@ from typing import Any
 
 from viaduct.profiling.measures import SHORT_PHASE_NAMES, RankFigures, find_roofline_share
 from viaduct.profiling.record import Kernel, Operator, Profile
-from viaduct.profiling.summary import write_ms_column
+from viaduct.profiling.summary import format_ms_column
 from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
 
 FEW_ROWS = 12
@@ -21,16 +21,16 @@ NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 def list_steps(figures: RankFigures) -> Table:
     """Return iteration and phases of one rank."""
     times = (figures.iteration, *figures.phases)
-    medians = write_times([phase.median_us for phase in times])
-    means = write_times([phase.mean_us for phase in times])
+    medians = format_times([phase.median_us for phase in times])
+    means = format_times([phase.mean_us for phase in times])
     shares = [format_share(phase.share) for phase in times]
     names = ("iteration", *SHORT_PHASE_NAMES)[: len(times)]
     return Table(["ms", "median", "mean", "share"], list(zip(names, medians, means, shares, strict=True)))
 
 
-def write_times(times_us: Sequence[float]) -> list[Value]:
-    """Write a column of microseconds as milliseconds."""
-    return [Value(text, time) for text, time in zip(write_ms_column(times_us), times_us, strict=True)]
+def format_times(times_us: Sequence[float]) -> list[Value]:
+    """Return a column of microseconds as milliseconds."""
+    return [Value(text, time) for text, time in zip(format_ms_column(times_us), times_us, strict=True)]
 
 
 def list_ranks(ranks: Sequence[RankFigures]) -> Table:
@@ -40,10 +40,10 @@ def list_ranks(ranks: Sequence[RankFigures]) -> Table:
         [
             figures.rank,
             figures.steps,
-            write_time(figures.iteration.mean_us),
-            *([write_time(phase.mean_us) for phase in figures.phases] or [None] * 3),
-            write_time(figures.collective_us),
-            write_time(figures.exposed_us),
+            format_time(figures.iteration.mean_us),
+            *([format_time(phase.mean_us) for phase in figures.phases] or [None] * 3),
+            format_time(figures.collective_us),
+            format_time(figures.exposed_us),
         ]
         for figures in ranks
     ]
@@ -54,13 +54,13 @@ def list_ranks(ranks: Sequence[RankFigures]) -> Table:
     )
 
 
-def write_time(time_us: float | None) -> Value | None:
-    """Write microseconds as milliseconds with three decimals."""
+def format_time(time_us: float | None) -> Value | None:
+    """Return microseconds as milliseconds with three decimals."""
     return None if time_us is None else Value(f"{time_us / 1000:,.3f}", time_us)
 
 
 def format_share(share: float | None) -> Value | None:
-    """Write a share as a percentage."""
+    """Return a share as a percentage."""
     return None if share is None else Value(f"{100 * share:.1f} %", share)
 
 

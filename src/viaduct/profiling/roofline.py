@@ -114,7 +114,8 @@ def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
     clock = Clock(profiled_device, device)
     flops: dict[str, float] = {}
     cards = [] if card.index is None else [card.index]
-    with torch.random.fork_rng(devices=cards, device_type="cuda" if device == "cpu" else device), torch.no_grad():
+    device_type = "cuda" if device == "cpu" else device  # fork_rng takes no "cpu", and saves the CPU's state anyway
+    with torch.random.fork_rng(devices=cards, device_type=device_type), torch.no_grad():
         bandwidth = ceilings.measure_copy_rate(clock, profiled_device, card)
         for dtype in dtypes:
             try:

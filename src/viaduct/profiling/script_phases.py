@@ -50,9 +50,9 @@ class ScriptPhases(Watcher):
         self.collector, self._on_done, self._on_facts = collector, on_done, on_facts
         self.facts: NetworkFacts | None = None
         self.notes: list[str] = []
+        # Counts within the run:
         self.optimizers = self.passes = self.backwards = self.batches = self.updates = 0
-        self.skipped_updates = 0
-        self.steps_without_optimizer = 0
+        self.skipped_updates = self.steps_without_optimizer = 0
         self.workers: int | None = None
         self._calls = OuterCalls(self._on_call, self._on_return)
         self._weights: WeakKeyDictionary[nn.Module, torch.Tensor] = WeakKeyDictionary()  # a trainable weight of each
@@ -76,7 +76,7 @@ class ScriptPhases(Watcher):
         enter(patches.observe_scaler(self._on_scaler_begin, self._on_scaler_end))
         enter(patches.observe_optimizers(self._on_optimizer_created))
         enter(self._calls)
-        enter(OptimizerSteps(self))
+        enter(OptimizerSteps(self))  # calls on_update_begin and on_update_end
         return self
 
     def __exit__(self, *error: object) -> None:

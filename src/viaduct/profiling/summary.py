@@ -1,6 +1,6 @@
 """Terminal summary of a profile: the run, its phases, operators, advice and notes.
 
-    print(write_summary(profile, width=100))
+    print(format_summary(profile, width=100))
 
 Prose wraps at the width; a name too long for the line of its figures gets a separate line.
 """
@@ -40,15 +40,15 @@ BARS = ("░", "█", "▒")
 """Shades of a rank's bar: data tail (end of the previous step to forward pass), forward + backward, update tail."""
 
 
-def write_summary(profile: Profile, width: int = 100) -> str:
+def format_summary(profile: Profile, width: int = 100) -> str:
     """Return the summary as plain text, for a terminal of this width."""
     width = max(width, NARROWEST)
     blocks = [
         wrap(describe_run(profile.facts), width),
-        write_phases(profile, width),
-        write_operators(profile, width),
-        write_advice(profile, width),
-        *write_remarks(profile.facts, width),
+        format_phases(profile, width),
+        format_operators(profile, width),
+        format_advice(profile, width),
+        *format_remarks(profile.facts, width),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -74,17 +74,17 @@ def describe_steps(facts: Facts) -> str:
 # Phases
 
 
-def write_phases(profile: Profile, width: int) -> list[str]:
-    """Write a line for the iteration and each phase of one rank, or a line for each of several ranks."""
+def format_phases(profile: Profile, width: int) -> list[str]:
+    """Return a line for the iteration and each phase of one rank, or a line for each of several ranks."""
     ranks = measure_ranks(profile)
     if not ranks:
         return wrap(f"The times of an iteration are not known: {explain_no_steps(profile)}.", width)
-    lines = write_one_rank(ranks[0], width) if len(ranks) == 1 else write_several_ranks(ranks, width)
+    lines = format_one_rank(ranks[0], width) if len(ranks) == 1 else format_several_ranks(ranks, width)
     if not profile.facts.phases_measured:
         lines += wrap("Phases are not known for all steps: only iterations are shown.", width)
     throughput = measure_throughput(profile)
     if throughput is not None:
-        lines.append(f"{write_rate(throughput)} images/s")
+        lines.append(f"{format_rate(throughput)} images/s")
     left_out = [step for step in profile.steps if step.interrupted_by and not step.is_recorded]
     for sentence in (*describe_uneven(ranks), *describe_left_out(left_out)):
         lines += wrap(sentence, width)
@@ -100,34 +100,34 @@ def explain_no_steps(profile: Profile) -> str:
     return "no step follows another one without an interruption"
 
 
-def write_one_rank(figures: RankFigures, width: int) -> list[str]:
-    """Write a line with a bar for the iteration and each phase of one rank."""
+def format_one_rank(figures: RankFigures, width: int) -> list[str]:
+    """Return a line with a bar for the iteration and each phase of one rank."""
     rows = [figures.iteration, *figures.phases]
     names = ["iteration", *(PHASE_NAMES if width >= 80 else SHORT_PHASE_NAMES)][: len(rows)]
-    label = max(map(len, names))
-    times = write_ms_column([row.median_us for row in rows])
-    column = max(len("median ms"), *map(len, times))
-    longest = max(0, min(LONGEST_BAR, width - label - column - 13))  # 13: the columns of share and gaps
-    lines = [f"{'':{label}}  {'median ms':>{column}}  {'share':>7}"]
+    name_width = max(map(len, names))
+    times = format_ms_column([row.median_us for row in rows])
+    time_width = max(len("median ms"), *map(len, times))
+    longest = max(0, min(LONGEST_BAR, width - name_width - time_width - 13))  # 13: the columns of share and gaps
+    lines = [f"{'':{name_width}}  {'median ms':>{time_width}}  {'share':>7}"]
     for name, row, time in zip(names, rows, times, strict=True):
-        line = f"{name:{label}}  {time:>{column}}  {write_percent(row.share):>7}  {'█' * round(row.share * longest)}"
-        lines.append(line.rstrip())
+        figures_text = f"{time:>{time_width}}  {format_percent(row.share):>7}"
+        lines.append(f"{name:{name_width}}  {figures_text}  {'█' * round(row.share * longest)}".rstrip())
     return lines
 
 
-def write_several_ranks(ranks: Sequence[RankFigures], width: int) -> list[str]:
-    """Write a line for each rank: medians in ms, and a bar of its phases on a common scale."""
+def format_several_ranks(ranks: Sequence[RankFigures], width: int) -> list[str]:
+    """Return a line for each rank: medians in ms, and a bar of its phases on a common scale."""
     heads = ["rank", "iteration", "data", "fwd+bwd", "update"][: 2 + len(ranks[0].phases)]
     figures_by_column = [[figures.iteration.median_us for figures in ranks]]
     figures_by_column += [[figures.phases[index].median_us for figures in ranks] for index in range(len(heads) - 2)]
-    cells = [[str(figures.rank) for figures in ranks], *map(write_ms_column, figures_by_column)]
+    cells = [[str(figures.rank) for figures in ranks], *map(format_ms_column, figures_by_column)]
     rows = list(zip(*cells, strict=True))
-    columns = [max(len(row[index]) for row in (heads, *rows)) for index in range(len(heads))]
-    longest = max(0, min(LONGEST_BAR, width - sum(columns) - 2 * len(columns)))
+    widths = [max(len(row[index]) for row in (heads, *rows)) for index in range(len(heads))]
+    longest = max(0, min(LONGEST_BAR, width - sum(widths) - 2 * len(widths)))
     scale = longest / (max(figures.iteration.mean_us for figures in ranks) or 1.0)
-    lines = ["  ".join(f"{head:>{column}}" for head, column in zip(heads, columns, strict=True)) + "  median ms"]
+    lines = ["  ".join(head.rjust(length) for head, length in zip(heads, widths, strict=True)) + "  median ms"]
     for figures, row in zip(ranks, rows, strict=True):
-        line = "  ".join(f"{cell:>{column}}" for cell, column in zip(row, columns, strict=True))
+        line = "  ".join(cell.rjust(length) for cell, length in zip(row, widths, strict=True))
         lines.append(f"{line}  {draw_phases(figures, scale)}".rstrip())
     if longest and ranks[0].phases:
         lines += wrap("bars: ░ data tail, █ forward + backward, ▒ gradient aggregation and update tail", width)
@@ -151,7 +151,7 @@ def draw_phases(figures: RankFigures, scale: float) -> str:
 # Operators
 
 
-def write_operators(profile: Profile, width: int) -> list[str]:
+def format_operators(profile: Profile, width: int) -> list[str]:
     operators = list_first_rank_operators(profile)
     total = sum(operator.cost_us for operator in operators)
     if not operators or total <= 0:
@@ -160,33 +160,33 @@ def write_operators(profile: Profile, width: int) -> list[str]:
     side = "on the device" if any(operator.device_us is not None for operator in operators) else "on the host"
     recorded_us = profile.facts.recorded_step_us
     recording = (
-        "" if recorded_us is None else f", in steps that took {write_ms(recorded_us)} ms while they were recorded"
+        "" if recorded_us is None else f", in steps that took {format_ms(recorded_us)} ms while they were recorded"
     )
-    title = f"Operators{rank}: {write_ms(total)} ms a step {side}{recording}"
+    title = f"Operators{rank}: {format_ms(total)} ms a step {side}{recording}"
     shown = operators[:MOST_OPERATORS]
-    lines = [*wrap(title, width), *write_operator_lines(shown, total, profile, width)]
-    if len(operators) > len(shown):
-        other_us = sum(operator.cost_us for operator in operators[len(shown) :])
-        lines += wrap(f"and {len(operators) - len(shown):,} more: {write_percent(other_us / total)}", width, "  ", "  ")
+    lines = [*wrap(title, width), *format_operator_lines(shown, total, profile, width)]
+    if others := operators[len(shown) :]:
+        share = format_percent(sum(operator.cost_us for operator in others) / total)
+        lines += wrap(f"and {len(others):,} more: {share}", width, "  ", "  ")
     return lines
 
 
-def write_operator_lines(operators: Sequence[Operator], total: float, profile: Profile, width: int) -> Iterator[str]:
+def format_operator_lines(operators: Sequence[Operator], total: float, profile: Profile, width: int) -> Iterator[str]:
     """Yield a heading and a line for each operator, or two lines if its name is long."""
-    times = write_ms_column([operator.cost_us for operator in operators])
+    times = format_ms_column([operator.cost_us for operator in operators])
     names = [name_operator(operator) for operator in operators]
-    column = max(len("ms"), *map(len, times))
-    label = min(max(map(cell_len, names)), width - column - 24)  # 24: the other columns and the gaps
-    yield f"{'':{label}}    {'ms':>{column}}  {'share':>6}  {'roofline':>8}"
+    time_width = max(len("ms"), *map(len, times))
+    name_width = min(max(map(cell_len, names)), width - time_width - 24)  # 24: the other columns and the gaps
+    yield f"{'':{name_width}}    {'ms':>{time_width}}  {'share':>6}  {'roofline':>8}"
     for operator, name, time in zip(operators, names, times, strict=True):
         reached = find_roofline_share(operator, profile.ceilings)
         roofline = "–" if reached is None else f"{100 * reached:.0f} %"
-        figures = f"  {time:>{column}}  {write_percent(operator.cost_us / total):>6}  {roofline:>8}"
-        if cell_len(name) <= label:
-            yield f"  {name}{' ' * (label - cell_len(name))}{figures}"
+        figures = f"  {time:>{time_width}}  {format_percent(operator.cost_us / total):>6}  {roofline:>8}"
+        if cell_len(name) <= name_width:
+            yield f"  {name}{' ' * (name_width - cell_len(name))}{figures}"
         else:
             yield f"  {name}"
-            yield f"  {'':{label}}{figures}"
+            yield f"  {'':{name_width}}{figures}"
 
 
 def name_operator(operator: Operator) -> str:
@@ -198,18 +198,18 @@ def name_operator(operator: Operator) -> str:
 # Advice
 
 
-def write_advice(profile: Profile, width: int) -> list[str]:
-    """Write numbered advice, or the verdict without any."""
+def format_advice(profile: Profile, width: int) -> list[str]:
+    """Return numbered advice, or the verdict without any."""
     if not profile.advice:
         return wrap(f"{judge(profile).headline}.", width)
     lines: list[str] = []
     for number, advice in enumerate(profile.advice, 1):
-        lines += ["", *write_one_advice(number, advice, profile, width)]
+        lines += ["", *format_one_advice(number, advice, profile, width)]
     remark = judge_beyond_advice(profile)
     return [*lines[1:], *(["", *wrap(f"{remark}.", width)] if remark else [])]
 
 
-def write_one_advice(number: int, advice: Advice, profile: Profile, width: int) -> list[str]:
+def format_one_advice(number: int, advice: Advice, profile: Profile, width: int) -> list[str]:
     head = f"{number}. "
     indent = " " * len(head)
     lines = wrap(advice.title, width, head, indent)
@@ -229,14 +229,14 @@ def describe_gain(advice: Advice, profile: Profile) -> str:
     if advice.gain_us is None:
         return f"Expected gain: not measured{basis}"
     iteration = profile.iteration_us
-    share = f", {write_percent(advice.gain_us / iteration)} of the iteration" if iteration else ""
-    return f"Expected gain: {write_ms(advice.gain_us)} ms a step{share}{basis}"
+    share = f", {format_percent(advice.gain_us / iteration)} of the iteration" if iteration else ""
+    return f"Expected gain: {format_ms(advice.gain_us)} ms a step{share}{basis}"
 
 
 # Remarks
 
 
-def write_remarks(facts: Facts, width: int) -> Iterator[list[str]]:
+def format_remarks(facts: Facts, width: int) -> Iterator[list[str]]:
     """Yield how the time points were found, the notes, and the reason of an early end."""
     lists = {"How the time points were found:": facts.phases_found_by, "Notes:": facts.notes}
     for title, sentences in lists.items():
@@ -261,23 +261,23 @@ def wrap(text: str, width: int, first: str = "", following: str = "") -> list[st
     )
 
 
-def write_ms(time_us: float) -> str:
-    """Write microseconds as milliseconds: without decimals from 1000 ms, with one from 10 ms, else with three."""
+def format_ms(time_us: float) -> str:
+    """Return microseconds as milliseconds: without decimals from 1000 ms, with one from 10 ms, else with three."""
     milliseconds = time_us / 1000
     size = abs(milliseconds)
     return f"{milliseconds:,.0f}" if size >= 1000 else f"{milliseconds:.1f}" if size >= 10 else f"{milliseconds:.3f}"
 
 
-def write_ms_column(times_us: Sequence[float]) -> list[str]:
-    """Write a column of microseconds as milliseconds with the same number of decimals."""
+def format_ms_column(times_us: Sequence[float]) -> list[str]:
+    """Return a column of microseconds as milliseconds with the same number of decimals."""
     largest = max(map(abs, times_us), default=0.0) / 1000
     decimals = 1 if largest >= 100 else 2 if largest >= 10 else 3
     return [f"{time / 1000:,.{decimals}f}" for time in times_us]
 
 
-def write_percent(share: float) -> str:
+def format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def write_rate(rate: float) -> str:
+def format_rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"

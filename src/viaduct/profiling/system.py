@@ -3,11 +3,11 @@
     sampler = SystemSampler()
     sampler.start(); …
     samples = sampler.stop()
-    sampler.missing        # sentences about figures that this system does not have
 
 Figures of the host come from Linux's /proc, those of NVIDIA GPUs from NVML (nvml.py). A thread reads them five times a
-second. Rates are means since the previous sample. `memory MiB` is the sum of the resident memory of this process and
-its descendants; shared pages count several times. Importing this module does not import torch.
+second; those that this system does not have are left out. Rates are means since the previous sample. `memory MiB` is
+the sum of the resident memory of this process and its descendants; shared pages count several times. Importing this
+module does not import torch.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from viaduct.profiling.nvml import GpuReader
@@ -32,6 +33,7 @@ NO_NETWORKS = ("lo", "docker", "veth", "br-", "virbr")
 CHILDREN_EVERY = 10  # samples per search for descendants
 
 Figures = dict[str, float]
+READ_ERRORS = (OSError, ValueError, IndexError)  # of a file that does not exist or has another format
 
 
 class SystemSampler:
@@ -39,23 +41,15 @@ class SystemSampler:
 
     def __init__(self, interval_s: float = 0.2, proc: Path = PROC, gpus: GpuReader | None = None) -> None:
         self.interval_s = interval_s
-        self.missing: list[str] = []
         self.samples: list[Sample] = []
         self.readers: list[Callable[[], Figures]] = []
-        self.gpus = GpuReader.open() if gpus is None else gpus
         self.stop_request = threading.Event()
         self.thread: threading.Thread | None = None
-        for reader in (CoreReader(proc), MemoryReader(proc), DiskReader(proc), NetworkReader(proc), self.gpus):
-            self.try_reader(reader.read, reader.subject)
-
-    def try_reader(self, read: Callable[[], Figures], subject: str) -> None:
-        """Add a reader if it works on this system; otherwise add a sentence to `missing`."""
-        try:
-            read()
-        except (OSError, ValueError, IndexError) as error:
-            self.missing.append(f"{subject}: not sampled ({error})")
-        else:
-            self.readers.append(read)
+        host_readers = (CoreReader(proc), MemoryReader(proc), DiskReader(proc), NetworkReader(proc))
+        for reader in (*host_readers, gpus or GpuReader.open()):
+            with suppress(*READ_ERRORS):
+                reader.read()  # the first rates are those since this call
+                self.readers.append(reader.read)
 
     def start(self) -> None:
         self.stop_request.clear()
@@ -78,10 +72,8 @@ class SystemSampler:
         """Read all figures once; those of a failing reader are left out."""
         values: Figures = {}
         for read in self.readers:
-            try:
+            with suppress(*READ_ERRORS):
                 values |= read()
-            except (OSError, ValueError, IndexError):
-                continue
         self.samples.append(Sample(time.perf_counter_ns() / 1000, values))
 
 
@@ -121,9 +113,7 @@ class Rates:
 
 
 class CoreReader:
-    """Load of each core in percent; every reader has a `subject` for `SystemSampler.missing`."""
-
-    subject = "load of the cores"
+    """Load of each core in percent."""
 
     def __init__(self, proc: Path) -> None:
         self.file = ProcFile(proc / "stat")
@@ -152,8 +142,6 @@ def count_ticks(line: str) -> tuple[int, int]:
 
 class MemoryReader:
     """Resident memory of this process with its descendants, and the available memory of the system."""
-
-    subject = "memory"
 
     def __init__(self, proc: Path) -> None:
         self.proc = proc
@@ -195,8 +183,6 @@ def read_resident(proc: Path, process: str) -> int:
 class DiskReader:
     """Traffic of all disks."""
 
-    subject = "disks"
-
     def __init__(self, proc: Path) -> None:
         self.file = ProcFile(proc / "diskstats")
         self.rates = Rates()
@@ -219,8 +205,6 @@ def is_partition(name: str) -> bool:
 
 class NetworkReader:
     """Traffic of all external network interfaces."""
-
-    subject = "network"
 
     def __init__(self, proc: Path) -> None:
         self.file = ProcFile(proc / "net" / "dev")

@@ -62,7 +62,7 @@ class DeviceTrials(Trials):
             self.failures.append(problem)
             return None
         try:
-            with self.set_threads():
+            with self.protect_settings():
                 return self.take_times(make_first(), make_second())
         except (RuntimeError, TypeError, ValueError, MemoryError) as error:
             # The operator does not support this dtype or size here, or there is no memory for it.
@@ -79,8 +79,8 @@ class DeviceTrials(Trials):
         return min(turns["first"]) * 1e6, min(turns["second"]) * 1e6
 
     @contextmanager
-    def set_threads(self) -> Iterator[None]:
-        """Set the number of threads within the block; restore it and the CPU's random state at the end."""
+    def protect_settings(self) -> Iterator[None]:
+        """Use `self.threads` within the block; restore the number of threads and the CPU's random state at the end."""
         original = torch.get_num_threads()
         if self.threads and self.device == "cpu":
             torch.set_num_threads(self.threads)

@@ -122,7 +122,7 @@ def compare(
     The exit code is 1 if the iterations differ by more than the noise of their steps, 2 if too few steps were timed.
     """
     from viaduct.profiling.compare import compare_profiles
-    from viaduct.profiling.compare_text import write_text
+    from viaduct.profiling.compare_text import format_difference
     from viaduct.profiling.outputs import check_page
     from viaduct.profiling.readers import read_any
 
@@ -134,7 +134,7 @@ def compare(
 
         write_difference_page(difference, out)
         list_files([out])
-    print(write_text(difference))
+    print(format_difference(difference))
     raise typer.Exit(difference.exit_code)
 
 
@@ -309,10 +309,10 @@ def print_profile(profile: Profile, json: bool) -> None:
 
         print(encode_profile(profile).decode())
         return
-    from viaduct.profiling.summary import write_summary
+    from viaduct.profiling.summary import format_summary
 
     width = os.get_terminal_size().columns if sys.stdout.isatty() else 100
-    print(write_summary(profile, width))
+    print(format_summary(profile, width))
 
 
 def list_files(files: Sequence[Path]) -> None:

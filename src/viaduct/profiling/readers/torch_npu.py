@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -107,9 +107,14 @@ class Source:
     phases_measured: bool = True
     begins_known: bool = True  # False: only lengths of steps are known, and they are drawn one after the other from 0
 
-    def find(self, name: str) -> Path | None:
+    def find_file(self, name: str) -> Path | None:
         """Return a file of the folder; None if it does not exist."""
         return self.folder / name if (self.folder / name).is_file() else None
+
+    def read_csv(self, name: str) -> Iterator[CsvRow]:
+        """Return the rows of a file of the folder; none if it does not exist."""
+        file = self.find_file(name)
+        return read_rows(file, self.notes) if file else iter(())
 
 
 def read_rank(output: Path, rank: int, path: Path) -> Profile:
@@ -120,19 +125,15 @@ def read_rank(output: Path, rank: int, path: Path) -> Profile:
     count = tasks.count_steps(steps, source.notes)
     collectives = read_communication(source) or tasks.collectives
     steps = add_collectives(steps, collectives, tasks.computing or None)
-    record, owners = source.find("memory_record.csv"), source.find("operator_memory.csv")
-    statistics = source.find("op_statistic.csv")
-    memory = read_memory_record(read_rows(record, source.notes), rank) if record else []
-    kernels = tasks.list_kernels(count, rank)
-    if not kernels and statistics:
-        kernels = read_statistics(read_rows(statistics, source.notes), count, rank)
+    memory = read_memory_record(source.read_csv("memory_record.csv"), rank)
+    kernels = tasks.list_kernels(count, rank) or read_statistics(source.read_csv("op_statistic.csv"), count, rank)
     profile = Profile(
         build_facts(source, path, steps),
         steps,
         read_operators(source, count),
         kernels,
         memory,
-        read_memory_owners(read_rows(owners, source.notes), rank, find_peak(memory)) if owners and memory else [],
+        read_memory_owners(source.read_csv("operator_memory.csv"), rank, find_peak(memory)) if memory else [],
         tables=read_tables(source),
     )
     profile = replace(profile, facts=replace(profile.facts, notes=tuple(dict.fromkeys(source.notes))))
@@ -169,8 +170,7 @@ def read_steps(source: Source) -> list[Step]:
         source.notes += trace_steps.notes
         source.phases_measured = trace_steps.phases_measured
         return trace_steps.steps
-    file = source.find("step_trace_time.csv")
-    steps = list_timed_steps(read_rows(file, source.notes), source) if file else []
+    steps = list_timed_steps(source.read_csv("step_trace_time.csv"), source)
     if steps:
         source.phases_measured = source.begins_known = False
         source.phases_found_by += [
@@ -210,7 +210,7 @@ def find_duration(row: CsvRow) -> float | None:
 
 
 def read_trace(source: Source) -> FoundSteps:
-    file = source.find("trace_view.json")
+    file = source.find_file("trace_view.json")
     if file is None:
         return FoundSteps()
     trace = [event for event in EventFile(file, source.notes) if is_needed(event)]
@@ -257,8 +257,7 @@ def find_launches(events: list[Event]) -> list[Launch]:
 
 def read_tasks(source: Source) -> TaskTable:
     tasks = TaskTable()
-    file = source.find("kernel_details.csv")
-    for row in read_rows(file, source.notes) if file else ():
+    for row in source.read_csv("kernel_details.csv"):
         tasks.add(row)
     return tasks
 
@@ -273,9 +272,8 @@ class OperatorSum(Sum):
 
 def read_operators(source: Source, steps: int) -> list[Operator]:
     """Return a row for each operator, shapes and line of the script."""
-    file = source.find("operator_details.csv")
     sums: dict[tuple[str, str, str], OperatorSum] = defaultdict(OperatorSum)
-    for row in read_rows(file, source.notes) if file else ():
+    for row in source.read_csv("operator_details.csv"):
         total, self_us = row.time_us("Host Total Duration"), row.time_us("Host Self Duration")
         if total is None or self_us is None:
             continue
@@ -319,7 +317,7 @@ def find_phase(name: str) -> Phase:
 
 def read_communication(source: Source) -> list[Collective]:
     """Return the collectives of communication.json, with their sizes."""
-    file = source.find("communication.json")
+    file = source.find_file("communication.json")
     collectives = []
     for groups in (read_json(file, source.notes) if file else {}).values():
         operations = groups.get("collective") if isinstance(groups, dict) else None
@@ -355,7 +353,7 @@ def find_size(facts: dict[str, Any]) -> int | None:
 def read_tables(source: Source) -> dict[str, Any]:
     tables = {}
     for name in TABLES:
-        file = source.find(f"{name}.csv")
+        file = source.find_file(f"{name}.csv")
         table = read_table(file, source.notes) if file else None
         if table is not None:
             tables[name] = table
