@@ -97,9 +97,6 @@ class Edits:
         else:
             self.insert(stop, f" {text},")
 
-    def remove_slot(self, slots: list[Slot], index: int) -> None:
-        self.remove_slots(slots, {index})
-
     def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
         """Remove several items between commas; comments stay."""
         tail = len(slots)  # from this index on all items are removed
@@ -119,8 +116,7 @@ class Edits:
 
     def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:
         """Remove the arguments at these positions, and add the argument `text` unless it is empty."""
-        opening = self.source.opening(call)
-        slots, _ = self.source.slots(opening)
+        opening, slots = self.source.opening(call), self.source.argument_slots(call)
         remaining = [slot for index, slot in enumerate(slots) if index not in indices]
         if text and len(slots) - 1 not in indices:
             self.add_argument(call, text)
@@ -142,7 +138,6 @@ class Edits:
     # ---- statements
 
     def insert_before(self, statement: ast.stmt, lines: list[str]) -> None:
-        """Insert statements before another one."""
         start = self.source.span(statement)[0]
         line = self.source.line_start(start)
         indent = self.source.text[line:start]

@@ -62,7 +62,7 @@ class Work:
     def names(self) -> Names:
         surveyed = self.project.parsed.get(self.path)
         if surveyed is not None and surveyed.source is self.source:
-            return surveyed.copy_without_additions()
+            return surveyed.copy_without_requested_imports()
         module, package = self.project.module_of(self.path)
         former, self.former_names = self.former_names, None
         names = Names(self.source, module, package, self.needed, former)
@@ -88,16 +88,19 @@ class Work:
         qualified = f"{module}.{name}"
         present = self.names.local_name(qualified)
         if present is not None and at is not None and self.names.is_hidden(present, at):
-            present = next((local for local, full in self.names.added.items() if full == qualified), None)
+            present = self.names.requested_name(qualified)
         if present is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
             present = name if self.names.resolve_star_name(name) == qualified else None
         if present is not None:
             return present
         local = name if name not in self.names.used_names else self.reserve_name(f"npu_{name}")
-        self.needed[local] = qualified
-        self.names.used_names.add(local)
-        self.names.added[local] = qualified
+        self.request_import(local, qualified)
         return local
+
+    def request_import(self, local: str, qualified: str) -> None:
+        """Request that `insert_imports` imports a qualified name as `local`."""
+        self.needed[local] = self.names.added[local] = qualified
+        self.names.used_names.add(local)
 
     def is_left_alone(self, node: ast.AST) -> bool:
         """Return True for a node on a line that rules leave alone, of `target_code_lines` or `explained_lines`."""

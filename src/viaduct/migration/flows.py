@@ -116,7 +116,6 @@ class Flow:
         return trail.uses
 
     def parameter_uses(self, function: Function, parameter: str) -> set[str]:
-        """Return the uses of a parameter in its function."""
         trail = Trail()
         self.follow_name(parameter, self.names.scopes[function], trail)
         return trail.uses

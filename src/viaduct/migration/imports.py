@@ -92,7 +92,6 @@ def report_overwriting(work: Work, location: ast.stmt | None, names: list[str]) 
 
 
 def find_bound_names(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds."""
     if isinstance(statement, ImportNode):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
     elif isinstance(statement, FunctionNode | ast.ClassDef):

@@ -304,7 +304,7 @@ class Names:
 
     # ---- resolving
 
-    def copy_without_additions(self) -> Names:
+    def copy_without_requested_imports(self) -> Names:
         """Return the names of the same file without the imports that rules have requested."""
         names = copy(self)
         names.added, names.resolved = {}, {}
@@ -492,6 +492,10 @@ class Names:
         """Return the module-level name, bound in the file or added, that stands for a qualified name; else None."""
         if qualified in self.local_names:
             return self.local_names[qualified]
+        return self.requested_name(qualified)
+
+    def requested_name(self, qualified: str) -> str | None:
+        """Return the local name under which rules have requested the import of a qualified name; else None."""
         return next((name for name, full in self.added.items() if full == qualified), None)
 
     @cached_property

@@ -157,7 +157,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         imports[path] = read_imports(names)
         record_classes(project, path, names)
     decide_frameworks(project, imports)
-    parsed |= parse_receivers(project, plain)
+    parsed |= parse_users_of_reexports(project, plain)
     for names in parsed.values():
         names.exports = project.exports
     project.parsed, project.surveyed = parsed, {*parsed}
@@ -184,12 +184,12 @@ def parse_names(path: str, data: bytes) -> Names | None:
         return None
 
 
-def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[str, Names]:
-    """Parse those of the files without a framework that import one from the project, directly or indirectly."""
-    received: dict[str, Names] = {}
+def parse_users_of_reexports(project: Project, files: list[tuple[str, bytes]]) -> dict[str, Names]:
+    """Parse files that import no framework, but a name of one that a module re-exports, also one of these files."""
+    users: dict[str, Names] = {}
     pending = files
     while pending:
-        waiting, count = [], len(received)
+        waiting, count = [], len(users)
         for path, data in pending:
             module, is_package = Project.module_of(path)
             package = module if is_package else module.rpartition(".")[0]
@@ -199,10 +199,10 @@ def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[st
                 continue
             names = parse_names(path, data)
             if names is not None:
-                received[path] = names
+                users[path] = names
                 project.exports.record(names)
-        pending = waiting if len(received) > count else []
-    return received
+        pending = waiting if len(users) > count else []
+    return users
 
 
 def merge_outlines(outlines: Iterable[Project]) -> Project:

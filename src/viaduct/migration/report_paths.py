@@ -79,19 +79,23 @@ def is_earlier(flag: str, file: Path) -> bool:
         return False
 
 
-def is_page(file: Path) -> bool:
+def is_html_report(file: Path) -> bool:
     with open(file, "rb") as stream:
         head = stream.read(HEAD_BYTES)
     return GENERATOR_TAG.search(head) is not None
 
 
-def is_sarif(file: Path) -> bool:
+def is_sarif_report(file: Path) -> bool:
     return bool(json.loads(file.read_bytes())["runs"][0]["tool"]["driver"]["name"] == "viaduct migrate")
 
 
-def is_record(file: Path) -> bool:
+def is_json_report(file: Path) -> bool:
     report = json.loads(file.read_bytes())
     return bool(report["tool"]["name"] == "viaduct" and "findings" in report)
 
 
-RECOGNIZERS: dict[str, Callable[[Path], bool]] = {"--report": is_page, "--sarif": is_sarif, "--json": is_record}
+RECOGNIZERS: dict[str, Callable[[Path], bool]] = {
+    "--report": is_html_report,
+    "--sarif": is_sarif_report,
+    "--json": is_json_report,
+}

@@ -220,8 +220,7 @@ class Site:
             self.edit.replace_node(value, text)
 
     def remove_argument(self, value: ast.expr | ast.keyword) -> None:
-        slots, _ = self.source.slots(self.source.opening(self.node))
-        self.edit.remove_slot(slots, self.argument_index(value))
+        self.edit.remove_slots(self.source.argument_slots(self.node), {self.argument_index(value)})
 
     def remove_arguments(self, values: list[ast.expr | ast.keyword], add: str = "") -> None:
         """Remove several arguments, and add `name=value`, in one edit: separate edits could overlap at a comma."""
@@ -234,7 +233,7 @@ class Site:
 
     def name_positions(self, order: tuple[str, ...]) -> None:
         """Turn positional arguments into keyword arguments with the names `order`; the call must have no * argument."""
-        slots, _ = self.source.slots(self.source.opening(self.node))
+        slots = self.source.argument_slots(self.node)
         for value, name in zip(self.node.args, order, strict=False):
             self.edit.insert(slots[self.argument_index(value)].start, f"{name}=")
 

@@ -164,5 +164,6 @@ class SettingsMigration:
         self, rule: Rule, status: Status, at: tuple[int, int], line: str, messages: tuple[str, str], risk: Risk
     ) -> None:
         """Add a finding; `messages` in English and Chinese."""
-        location = (self.path, at[0], at[0], at[1], rule.name, rule.category, status)
+        number, column = at
+        location = (self.path, number, number, column, rule.name, rule.category, status)
         self.findings.append(Finding(*location, *messages, risk, line.rstrip("\r")))

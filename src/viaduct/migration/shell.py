@@ -88,7 +88,7 @@ def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[Fil
 
 def migrate(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     """Migrate one shell script; `record_options(project)` was called before."""
-    from viaduct.migration.shell_any import NeutralMigration
+    from viaduct.migration.shell_any import AnyShellMigration
 
     try:
         text = data.decode()
@@ -96,14 +96,14 @@ def migrate(path: str, data: bytes, options: Options, project: Project) -> FileR
         undecodable = Undecodable(f"cannot be decoded: {error}", f"无法解码:{error}")
         finding = replace(make_unparsable_finding(path, undecodable), risk="low")
         return FileResult(path, data, data, (finding,) if b"CUDA" in data else ())
-    migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, project)
+    migration = (AnyShellMigration if options.to == "any" else ShellMigration)(path, text, options, project)
     migration.run()
     stems = tuple(range(1, len(text.split("\n")) + 1))
     return FileResult(path, data, migration.render().encode(), tuple(migration.sorted_findings()), stems=stems)
 
 
 @dataclass
-class Migration:
+class ShellMigration:
     """Migration of one shell script to a card: its edits and findings."""
 
     path: str
@@ -121,7 +121,8 @@ class Migration:
         self.card = CARDS.get(self.options.to, CARDS["npu"])
 
     @property
-    def root(self) -> str:
+    def device_module(self) -> str:
+        """Module that replaces torch.cuda, such as torch.npu."""
         return self.card.root
 
     @property
@@ -227,13 +228,13 @@ class Migration:
         for word in command:
             program = word.plain.rpartition("/")[2]
             if program in LAUNCHERS:
-                self.report(launch_commands.rule, "advice", word, launch_commands.launcher_advice(self.root), "low")
+                advice = launch_commands.launcher_advice(self.device_module)
+                self.report(launch_commands.rule, "advice", word, advice, "low")
             elif word.text[:1] in "\"'" and CUDA_IN_PYTHON.search(word.text) and runs_python:
                 self.report_python(word.start)
             elif program == launch_commands.MONITOR or (launch_commands.MONITOR in word.text and "$(" in word.text):
-                self.report(
-                    launch_commands.rule, "advice", word, launch_commands.monitor_advice(self.options.to), "low"
-                )
+                advice = launch_commands.monitor_advice(self.options.to)
+                self.report(launch_commands.rule, "advice", word, advice, "low")
 
     def report_python(self, start: int) -> None:
         """Report Python code that begins at a position."""

@@ -22,7 +22,7 @@ from viaduct.cards.environment import (
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import any_device_text, backend, launch_commands, visible_devices
 from viaduct.migration.rules.torch import nccl_variables as nccl
-from viaduct.migration.shell import ASSIGNMENT, Migration
+from viaduct.migration.shell import ASSIGNMENT, ShellMigration
 from viaduct.migration.shell_words import Word
 
 OTHER_VISIBLE = tuple(card.visible for card in CARDS.values())
@@ -34,10 +34,10 @@ SUBSTITUTIONS = ("(", "`")
 """Characters directly after a word that begin a command substitution."""
 
 
-class NeutralMigration(Migration):
+class AnyShellMigration(ShellMigration):
     """Migration of one shell script to every card."""
 
-    root = "accelerator"
+    device_module = "accelerator"
 
     def set_visible_devices(self, assigned: list[tuple[Word, str]]) -> None:
         """Set the other cards' variables in each command that sets CUDA's and none of them; `assigned` is not used."""

@@ -477,6 +477,10 @@ class Source:
             first, last = (token.start if first < 0 else first), token.end
         raise Unparsable("a bracket is not closed")
 
+    def argument_slots(self, call: ast.Call) -> list[Slot]:
+        """Return the arguments of a call as slots, in the order of the text."""
+        return self.slots(self.opening(call))[0]
+
     def opening(self, call: ast.Call) -> Token:
         """Return the parenthesis that begins a call's arguments."""
         depth = 0

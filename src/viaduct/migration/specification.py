@@ -44,56 +44,35 @@ ELSEWHERE = {
     "P23": "left alone: torch.accelerator is device neutral",
     "P24": "left alone: branches for the CPU and for mps keep their structure, only names in them change",
 }
-# Row -> names of the rules that implement it.
+# Rows -> names of the rules that implement them.
 _RULES = {
     "I4": "tf1.imports_report",
     "D1": "tf1.dataset_batchers tf1.dataset_drop_remainder",
-    "D2": "tf1.dataset_drop_remainder",
-    "D3": "tf1.dataset_drop_remainder",
+    "D2 D3": "tf1.dataset_drop_remainder",
     "D4": "tf1.dataset_counts",
     "D5": "tf1.dataset_shard",
     "D6": "tf1.dataset_unsharded",
-    "D7": "tf1.dataset_advice",
-    "D8": "tf1.dataset_advice",
-    "D9": "tf1.dataset_advice",
-    "D10": "tf1.dataset_advice",
-    "D11": "tf1.dataset_advice",
+    "D7 D8 D9 D10 D11": "tf1.dataset_advice",
     "N1": "tf1.dropout",
     "N2": "tf1.dropout_layers",
     "N3": "tf1.gelu",
     "N4": "tf1.device_block",
-    "N5": "tf1.seed_tuning",
-    "N6": "tf1.seed_tuning",
-    "N7": "tf1.seed_tuning",
-    "N8": "tf1.model_advice",
-    "N9": "tf1.model_advice",
-    "N10": "tf1.model_advice",
-    "N11": "tf1.model_advice",
-    "E1": "tf1.estimator_run_config",
-    "E2": "tf1.estimator_run_config",
-    "E3": "tf1.estimator_run_config",
-    "E4": "tf1.estimator_run_config",
-    "E5": "tf1.estimator_class",
-    "E6": "tf1.estimator_class",
-    "E7": "tf1.estimator_class",
+    "N5 N6 N7": "tf1.seed_tuning",
+    "N8 N9 N10 N11": "tf1.model_advice",
+    "E1 E2 E3 E4": "tf1.estimator_run_config",
+    "E5 E6 E7": "tf1.estimator_class",
     "E8": "tf1.estimator_canned",
-    "E10": "tf1.tpu_estimator",
-    "E11": "tf1.tpu_estimator",
-    "E12": "tf1.tpu_spec",
-    "E13": "tf1.tpu_spec",
+    "E10 E11": "tf1.tpu_estimator",
+    "E12 E13": "tf1.tpu_spec",
     "E14": "tf1.distribute_broadcast",
     "E15": "tf1.estimator_run_options",
     "E16": "tf1.estimator_steps",
-    "S1": "tf1.session_config",
-    "S2": "tf1.session_config",
-    "S3": "tf1.session_config",
-    "S4": "tf1.session_config",
+    "S1 S2 S3 S4": "tf1.session_config",
     "S5": "tf1.session_xla",
     "S6": "tf1.session_config",
     "S7": "tf1.horovod_devices tf1.session_gpu_options",
     "S8": "tf1.session_grad_fusion",
-    "S9": "tf1.session_close",
-    "S10": "tf1.session_close",
+    "S9 S10": "tf1.session_close",
     "S11": "tf1.session_config_helper",
     "S12": "tf1.session_device_config tf1.session_graph_options tf1.session_xla",
     "S13": "tf1.estimator_run_options tf1.session_options",
@@ -105,8 +84,7 @@ _RULES = {
     "K6": "tf1.keras_broadcast",
     "K7": "tf1.keras_clear_session",
     "K8": "tf1.keras_batch",
-    "K9": "tf1.keras_unsupported",
-    "K10": "tf1.keras_unsupported",
+    "K9 K10": "tf1.keras_unsupported",
     "V1": "tf1.distribute_servers tf1.distribute_strategy",
     "V2": "tf1.distribute_optimizer tf1.distribute_sum tf1.distribute_sum_left",
     "V3": "tf1.distribute_gradients",
@@ -114,8 +92,7 @@ _RULES = {
     "V5": "tf1.device_block",
     "V6": "tf1.distribute_metrics",
     "V7": "tf1.distribute_environment",
-    "L1": "tf1.loss_scale_managers",
-    "L2": "tf1.loss_scale_managers",
+    "L1 L2": "tf1.loss_scale_managers",
     "L3": "tf1.loss_scale_optimizer",
     "L4": "tf1.precision_graph_rewrite",
     "L5": "tf1.loss_scale_by_hand",
@@ -124,8 +101,7 @@ _RULES = {
     "C1": "tf1.horovod_lifecycle tf1.lifecycle_init",
     "C2": "tf1.lifecycle_cycles",
     "C3": "tf1.lifecycle_init",
-    "C4": "tf1.lifecycle_cycles tf1.lifecycle_init",
-    "C5": "tf1.lifecycle_cycles tf1.lifecycle_init",
+    "C4 C5": "tf1.lifecycle_cycles tf1.lifecycle_init",
     "C6": "tf1.lifecycle_shutdown",
     "P1": "torch.already torch.patch_mode torch.patched torch.plugin torch.vendor_code",
     "P2": (
@@ -141,12 +117,12 @@ _RULES = {
     ),
     "P7": "torch.cuda_method torch.unknown_program",
     "P8": (
-        "torch.any_device_integer torch.any_device_text torch.device_integer torch.device_left "
-        "torch.device_string torch.unknown_program"
+        "torch.any_device_integer torch.any_device_text torch.device_integer torch.device_left torch.device_string "
+        "torch.unknown_program"
     ),
     "P9": (
-        "torch.any_device_compare torch.any_device_text torch.device_argparse torch.device_compare "
-        "torch.device_key torch.device_left torch.device_string torch.patch_limits torch.tensor_type"
+        "torch.any_device_compare torch.any_device_text torch.device_argparse torch.device_compare torch.device_key "
+        "torch.device_left torch.device_string torch.patch_limits torch.tensor_type"
     ),
     "P10": "torch.any_device_compare torch.autograd_profiler torch.is_cuda torch.profiler",
     "P11": "torch.amp torch.any_amp torch.autocast torch.autocast_state torch.cuda_api torch.imports",
@@ -172,19 +148,18 @@ _RULES = {
     ),
     "5": "torch.default_tensor_type torch.operators",
     "6": (
-        "tf1.any_left torch.already torch.amp torch.apex torch.autocast torch.autocast_state "
-        "torch.autograd_profiler torch.backends_cuda torch.capability torch.compile torch.cuda_api "
-        "torch.cuda_graphs torch.cuda_method torch.cuda_module torch.cuda_strings torch.cuda_unknown torch.cudnn "
-        "torch.default_tensor_type torch.device_integer torch.device_key torch.device_left torch.device_string "
-        "torch.double torch.huggingface torch.imports torch.is_cuda torch.jit_script torch.lightning "
-        "torch.mlu_core torch.nccl_variables torch.nvtx torch.operators torch.patch_mode torch.patched "
-        "torch.plugin torch.profiler torch.properties torch.tensorflow_beside torch.tf32 torch.vendor_code "
-        "torch.visible_devices"
+        "tf1.any_left torch.already torch.amp torch.apex torch.autocast torch.autocast_state torch.autograd_profiler "
+        "torch.backends_cuda torch.capability torch.compile torch.cuda_api torch.cuda_graphs torch.cuda_method "
+        "torch.cuda_module torch.cuda_strings torch.cuda_unknown torch.cudnn torch.default_tensor_type "
+        "torch.device_integer torch.device_key torch.device_left torch.device_string torch.double torch.huggingface "
+        "torch.imports torch.is_cuda torch.jit_script torch.lightning torch.mlu_core torch.nccl_variables torch.nvtx "
+        "torch.operators torch.patch_mode torch.patched torch.plugin torch.profiler torch.properties "
+        "torch.tensorflow_beside torch.tf32 torch.vendor_code torch.visible_devices"
     ),
     "6.1": "tf1.mlu_devices tf1.mlu_environment tf1.mlu_options tf1.mlu_report",
     "8": "tf1.debug_hooks tf1.tensorflow2 tf1.unsupported_api",
 }
-RULES_BY_ROW = {row: names.split() for row, names in _RULES.items()}
+RULES_BY_ROW = {row: names.split() for rows, names in _RULES.items() for row in rows.split()}
 ROWS_BY_RULE: dict[str, list[str]] = {}
 for _row, _names in RULES_BY_ROW.items():
     for _name in _names:

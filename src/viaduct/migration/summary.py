@@ -65,7 +65,6 @@ def summarise(outcome: Outcome) -> Summary:
 
 
 def count_by_rule(findings: list[Finding]) -> dict[str, dict[Status, int]]:
-    """Count the findings of each rule by their status."""
     counts = Counter((finding.rule, finding.status) for finding in findings)
     rules = sorted({finding.rule for finding in findings})
     return {rule: {status: counts[rule, status] for status in STATUSES} for rule in rules}

@@ -106,18 +106,12 @@ def import_helper(site: Site, at: ast.AST | None = None) -> str:
     local_name = work.names.local_name(full) or find_pasted_helper(site.source.tree)
     if local_name is not None and not work.names.is_hidden(local_name, at or site.node):
         return local_name
-    local_name = next((local for local, qualified in work.names.added.items() if qualified == full), None)
-    if local_name is not None:
-        return local_name
-    local = (
-        HELPER_OBJECT
-        if HELPER_OBJECT not in work.names.used_names or is_only_helper(site, full)
-        else work.reserve_name(f"any_{HELPER_OBJECT}")
-    )
-    work.needed[local] = full
-    work.names.used_names.add(local)
-    work.names.added[local] = full
-    return local
+    local_name = work.names.requested_name(full)
+    if local_name is None:
+        is_free = HELPER_OBJECT not in work.names.used_names or is_only_helper(site, full)
+        local_name = HELPER_OBJECT if is_free else work.reserve_name(f"any_{HELPER_OBJECT}")
+        work.request_import(local_name, full)
+    return local_name
 
 
 def is_only_helper(site: Site, full: str) -> bool:

@@ -352,7 +352,10 @@ class Values:
         return None if may_be_none and isinstance(kind, str) and kind != "dataset" else kind
 
     def kind_of_assigned(self, values: list[ast.expr | Element], extends: Callable[[ast.expr], bool]) -> Kind:
-        """Return the kind that all values agree on; None and values `x = x.f()` of unknown kind do not count."""
+        """Return the kind that all values agree on; None does not count, nor does `x = x.f()` if its kind is unknown.
+
+        `extends(value)`: the value is such an `x.f()`.
+        """
         kinds: set[Kind] = set()
         for value in values:
             if isinstance(value, Element):

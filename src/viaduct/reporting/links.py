@@ -32,5 +32,4 @@ def check_nearby(address: str) -> None:
 
 
 def data_uri(content: bytes, media_type: str = "image/png") -> str:
-    """Return content as a data URI."""
     return f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"

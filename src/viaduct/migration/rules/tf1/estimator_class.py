@@ -45,7 +45,7 @@ def convert(site: Site) -> None:
         return
     site.rename(site.import_name("NPUEstimator"))
     if len(site.node.args) >= 5:
-        slots, _ = site.source.slots(site.source.opening(site.node))
+        slots = site.source.argument_slots(site.node)
         site.edit.insert(slots[site.argument_index(site.node.args[4])].start, "warm_start_from=")
     site.report_change("Estimator becomes NPUEstimator", zh="Estimator 替换为 NPUEstimator")
     check_config(site)

@@ -84,7 +84,7 @@ def remove_strategies(site: Site) -> None:
 
 def convert_arguments(site: Site) -> None:
     """Name the positional arguments, remove those that NPURunConfig does not have, and add defaults."""
-    slots, _ = site.source.slots(site.source.opening(site.node))
+    slots = site.source.argument_slots(site.node)
     arguments = dict(zip((*KEPT_PARAMETERS, *REMOVED_PARAMETERS), site.node.args, strict=False)) | {
         keyword.arg: keyword for keyword in site.node.keywords if keyword.arg
     }

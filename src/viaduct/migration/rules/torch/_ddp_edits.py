@@ -89,7 +89,7 @@ class Rewriter:
         """Remove the numbers of cards: a device without a number is the current one, which is the rank's."""
         edit, source, device = self.site.edit, self.site.source, self.card.device
         for call in self.numbered_moves:
-            edit.remove_slot(source.slots(source.opening(call))[0], 0)
+            edit.remove_slots(source.argument_slots(call), {0})
         for node in self.device_texts:
             if isinstance(node, ast.Constant):
                 edit.replace_node(node, self.site.text(node).replace(str(node.value), device))
