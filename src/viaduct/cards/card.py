@@ -46,10 +46,12 @@ class Card:
 
     @property
     def is_attr(self) -> str:
+        """Attribute of tensors that is True on the card: tensor.is_npu."""
         return f"is_{self.name}"
 
     @property
     def root(self) -> str:
+        """Module of the card in torch: torch.npu."""
         return f"torch.{self.device}"
 
     @property

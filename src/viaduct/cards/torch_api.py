@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from viaduct.cards import CUDA, MLU, Card
 
-NUMBERS = ("Float", "Half", "BFloat16", "Int", "Long", "Short", "Char", "Byte", "Bool")
+TENSOR_TYPES = ("Float", "Half", "BFloat16", "Int", "Long", "Short", "Char", "Byte", "Bool")
 # Names that torch.npu and torch.mlu both have.
 NPU_AND_MLU_NAMES = {
     *("is_available", "is_initialized", "init", "device_count", "current_device", "set_device", "device", "device_of"),
@@ -21,7 +21,7 @@ NPU_AND_MLU_NAMES = {
     *("reset_max_memory_cached", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "memory_stats"),
     *("memory_stats_as_nested_dict", "memory_summary", "memory_snapshot", "set_per_process_memory_fraction"),
     *("caching_allocator_alloc", "caching_allocator_delete", "change_current_allocator", "utilization"),
-    *(f"{number}{kind}" for number in NUMBERS for kind in ("Tensor", "Storage")),
+    *(f"{name}{kind}" for name in TENSOR_TYPES for kind in ("Tensor", "Storage")),
 }
 # Further names of one card.
 NAMES_OF_ONE_CARD: dict[str, set[str]] = {

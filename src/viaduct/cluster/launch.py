@@ -331,6 +331,7 @@ def start_ranks(
     def get_variables(torchrun_variables: Mapping[str, str]) -> dict[str, str]:
         variables = limit_threads(share.ranks)
         if rendezvous:
+            # torch counts only the restarts that a rank of this machine caused
             variables["TORCHELASTIC_RESTART_COUNT"] = str(rendezvous.round)
         else:
             variables |= choose_loopback_variables()

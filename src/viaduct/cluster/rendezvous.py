@@ -149,7 +149,7 @@ class Heartbeat(threading.Thread):
     def __init__(self, node: int, names: Sequence[str], store: Store, watch_others: bool) -> None:
         super().__init__(name="viaduct-heartbeat", daemon=True)
         self.node, self.names, self.store = node, list(names), store
-        self.round = 0
+        self.round = 0  # the newest round that a server asked for
         self.closing_reason = ""  # empty while the job is open
         now = time.monotonic()
         self.store_heard_at = now  # time of the store's last answer
