@@ -13,8 +13,8 @@ from viaduct.kernels.sizes import (
     Tile,
     choose_default_reduction_sizes,
     find_area,
-    find_loop,
     find_reduction_sizes,
+    find_sizes,
     find_tile,
 )
 
@@ -52,7 +52,7 @@ def test_every_kind_of_launch_reads_its_choice() -> None:
     )
     assert find_reduction_sizes("batch_norm_statistics", x, 1) == ReductionSizes(8, 16, 2, 1, 64)
     assert find_area("max_pooling", (1, 2), torch.float16) == Area(1, 8, 32, 1)
-    assert find_loop("stem_sums", (7,), torch.float32, Loop(1, 1)) == Loop(64, 8, 4, 2)
+    assert find_sizes("stem_sums", (7,), torch.float32, Loop(1, 1)) == Loop(64, 8, 4, 2)
 
 
 def test_areas_and_programs_cover_everything_and_there_is_always_one() -> None:

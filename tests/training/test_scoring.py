@@ -98,10 +98,10 @@ def test_a_checkpoint_is_scored_by_its_shadow(run: RunDir) -> None:
     done = train_recipe(replace(AVERAGED, checkpoint=Checkpoint(every_minutes=0)), run, recorder)
     saved = done.save()
     model = build_normed_network(4)
-    rows = list(scoring.score(saved, done.recipe, computation(model), validation(), ("a",)))
-    assert rows[0]["loss"] == pytest.approx(recorder.scores[-1].loss, rel=1e-5)
-    raw = list(scoring.score(saved, replace(done.recipe, ema=None), computation(model), validation(), ("a",)))
-    assert raw[0]["loss"] != pytest.approx(rows[0]["loss"], rel=1e-5)
+    row = scoring.score(saved, done.recipe, computation(model), validation(), ("a",))
+    assert row["loss"] == pytest.approx(recorder.scores[-1].loss, rel=1e-5)
+    raw = scoring.score(saved, replace(done.recipe, ema=None), computation(model), validation(), ("a",))
+    assert raw["loss"] != pytest.approx(row["loss"], rel=1e-5)
 
 
 @pytest.mark.parametrize(

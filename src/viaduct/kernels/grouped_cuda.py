@@ -14,9 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from viaduct.kernels.choices import find_choice
 from viaduct.kernels.grouped_compiler import DEFAULT_SHARED_BYTES, CompilerError, CudaError, Kernel, load_or_compile
-from viaduct.kernels.sizes import DTYPES, count_blocks, count_multiprocessors
+from viaduct.kernels.sizes import count_blocks, count_multiprocessors, find_sizes
 
 # Functions in grouped.cu, and the value of the macro KERNEL that selects each.
 KERNELS = {"grouped_convolution": 1, "grouped_convolution_input": 2, "grouped_convolution_weight": 3}
@@ -65,14 +64,10 @@ class Layer:
 
 
 def find_block_shape(kernel: str, layer: Layer, dtype: torch.dtype, transposed: bool = False) -> BlockShape:
-    """Return the tuned block shape of grouped_convolution, grouped_input_gradient or grouped_weight_gradient.
-
-    Without tuning, the default is returned.
-    """
-    point = find_choice(kernel, (*layer.sizes, layer.per_group, layer.stride, DTYPES[dtype]))
-    if point is not None:
-        return BlockShape(**point)  # type: ignore[arg-type]
-    return WEIGHT_SHAPE if kernel == "grouped_weight_gradient" else choose_default_block_shape(layer, transposed)
+    """Return the block shape of grouped_convolution, grouped_input_gradient or grouped_weight_gradient."""
+    is_weight_gradient = kernel == "grouped_weight_gradient"
+    default = WEIGHT_SHAPE if is_weight_gradient else choose_default_block_shape(layer, transposed)
+    return find_sizes(kernel, (*layer.sizes, layer.per_group, layer.stride), dtype, default)
 
 
 def choose_default_block_shape(layer: Layer, transposed: bool = False) -> BlockShape:

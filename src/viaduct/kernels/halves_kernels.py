@@ -19,9 +19,8 @@ def gather_kernel(
     pixel_column = 2 * (pixel % half_width)
     remaining = pixel // half_width
     pixel_row = 2 * (remaining % half_height)
-    offset = ((remaining // half_height * height + pixel_row) * width + pixel_column)[:, None] * channels + channel[
-        None, :
-    ]
+    source = (remaining // half_height * height + pixel_row) * width + pixel_column
+    offset = source[:, None] * channels + channel[None, :]
     out_offset = pixel[:, None] * channels + channel[None, :]
     in_bounds = (pixel < rows)[:, None] & inside
     tl.store(even + out_offset, tl.load(x + offset, mask=in_bounds, other=0.0), mask=in_bounds)
@@ -40,9 +39,8 @@ def scatter_kernel(
     pixel_column = pixel % width
     remaining = pixel // width
     pixel_row = remaining % height
-    offset = ((remaining // height * half_height + pixel_row // 2) * half_width + pixel_column // 2)[
-        :, None
-    ] * channels + channel[None, :]
+    source = (remaining // height * half_height + pixel_row // 2) * half_width + pixel_column // 2
+    offset = source[:, None] * channels + channel[None, :]
     is_even = ((pixel < rows) & (pixel_row % 2 == 0) & (pixel_column % 2 == 0))[:, None] & inside
     is_odd = ((pixel < rows) & (pixel_row % 2 == 1) & (pixel_column % 2 == 1))[:, None] & inside
     value = tl.load(even + offset, mask=is_even, other=0.0) + tl.load(odd + offset, mask=is_odd, other=0.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from viaduct.kernels import pooling_kernels, stem_kernels
 from viaduct.kernels.pooling import Pool
-from viaduct.kernels.sizes import Loop, count_blocks, find_area, find_loop
+from viaduct.kernels.sizes import Loop, count_blocks, find_area, find_sizes
 from viaduct.kernels.stem import fold
 
 DEFAULT_STEM = Loop(block=128, warps=4)  # launch sizes without tuning
@@ -27,7 +27,7 @@ def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -
     filters = weight.shape[1]
     output = torch.empty((count, height // 2, width // 2, filters), dtype=images_NCHW.dtype, device=images_NCHW.device)
     rows = count * (height // 2) * (width // 2)
-    loop = find_loop("stem_inference", (count, height // 2, width // 2), images_NCHW.dtype, DEFAULT_STEM)
+    loop = find_sizes("stem_inference", (count, height // 2, width // 2), images_NCHW.dtype, DEFAULT_STEM)
     stem_kernels.stem_inference_kernel[(count_blocks(rows, loop.block),)](
         *(folded, weight, bias, output, rows, height // 2, width // 2, folded.shape[1], folded.shape[2]),
         *(filters, loop.block),

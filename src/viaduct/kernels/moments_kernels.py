@@ -40,10 +40,8 @@ def combine_parts(
         mean = tl.load(means + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
         deviation = tl.where(in_bounds, mean - pivot[None, :], 0.0)
         total += count[:, None] * deviation
-        square += (
-            tl.load(squares + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
-            + count[:, None] * deviation * deviation
-        )
+        part_square = tl.load(squares + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
+        square += part_square + count[:, None] * deviation * deviation
     deviation_sum = tl.sum(total, 0)
     mean = pivot + deviation_sum / rows
     squared = tl.maximum(tl.sum(square, 0) - deviation_sum * (deviation_sum / rows), 0.0)

@@ -58,8 +58,7 @@ def make_gradient_rows(gradient_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
     out = torch.empty((count * height * width, channels), dtype=dtype, device=image_gradients.device)
     tile = find_tile("repeat_rows", len(out), channels, dtype)
     norm_kernels.repeat_kernel[(count_blocks(len(out), tile.rows) * count_blocks(channels, tile.columns),)](
-        *(image_gradients, out, len(out), channels, height * width, tile.rows, tile.columns),
-        num_warps=tile.warps,
+        *(image_gradients, out, len(out), channels, height * width, tile.rows, tile.columns), num_warps=tile.warps
     )
     return out
 

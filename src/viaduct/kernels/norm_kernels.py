@@ -122,9 +122,8 @@ def sums_kernel(
         if MASK == 1:
             gradient_values = tl.where(value * scales[None, :] + shifts[None, :] > 0, gradient_values, 0.0)
         if MASK == 2:
-            gradient_values = tl.where(
-                load_signs(signs, row, rows, channels, tl.program_id(0), ROWS, COLUMNS) > 0, gradient_values, 0.0
-            )
+            bits = load_signs(signs, row, rows, channels, tl.program_id(0), ROWS, COLUMNS)
+            gradient_values = tl.where(bits > 0, gradient_values, 0.0)
             tl.store(masked + offset, gradient_values.to(masked.dtype.element_ty), mask=in_bounds)
         total += gradient_values
         product += gradient_values * (value - mean_values[None, :])
@@ -159,9 +158,8 @@ def input_kernel(
     inverse_values = tl.load(inverse + column, mask=inside, other=0.0)
     mean_gradient = tl.load(sums + column, mask=inside, other=0.0) / rows
     slope = tl.load(products + column, mask=inside, other=0.0) / rows * inverse_values
-    result = (gradient_values - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]) * scales[
-        None, :
-    ]
+    centred = gradient_values - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]
+    result = centred * scales[None, :]
     tl.store(out + offset, result.to(out.dtype.element_ty), mask=in_bounds)
 
 

@@ -35,9 +35,8 @@ def compute_pool(
     window_column = pixel % out_width * STRIDE - left
     remaining = pixel // out_width
     window_row = remaining % out_height * STRIDE - top
-    offsets = (((remaining // out_height) * height + window_row) * width + window_column)[:, None] * channels + channel[
-        None, :
-    ]
+    corner = ((remaining // out_height) * height + window_row) * width + window_column
+    offsets = corner[:, None] * channels + channel[None, :]
     best = tl.full((ROWS, COLUMNS), 0.0 if AVERAGE else float("-inf"), tl.float32)
     best_cell = tl.zeros((ROWS, COLUMNS), tl.int32)
     count = tl.zeros((ROWS,), tl.float32)
@@ -128,9 +127,8 @@ def pooling_backward_kernel(
         in_bounds &= (cell_row < SIZE) & (cell_column < SIZE)
         window_step = window // WINDOWS * out_width + window % WINDOWS
         in_window = in_bounds[:, None] & inside
-        window_gradient = tl.load(gradient + gradient_offsets - window_step * pitch, mask=in_window, other=0.0).to(
-            tl.float32
-        )
+        window_gradient = tl.load(gradient + gradient_offsets - window_step * pitch, mask=in_window, other=0.0)
+        window_gradient = window_gradient.to(tl.float32)
         if AVERAGE:
             first_row = row * STRIDE - top
             first_column = column * STRIDE - left
@@ -138,9 +136,7 @@ def pooling_backward_kernel(
             window_width = tl.minimum(first_column + SIZE, width) - tl.maximum(first_column, 0)
             total += window_gradient / tl.maximum(window_height * window_width, 1).to(tl.float32)[:, None]
         else:
-            best_cell = tl.load(argmax + argmax_offsets - window_step * channels, mask=in_window, other=255).to(
-                tl.int32
-            )
-            total += tl.where(best_cell == (cell_row * SIZE + cell_column)[:, None], window_gradient, 0.0)
+            best_cell = tl.load(argmax + argmax_offsets - window_step * channels, mask=in_window, other=255)
+            total += tl.where(best_cell.to(tl.int32) == (cell_row * SIZE + cell_column)[:, None], window_gradient, 0.0)
     out_offset = pixel[:, None] * channels + channel[None, :]
     tl.store(out + out_offset, total.to(out.dtype.element_ty), mask=(pixel < rows)[:, None] & inside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from viaduct.kernels.choices import find_choice
 
 MAX_COLUMNS = 1024  # number of counters: one for each column of programs
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float64: "float64"}
+Sizes = TypeVar("Sizes")  # a dataclass of launch sizes
 
 
 def count_blocks(length: int, block: int) -> int:
@@ -28,17 +30,23 @@ class Tile:
     warps: int
 
 
+def find_sizes(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, default: Sizes) -> Sizes:
+    """Return the tuned sizes of a kernel for this signature and dtype, else the default."""
+    point = find_choice(kernel, (*signature, DTYPES[dtype]))
+    kind: Any = type(default)
+    sizes: Sizes = default if point is None else kind(**point)
+    return sizes
+
+
 def choose_default_tile(channels: int) -> Tile:
-    """Return the default tile of elementwise kernels."""
     if channels <= 64:
         return Tile(16, 64, 4)
     return Tile(16, 128, 4) if channels <= 128 else Tile(8, 256, 4)
 
 
 def find_tile(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile:
-    """Return the tuned size of a kernel over [rows, channels], else the default."""
-    point = find_choice(kernel, (rows, channels, DTYPES[dtype]))
-    return choose_default_tile(channels) if point is None else Tile(**point)  # type: ignore[arg-type]
+    """Return the tile of an elementwise kernel over [rows, channels]."""
+    return find_sizes(kernel, (rows, channels), dtype, choose_default_tile(channels))
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,7 @@ DEFAULT_AREA = Area(2, 4, 64, 2)
 
 
 def find_area(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Area:
-    """Return the tuned area of a kernel, else the default."""
-    point = find_choice(kernel, (*signature, DTYPES[dtype]))
-    return DEFAULT_AREA if point is None else Area(**point)  # type: ignore[arg-type]
+    return find_sizes(kernel, signature, dtype, DEFAULT_AREA)
 
 
 @dataclass(frozen=True)
@@ -74,12 +80,6 @@ class Loop:
     warps: int
     waves: int = 1  # programs for each multiprocessor
     stages: int = 3  # of the software pipeline
-
-
-def find_loop(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, default: Loop) -> Loop:
-    """Return the tuned parameters of a kernel, else the default."""
-    point = find_choice(kernel, (*signature, DTYPES[dtype]))
-    return default if point is None else Loop(**point)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,8 @@ class ReductionSizes:
         """Return the number of columns of programs, and of programs that share the rows of a column."""
         rows, channels = rows_x.shape
         columns = count_blocks(channels, self.width)
-        return columns, max(
-            1, min(count_blocks(rows, self.height), count_multiprocessors(rows_x) * self.each // columns)
-        )
+        resident = count_multiprocessors(rows_x) * self.each // columns
+        return columns, max(1, min(count_blocks(rows, self.height), resident))
 
     @property
     def options(self) -> dict[str, int | None]:
@@ -117,10 +116,9 @@ def choose_default_reduction_sizes(rows: int, channels: int, tensors: int) -> Re
 
 
 def find_reduction_sizes(kernel: str, rows_x: Tensor, tensors: int) -> ReductionSizes:
-    """Return the tuned sizes of a kernel that reduces over the rows, else the default."""
     rows, channels = rows_x.shape
-    point = find_choice(kernel, (rows, channels, tensors, DTYPES[rows_x.dtype]))
-    return choose_default_reduction_sizes(rows, channels, tensors) if point is None else ReductionSizes(**point)  # type: ignore[arg-type]
+    default = choose_default_reduction_sizes(rows, channels, tensors)
+    return find_sizes(kernel, (rows, channels, tensors), rows_x.dtype, default)
 
 
 def get_tickets(like: Tensor) -> Tensor:

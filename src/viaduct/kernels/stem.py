@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from viaduct.kernels import stem_kernels
 from viaduct.kernels.norm import Norm, Parts, Sums, combine_parts, sum_parts, view_as_rows
-from viaduct.kernels.sizes import Loop, count_blocks, count_multiprocessors, find_loop
+from viaduct.kernels.sizes import Loop, count_blocks, count_multiprocessors, find_sizes
 
 # Launch sizes of the kernels without tuning.
 CONVOLUTION = Loop(block=128, warps=4, waves=2)
@@ -110,7 +110,7 @@ class Size:
 
 def convolve(folded: Tensor, weight: Tensor, pivot: Tensor | None, size: Size) -> tuple[Tensor, Parts]:
     """Return the convolution's output as rows, and its partial statistics relative to `pivot`."""
-    loop = find_loop("stem_convolution", size.shape, folded.dtype, CONVOLUTION)
+    loop = find_sizes("stem_convolution", size.shape, folded.dtype, CONVOLUTION)
     tiles = count_blocks(size.rows, loop.block)
     programs = min(tiles, count_multiprocessors(folded) * loop.waves)
     x = torch.empty((size.rows, size.filters), dtype=folded.dtype, device=folded.device)
@@ -130,7 +130,7 @@ def pool(x: Tensor, norm: Norm, size: Size) -> tuple[Tensor, Tensor, Tensor]:
     pooled = torch.empty((size.count, *size.pooled_size, size.filters), dtype=x.dtype, device=x.device)
     argmax, max_input = torch.empty_like(pooled, dtype=torch.uint8), torch.empty_like(pooled)
     rows = size.rows // 4
-    loop = find_loop("stem_pool", size.shape, x.dtype, POOL)
+    loop = find_sizes("stem_pool", size.shape, x.dtype, POOL)
     stem_kernels.pool_forward_kernel[(count_blocks(rows, loop.block),)](
         *(x, norm.scale, norm.shift, pooled, argmax, max_input, rows, size.height, size.width, *size.pooled_size),
         *(size.before, size.filters, loop.block),
@@ -142,7 +142,7 @@ def pool(x: Tensor, norm: Norm, size: Size) -> tuple[Tensor, Tensor, Tensor]:
 def sum_window_gradients(gradient: Tensor, argmax: Tensor, max_input: Tensor, norm: Norm) -> Sums:
     """Return the sums of the norm's output gradient, computed from the pooled windows."""
     rows, filters = gradient.shape
-    loop = find_loop("stem_sums", (rows,), gradient.dtype, SUMS)
+    loop = find_sizes("stem_sums", (rows,), gradient.dtype, SUMS)
     tiles = count_blocks(rows, loop.block)
     programs = min(tiles, count_multiprocessors(gradient) * loop.waves)
     table = torch.empty((2, programs, filters), dtype=torch.float32, device=gradient.device)
@@ -158,7 +158,7 @@ def compute_input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: No
     out = torch.empty_like(x)
     # One more block of 2x2 pixels in each direction, because the pool's windows may begin in the padding.
     count = size.count * (size.height // 2 + 1) * (size.width // 2 + 1)
-    loop = find_loop("stem_input", size.shape, x.dtype, INPUT)
+    loop = find_sizes("stem_input", size.shape, x.dtype, INPUT)
     stem_kernels.stem_input_kernel[(count_blocks(count, loop.block),)](
         *(gradient, argmax, x, norm.mean, norm.inverse, norm.scale, sums.total, sums.product, out, count, size.rows),
         *(size.height, size.width, *size.pooled_size, size.before, size.filters, loop.block),
@@ -169,7 +169,7 @@ def compute_input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: No
 
 def compute_weight_gradient(norm_gradient: Tensor, folded: Tensor, size: Size) -> Tensor:
     """Return the gradient w.r.t. the folded weight, [filters, 256]."""
-    loop = find_loop("stem_weight", size.shape, norm_gradient.dtype, WEIGHT)
+    loop = find_sizes("stem_weight", size.shape, norm_gradient.dtype, WEIGHT)
     tiles = count_blocks(size.rows, loop.block)
     programs = min(tiles, count_multiprocessors(norm_gradient) * loop.waves)
     parts = torch.empty((programs, size.filters, 256), dtype=torch.float32, device=norm_gradient.device)

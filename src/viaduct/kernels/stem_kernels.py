@@ -26,9 +26,8 @@ def fold_kernel(x, folded, pixels, height, width, folded_height, folded_width, p
     offset = ((image[:, None].to(tl.int64) * height + row) * width + column) * 3 + (channel % 3)[None, :]
     value = tl.load(x + offset, mask=in_image, other=0.0)
     in_bounds = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
-    tl.store(
-        folded + pixel[:, None].to(tl.int64) * 16 + channel[None, :], value.to(folded.dtype.element_ty), mask=in_bounds
-    )
+    folded_offset = pixel[:, None].to(tl.int64) * 16 + channel[None, :]
+    tl.store(folded + folded_offset, value.to(folded.dtype.element_ty), mask=in_bounds)
 
 
 @triton.jit
@@ -93,12 +92,10 @@ def pool_forward_kernel(
         row = window_row + cell // 3
         column = window_column + cell % 3
         in_bounds = valid & (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        raw = tl.load(x + (cell // 3 * width + cell % 3) * CHANNELS + offsets, mask=in_bounds[:, None], other=0.0).to(
-            tl.float32
-        )
-        value = (
-            (raw * scales[None, :] + shifts[None, :]).to(pooled.dtype.element_ty).to(tl.float32)
-        )  # rounded like a stored tensor
+        cell_offset = (cell // 3 * width + cell % 3) * CHANNELS
+        raw = tl.load(x + cell_offset + offsets, mask=in_bounds[:, None], other=0.0).to(tl.float32)
+        value = raw * scales[None, :] + shifts[None, :]
+        value = value.to(pooled.dtype.element_ty).to(tl.float32)  # rounded like a stored tensor
         better = in_bounds[:, None] & (value > best)
         best = tl.where(better, value, best)
         best_cell = tl.where(better, cell, best_cell)
@@ -149,9 +146,8 @@ def stem_input_kernel(
     image = remaining // (height // 2 + 1)
     valid = block < blocks
     windows = ((image * pooled_height + block_row) * pooled_width + block_column)[:, None] * CHANNELS + channel[None, :]
-    out_offsets = ((image * height + 2 * block_row - padding) * width + 2 * block_column - padding)[
-        :, None
-    ] * CHANNELS + channel[None, :]
+    corner = (image * height + 2 * block_row - padding) * width + 2 * block_column - padding
+    out_offsets = corner[:, None] * CHANNELS + channel[None, :]
     mean_values = tl.load(mean + channel)
     inverse_values = tl.load(inverse + channel)
     scales = tl.load(scale + channel)
@@ -166,13 +162,8 @@ def stem_input_kernel(
             if (window // 2 == 0 or pixel // 2 == 0) and (window % 2 == 0 or pixel % 2 == 0):
                 window_row = block_row - window // 2
                 window_column = block_column - window % 2
-                in_bounds = (
-                    valid
-                    & (window_row >= 0)
-                    & (window_row < pooled_height)
-                    & (window_column >= 0)
-                    & (window_column < pooled_width)
-                )
+                in_bounds = valid & (window_row >= 0) & (window_row < pooled_height)
+                in_bounds &= (window_column >= 0) & (window_column < pooled_width)
                 offset = windows - (window // 2 * pooled_width + window % 2) * CHANNELS
                 best_cell = tl.load(argmax + offset, mask=in_bounds[:, None], other=9).to(tl.int32)
                 cell = (pixel // 2 + 2 * (window // 2)) * 3 + pixel % 2 + 2 * (window % 2)
@@ -181,9 +172,8 @@ def stem_input_kernel(
         inside = (valid & (row >= 0) & (row < height) & (column >= 0) & (column < width))[:, None]
         out_offset = out_offsets + (pixel // 2 * width + pixel % 2) * CHANNELS
         value = tl.load(x + out_offset, mask=inside, other=0.0).to(tl.float32)
-        result = (window_gradient - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]) * scales[
-            None, :
-        ]
+        centred = window_gradient - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]
+        result = centred * scales[None, :]
         tl.store(out + out_offset, result.to(out.dtype.element_ty), mask=inside)
 
 

@@ -37,6 +37,7 @@ from viaduct.run_files import (
     require_type,
 )
 from viaduct.training.messages import sendable
+from viaduct.weights.importing import join_some
 
 MODEL_FILE, STATE_FILE = "model.safetensors", "state.pt"
 STATE_FIELDS: dict[str, Any] = {  # fields that a training needs to resume, and their types
@@ -255,10 +256,6 @@ def load_model(model: nn.Module, tensors: dict[str, Tensor], source: Path) -> No
     ]
     differences = {"missing there": missing, "not in this model": extra, "of another shape": misshaped}
     if any(differences.values()):
-        lines = [
-            f"{title}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-            for title, names in differences.items()
-            if names
-        ]
+        lines = [f"{title}: {join_some(names)}" for title, names in differences.items() if names]
         raise BadRun(f"{source} is a checkpoint of another model.", *lines)
     model.load_state_dict(tensors)

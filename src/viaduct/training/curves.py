@@ -17,18 +17,13 @@ def format_percent(share: float | None) -> str:
 
 def build_curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> list[LineChart]:
     """Return charts of the logged values; a chart without values is left out."""
+    own = {name: [record for record in evaluations if name in record] for name in list_own_metrics(evaluations)}
     charts = [
         LineChart("Loss", "step", "loss", build_two_series(logs, evaluations, "loss")),
         LineChart("Top-1", "step", "accuracy", build_two_series(logs, evaluations, "top1", 100), log_y=False, unit="%"),
         *(
-            LineChart(
-                name,
-                "step",
-                name,
-                [build_series("validation", [record for record in evaluations if name in record], name)],
-                log_y=False,
-            )
-            for name in list_own_metrics(evaluations)  # a resumed run may have added one
+            LineChart(name, "step", name, [build_series("validation", records, name)], log_y=False)
+            for name, records in own.items()  # a resumed run may have added a metric: not all records have it
         ),
         LineChart("Learning rate", "step", "rate", [build_series("rate", logs, "lr")]),
         LineChart("Speed", "step", "images/s", [build_series("training", logs, "images_per_s")], log_y=False),

@@ -51,15 +51,10 @@ class EventFile:
 
     def write_graph(self, nodes: list[tuple[str, str, list[str]]]) -> None:
         """Write the network's graph: name, operation and inputs of each node."""
-        encoded = b"".join(
-            encode_message(
-                1,
-                encode_text(1, name)
-                + encode_text(2, operation)
-                + b"".join(encode_text(3, source) for source in inputs),
-            )
-            for name, operation, inputs in nodes
-        )
+        encoded = b""
+        for name, operation, inputs in nodes:
+            sources = b"".join(encode_text(3, source) for source in inputs)
+            encoded += encode_message(1, encode_text(1, name) + encode_text(2, operation) + sources)
         self._write(encode_message(4, encoded + encode_message(4, encode_varint(1, PRODUCER))))
 
     def _write(self, fields: bytes) -> None:

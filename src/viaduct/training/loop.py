@@ -102,15 +102,7 @@ class Training:
         self._every_rank_called = True  # False: the callback that was called last runs on rank 0 only
         self._requested_stop = "another rank asked for it"  # request_stop overwrites it on the rank that asked
         self.train_step = TrainingStep(
-            recipe,
-            self.computation,
-            support,
-            self.scale,
-            self.ema,
-            self.parallel,
-            self.progress,
-            self.pulse,
-            self.emit,
+            recipe, self.computation, support, self.scale, self.ema, self.parallel, self.progress, self.pulse, self.emit
         )
         self.state = RunState(self.train_step, self.stopwatch, device)
         self.sink = build_sink(self)

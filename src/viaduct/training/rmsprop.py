@@ -62,7 +62,6 @@ class TfRmsProp(torch.optim.Optimizer):
 
 
 def update_group(group: dict[str, Any], parameters: list[Tensor], slots: list[dict[str, Tensor]]) -> None:
-    """Update the parameters of one group and their slots in place."""
     squares = [slot["square_average"] for slot in slots]
     momenta = [slot["momentum_buffer"] for slot in slots]
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])

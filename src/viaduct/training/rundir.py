@@ -248,7 +248,6 @@ def add_new_fields(record: Any, part: Any) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """Return a recorded value as text."""
     if isinstance(value, dict):
         return str(value.get("callable") or value.get("is"))
     return str(value) if value != "" else "nothing"

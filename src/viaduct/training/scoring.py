@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -140,11 +140,7 @@ def score_all(
             training = recipe.data.open_batches(images.train, device=torch_device, train=True, seed=recipe.seed)
             streams.enter_context(training)
             renew = partial(renew_statistics, computation, training, recomputing, recipe, group)
-        rows = [
-            row
-            for saved in chosen
-            for row in score(saved, recipe, computation, batches, images.names, group, renew, ema=ema)
-        ]
+        rows = [score(saved, recipe, computation, batches, images.names, group, renew, ema) for saved in chosen]
     epochs = [find_epoch(row, recipe, images) for row in rows]
     if group.is_first and any(epoch != row["epoch"] for epoch, row in zip(epochs, rows, strict=True)):
         print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
@@ -178,8 +174,8 @@ def score(
     group: Group = ALONE,
     renew: Callable[[int | None], None] | None = None,
     ema: bool | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Load weights into the network and yield their row; `renew(step)` recomputes the running averages first."""
+) -> dict[str, Any]:
+    """Load weights into the network and return their row; `renew(step)` recomputes the running averages first."""
     step, epoch = load_weights(saved, recipe, computation.master, group, ema)
     computation.publish_weights()
     computation.publish_statistics()
@@ -189,17 +185,17 @@ def score(
     loss = build_loss(recipe, training=False)
     with explain_recipe_errors(recipe, step=None):
         result = evaluate(computation, batches, recipe.data.classes, loss, group=group, own=recipe.metrics)
-    if result is not None:
-        yield {
-            "step": step,
-            "epoch": epoch,
-            **result.headline(),
-            "own_metrics": list(result.own),
-            "names": list(names),
-            "confusion": result.confusion,
-            "checkpoint": str(saved.path),
-            "checkpoint_time": saved.saved_at.strftime("%Y-%m-%d %H:%M:%S"),
-        }
+    assert result is not None  # it is None only for an interrupted evaluation
+    return {
+        "step": step,
+        "epoch": epoch,
+        **result.headline(),
+        "own_metrics": list(result.own),
+        "names": list(names),
+        "confusion": result.confusion,
+        "checkpoint": str(saved.path),
+        "checkpoint_time": saved.saved_at.strftime("%Y-%m-%d %H:%M:%S"),
+    }
 
 
 def find_epoch(row: dict[str, Any], recipe: Recipe, images: Dataset) -> float | None:

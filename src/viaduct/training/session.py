@@ -195,19 +195,18 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
     ):
         group.run_on_first(lambda: cleanups.enter_context(run.lock()))
         saved = group.run_on_first(lambda: find_start(request))
-        progress = ProgressBar()
-        callbacks = (
-            [create_log_lines(recipe.log.format)] if recipe.evaluation.eval_only else build_callbacks(recipe, group)
-        )
+        progress_bar = ProgressBar()
+        is_evaluation = recipe.evaluation.eval_only
+        callbacks = [create_log_lines(recipe.log.format)] if is_evaluation else build_callbacks(recipe, group)
         dumping = [Dumping(request.dump)] if request.dump else []
-        profiling = [Profiling(request.profile)] if request.profile and not recipe.evaluation.eval_only else []
+        profiling = [Profiling(request.profile)] if request.profile and not is_evaluation else []
         training = Training(
             recipe,
             run,
             images,
             device,
             torch_device,
-            callbacks=[*dumping, *profiling, *callbacks, progress],
+            callbacks=[*dumping, *profiling, *callbacks, progress_bar],
             interrupted=interrupt.get_signal,
             group=group,
         )
@@ -223,7 +222,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             cleanups.callback(dump.close)
         watchdog = watch_ranks(group, training.pulse, recipe.parallel.hang_seconds, partial(print_and_log, training))
         with (
-            contextlib.closing(progress),
+            contextlib.closing(progress_bar),
             training.train_batches,
             training.validation,
             watchdog,
@@ -241,7 +240,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             print_resume_command(training)
             write_ending(training, "interrupted", stopped_by)
             report_stop(request, training, stopped_by)
-        elif group.is_first and not recipe.evaluation.eval_only:
+        elif group.is_first and not is_evaluation:
             write_final_files(request, training)
     signal_number = training.interrupted() or None
     stop_reason = training.progress.stop_reason or ""

@@ -46,7 +46,7 @@ PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
 class Sink:
-    """Takes the steps of a run N at a time."""
+    """Takes the steps of a run N at a time; such a group of steps is called a sink, too."""
 
     def __init__(self, training: Training, length: int | None, obstacle: str | None) -> None:
         """Take sinks of `length` steps, or with None of about a second."""

@@ -198,7 +198,7 @@ class TuningSession:
             f"{len(operators)} operators with variants"
         )
         self.search_all(operators)
-        self.refuse_too_small(startup_s)
+        self.refuse_small_budget(startup_s)
         self.judge(decode_signature(observed["threads"]))  # signature of the whole step: threads are tuned on it
 
     def request_answer(self, request: dict[str, Any], seconds: float, activity: str) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class TuningSession:
             self.report_line(f"  {outcomes[-1].describe()}")
         outcomes.sort(key=lambda outcome: -outcome.share(step_us))
 
-    def refuse_too_small(self, startup_s: float) -> None:
+    def refuse_small_budget(self, startup_s: float) -> None:
         """Raise BadValue if no variant was measured within the budget, ViaductError if no operator can be."""
         if any(outcome.entry is not None for outcome in self.report.outcomes):
             return
