@@ -90,8 +90,10 @@ def test_written_files_lie_in_the_record_by_their_names(plan: Plan, tmp_path: Pa
         written.append((name, path))
     names = files.keep_written(plan, [*written, (f"{plan.start_folder}/gone", tmp_path / "gone")])
     assert names == ["..odd", f"{tmp_path}/other/log.txt", "runs/model.pth"]
-    assert [files.find_file(plan.record, name).read_text() for name in names] == [written[i][0] for i in (2, 1, 0)]
-    assert files.find_file(plan.record, "runs/model.pth") == Path(plan.record, "work", "runs", "model.pth")
+    assert [files.find_written_file(plan.record, name).read_text() for name in names] == [
+        written[i][0] for i in (2, 1, 0)
+    ]
+    assert files.find_written_file(plan.record, "runs/model.pth") == Path(plan.record, "work", "runs", "model.pth")
 
 
 def test_the_script_runs_in_the_mirror_or_at_the_originals_path(plan: Plan, tmp_path: Path) -> None:
@@ -118,5 +120,5 @@ def test_where_no_overlay_can_be_mounted_the_script_runs_in_a_mirror_and_the_use
 
 def test_with_here_nothing_is_moved(plan: Plan) -> None:
     view = files.open_files(plan)
-    assert view.command(["python", "train.py"]) == ["python", "train.py"]
+    assert view.wrap_command(["python", "train.py"]) == ["python", "train.py"]
     assert view.close() == ([], [])

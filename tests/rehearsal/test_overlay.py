@@ -39,7 +39,7 @@ def around(tmp_path: Path) -> Path:
 
 def run_in(view: View, folder: Path, line: str) -> str:
     try:
-        command = view.command(str(folder), ["sh", "-ec", line])
+        command = view.wrap_command(str(folder), ["sh", "-ec", line])
         return subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
     finally:
         view.close()

@@ -96,7 +96,7 @@ def save_spans_to_count(plan: Plan, sides: Sides, side: Side) -> None:
     """Save the changed spans of a side: its run will count their executions. The record's folder must exist."""
     edited_files = find_edited(Path(plan.tree), sides, side)
     spans = {path: spans for path, (spans, _) in edited_files.items()}
-    counters.save(plan.record, spans, {path: len(edited.units) for path, (_, edited) in edited_files.items()})
+    counters.save_edits(plan.record, spans, {path: len(edited.units) for path, (_, edited) in edited_files.items()})
 
 
 def read_edits(plan: Plan, sides: Sides, side: Side) -> list[Edit]:

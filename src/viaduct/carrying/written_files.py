@@ -31,7 +31,7 @@ from viaduct.carrying.outcomes import (
     pair_lines,
 )
 from viaduct.carrying.running import Run
-from viaduct.rehearsal.files import find_file
+from viaduct.rehearsal.files import find_written_file
 
 State = Literal["equal", "rounding", "differs", "not compared"]
 REPEAT_TOLERANCE = 1e-5  # relative difference up to which the second run of a side writes the same
@@ -68,7 +68,7 @@ def list_written(run: Run | None) -> dict[str, Path]:
     if run is None:
         return {}
     names = [name for name in run.summary.wrote if not IGNORED.search(name)]
-    files = {name: find_file(run.plan.record, name) for name in names}
+    files = {name: find_written_file(run.plan.record, name) for name in names}
     return {name: path for name, path in files.items() if path.is_file() and not path.is_symlink()}
 
 

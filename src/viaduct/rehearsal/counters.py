@@ -268,7 +268,7 @@ def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
 # ---- called by the process that starts a rehearsal
 
 
-def save(record: str, files: Mapping[str, Sequence[Span]], unit_counts: Mapping[str, int]) -> None:
+def save_edits(record: str, files: Mapping[str, Sequence[Span]], unit_counts: Mapping[str, int]) -> None:
     """Write edits.json, each file's changed spans and the number of its first counter.
 
     `files` and `unit_counts` map a file's path within the project to its changed spans and its number of units.

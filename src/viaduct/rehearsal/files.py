@@ -34,8 +34,8 @@ SYSTEM_FOLDERS = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}
 class Files:
     """View of the user's files. This base class is the view with --here: the files themselves."""
 
-    def command(self, command: list[str]) -> list[str]:
-        """Return the command that runs `command` in this view."""
+    def wrap_command(self, command: list[str]) -> list[str]:
+        """Return the command that runs `command` in this view of the files."""
         return command
 
     def close(self) -> tuple[list[str], list[str]]:
@@ -96,8 +96,8 @@ class OverlayFiles(Files):
                 f"Set {overlay.OVERLAY_VARIABLE}=off to rehearse in a mirror of your folders.",
             ) from None
 
-    def command(self, command: list[str]) -> list[str]:
-        return self.view.command(self.plan.work, command)
+    def wrap_command(self, command: list[str]) -> list[str]:
+        return self.view.wrap_command(self.plan.work, command)
 
     def close(self) -> tuple[list[str], list[str]]:
         """Unmount the overlay; return the files that the script wrote."""
@@ -118,7 +118,7 @@ class MirrorFiles(Files):
         self.mirror.set_up()
         # Guarded are the user's folders that the mirror reproduces, and the targets of its links.
         folders = [str(path) for path in self.mirror.mirrored_folders if path != Path("/")]
-        guard.save(plan.record, [*folders, *self.mirror.originals])
+        guard.save_owned_paths(plan.record, [*folders, *self.mirror.originals])
 
     def close(self) -> tuple[list[str], list[str]]:
         """Remove the mirror; return the files that the script wrote in it, and the originals that changed."""
@@ -144,7 +144,7 @@ def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
     names = []
     for name, path in [(name, path) for name, path in written if is_kept(name, plan)]:
         kept_name = os.path.relpath(name, plan.start_folder) if Path(name).is_relative_to(plan.start_folder) else name
-        target = find_file(plan.record, kept_name)
+        target = find_written_file(plan.record, kept_name)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(path, target)
@@ -152,7 +152,7 @@ def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
     return sorted(names)
 
 
-def find_file(record: str, name: str) -> Path:
+def find_written_file(record: str, name: str) -> Path:
     """Return the path in the record of a file that the script wrote; `name` is from `keep_written`."""
     return Path(record, ELSEWHERE_FOLDER, name.lstrip("/")) if os.path.isabs(name) else Path(record, WORK_FOLDER, name)
 

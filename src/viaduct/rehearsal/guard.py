@@ -44,7 +44,7 @@ MAX_LINKS = 40  # followed in one path, the kernel's limit
 Use = Literal["entry", "content", "empty", "folder"]
 
 
-def save(record: str, owned: Iterable[str]) -> None:
+def save_owned_paths(record: str, owned: Iterable[str]) -> None:
     """Write the list of the user's files and folders for every process of the rehearsal."""
     (Path(record) / OWNED_FILE).write_text(json.dumps(sorted({path for path in owned if path})), encoding="utf-8")
 

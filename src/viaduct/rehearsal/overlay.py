@@ -55,7 +55,7 @@ class View:
     layers: dict[str, str] = field(default_factory=dict)  # overlaid folder by the number of its upper layer
     tree_states: dict[str, list[int]] = field(default_factory=dict)  # initial states of `tree`'s files by visible path
 
-    def command(self, folder: str, command: list[str]) -> list[str]:
+    def wrap_command(self, folder: str, command: list[str]) -> list[str]:
         """Return the command that runs `command` in this view, with `folder` as its current folder."""
         return [sys.executable, "-I", "-S", __file__, "enter", str(self.holder.pid), folder, *command]
 

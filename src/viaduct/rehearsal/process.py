@@ -51,12 +51,12 @@ def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
     plan.save()
     if plan.processes > 1 and plan.on == "npu":
         write_rank_table(plan)
-    files = open_files(plan)
+    view = open_files(plan)
     try:
-        command = files.command([plan.python, "-c", CHILD_CODE.format(root=str(VIADUCT_ROOT))])
+        command = view.wrap_command([plan.python, "-c", CHILD_CODE.format(root=str(VIADUCT_ROOT))])
         end = run_ranks(plan, command, report) if plan.processes > 1 else run_alone(plan, command)
     finally:
-        wrote, changed = files.close()
+        wrote, changed = view.close()
     for path in changed[:MAX_CHANGED_SHOWN]:
         report(f"ATTENTION: your own {path} was changed while the script ran; it is reached through a link.")
     if len(changed) > MAX_CHANGED_SHOWN:

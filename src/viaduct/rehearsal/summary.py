@@ -67,7 +67,7 @@ class Summary:
     peak_bytes: int = 0
     losses: list[list[float]] = field(default_factory=list)  # of rank 0, by step
     limits: list[dict[str, Any]] = field(default_factory=list)
-    wrote: list[str] = field(default_factory=list)  # files in the record; `files.find_file` returns their paths
+    wrote: list[str] = field(default_factory=list)  # files in the record; `files.find_written_file` returns their paths
     changed: list[str] = field(default_factory=list)  # files of the user that changed behind links of the mirror
     versions: dict[str, str] = field(default_factory=dict)
 

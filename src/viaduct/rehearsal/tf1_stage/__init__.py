@@ -52,16 +52,16 @@ def install(on: On, *, seed: int | None = None) -> None:
     # TensorFlow is imported from here on.
     from viaduct.rehearsal.tf1_stage import alias, devices, inputs, legacy, queues, seeding, sessions
 
-    legacy.install()
-    alias.install()
+    legacy.install()  # former names of NumPy and absl
+    alias.install()  # `import tensorflow` imports TensorFlow 1
     # The first entry, because an installed adapter would search for its device.
     sys.path.insert(0, str(Path(__file__).parent / STAND_IN_FOLDERS[on]))
-    devices.install(on)
+    devices.install(on)  # devices become the CPU
     seeding.install(seed)
     if seed is not None:
-        queues.install()
-    sessions.install()
-    inputs.install(on)
+        queues.install()  # shuffling queues become reproducible
+    sessions.install()  # observers see the script's runs
+    inputs.install(on)  # checks of the NPU's training graphs
 
 
 def report_open_sessions() -> None:

@@ -235,8 +235,8 @@ def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np
 # ---- exchanges in a graph
 
 
-def key_of(kind: str, group: str) -> str:
-    """Return the key of a new collective in the default graph; it is the same on every rank."""
+def make_key(kind: str, group: str) -> str:
+    """Number a new collective of the default graph, and return its key, which is the same on every rank."""
     import tensorflow.compat.v1 as tf
 
     if len(list_members(group)) > 1:
@@ -290,7 +290,7 @@ def allreduce(
     ranks = list_members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
-    key = key_of(kind, group)
+    key = make_key(kind, group)
 
     def gradient(op: Any, *incoming: Any) -> list[Any]:
         return allreduce(list(incoming), gradient_reduction, group, kind + "Grad", gradient_reduction)
@@ -310,7 +310,7 @@ def broadcast(
     ranks = list_members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
-    key = key_of(kind, group)
+    key = make_key(kind, group)
     outputs = call_in_graph(kind, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root), gradient)
     return set_shapes(outputs, tensors)
 
@@ -322,7 +322,7 @@ def allgather(
     ranks = list_members(group)
     if len(ranks) == 1:
         return tensor
-    key = key_of(kind, group)
+    key = make_key(kind, group)
 
     def split_sum(op: Any, incoming: Any) -> Any:
         """Return this rank's rows of the sum of the ranks' gradients."""
@@ -343,7 +343,7 @@ def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, kind: str = 
     ranks = list_members(group)
     if len(ranks) == 1:
         return tensor
-    key, own_index = key_of(kind, group), ranks.index(state.rank())
+    key, own_index = make_key(kind, group), ranks.index(state.rank())
 
     def reduce_and_split(arrays: list[Any]) -> list[Any]:
         (total,) = reduce_arrays(key, ranks, arrays, reduction)

@@ -93,7 +93,7 @@ def catches_end_of_data(handler: ast.ExceptHandler) -> bool:
 # ---- Keras
 
 
-def bound_keras(watched: ScriptWatch) -> None:
+def bound_keras_evaluations(watched: ScriptWatch) -> None:
     """Wrap Keras' two loops, for arrays and datasets and for generators, under every name in their modules."""
     from keras.src.engine import training_arrays_v1, training_generator_v1
 

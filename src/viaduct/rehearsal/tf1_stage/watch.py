@@ -257,8 +257,8 @@ def start_watching(steps: int | None = None) -> ScriptWatch:
     watched = ScriptWatch(steps)
     sessions.observers += [watched, evaluations.EvaluationBounds(watched)]
     bound_monitored_sessions(watched)
-    bound_keras(watched)
-    evaluations.bound_keras(watched)
+    bound_keras_fit(watched)
+    evaluations.bound_keras_evaluations(watched)
     return watched
 
 
@@ -301,7 +301,7 @@ def make_bounding_hook(watched: ScriptWatch) -> Any:
     return Bound()
 
 
-def bound_keras(watched: ScriptWatch) -> None:
+def bound_keras_fit(watched: ScriptWatch) -> None:
     """Bound Keras fit and fit_generator by stop_training, which they check after each batch and each epoch.
 
     With stop_training set Keras skips the validation of an epoch, so it is cleared before the validation and set again

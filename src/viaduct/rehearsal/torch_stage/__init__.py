@@ -27,9 +27,9 @@ def install(name: str, count: int = 8) -> None:
     _register(name, vendor.build(), vendor.MEMORY)
     from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, refusals, tensors
 
-    tensors.install()
-    checkpoints.install()
-    refusals.install()
+    tensors.install()  # functions and methods that take a device
+    checkpoints.install()  # torch.save and torch.load
+    refusals.install()  # reports of functions that the card does not support
     if torch.distributed.is_available():
         collectives.install()
     mapping.make_vendor_patch_importable(vendor.PACKAGE)

@@ -103,7 +103,7 @@ def all_to_all_v(
     Counts are the slices' lengths by rank, displacements their starts, in elements.
     """
     ranks = collectives.list_members(group)
-    key, own_index = collectives.key_of("HcomAllToAllV", group), ranks.index(state.rank())
+    key, own_index = collectives.make_key("HcomAllToAllV", group), ranks.index(state.rank())
     send_data = sendable_tensor("all_to_all_v", send_data)
     dtype = send_data.dtype
 
