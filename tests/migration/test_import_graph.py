@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.migration.import_graph import Modules, programs_of, scan_imports
+from viaduct.migration.import_graph import Modules, find_programs, scan_imports
 from viaduct.migration.project import survey
 
 TF = b"import tensorflow as tf\n"
@@ -47,9 +47,9 @@ def test_files_that_nobody_brings_together_are_no_program() -> None:
         "plain.py": b"import own\n",
     }
     project = survey(files.items())
-    assert programs_of(project, "one.py") == [{"one.py", "shared.py"}]
-    assert programs_of(project, "own.py") == [{"plain.py", "own.py"}, {"two.py", "shared.py", "own.py"}]
-    assert [sorted(files) for files in programs_of(project, "shared.py")] == [
+    assert find_programs(project, "one.py") == [{"one.py", "shared.py"}]
+    assert find_programs(project, "own.py") == [{"plain.py", "own.py"}, {"two.py", "shared.py", "own.py"}]
+    assert [sorted(files) for files in find_programs(project, "shared.py")] == [
         ["one.py", "shared.py"],
         ["own.py", "shared.py", "two.py"],
     ]

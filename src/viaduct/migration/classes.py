@@ -1,4 +1,4 @@
-"""The classes of a project: bases, methods, and the kinds (values.py) of attributes.
+"""The classes of a project: bases, methods, and the kinds of attributes, such as "session" or "tensor" (values.py).
 
 `batch.cuda()` is PyTorch's method if `batch` is a tensor, and the project's own if its class defines `cuda`.
 """

@@ -1,4 +1,7 @@
-"""Insert the helper of `--to any` (helper_location.py) into a notebook as a cell: a separate file might get lost."""
+"""Insert the helper of `--to any`, the code that queries the machine's accelerator, into a notebook as a cell.
+
+For scripts it is a module (helper_file.py); beside a notebook a separate file might get lost.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Write the helper file of `--to any` (helper_location.py), or extend it if scripts use more of its members.
+"""Write the helper of `--to any`, a module by which scripts query the machine's accelerator, or extend an existing one.
 
-A helper that the user has changed stays unchanged; members that scripts use and it lacks are reported.
+An existing helper gets the members that scripts use and it lacks. A helper that the user has changed stays unchanged;
+members that scripts use and it lacks are reported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Render the helper of `--to any` (helper_location.py) with only the members that a project's scripts use.
+"""Render the helper of `--to any`, a module by which scripts query the machine's accelerator.
 
-The complete helper is `accelerator_device.py` in this folder, which has its own tests and is never imported. Members,
-results for the CPU, other definitions and imports that the used members do not need are left out.
+It gets only the members that a project's scripts use. The complete helper is `accelerator_device.py` in this folder,
+which has its own tests and is never imported. Members, results for the CPU, other definitions and imports that the used
+members do not need are left out.
 """
 
 from __future__ import annotations

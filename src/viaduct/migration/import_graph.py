@@ -22,7 +22,7 @@ LIBRARIES = frozenset(
         *PYTORCH_COMPANIONS,
     }
 )
-"""Top-level modules that are not looked up as files of the project without their first parts."""
+"""Top-level modules whose names are looked up with or without the importing file's folder, but are not shortened."""
 IMPORT_STATEMENT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\((?:[^)#]|#[^\n]*\n)*\)|[^\n#;]+)"
     rb"|import[ \t]+([\w., \t]+))",
@@ -83,7 +83,7 @@ def scan_imports(data: bytes, path: str) -> Iterator[str]:
         yield from (f"{module}.{member}" if module else member for member in members)
 
 
-def programs_of(project: Project, path: str) -> list[set[str]]:
+def find_programs(project: Project, path: str) -> list[set[str]]:
     """Return the programs that a file can be part of, each as the set of its files.
 
     A program is a file that no other file imports, and all files that it imports. In a cycle of imports, each file may
@@ -94,9 +94,9 @@ def programs_of(project: Project, path: str) -> list[set[str]]:
     return [project.all_imports(root) for root in sorted(roots or importers)]
 
 
-def escapes_of(project: Project, path: str) -> list[str]:
-    """Return the escapes (module_flow.py) in the file's programs, as `file:line`."""
+def list_program_escapes(project: Project, path: str) -> list[str]:
+    """Return the lines (`file:line`) of a file's programs that pass Horovod's module to code that is not followed."""
     if not project.escapes:
         return []
-    files = set[str]().union(*programs_of(project, path)) & project.escapes.keys()
+    files = set[str]().union(*find_programs(project, path)) & project.escapes.keys()
     return [f"{file}:{line}" for file in sorted(files) for line in sorted(project.escapes[file])]

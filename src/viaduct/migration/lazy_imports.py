@@ -1,7 +1,7 @@
 """Insert the import of the helper of `--to any` in a file without an import of torch at top level.
 
-The helper imports torch. If torch is imported in a `try` or only in functions, the helper's import follows torch's, so
-that the script still starts without torch.
+The helper, a module that queries the machine's accelerator, imports torch. If torch is imported in a `try` or only in
+functions, the helper's import follows torch's, so that the script still starts without torch.
 """
 
 from __future__ import annotations

@@ -28,6 +28,11 @@ PASSING_NODES = (ast.Dict, ast.List, ast.Set, ast.keyword, ast.Return, ast.IfExp
 """Parents that pass a value on: containers, keyword arguments, results, conditions."""
 
 
+def is_parameter_key(key: str) -> bool:
+    """Return True for `module.function(parameter)`, not for a result, `module.function()`."""
+    return key.endswith(")") and not key.endswith("()")
+
+
 def drop_mixed(flow: ModuleFlow) -> set[str]:
     """Drop mixed aliases and the aliases that depend on them; return their keys."""
     dropped: set[str] = set()
@@ -128,7 +133,7 @@ def is_module_or_false(flow: ModuleFlow, names: Names, value: Value) -> bool:
 
 def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
     """Yield the keys of parameters that get other values, or whose function is passed as a value."""
-    keys = [key for key in flow.project.aliases if key.endswith(")") and not key.endswith("()")]
+    keys = [key for key in flow.project.aliases if is_parameter_key(key)]
     functions = {key.partition("(")[0] for key in keys}
     if not functions:
         return

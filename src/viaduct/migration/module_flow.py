@@ -22,6 +22,7 @@ from viaduct.migration.mixed_aliases import (
     drop_mixed,
     is_declaration,
     is_module_or_false,
+    is_parameter_key,
     is_passed_as_value,
     qualify_function,
     stored_value,
@@ -128,8 +129,8 @@ class ModuleFlow:
     def record_alias(self, key: str, root: str) -> None:
         """Record an alias; an attribute or result of a class also for its related classes."""
         owner, _, name = key.rpartition(".")
-        is_parameter = name.endswith(")") and not name.endswith("()")
-        for relative in self.calls.family(owner) if owner in self.calls.classes and not is_parameter else [owner]:
+        is_shared = owner in self.calls.classes and not is_parameter_key(key)
+        for relative in self.calls.family(owner) if is_shared else [owner]:
             self.project.aliases[f"{relative}.{name}"] = root
         if owner in self.calls.classes and not name.endswith(")"):
             self.project.aliases.setdefault(f".{name}", root)

@@ -1,4 +1,4 @@
-"""Merge the findings of the rule torch.operators (notes): one per operator and project, with count and first places."""
+"""Merge the findings of the rule torch.operators, the notes: one for each operator, with the number of its places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viaduct.migration.results import FileResult
 
 OPERATORS_RULE = "torch.operators"
 MAX_PLACES = 5
-"""Maximum number of places in a note."""
+"""Maximum number of places that a note lists."""
 
 
 def gather_notes(results: Iterable[FileResult]) -> list[FileResult]:
@@ -22,13 +22,16 @@ def gather_notes(results: Iterable[FileResult]) -> list[FileResult]:
         for finding in file.findings:
             if finding.rule == OPERATORS_RULE:
                 groups[finding.message].append((file, finding))
-    notes = {(group[0][1].file, group[0][1].line, message): merge_notes(group) for message, group in groups.items()}
+    notes: dict[tuple[str, int, str], Finding] = {}
+    for message, group in groups.items():
+        _, first = group[0]
+        notes[first.file, first.line, message] = merge_notes(group)
     return [keep_first(file, notes) for file in files]
 
 
 def merge_notes(notes: list[tuple[FileResult, Finding]]) -> Finding:
-    """Return the first of several notes, with the places of all of them in its message."""
-    first = notes[0][1]
+    """Return the first of several notes, with the first MAX_PLACES of their places in its message."""
+    _, first = notes[0]
     if len(notes) == 1:
         return first
     listed = ", ".join(file.locate(finding.line) for file, finding in notes[:MAX_PLACES])

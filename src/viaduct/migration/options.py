@@ -17,7 +17,7 @@ class Options:
 
     to: Target = "npu"
     distributed: bool = False
-    style: Literal["explicit", "wrapper"] = "explicit"
+    style: Literal["explicit", "wrapper"] = "explicit"  # of sessions: options written out, or the vendor's helpers
     imports: Literal["explicit", "star"] = "explicit"  # of npu_bridge: single names, or `from npu_init import *`
     precision: str = ""  # precision_mode, or precision_mode_v2
     loop: int = 1  # iterations_per_loop
@@ -25,7 +25,7 @@ class Options:
     reduction: Literal["average", "sum"] = "average"  # of gradients over the ranks
     resources: Literal["session", "plugin"] = "session"  # communication is started in its own session, or by npu_plugin
     device: Literal["remove", "cpu"] = "remove"  # `with tf.device('/gpu:0')` is removed, or becomes '/cpu:0'
-    tpu: Literal["convert", "keep"] = "convert"  # TPUEstimator
+    tpu: Literal["convert", "keep"] = "convert"  # TPUEstimator becomes NPUEstimator, or stays
     keep_defaults: bool = False  # write TensorFlow's defaults explicitly where those of NPURunConfig differ
     pad_predict: bool = False  # the last batch of a prediction is padded, not dropped
     metrics_allreduce: bool = False  # evaluation metrics are averaged over the ranks
@@ -37,7 +37,7 @@ class Options:
     dump_step: str = ""  # steps to dump: "5", "0|5|10" or "3-6"
     preset: str = ""  # a name in checks.PRESETS
     entry: str = ""  # the script that is started; empty: not given
-    data_parallel: Literal["report", "unwrap", "ddp"] = "report"
+    data_parallel: Literal["report", "unwrap", "ddp"] = "report"  # nn.DataParallel; ddp: DistributedDataParallel
     mode: Literal["rewrite", "patch"] = "rewrite"  # patch: only the vendor's run-time patch is imported
     int32_targets: bool = False  # class indices of losses become int32
     start_up: bool = False  # PyTorch on the NPU: write the settings recommended for speed

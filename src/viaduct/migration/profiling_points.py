@@ -20,7 +20,7 @@ POINT_OPTIONS = ("fp_point", "bp_point")  # of CANN's profiling_options, and key
 MAX_BYTES = 1 << 20
 
 
-def write_profiling_options(options: Options) -> str:
+def render_profiling_options(options: Options) -> str:
     points = dict(zip(POINT_OPTIONS, options.profile_points, strict=True))
     return json.dumps({"output": options.profile, "training_trace": "on", **points})
 

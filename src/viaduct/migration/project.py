@@ -1,7 +1,8 @@
-"""Survey of a project: kinds of results and arguments of its functions, and other facts that rules need across files.
+"""Survey of a project: facts that rules need across files, such as what kind of value a function returns or gets.
 
-Files are parsed, never imported. Kinds of results are computed twice, so that a function may return another function's
-result; then kinds of parameters; then kinds of results once more.
+A kind is a string such as "dataset" or "session" (values.py). Files are parsed, never imported. Kinds of results are
+computed twice, so that a function may return another function's result; then kinds of parameters; then kinds of results
+once more.
 """
 
 from __future__ import annotations

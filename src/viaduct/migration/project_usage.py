@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, HCCL_OPERATORS, full_name
 from viaduct.migration.graphs import reverse_edges
-from viaduct.migration.import_graph import Modules, escapes_of
+from viaduct.migration.import_graph import Modules, list_program_escapes
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_literal_in
 from viaduct.migration.project import Project, iterate_arguments, returns_of
@@ -78,7 +78,7 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
         record_npu_helpers(project, names)
     project.importers = reverse_edges(project.imports)
     for path in project.horovod_ranks:
-        if not escapes_of(project, path):
+        if not list_program_escapes(project, path):
             project.rank_files.add(path)
 
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from viaduct.migration.frameworks import TENSORFLOW, TORCH, Framework
-from viaduct.migration.profiling_points import write_profiling_options
+from viaduct.migration.profiling_points import render_profiling_options
 from viaduct.migration.results import Outcome
 from viaduct.migration.training_flags import list_flags
 
@@ -39,7 +39,7 @@ def render_by_name(outcome: Outcome) -> dict[str, str]:
         from viaduct.cluster import tf1_scripts
 
         flags = [(flag.name, flag.default, flag.file) for flag in list_flags(outcome)]
-        profiling = {"profiling": write_profiling_options(outcome.options)} if outcome.options.profile else {}
+        profiling = {"profiling": render_profiling_options(outcome.options)} if outcome.options.profile else {}
         return tf1_scripts.render_files(target, outcome.entry, flags, **profiling)
     from viaduct.cluster import torch_scripts
 

@@ -212,7 +212,8 @@ def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignori
         if is_folder:
             if os.path.isfile(os.path.join(entry.path, "pyvenv.cfg")):
                 return "a virtual environment"
-            return SKIPPED_NAMES.get(STATE_FOLDER if entry.name.endswith(PARTIAL_SUFFIX) else entry.name, "")
+            is_partial_copy = entry.name.endswith(PARTIAL_SUFFIX)
+            return SKIPPED_NAMES.get(STATE_FOLDER if is_partial_copy else entry.name, "")
         if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
             return "not a plain file"
         return "" if os.access(entry.path, os.R_OK) else f"cannot be read: {os.strerror(errno.EACCES)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from viaduct.migration.import_graph import escapes_of, programs_of
+from viaduct.migration.import_graph import find_programs, list_program_escapes
 from viaduct.migration.rule import Handler, Rule, Site, cache_per_file
 
 KERAS_MODULES = ("horovod.keras", "horovod.tensorflow.keras")
@@ -44,7 +44,7 @@ def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
 @cache_per_file
 def find_escapes(site: Site) -> list[str]:
     """Return the lines (`file:line`) at which the program passes Horovod's module to code that cannot be followed."""
-    return [*escapes_of(site.work.project, site.work.path)]
+    return [*list_program_escapes(site.work.project, site.work.path)]
 
 
 def keeps_horovod(site: Site) -> bool:
@@ -57,7 +57,7 @@ def files_that_keep_horovod(site: Site) -> list[str]:
     keeping_files = site.work.project.unconverted_horovod_files
     if not keeping_files:
         return []
-    programs = programs_of(site.work.project, site.work.path)
+    programs = find_programs(site.work.project, site.work.path)
     return sorted(keeping_files & {path for program in programs for path in program})
 
 

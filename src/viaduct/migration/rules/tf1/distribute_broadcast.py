@@ -25,7 +25,7 @@ import ast
 import re
 from pathlib import PurePosixPath
 
-from viaduct.migration.import_graph import programs_of
+from viaduct.migration.import_graph import find_programs
 from viaduct.migration.names import Comprehension
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import BROADCASTS, INITIALIZERS, OPTIMIZER_TRAINING_FUNCTIONS, TRAINING_METHODS
@@ -268,7 +268,7 @@ def is_training_program(site: Site) -> bool:
     """Return True if a program with this file trains without an Estimator and does not broadcast yet."""
     project = site.work.project
     estimators = {path for name in broadcast.ESTIMATORS for path in project.calling_files.get(name, ())}
-    for files in programs_of(project, site.work.path):
+    for files in find_programs(project, site.work.path):
         if files & project.training_files and not files & project.broadcast_files and not files & estimators:
             return True
     return False

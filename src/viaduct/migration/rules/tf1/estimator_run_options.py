@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.options import Options
-from viaduct.migration.profiling_points import write_profiling_options
+from viaduct.migration.profiling_points import render_profiling_options
 from viaduct.migration.rule import Rule, Site
 
 
@@ -61,7 +61,7 @@ def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
 
 
 def render_profiling(site: Site) -> str:
-    text = write_profiling_options(site.options)
+    text = render_profiling_options(site.options)
     return f"{site.import_name('ProfilingConfig')}(enable_profiling=True, profiling_options={text!r})"
 
 

@@ -27,7 +27,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import dotted_name, plain_name
 from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in
-from viaduct.migration.profiling_points import write_profiling_options
+from viaduct.migration.profiling_points import render_profiling_options
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
@@ -51,7 +51,7 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
     if options.fusion_switch:
         keys["fusion_switch_file"] = f".s = {proto.as_bytes(site, options.fusion_switch)}"
     if options.profile:
-        profiling = proto.as_bytes(site, write_profiling_options(options))
+        profiling = proto.as_bytes(site, render_profiling_options(options))
         keys |= {"profiling_mode": ".b = True", "profiling_options": f".s = {profiling}"}
     if options.dump:
         keys |= {"enable_dump": ".b = True", "dump_path": f".s = {proto.as_bytes(site, options.dump)}"}
