@@ -19,7 +19,7 @@ class Graph:
 
 @dataclass
 class Card:
-    """Two cards of 64 GiB that write down what they are asked to do."""
+    """Two cards of 64 GiB that record the calls which change something."""
 
     cards: int = 2
     bf16: bool = True
@@ -72,7 +72,7 @@ def _no_plugin_was_broken_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """`install("npu", bf16=False)` puts torch_npu and torch.npu in place for one test."""
+    """Return `install`: `install("npu", bf16=False)` makes torch_npu and torch.npu importable for one test."""
 
     def install_package(device: str, **options: object) -> Card:
         card, package = Card(**options), ModuleType(f"torch_{device}")

@@ -1,4 +1,4 @@
-"""Measured peak rates, on a clock whose time is set here."""
+"""Measured peak rates, on a fake clock."""
 
 from __future__ import annotations
 

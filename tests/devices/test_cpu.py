@@ -13,7 +13,7 @@ from viaduct.errors import BadValue
 
 
 def load_anew() -> ModuleType:
-    """Return a module of our own: whoever masks the processor for the whole suite patches the shared one."""
+    """Load cpu.py as a separate module: runs of the suite that mask the processor's features patch the shared one."""
     spec = importlib.util.spec_from_file_location("cpu_anew", Path(viaduct.devices.__path__[0]) / "cpu.py")
     assert spec is not None
     assert spec.loader is not None
@@ -26,7 +26,7 @@ cpu = load_anew()
 
 
 def processor(monkeypatch: pytest.MonkeyPatch, path: Path, text: str, **probes: bool) -> None:
-    """A processor of these flags, which torch's own probes know nothing of unless told."""
+    """Pretend a processor with these flags; torch's own probes return False unless `probes` says otherwise."""
     path.write_text(text)
     monkeypatch.delenv("VIADUCT_CPU_BF16", raising=False)
     monkeypatch.setattr(cpu, "_CPUINFO", path)

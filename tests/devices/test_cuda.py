@@ -1,4 +1,4 @@
-"""CUDA's answers are torch's: the stand-ins here say what torch says on machines we do not have."""
+"""The CUDA device passes on what torch reports; here torch is patched to report other machines."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_compute_capability_decides_the_precisions(
 
 @pytest.fixture
 def switches() -> Iterator[None]:
-    """Torch's own, which are there without a card; as they were afterwards."""
+    """Restore torch's TF32 switches after the test; they exist without a card too."""
     yield
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = True

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def python(script: str, **environment: str) -> str:
-    """Return the output of a fresh interpreter, for what happens once in a process."""
+    """Run a script in a fresh interpreter and return its output, for what happens once in a process."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
         env={**os.environ, **environment},
@@ -31,7 +31,7 @@ def python(script: str, **environment: str) -> str:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, *present: str) -> None:
-    """Only these devices are here, and selecting one moves nothing."""
+    """Pretend that only these devices are available; selecting one only returns its name."""
     for name in devices.names():
         device = devices.get(name)
         monkeypatch.setattr(device, "is_available", lambda name=name: name in present)

@@ -25,7 +25,7 @@ SAME_MINOR = ".".join(RELEASE.split(".")[:2]) + ".97"
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder on sys.path."""
+    """Return a folder on sys.path."""
     monkeypatch.syspath_prepend(str(tmp_path))
     for package in fitting.PLUGINS:
         monkeypatch.delitem(sys.modules, package, raising=False)
@@ -80,7 +80,7 @@ def test_the_torch_that_a_plugin_needs_is_read_from_its_metadata(
 def test_a_plugin_for_another_torch_is_not_imported_and_the_right_torch_is_named(
     site: Path, package: str, version: str
 ) -> None:
-    """Also where this torch is 2.4 itself: there is no 2.3.99."""
+    """If this torch is 2.4 itself, the plug-in is built for 2.99 instead."""
     if RELEASE.startswith("2.4."):
         version = version.replace("2.4.0", "2.99.0")
     wanted = "2.99.0" if "2.99.0" in version else "2.4.0"

@@ -12,7 +12,7 @@ from viaduct.devices.base import Facts
 
 @pytest.fixture
 def empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without cards, drivers and plug-ins; returns its /dev."""
+    """Pretend a machine without cards, drivers and plug-ins; return its /dev."""
     for name in ("NVIDIA_DRIVER", "ASCEND_DRIVER", "CAMBRICON_DRIVERS", "DEV"):
         monkeypatch.setattr(hardware, name, tmp_path / name)
     monkeypatch.setattr(hardware, "CANN_FOLDERS", ())

@@ -1,4 +1,4 @@
-"""Behaviour that npu and mlu share: both are a vendor's plug-in, here a stand-in with its documented names."""
+"""Behaviour that npu and mlu share, with stand-ins for the vendors' plug-ins that have the documented names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ both = pytest.mark.parametrize("name", ["npu", "mlu"])
 
 
 def break_import(monkeypatch: pytest.MonkeyPatch, package: str, error: Exception) -> None:
-    """Importing `package` fails, as with a library missing inside it."""
+    """Let the import of `package` raise an error, such as one about a missing library."""
 
     class Finder(importlib.abc.MetaPathFinder):
         def find_spec(self, name: str, path: object = None, target: object = None) -> None:

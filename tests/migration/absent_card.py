@@ -1,7 +1,7 @@
 """torch_npu or torch_mlu on a machine without a card: importing it works, asking for a card says that there is none.
 
-As much of the plug-ins as migrated scripts touch on their way to the CPU branch. It shows that imports, names and
-branches of the migrated text fit together, not what a device would make of it.
+It has the parts of the plug-ins that migrated scripts use until they take the CPU branch. Tests with it show that the
+migrated text's imports, names and branches fit together, not how it runs on a device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 def pretend(to: str) -> None:
-    """Register the plug-in for this process; one a process, for torch takes one new name for a backend."""
+    """Register a plug-in in this process; only one is possible, because torch takes one new name for a backend."""
     torch.utils.rename_privateuse1_backend(to)
     plugin, card = ModuleType(f"torch_{to}"), ModuleType(f"torch_{to}.{to}")
     for name, answer in NONE_HERE.items():
@@ -43,7 +43,7 @@ def pretend(to: str) -> None:
 
 
 def settings(module: Any, names: tuple[str, ...]) -> None:
-    """Places in which a script may set what it likes."""
+    """Add modules whose attributes a script may set."""
     for name in names:
         first, *inner_names = name.split(".")
         parent = SimpleNamespace(**{inner: SimpleNamespace() for inner in inner_names})
@@ -51,7 +51,7 @@ def settings(module: Any, names: tuple[str, ...]) -> None:
 
 
 def amp(to: str) -> ModuleType:
-    """torch's own classes, for this device."""
+    """Return an amp module with torch's own classes for this device."""
     module = ModuleType(f"torch_{to}.{to}.amp")
     module.autocast = lambda **options: torch.autocast(to, **options)  # type: ignore[attr-defined]
     module.GradScaler = lambda **options: torch.amp.GradScaler(to, **options)  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from viaduct.migration.results import FileResult
 def migrate_source(
     source: str, rule: str = "", path: str = "script.py", others: dict[str, str] | None = None, **options: Any
 ) -> FileResult:
-    """One file of a project after one rule, or after all."""
+    """Migrate one file of a project by one rule, or by all."""
     asked = Options(only=(rule,) if rule else (), **options)
     files = {path: source} | (others or {})
     project = survey((name, text.encode()) for name, text in files.items())
@@ -44,7 +44,7 @@ def check_rewrite(rule: str, before: str, after: str, **options: Any) -> FileRes
 
 
 def check_noop(rule: str, source: str, **options: Any) -> FileResult:
-    """Nothing is changed and nothing is said."""
+    """Check that nothing is changed or reported."""
     result = migrate_source(dedent(source), rule, **options)
     assert result.after.decode() == dedent(source), result.after.decode()
     assert not result.findings, result.findings
@@ -52,7 +52,7 @@ def check_noop(rule: str, source: str, **options: Any) -> FileResult:
 
 
 def check_says(rule: str, source: str, status: str, word: str, **options: Any) -> FileResult:
-    """Nothing is changed, and one finding of this status has the word in it."""
+    """Check that nothing is changed, and that one finding of this status contains the word."""
     result = migrate_source(dedent(source), rule, **options)
     assert result.after.decode() == dedent(source), result.after.decode()
     said = [(finding.status, finding.message) for finding in result.findings]

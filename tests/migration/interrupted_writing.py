@@ -1,4 +1,4 @@
-"""A project that is written in place, and processes that die at a chosen call of the operating system meanwhile."""
+"""A project that is written in place, by processes that die at a chosen call of the operating system."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CALLS = (
 
 
 def write_old_project(folder: Path) -> Path:
-    """A project with every way of writing in it: by renaming, into a file with two names, and new."""
+    """Write a project whose files are changed in every way: by renaming, by overwriting (two hard links), and new."""
     for path, data in OLD.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
@@ -46,12 +46,12 @@ def results() -> list[FileResult]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files, those of the journal too."""
+    """Return the contents of all files, also those of the journal."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 class Faults:
-    """Calls of os.* that write, counted; at one of them something happens."""
+    """Count the calls of os.* that write; at a chosen one, call a function, such as one that kills the process."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, happen: Callable[..., None]) -> None:
         self.count, self.at, self.happen = 0, at, happen
@@ -75,7 +75,7 @@ def die(name: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Run something in a forked process; its exit code."""
+    """Call a function in a forked process and return the exit code."""
     child = os.fork()
     if child == 0:
         try:

@@ -36,7 +36,7 @@ def note(*words: object) -> None:
 
 
 def run(script: Path, words: list[str]) -> list[str]:
-    """The record of `python SCRIPT WORDS`."""
+    """Return the record of `python SCRIPT WORDS`."""
     warnings.simplefilter("ignore")
     os.chdir(script.parent)
     sys.path.insert(0, str(script.parent))
@@ -60,7 +60,7 @@ def pretend(folder: Path) -> None:
 
 
 def record_calls(name: str, answer: Any, folder: Path) -> Callable[..., Any]:
-    """Only what the script itself calls; torch asks itself, and the helper counts the cards once."""
+    """Record calls of the script itself, not those of torch, nor the helper's count of the cards."""
 
     def call(*args: Any, **options: Any) -> Any:
         caller = sys._getframe(1).f_code
@@ -73,7 +73,7 @@ def record_calls(name: str, answer: Any, folder: Path) -> Callable[..., Any]:
 
 
 def plain(value: Any) -> str:
-    """A device by its type and number, however it is written; a tensor by its shape."""
+    """Return one spelling of a device, its type and number; of a tensor, its shape."""
     if isinstance(value, torch.Tensor):
         return f"tensor{tuple(value.shape)}"
     if isinstance(value, dict):
@@ -89,7 +89,7 @@ def where(device: Any) -> str:
 
 
 class Moves(TorchFunctionMode):
-    """`.cuda`, `.to` and whatever is made with a device."""
+    """Record `.cuda`, `.to` and functions that are called with a device."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -130,7 +130,7 @@ class PretendedEvent:
 
 
 class Wrapped(torch.nn.Module):
-    """Base of both parallel wrappers; keeps the arguments."""
+    """Base of both parallel wrappers; records the arguments."""
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
         super().__init__()

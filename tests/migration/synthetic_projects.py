@@ -22,7 +22,7 @@ Counts = Counter[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Piece:
-    """Lines before and after a migration. `holds`: texts that must stand in the result where its lines may vary."""
+    """Lines before and after a migration. `holds`: texts that the result must contain where its lines may vary."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -36,7 +36,7 @@ class Piece:
 
 @dataclass
 class Placed:
-    """A piece in a file: its first line, from 1, and the indentation it got."""
+    """A piece in a file, with its first line (from 1) and its indentation."""
 
     file: str
     line: int
@@ -60,7 +60,7 @@ class Synthetic:
 
 
 class Words:
-    """Names and spellings, drawn by chance; no name twice in a project."""
+    """Names and spellings, drawn at random; no name occurs twice in a project."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -219,7 +219,7 @@ def undecided_device_kind(words: Words, torch: str, card: Card) -> Piece:
 
 
 def move_kept(words: Words, torch: str, card: Card) -> Piece:
-    """A method that is called elsewhere; --to any has no method to put in its place."""
+    """Keep a bound method `.cuda` for a later call; --to any has no method to replace it."""
     x, move = words.name("x", "batch"), words.name("move", "send")
     made, kept = f"{x} = {torch}.ones(2)", f"{move} = {x}.cuda"
     after = kept.replace(".cuda", f".{card.device}")
@@ -242,7 +242,7 @@ def device_handed_on(words: Words, torch: str, card: Card) -> Piece:
 
 
 def device_from_file(words: Words, torch: str, card: Card) -> Piece:
-    """The plug-in is needed in the file that takes the device, though the name of the card stands in another."""
+    """Take the device from another file: the plug-in is needed here, although that file names the card."""
     device, x = words.name("DEVICE", "TRAIN_DEVICE"), words.name("x")
     line = f"{x} = {torch}.ones(2).to({device})"
     imports = f"from {{module}} import {device}"
@@ -419,7 +419,7 @@ def session_closed(words: Words, tf: str) -> Piece:
 
 
 def batch_from_file(words: Words, tf: str) -> Piece:
-    """A dataset that a function of another file makes."""
+    """Make batches of a dataset that a function of another file returns."""
     make, ds = words.name("make", "read"), words.name("ds", "records")
     beside = f"import tensorflow as tf\ndef {make}(files):\n    return tf.data.TFRecordDataset(files).repeat()\n"
     return Piece(
@@ -432,7 +432,7 @@ def batch_from_file(words: Words, tf: str) -> Piece:
 
 
 def batch_handed_over(words: Words, tf: str) -> Piece:
-    """A dataset that a function is given."""
+    """Make batches of a dataset that is a parameter."""
     function = words.name("finish")
     before = (
         f"def {function}(source, size):",

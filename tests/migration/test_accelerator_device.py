@@ -58,7 +58,7 @@ def test_each_part_alone_works_on_the_cpu() -> None:
 
 
 def test_no_answer_is_for_a_name_that_scripts_never_ask() -> None:
-    """torch.cuda's names are handed on if all cards have them; others of the helper are its own."""
+    """Names that the helper does not define must be torch.cuda's, and all cards must have them."""
     tree = ast.parse(helper_text.read_helper())
     (answers,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)]
     assert {key.value for key in answers.keys if isinstance(key, ast.Constant)} <= NPU_AND_MLU_NAMES

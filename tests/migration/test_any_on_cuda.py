@@ -167,7 +167,7 @@ def test_questions_have_the_answers_they_had(pretended: bool, tmp_path: Path) ->
 
 
 def test_the_record_tells_a_difference(tmp_path: Path) -> None:
-    """A check that could not fail would be none."""
+    """Check that the check can fail."""
     before, after = both(tmp_path, "train.py", PLAIN)
     after.write_text(after.read_text().replace("device_ids=accelerator.unless_cpu([local_rank])", "device_ids=[0]"))
     address = {"LOCAL_RANK": "1"}

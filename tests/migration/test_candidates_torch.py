@@ -1,4 +1,4 @@
-"""Places that no call shows: a method kept for later, a function handed on, a module looked up by its name."""
+"""Places without a call: a method kept for later, a function passed as a value, a module looked up by its name."""
 
 from __future__ import annotations
 

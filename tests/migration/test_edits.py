@@ -1,4 +1,4 @@
-"""Edits of spans: what surrounds them stays byte for byte, whatever the file looks like."""
+"""Edits of spans: the text around them stays byte for byte, in any layout."""
 
 from __future__ import annotations
 

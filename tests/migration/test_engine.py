@@ -1,4 +1,4 @@
-"""The work for one file grows with its length: calls of functions are counted, so that no clock is asked."""
+"""The work for one file grows in proportion to its length; calls of functions are counted instead of seconds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whole scripts: the examples run, their migration does what each style needs, and what comes out runs as well.
+"""Complete scripts: the examples run, their migration does what each style needs, and the results run too.
 
-Nothing here has an accelerator. `stand_in/` holds as much of the adapter's surface as the migrated scripts call, on the
-CPU and with one rank: it shows that the migrated text is a working program, not what a device would make of it.
+`stand_in/` has the part of the NPU adapter's API that the migrated scripts call, on the CPU and with one rank. The
+tests show that the migrated text is a working program, not how it runs on a device.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_nothing_of_horovod_is_left_in_its_example(distributed: bool) -> None:
 
 
 def list_shown_diffs() -> list[tuple[str, str]]:
-    """Each command of the tutorial with the diff that it shows for it."""
+    """Return each command of the tutorial with the diff that the page shows for it."""
     blocks = re.findall(r"```(console|diff)\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
     pairs, command = [], ""
     for kind, text in blocks:

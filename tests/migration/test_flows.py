@@ -15,7 +15,7 @@ def test_a_value_that_is_lost_from_sight_is_unresolved(source: str) -> None:
 
 
 def test_a_name_that_gets_another_value_is_another_thing() -> None:
-    """The network that is run under the same name later did not come from the file, nor did the one before."""
+    """Networks that are run under the same name before and after are not the loaded value."""
     source = (
         "it = build().cuda()\nit(x)\nit = torch.load(path)\nmodel.load_state_dict(it)\nit = build().cuda()\nit(x)\n"
     )

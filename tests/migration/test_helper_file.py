@@ -1,4 +1,4 @@
-"""A helper of an earlier `--to any`: it grows with what scripts ask for, unless somebody has changed it."""
+"""A helper of an earlier `--to any` gets the members that scripts use, unless the user has changed it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECOND = "import torch\n\nwith torch.cuda.amp.autocast():\n    torch.cuda.empty_
 
 
 def make_migrated_project(folder: Path) -> Path:
-    """A project that was migrated once, and then got another script."""
+    """Return a project that was migrated once, and then got another script."""
     write_in_place(migrate_to_any(project(folder, {"first.py": FIRST})))
     assert "autocast" not in (folder / HELPER).read_text()
     return project(folder, {"second.py": SECOND})

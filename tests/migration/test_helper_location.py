@@ -1,4 +1,4 @@
-"""The helper of `--to any` comes into the project as a new file: where scripts find it, and never over another."""
+"""The helper of `--to any` is a new file where scripts can import it; it never replaces another file."""
 
 from __future__ import annotations
 

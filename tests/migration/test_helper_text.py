@@ -1,4 +1,4 @@
-"""The helper of `--to any` has what a project's scripts ask for, and works with that."""
+"""The helper of `--to any` has only the members that a project's scripts use, and works with these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def helper_of(example: str) -> str:
 
 
 def loose_names(text: str) -> set[str]:
-    """Names that are read and nowhere bound."""
+    """Return the names that are read and nowhere bound."""
     tree = ast.parse(text)
     nodes = list(ast.walk(tree))
     bound = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}

@@ -1,4 +1,4 @@
-"""The imports of what rules introduce: where they go, what they are called, and that there are none too many."""
+"""Imports of the names that rules introduce: their place, their names, and no more than are needed."""
 
 from __future__ import annotations
 

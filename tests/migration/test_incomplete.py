@@ -1,4 +1,4 @@
-"""A project of which not everything could be read: said first, never called high, exit 1."""
+"""A project that could not be read completely: that is reported first, the verdict is incomplete, the exit code 1."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def project() -> Iterator[Path]:
 
 
 def as_user(*given: str) -> subprocess.CompletedProcess[str]:
-    """`viaduct …` of a user who may not read everything."""
+    """Run `viaduct …` as a user who may not read everything."""
     code = "import sys; sys.argv[0] = 'viaduct'; from viaduct.cli import main; main()"
     words = [sys.executable, "-c", code, *given]
     return subprocess.run(words, capture_output=True, text=True, preexec_fn=drop_file_privileges)
@@ -51,7 +51,7 @@ def make_locked_folder(project: Path) -> str:
 
 
 def make_listable_folder(project: Path) -> str:
-    """Its names can be seen and nothing more."""
+    """Make a folder that can be listed but not entered."""
     make_locked_folder(project)
     (project / "locked").chmod(0o444)
     return "locked/inner.py"

@@ -1,4 +1,4 @@
-"""Changes in place: all files or none, at whatever call the process dies or the disk fails."""
+"""Changes in place: all files or none are changed, at whichever call the process dies or the disk fails."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ AFTER = {**NEW, **ADDED, "linked_too.txt": NEW["linked.py"], "shorter_too.txt": 
 
 
 def check_whole(folder: Path, inode: int) -> str:
-    """Either all old or all new, with modes and hard links, and nothing else in the folder."""
+    """Check that all files are old or all new, with modes and hard links, and that nothing else is in the folder."""
     found = contents(folder)
     assert found in (BEFORE, AFTER), sorted(found)
     assert not (folder / STATE_FOLDER).exists()
@@ -106,7 +106,7 @@ def test_undoing_that_dies_at_any_call_is_undone_by_the_next_one(tmp_path: Path)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES, errno.EPERM])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 def test_an_error_at_any_call_leaves_all_or_nothing(tmp_path: Path, number: int, lasting: bool) -> None:
-    """At every call; `lasting`: from then on, so that nothing can be put back before the next start."""
+    """Fail at every call in turn; `lasting`: all later calls fail too, so only the next start can restore the files."""
     kept = 0
     for at in range(1, 10_000):
         folder = write_old_project(tmp_path / str(at))
@@ -232,7 +232,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_overwritten(project: Path, pat
 def test_a_change_in_the_middle_of_the_writing_is_kept(
     project: Path, monkeypatch: pytest.MonkeyPatch, path: str, moment: str
 ) -> None:
-    """Whoever has the file open writes into its old inode."""
+    """A process that has the file open writes into its old inode."""
     original = getattr(inplace.InPlaceRun, moment)
     editor = open(project / path, "r+b", buffering=0)  # noqa: SIM115
 
@@ -333,7 +333,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_for_writing(process: subprocess.Popen[bytes], folder: Path, files: int = 0) -> None:
-    """Wait until so many files have been replaced."""
+    """Wait until a number of files have been replaced."""
     while process.poll() is None:
         state = folder / STATE_FOLDER
         if not files and state.exists():

@@ -1,4 +1,4 @@
-"""The ledger counts places that need a change for the target, and finds those that no rule speaks of."""
+"""The ledger counts places that need a change for the target, and finds those that no rule reports."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ MODEL = "import tensorflow as tf\ndef build(x):\n    return tf.train.AdamOptimiz
 
 
 def test_a_program_of_which_nobody_starts_the_communication_is_unresolved(tmp_path: Path) -> None:
-    """A library: the script that trains with it, and would start communication, is not among the files."""
+    """The files are a library; a script that trains with it, and may start communication, is not among them."""
     (tmp_path / "model.py").write_text(MODEL)
     summary = summarise(migrated_project(tmp_path, distributed=True))
     assert counts(summary, "optimizers") == (1, 1, 0, 0, 0)

@@ -59,7 +59,7 @@ LISTINGS: dict[str, dict[str, Any]] = {
 
 
 def meaning(text: str) -> tuple[list[str], list[str]]:
-    """The imports that are used, and everything else, as Python sees them."""
+    """Return the imports that are used, and the remaining syntax tree."""
     tree = ast.parse(text)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     imports: set[str] = set()

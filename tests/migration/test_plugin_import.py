@@ -80,7 +80,7 @@ def test_a_script_that_leaves_torch_to_others_gets_the_import(tmp_path: Path) ->
 
 
 def test_each_script_is_asked_for_itself(tmp_path: Path) -> None:
-    """That a demo beside it imports the plug-in does not help the training script."""
+    """A demo script in the same project imports the plug-in, which does not help the training script."""
     shared = {
         "config.py": 'DEVICE = "cuda"\n',
         "util.py": "import torch\ndef move(x, device):\n    return x.to(device)\n",

@@ -58,7 +58,7 @@ def test_children_are_those_that_ast_has_less_operators_and_contexts() -> None:
 
 
 def test_a_long_chain_of_one_name_is_looked_at_once() -> None:
-    """Without it thirty lines of `ds = ds.map(f)` would be 30 to the power of the depth."""
+    """Without a cache the work for thirty lines of `ds = ds.map(f)` would grow exponentially."""
     lines = "".join(f"    ds = ds.map(f{number})\n" for number in range(30))
     head = "import tensorflow as tf\ndef read(files):\n    ds = tf.data.TFRecordDataset(files)\n"
     text = f"{head}{lines}    return ds.batch(3)\n"

@@ -81,7 +81,7 @@ BLOCKS = (
 
 
 class Writer:
-    """Writes one program; everything that it chooses comes from its own random numbers."""
+    """Writer of one program; its choices come from its own random generator."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -115,7 +115,7 @@ class Writer:
         return re.sub(r"\bTF\b|\bX\b|\bN\b", fill, text)
 
     def spread(self, text: str, indent: str) -> list[str]:
-        """Sometimes a bracket is broken over lines, with a comment in it."""
+        """Break a bracket over several lines at random, with a comment in it."""
         position = text.rfind("(")
         if "f'" in text or "'" in text[position:] or ";" in text or position < 0 or not self.chance(0.25):
             return [indent + text]
@@ -174,7 +174,7 @@ def is_python(text: str) -> bool:
 
 
 def some_program(seed: int) -> str:
-    """The first valid one: a few combinations are no Python, such as a walrus of its own as a statement."""
+    """Return the first valid program: a few combinations are not Python, such as a walrus as a statement."""
     for attempt in range(1000):
         text = Writer(seed * 1009 + attempt).program()
         if is_python(text):
@@ -202,7 +202,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def find_unclaimed(text: str, result: FileResult) -> list[str]:
-    """Original lines that are gone or different though no finding says that they were changed."""
+    """Return the original lines that are missing or different although no finding says that they were changed."""
     claimed: set[int] = set()
     for finding in result.findings:
         if finding.status == "changed":

@@ -1,4 +1,4 @@
-"""A text that is parsed in part after edits has the tree that parsing the whole gives."""
+"""A text of which only a part is parsed again after edits has the same tree as if it were parsed completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports go over nothing, or over an earlier report of their own kind; never over somebody's work."""
+"""A report replaces only an earlier report of the same kind, never another file."""
 
 from __future__ import annotations
 

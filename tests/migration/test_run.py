@@ -1,4 +1,4 @@
-"""A whole project: what is looked at, what is left alone, and that nothing of it is imported or run."""
+"""A complete project: which files are analysed, which are left alone, and that nothing is imported or run."""
 
 from __future__ import annotations
 

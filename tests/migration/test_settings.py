@@ -1,4 +1,4 @@
-"""Configuration files of a PyTorch project: what names a card there follows the scripts."""
+"""Configuration files of a PyTorch project: names of cards in them are changed like those in scripts."""
 
 from __future__ import annotations
 

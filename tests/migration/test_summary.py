@@ -38,7 +38,7 @@ def migrate_files(folder: Path, files: dict[str, str], **options: Any) -> Summar
 
 
 def test_what_was_right_is_not_said_to_be_written_by_the_migration(tmp_path: Path) -> None:
-    """The load that nobody uses was right while no card was named in its file, and its text has not changed."""
+    """The unused load was right while its file named no card, and its text has not changed."""
     store = (
         "import torch\nclass Store:\n    @property\n    def net(self):\n        return torch.load(self.path)\n"
         "def read(path):\n    return torch.load(path)['x']\n"

@@ -66,7 +66,7 @@ def check(folder: Path, project: Synthetic, to: str, distributed: bool = False) 
 
 
 def result_of(file: FileResult, text: str, placed: Placed) -> list[str]:
-    """Return what became of the lines of a piece: those of the result that stem from them."""
+    """Return the lines of the result that stem from the lines of a piece."""
     first, last = placed.line, placed.line + len(placed.piece.before) - 1
     if not file.changed:
         return text.split("\n")[first - 1 : last]
@@ -79,7 +79,7 @@ def list_expected_lines(placed: Placed) -> list[str]:
 
 
 def count_places(outcome: Outcome) -> Counts:
-    """Return the ledger with manual and unresolved together, where the project says `left`."""
+    """Return the counts of the ledger; manual and unresolved together are the project's `left`."""
     found: Counts = Counter()
     for location in outcome.places:
         left = location.state in ("manual", "unresolved") and location.requirement != "data_parallel"

@@ -1,4 +1,4 @@
-"""Code that serves both cards, or whatever device there is, keeps its branches."""
+"""Code that already serves CUDA and the target, or any device, keeps its branches."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_device_neutral_code_is_left_alone(way: str, to: str) -> None:
 
 @pytest.mark.parametrize("call", ["synchronize()", "set_device(0)", "reset_peak_memory_stats()"])
 def test_a_call_that_fails_without_cuda_is_no_twin_of_the_cards(call: str) -> None:
-    """Both run, one after the other: the one for CUDA was forgotten when the script was migrated by hand."""
+    """Both statements run: the one for CUDA was forgotten when the script was migrated by hand."""
     source = f"import torch\nimport torch_npu\ntorch.npu.{call}\ntorch.cuda.{call}\n"
     assert "torch.cuda" not in migrate_source(source).after.decode()
 

@@ -1,4 +1,4 @@
-"""On a terminal the diff is coloured, with what changed within a line marked; elsewhere it is a plain patch."""
+"""On a terminal the diff is coloured, with changes within a line marked; elsewhere it is a plain patch."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def read(name: str) -> str:
 
 
 def sources(name: str) -> dict[str, bytes]:
-    """The scripts of the project that an example is."""
+    """Return the scripts of an example by path."""
     where = EXAMPLES / name
     files = sorted(where.parent.glob("*.py")) if where.parent != EXAMPLES else [where]
     return {file.name: file.read_bytes() for file in files}
@@ -81,12 +81,12 @@ def after(name: str, to: Target) -> str:
 
 
 def without_magic(text: str) -> str:
-    """Lines for IPython become empty, so that places stay what they are."""
+    """Empty the lines for IPython, so that line numbers stay."""
     return "".join("\n" if line.startswith(("%", "!")) else line for line in text.splitlines(keepends=True))
 
 
 def code_of(text: str) -> str:
-    """A notebook's code as one script."""
+    """Return a notebook's code as one script."""
     cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     return without_magic("\n".join(cells) + "\n")
 
@@ -130,7 +130,7 @@ def in_turn(scripts: list[tuple[str, str, str]], to: str, where: Path) -> dict[s
 
 
 def copy_example(name: str, where: Path) -> Path:
-    """The example in a project of its own, for the command."""
+    """Copy an example into a folder for the command, and return its path."""
     if "/" in name:
         shutil.copytree((EXAMPLES / name).parent, where / Path(name).parent)
     else:
@@ -140,7 +140,7 @@ def copy_example(name: str, where: Path) -> Path:
 
 
 def carried_by_the_command(name: str, to: str, scratch: Path) -> Path:
-    """The example, or what the command makes of it, as a script that can be started."""
+    """Return an example, or the command's migration of it, as a script that can be started."""
     here = project = copy_example(name, scratch / "project")
     if to:
         here = scratch / "out"
@@ -264,7 +264,7 @@ def test_no_option_leaves_a_name_that_nothing_binds_or_a_comment_behind(name: st
 
 
 def unbound(tree: ast.AST) -> set[str]:
-    """Names that are read and that no statement, import, definition or parameter of the file binds."""
+    """Return the names that are read and that the file does not bind."""
     nodes = list(ast.walk(tree))
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
@@ -275,7 +275,7 @@ def unbound(tree: ast.AST) -> set[str]:
 
 
 def cudas(tree: ast.AST) -> set[int]:
-    """The lines that name torch.cuda, or call `.cuda()`, or ask `.is_cuda`."""
+    """Return the lines that name torch.cuda, call `.cuda()` or read `.is_cuda`."""
     named = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return {
@@ -496,7 +496,7 @@ def test_float64_on_the_npu_is_said() -> None:
 
 
 def test_a_class_that_moves_its_own_tensors_moves_them_to_the_card_or_says_so() -> None:
-    """`GraphBatch.cuda` keeps its name; the tensors in it must not stay on CUDA in silence."""
+    """`GraphBatch.cuda` keeps its name; the tensors in it must not stay on CUDA without a finding."""
     result = migrate_example("own_cuda_methods.py", "npu")["own_cuda_methods.py"]
     text, line = result.new, "return self.apply(lambda x: x.cuda(index, non_blocking=non_blocking))"
     where = read("own_cuda_methods.py").splitlines().index(" " * 8 + line) + 1
@@ -529,7 +529,7 @@ def test_the_outputs_of_a_notebook_and_its_metadata_stay(to: Target) -> None:
 
 
 def list_shown_diffs() -> list[tuple[str, str]]:
-    """Each command of the page with the diff that it shows for it."""
+    """Return each command of the page with the diff that the page shows for it."""
     blocks = re.findall(r"```console\n\$ (.*?)\n```\n\n```diff\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) == PAGE.read_text().count("```diff")
     return blocks

@@ -24,7 +24,7 @@ CARDS: tuple[Target, ...] = ("npu", "mlu")
 
 
 def migrate_twice(data: bytes, to: Target, path: str = "script.py") -> FileResult:
-    """Bytes in, bytes out, and a second run is still: for texts that cannot pass through a `str`."""
+    """Migrate bytes and check that a second run changes nothing; for texts that cannot be a `str`."""
     result = migrate_bytes(path, data, Options(to=to), survey([(path, data)]))
     again = migrate_bytes(path, result.after, Options(to=to), survey([(path, result.after)]))
     assert again.after == result.after, "a second run changes the text again"
@@ -258,7 +258,7 @@ def test_an_f_string_that_is_a_device_is_carried_with_its_quotes(to: Target) -> 
 
 @pytest.fixture
 def odd(tmp_path: Path) -> Path:
-    """A project in which one file is fine and the others are not."""
+    """Return a project in which one file can be analysed and the others cannot."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "train.py").write_text(BEFORE)

@@ -1,4 +1,4 @@
-"""Copies and changes in place: whole or not at all, and never over somebody's work."""
+"""Copies and changes in place: complete or not at all, and never over other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run something as a user who may not do everything: tests often run as root."""
+"""Call a function as an ordinary user: tests often run as root."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def open_folder() -> Iterator[Path]:
 
 
 def as_nobody(work: Callable[[], object]) -> int:
-    """Run it in a forked process without privileges: 0 done, 2 refused, 3 a traceback, else what it returned."""
+    """Call a function as an ordinary user in a forked process.
+
+    Return 2 if it was refused, 3 after a traceback, else its result if that is an int, or 0.
+    """
     child = os.fork()
     if child == 0:
         code = 3

@@ -72,7 +72,10 @@ class Visit:
 
 @dataclass
 class DevTools:
-    """The protocol's two pipes: numbered commands go out, answers and events come in, all closed by NUL."""
+    """Client of the DevTools protocol: numbered commands go out on one pipe, answers and events come in on another.
+
+    Each message ends in NUL.
+    """
 
     commands: int
     answers: int
@@ -146,7 +149,7 @@ def browser() -> Iterator[DevTools]:
 
 
 def pipe_from_ten() -> list[int]:
-    """A pipe whose numbers stay clear of the 3 and 4 that LAUNCH gives away."""
+    """Return a pipe with file descriptors from 10 on: LAUNCH overwrites 3 and 4."""
     low = os.pipe()
     high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10) for number in low]
     for number in low:
@@ -155,7 +158,7 @@ def pipe_from_ten() -> list[int]:
 
 
 def end_browser(process: subprocess.Popen[bytes], *pipes: int) -> None:
-    """Closing the pipe tells Chromium to leave; one that does not is killed."""
+    """Close the pipes, upon which Chromium exits; kill it if it does not."""
     for pipe in pipes:
         os.close(pipe)
     try:
@@ -217,7 +220,7 @@ def list_requests(tools: DevTools) -> list[str]:
 
 
 def complaints(tools: DevTools) -> list[str]:
-    """Console calls, uncaught errors, and the browser's own log (blocked requests, policy violations)."""
+    """Return console calls, uncaught errors, and the browser's own log (blocked requests, policy violations)."""
     readers = {
         "Runtime.consoleAPICalled": lambda heard: " ".join(
             str(part.get("value", part.get("description", ""))) for part in heard["args"]

@@ -1,4 +1,4 @@
-"""Images arrive pixel by pixel, and a mistake is seen without seeing red."""
+"""Images keep every pixel, and wrong predictions are marked by more than colour."""
 
 import io
 

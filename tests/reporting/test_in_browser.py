@@ -45,7 +45,7 @@ def sample(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def column_after(tmp_path):
-    """The first column after so many clicks on its heading."""
+    """Return a function that gives the first column after a number of clicks on its heading."""
 
     def click(clicks: int, *values: object) -> list[str]:
         path = tmp_path / "table.html"

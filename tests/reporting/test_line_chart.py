@@ -111,7 +111,7 @@ def test_a_logarithmic_axis_leaves_out_what_is_not_above_zero():
 
 
 def scales(*values: float | None, **options: bool) -> list[bool]:
-    """True for each log scale of a chart, the one that is shown first."""
+    """Return True or False for each scale of a chart (log or linear), the one that is shown first in front."""
     return [view.log for view in chart(Series("a", range(len(values)), values), **options).drawing().views]
 
 

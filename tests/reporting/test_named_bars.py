@@ -1,4 +1,4 @@
-"""Bars by name: nothing that is equal has one, and what has no measure says so."""
+"""Bars by name: a value of 0 has no bar but the text `equal`, one that is not finite the text `no measure`."""
 
 import math
 import re

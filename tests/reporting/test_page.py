@@ -16,7 +16,7 @@ HOSTILE = "<script>alert('x')</script>"
 
 
 class Elements(HTMLParser):
-    """Every tag of a page with its attributes, and the words between them."""
+    """Tags of a page with their attributes, and the text between them."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Parallel axes: where values stand, what is missing, and that nothing of a name is believed."""
+"""Parallel axes: positions of values, missing values, and escaped names."""
 
 from __future__ import annotations
 

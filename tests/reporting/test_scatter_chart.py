@@ -1,4 +1,4 @@
-"""Every point has a place: zero at the foot, NaN at the head, and nothing off the chart."""
+"""Every point is on the chart: zero at the bottom, NaN at the top."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Characters that hide, that turn a line around or that speak to a terminal are shown as what they are."""
+"""Characters that are invisible, reverse the text or control a terminal are written out."""
 
 import json
 import re
