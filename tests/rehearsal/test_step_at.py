@@ -75,6 +75,13 @@ def test_what_is_not_there_is_refused(tmp_path: Path, text: str, said: str, advi
     assert advice in str(caught.value)
 
 
+def test_files_that_are_not_listed_are_counted(tmp_path: Path) -> None:
+    files = {f"{number}.py": tmp_path / f"{number}.py" for number in range(8)}
+    with pytest.raises(BadValue) as caught:
+        find_target("other.py:3", files)
+    assert "There are: 0.py, 1.py, 2.py, 3.py, 4.py, 5.py and 2 more." in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "steps"), [("loop.py:18", 3), ("update", 3), ("loop.py:24", 1), ("fail", 0), ("run", 1)]
 )

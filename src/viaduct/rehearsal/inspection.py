@@ -28,6 +28,7 @@ FACTS_FILE, FORWARD_FILE = "facts.json", "forward.npz"
 MAX_ELEMENTS = 1 << 16  # recorded elements of one tensor
 MAX_TENSORS = 4096  # recorded inputs and outputs
 MAX_LOADERS = 64  # DataLoaders that are recorded
+MAX_SETTING_LENGTH = 8  # of a list or tuple that is recorded as a setting
 # Kinds of facts: about ranks that train together or alone, an optimizer that took no step, and the learning rate with
 # which the next step would begin.
 RANKS_KIND, IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND = "ranks", "idle", "last rate"
@@ -58,7 +59,7 @@ class Inspection:
     # Module, "input N" or "" for an output, and the thinned array.
     _tensors: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)
     _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # in the order of their numbers
-    _schedules: list[Any] = field(default_factory=list)  # all created learning rate schedulers
+    _schedules: list[Any] = field(default_factory=list)  # created learning rate schedulers; one may be in it twice
     together: bool = False  # this rank was in a process group with others
     _is_first_step_over: bool = False
     _handle: Any = None  # of the forward hook
@@ -142,7 +143,7 @@ class Inspection:
         """Yield the schedules, the optimizers' last learning rates, and the optimizers that took no step."""
         for number, schedule in enumerate({id(schedule): schedule for schedule in self._schedules}.values()):
             settings = {"class": type(schedule).__name__, **select_plain_values(vars(schedule))}
-            if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
+            if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):  # MultiStepLR's Counter
                 settings["milestones"] = sorted(schedule.milestones.elements())
             yield Fact("schedule", f"{type(schedule).__name__} {number}", settings, find_creation_line(schedule))
         known = [optimizer for _, optimizer in self._number_optimizers()]
@@ -154,7 +155,7 @@ class Inspection:
                 continue
             for group_number, group in enumerate(optimizer.param_groups):
                 if "lr" in group:
-                    settings = {"lr": float(f"{float(group['lr']):.9g}")}
+                    settings = {"lr": float(f"{float(group['lr']):.9g}")}  # rounded to nine digits
                     name = f"optimizer {number} group {group_number} at the end"
                     yield Fact(LAST_LEARNING_RATE_KIND, name, settings, find_creation_line(optimizer))
 
@@ -235,7 +236,7 @@ def select_plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
 def is_plain(name: str, value: Any) -> bool:
     """Return True for a value that is compared; `training` is not, since it changes during the run."""
     if isinstance(value, (tuple, list)):
-        return len(value) <= 8 and all(isinstance(element, _PLAIN) for element in value)
+        return len(value) <= MAX_SETTING_LENGTH and all(isinstance(element, _PLAIN) for element in value)
     return isinstance(value, _PLAIN) and name != "training"
 
 
@@ -264,4 +265,5 @@ def thin_tensor(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
     from viaduct.rehearsal.observe import as_array
 
     array = as_array(tensor).reshape(-1)
-    return array[:: -(-array.size // MAX_ELEMENTS)].copy()
+    stride = -(-array.size // MAX_ELEMENTS)  # rounded up
+    return array[::stride].copy()

@@ -83,6 +83,7 @@ class Observation:
         network = unwrap_module(module)
         is_trained = any(parameter.requires_grad for parameter in network.parameters())
         if is_trained and not any(network is known for known in self.networks):
+            # Of networks within each other only the outermost is in the list.
             self.networks = [known for known in self.networks if not contains(network, known)]
             if not any(contains(known, network) for known in self.networks):
                 self.networks.append(network)

@@ -177,7 +177,7 @@ class Recorder:
 def is_same_code(data: bytes, path: str, code: CodeType) -> bool:
     """Return True if a file's bytes compile to this code, with the `from __future__` flags of this code."""
     flags = code.co_flags & FUTURE_FLAGS
-    for source in (data, data.decode("utf-8", "replace")):
+    for source in (data, data.decode("utf-8", "replace")):  # bytes and text may compile to different code
         try:
             if compile(source, path, "exec", flags=flags, dont_inherit=True) == code:
                 return True

@@ -24,6 +24,8 @@ from viaduct.rehearsal import limits
 from viaduct.scripts.notebook_runs import parse_source, read_source
 
 STEP_AT_FLAG = "--step-at"
+MAX_LISTED = 6  # files in a message
+WANTED_LINE = "Name a line after which a step is complete."
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 # Statements at whose lines a step cannot end: definitions, and declarations, which are not executed.
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)
@@ -81,23 +83,20 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
     matches = [normal] if normal in matches else matches
     if len(matches) != 1:
         subject = f"{len(matches)} files of the project are" if matches else "no file of the project is"
-        listed = ", ".join(sorted(matches or files)[:6])
-        hint = [f"There are: {listed}."] if listed else []
+        names = sorted(matches or files)
+        more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+        hint = [f"There are: {', '.join(names[:MAX_LISTED])}{more}."] if names else []
         raise BadValue(f"{STEP_AT_FLAG} {text}: {subject} called {name}.", *hint)
     (match,) = matches
     path = files[match]
     count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
-        raise BadValue(
-            f"{STEP_AT_FLAG} {text}: {match} has {count} lines.", "Name a line after which a step is complete."
-        )
+        raise BadValue(f"{STEP_AT_FLAG} {text}: {match} has {count} lines.", WANTED_LINE)
     spans = [find_span(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
     enclosing = [(first, last) for first, last in spans if first <= line <= last]
     if not enclosing:
         following = min((first for first, _ in spans if first > line), default=None)
-        advice = "Name a line after which a step is complete."
-        if following:
-            advice = f"The next statement is in line {following}."
+        advice = f"The next statement is in line {following}." if following else WANTED_LINE
         raise BadValue(f"{STEP_AT_FLAG} {text}: no statement is executed in this line.", advice)
     first, last = min(enclosing, key=lambda span: span[1] - span[0])
     return Target(match, first, last)
