@@ -24,6 +24,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from viaduct.atomic_files import NO_ROOM, write_file
+from viaduct.data.notices import join_first
 from viaduct.devices.base import first_line
 from viaduct.errors import BadRun, DiskFull, lacks_memory
 from viaduct.run_files import (
@@ -37,7 +38,6 @@ from viaduct.run_files import (
     require_type,
 )
 from viaduct.training.messages import sendable
-from viaduct.weights.importing import join_some
 
 MODEL_FILE, STATE_FILE = "model.safetensors", "state.pt"
 STATE_FIELDS: dict[str, Any] = {  # fields that a training needs to resume, and their types
@@ -256,6 +256,6 @@ def load_model(model: nn.Module, tensors: dict[str, Tensor], source: Path) -> No
     ]
     differences = {"missing there": missing, "not in this model": extra, "of another shape": misshaped}
     if any(differences.values()):
-        lines = [f"{title}: {join_some(names)}" for title, names in differences.items() if names]
+        lines = [f"{title}: {join_first(names)}" for title, names in differences.items() if names]
         raise BadRun(f"{source} is a checkpoint of another model.", *lines)
     model.load_state_dict(tensors)
