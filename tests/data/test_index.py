@@ -125,10 +125,10 @@ def test_dalis_text_form(records: Path, tmp_path: Path) -> None:
 
 def test_indexing_says_what_it_did(records: Path) -> None:
     seen = []
-    assert all(shard.renewed for shard in index_records(records, on_progress=lambda *numbers: seen.append(numbers)))
+    assert all(shard.is_new for shard in index_records(records, on_progress=lambda *numbers: seen.append(numbers)))
     assert seen[-1] == (5, 5)
-    assert not any(shard.renewed for shard in index_records(records))
-    assert all(shard.renewed for shard in index_records(records, rebuild=True))
+    assert not any(shard.is_new for shard in index_records(records))
+    assert all(shard.is_new for shard in index_records(records, rebuild=True))
 
 
 def test_many_files_with_few_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def draw_lines(header: png.Header, random: np.random.Generator, filters: int = 5
     lines = b""
     for columns, rows in png.list_sizes(header):
         if rows and columns:
-            block = random.integers(0, 256, (rows, 1 + header.row_bytes(columns)))
+            block = random.integers(0, 256, (rows, 1 + header.count_row_bytes(columns)))
             block[:, 0] = random.integers(0, filters, rows)
             lines += block.astype(np.uint8).tobytes()
     return lines
@@ -65,7 +65,7 @@ def decode_naively(header: png.Header, lines: bytes, palette: bytes) -> npt.NDAr
     for (columns, rows), (left, top, dx, dy) in zip(png.list_sizes(header), steps, strict=True):
         if not rows:
             continue
-        width = 1 + header.row_bytes(columns)
+        width = 1 + header.count_row_bytes(columns)
         stored = [lines[offset + row * width : offset + (row + 1) * width] for row in range(rows)]
         offset += rows * width
         for number, row in enumerate(undo_filter(stored, max(1, header.pixel_bits // 8))):

@@ -445,7 +445,7 @@ def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats
 
 def select_ends(axis: Axis) -> tuple[Axis, Axis]:
     """Return two axes: one for the first source pixel that is read, and one for the last."""
-    low, high = axis.reach
+    low, high = axis.pixel_range
     fraction = np.zeros(1, np.float32)
     return tuple(Axis(np.array([at]), np.array([at]), fraction) for at in (low, high - 1))  # type: ignore[return-value]
 

@@ -37,7 +37,7 @@ Encodable: TypeAlias = (
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = range(6)  # protobuf's wire types
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3  # field numbers in a Feature
 KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "whole numbers"}
-WORD_MASK = (1 << 64) - 1  # mask of 64 bits
+WORD_MASK = (1 << 64) - 1
 MAX_PARTS = 100_000  # values of one field: each becomes an object of at least 200 bytes
 MAX_LABEL_BYTES = 64  # bytes of the list with the label
 

@@ -41,14 +41,14 @@ from viaduct.data.notices import describe_error, join_first
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 Progress = Callable[[int, int | None], None]  # downloaded bytes of the current file, and its size if known
-# Seconds before each retry of a broken connection. A retry that receives data starts the sequence again.
+# Seconds before each retry of a broken connection. After a retry that received data the sequence starts again.
 PAUSES = (0.5, 1.0, 2.0, 4.0)
 STALL_SECONDS = 30.0  # timeout of a connection that receives nothing
 PIECE_BYTES = 1 << 18  # read at once
 MAX_TEXT_BYTES = 1 << 20  # of each text file in the archive
 
 SUMS_FILE = "MD5SUMS"
-RECORD_FILES = (*cifar10.TRAIN_FILES, cifar10.TEST_FILE)
+RECORD_FILES = (*cifar10.TRAIN_FILES, cifar10.TEST_FILE)  # of CIFAR-10, as are the next
 TEXT_FILES = (cifar10.NAMES_FILE, "readme.html")
 
 UNPACKED = "The set is unpacked there already: use it as --data instead of fetching it."
@@ -65,14 +65,11 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class PublicSet:
-    """Files at an address, each in the forms it may have (gzipped, plain); the first form is the one downloaded.
-
-    An archive is a set of a single file, which is unpacked.
-    """
+    """Public data set: its address and its files."""
 
     address: str
-    files: tuple[tuple[PublicFile, ...], ...]
-    is_archive: bool = False
+    files: tuple[tuple[PublicFile, ...], ...]  # each in the forms it may have; the first one is downloaded
+    is_archive: bool = False  # True: the only file is an archive, which is unpacked
 
     def list_names(self) -> set[str]:
         """Return the names of all files, in every form."""
@@ -84,7 +81,7 @@ def make_forms(name: str, zipped_md5: str, plain_md5: str) -> tuple[PublicFile, 
     return PublicFile(f"{name}.gz", zipped_md5), PublicFile(name, plain_md5)
 
 
-# Name, md5 of NAME.gz as the authors publish it, md5 of NAME as found after gunzip.
+# NAME, md5 of NAME.gz as published by the authors, md5 of NAME computed after gunzip.
 FASHION_MNIST = (
     ("train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
     ("train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe", "9018921c3c673c538a1fc5bad174d6f9"),
@@ -314,13 +311,13 @@ class Version:
     """Identity of a file on a server, as far as its headers tell; it shows whether the file has changed."""
 
     address: str
-    validator: str | None
-    total: int | None
+    validator: str | None  # ETag or date of modification
+    total: int | None  # bytes
 
     def agrees_with(self, other: Version) -> bool:
         """Return True if validators and sizes are equal where both are known.
 
-        An answer to If-Range may omit the date (RFC 9110, 15.3.7).
+        A server that continues a file may omit its date (RFC 9110, 15.3.7).
         """
         pairs = ((self.validator, other.validator), (self.total, other.total))
         return all(None in pair or pair[0] == pair[1] for pair in pairs)
@@ -544,10 +541,10 @@ def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) ->
 
 
 def move_into_place(fresh: Path, target: Path) -> Path:
-    """Move the unpacked files to the final folder, MD5SUMS last; other files in that folder stay."""
+    """Move the unpacked files to the final folder; other files in that folder stay."""
     if not target.exists():
         os.rename(fresh, target)
         return target
-    for file in sorted(fresh.iterdir(), key=lambda file: file.name == SUMS_FILE):
+    for file in sorted(fresh.iterdir(), key=lambda file: file.name == SUMS_FILE):  # False before True: MD5SUMS last
         os.replace(file, target / file.name)
     return target

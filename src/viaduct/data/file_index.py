@@ -61,19 +61,19 @@ def load_or_build_index(path: Path) -> FileIndex:
 
 
 def load_index(path: Path) -> FileIndex | None:
-    """Return the stored index, memory-mapped; None if none is valid for its size and modification time."""
+    """Return the stored index of a file, memory-mapped; None if none matches the file's size and modification time."""
     size, modified = read_identity(path)
     for stored_path in sidecar.list_paths(path):
         table = sidecar.load(stored_path)
         if table is None or len(table) != 3 or table[:, :1].ravel().tolist() != [size, modified, VERSION]:
             continue
         offsets, lengths, labels = table[:, 1:]
-        if is_chain(offsets, lengths, size):
+        if is_gapless(offsets, lengths, size):
             return FileIndex(offsets, lengths, None if (labels == UNKNOWN).any() else labels)
     return None
 
 
-def is_chain(offsets: Int64s, lengths: Int64s, size: int) -> bool:
+def is_gapless(offsets: Int64s, lengths: Int64s, size: int) -> bool:
     """Return True if the records cover the whole file without gaps."""
     ends = offsets + lengths + OVERHEAD
     begins = np.append(offsets, size)
@@ -89,9 +89,9 @@ def rebuild_index(path: Path) -> FileIndex:
 
 
 def store_index(path: Path, identity: tuple[int, int], index: FileIndex) -> None:
-    """Store an index, with the file's identity from before the index was built.
+    """Store an index, with the identity (size and modification time) that the file had before the index was built.
 
-    If the file changes while the index is built, the stored identity does not match, and the index is not loaded.
+    If the file changes while the index is built, its identity differs from the stored one, and the index is not loaded.
     """
     # Rows: offsets, lengths, labels. The first column is size, modification time and VERSION.
     table = np.full((3, 1 + len(index.offsets)), UNKNOWN, dtype=np.int64)

@@ -57,7 +57,7 @@ class ImageFolder:
 
 
 def holds_images(path: Path) -> bool:
-    """Return True for a .csv list, and for a folder with subfolders and without TFRecord files."""
+    """Return True for a .csv list of images, and for a folder with subfolders and without TFRecord files."""
     if path.suffix.lower() == ".csv":
         return True
     has_records = path.is_dir() and any(find_shard_sets(path, split) for split in SPLITS)
@@ -73,9 +73,11 @@ def open_split(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecor
     """Open one split of records, class folders or a list."""
     if holds_mindrecords(path):
         train_rows, validation_rows = open_mindrecord_splits(path)
-        if split == "train" and train_rows is None:
+        if split != "train":
+            return validation_rows
+        if train_rows is None:
             raise BadData(f"{path}: there are no MindRecord files to train on.", "Give --split validation.")
-        return train_rows if split == "train" and train_rows is not None else validation_rows
+        return train_rows
     if not holds_images(path):
         return RecordFolder(path, split)
     train, validation = open_image_splits(path)

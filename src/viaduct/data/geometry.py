@@ -1,11 +1,12 @@
-"""The crop sampler, and bilinear resizing as in TensorFlow 1.
+"""Sampling of random crops, and bilinear resizing as in TensorFlow 1.
 
     draw_crop(sampler, height, width, boxes, generator)          Crop(y, x, height, width), at random
     axis = stretch_axis(start=10, length=300, size=224)          224 positions from pixel 10 to 309
     resample(image, rows_axis, columns_axis)                     float32, one pixel for each pair of positions
 
-Cropping, resizing, central crops and mirroring are functions that return an `Axis`, the positions along one direction.
-`resample` reads the pixels. As in TensorFlow, interpolation never uses pixels outside of the crop.
+Cropping, resizing, central crops and mirroring are functions that return an `Axis`, the positions along one direction
+at which the image is sampled. `resample` reads the pixels. As in TensorFlow, interpolation never uses pixels outside of
+the crop.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Sampler:
 def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
     """Draw a training crop; `boxes` are ignored unless the sampler uses them.
 
-    Heights and ratios are uniform. In torchvision's RandomResizedCrop areas are, and ratios are on a log scale.
+    Heights and ratios are uniformly distributed. In torchvision's RandomResizedCrop, areas and the logarithms of ratios
+    are.
     """
     if sampler.frame is not None:
         crop = draw_covering(sampler, sampler.frame, sampler.frame, [], generator)
@@ -154,14 +156,11 @@ def stretch_crop(crop: Crop, frame: int, height: int, width: int) -> Crop:
 
 
 class Axis(NamedTuple):
-    """Sampling positions along one direction of an image, each between two pixels.
+    """Sampling positions along one direction of an image, each between two neighbouring pixels."""
 
-    `fraction` (0..1) is the distance from the first pixel.
-    """
-
-    first: Indices
-    second: Indices
-    fraction: Floats
+    first: Indices  # of the pixel before each position
+    second: Indices  # of the pixel after it
+    fraction: Floats  # distance from the first pixel, 0..1
 
     @property
     def positions(self) -> Floats:
@@ -169,10 +168,10 @@ class Axis(NamedTuple):
         return self.first + self.fraction * (self.second - self.first).astype(np.float32)
 
     @property
-    def reach(self) -> tuple[int, int]:
-        """Range of the pixels that are read: begin and end."""
-        low = min(self.first[0], self.first[-1], self.second[0], self.second[-1])
-        return int(low), int(max(self.first[0], self.first[-1], self.second[0], self.second[-1])) + 1
+    def pixel_range(self) -> tuple[int, int]:
+        """Begin and end of the range of pixels that are read."""
+        ends = self.first[0], self.first[-1], self.second[0], self.second[-1]
+        return int(min(ends)), int(max(ends)) + 1
 
 
 def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int | None = None) -> Axis:
@@ -196,8 +195,11 @@ def whole_numbers(begin: int, end: int) -> Floats:
     return numbers
 
 
-def central_box(length: int, fraction: float, size: int) -> Axis:
-    """Resize the central `fraction` as `tf.image.crop_and_resize` does: it includes both ends."""
+def central_axis(length: int, fraction: float, size: int) -> Axis:
+    """Resize the central `fraction` of `length` pixels to `size` positions, as `tf.image.crop_and_resize` does.
+
+    The first and the last position are at the two ends of the central part.
+    """
     begin, end, last = np.float32((1 - fraction) / 2), np.float32((1 + fraction) / 2), np.float32(length - 1)
     step = (end - begin) * last / np.float32(max(size - 1, 1))
     position = begin * last + np.arange(size, dtype=np.float32) * step
@@ -206,19 +208,19 @@ def central_box(length: int, fraction: float, size: int) -> Axis:
 
 
 def mirror_before(axis: Axis, start: int, length: int) -> Axis:
-    """Return the axis for mirroring before resizing."""
+    """Return the axis for mirroring the crop before resizing."""
     mirror_sum = 2 * start + length - 1  # of the indices of a pixel and its mirror image
     return Axis(mirror_sum - axis.first, mirror_sum - axis.second, axis.fraction)
 
 
 def mirror_after(axis: Axis) -> Axis:
-    """Return the axis for mirroring after resizing; it differs because legacy positions are not symmetric."""
+    """Return the axis for mirroring after resizing; the result differs: TensorFlow's positions are not symmetric."""
     return Axis(*(np.ascontiguousarray(part[::-1]) for part in axis))
 
 
 def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
     """Convert positions to an image that was shrunk by `factor` to `length` pixels."""
-    low, high = axis.reach
+    low, high = axis.pixel_range
     begin, last = max(low // factor, 0), min(-(-high // factor), length) - 1  # pixels of the smaller image
     position = np.clip((axis.positions - np.float32((factor - 1) / 2)) / np.float32(factor), begin, last)
     first = position.astype(np.intp)
@@ -247,8 +249,9 @@ def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Float
 
 def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
     height = len(rows.fraction)
-    left, right = columns.reach
-    across = Axis(in_channels(columns.first - left), in_channels(columns.second - left), np.repeat(columns.fraction, 3))
+    left, right = columns.pixel_range
+    first, second = (list_channel_indices(pixels - left) for pixels in (columns.first, columns.second))
+    across = Axis(first, second, np.repeat(columns.fraction, 3))
     for start in range(0, height, ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         down = Axis(rows.first[part], rows.second[part], rows.fraction[part])
@@ -256,13 +259,13 @@ def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, o
     return out
 
 
-def in_channels(pixels: Indices) -> Indices:
-    """Convert indices of pixels to indices of values: 5 to 15, 16 and 17."""
+def list_channel_indices(pixels: Indices) -> Indices:
+    """Convert indices of pixels to indices of their three channels: 5 to 15, 16 and 17."""
     return (pixels[:, None] * 3 + np.arange(3)).ravel()
 
 
 def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:
-    """Interpolate between rows; return rows of values."""
+    """Interpolate between rows; return one flat array of values for each position of `down`."""
     lines = image[down.first].reshape(len(down.fraction), -1).astype(np.float32)
     change = np.subtract(image[down.second].reshape(lines.shape), lines, dtype=np.float32)
     change *= down.fraction[:, None]
@@ -271,7 +274,7 @@ def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:
 
 
 def blend_columns(lines: Floats, across: Axis) -> Floats:
-    """Interpolate between columns of rows of values."""
+    """Interpolate between the values of each line."""
     # No index is out of range; mode="clip" is faster because numpy does not check.
     blended = np.take(lines, across.first, axis=1, mode="clip")
     change = np.take(lines, across.second, axis=1, mode="clip")

@@ -67,7 +67,7 @@ class RecordFolder:
         # Copied, because each memory-mapped index keeps a file open.
         self.offsets = np.concatenate([index.offsets for index in indices])
         self.lengths = np.concatenate([index.lengths for index in indices])
-        self.starts = [0, *np.cumsum([len(index.offsets) for index in indices]).tolist()]
+        self.starts = [0, *np.cumsum([len(index.offsets) for index in indices]).tolist()]  # each file's first number
         self._labels: Int64s | None = None
         self._handles: dict[int, Handle] = {}
         self._lock = threading.Lock()
@@ -146,8 +146,9 @@ class RecordFolder:
         if self._labels is None:
             files = range(len(self.files))
             self._labels = np.concatenate([self._load_file_labels(file, on_progress, skip_bad) for file in files])
-        for number in [] if skip_bad else np.flatnonzero(self._labels == CORRUPT).tolist():
-            self._labels[number] = self._read_label(number)  # raises, unless the record was repaired since
+        if not skip_bad:
+            for number in np.flatnonzero(self._labels == CORRUPT).tolist():
+                self._labels[number] = self._read_label(number)  # raises, unless the record was repaired since
         return self._labels
 
     def _load_file_labels(self, file_number: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
@@ -195,7 +196,7 @@ class Indexed:
     path: Path
     records: int
     bytes: int
-    renewed: bool  # False: the stored index was up to date
+    is_new: bool  # False: the stored index was up to date
     dali: Path | None  # path of the index in DALI's form, if one was written
 
 

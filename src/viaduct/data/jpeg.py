@@ -56,7 +56,7 @@ def decode(
     if png.is_png(data):
         return png.decode(bytes(data))
     height, width, colours = read_header(data)
-    has_inks = colours in ("CMYK", "YCCK")
+    has_inks = colours in ("CMYK", "YCCK")  # four channels, which do not fit into the buffer
     if has_inks or (buffer is not None and buffer.size < height * width * 3):
         buffer = None
     # simplejpeg takes the smallest scaled size that is not below these: a half, quarter or eighth, rounded up.
@@ -138,9 +138,9 @@ def multiply_inks(inks: Pixels, *, inverted: bool) -> Pixels:
 
 def has_adobe_marker(data: bytes) -> bool:
     """Return True if there is an Adobe segment (APP14) before the pixels."""
-    position = 2
-    while position + 4 <= len(data) and data[position] == 0xFF and data[position + 1] != 0xDA:
-        if data[position + 1] == 0xEE and data[position + 4 : position + 9] == b"Adobe":
+    position, start_of_scan, app14 = 2, 0xDA, 0xEE
+    while position + 4 <= len(data) and data[position] == 0xFF and data[position + 1] != start_of_scan:
+        if data[position + 1] == app14 and data[position + 4 : position + 9] == b"Adobe":
             return True
         position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     return False

@@ -35,7 +35,7 @@ LENGTH = struct.Struct("<Q")
 MAX_HEADER_BYTES, MIN_HEADER_BYTES = 128 << 20, 64
 MAX_ROW_BYTES = 1 << 30
 MAX_ROWS_PER_PAGE = 1 << 31
-MAX_NESTING = 16  # values within values of a msgpack map
+MAX_NESTING = 16  # levels of lists and maps in a row's fields
 VERSIONS = ("2.0", "3.0")
 ENCRYPTED = b"ENCRYPT"
 BLOB_PAGE, RAW_PAGE = "BLOB_DATA", "RAW_DATA"
@@ -142,7 +142,7 @@ class MindRecordFile:
         if not MIN_HEADER_BYTES <= length <= MAX_HEADER_BYTES:
             raise BadData(f"{self.path} is not a MindRecord file: its header claims {length:,} bytes.")
         if length + LENGTH.size > self.size:
-            raise self._cut_short(f"its header has {length:,} bytes")
+            raise self._truncation_error(f"its header has {length:,} bytes")
         try:
             header = json.loads(self.read(length, LENGTH.size))
         except (ValueError, RecursionError) as error:
@@ -167,12 +167,15 @@ class MindRecordFile:
         blobs, raws = self._list_pages(header["page"] or [])
         if blobs.keys() != raws.keys():
             raise self._format_error("its pages of values and of blobs do not match")
-        groups = [self._walk_group(group, blobs[group], raws[group]) for group in sorted(blobs)]
+        groups = [self._locate_rows(group, blobs[group], raws[group]) for group in sorted(blobs)]
         columns = np.concatenate([np.empty((0, 4), np.int64), *groups]).T
         self.blob_offsets, self.blob_lengths, self.raw_offsets, self.raw_lengths = columns
 
     def _list_pages(self, pages: list[dict[str, Any]]) -> tuple[dict[int, tuple[int, int, int]], dict[int, range]]:
-        """Return begin, end and rows of each blob page, and the byte range of each group of raw rows, by number."""
+        """Return begin, end and number of rows of each blob page, and the byte range of each group of raw rows.
+
+        Both have the number of the group as key.
+        """
         blobs: dict[int, tuple[int, int, int]] = {}
         raws: dict[int, range] = {}
         for page in pages:
@@ -181,7 +184,7 @@ class MindRecordFile:
             if used < 0 or begin < 0 or used > self._page_size:
                 raise ValueError("the size of a page")
             if used and begin + used > self.size:
-                raise self._cut_short(f"page {page['page_id']} ends at byte {begin + used:,}")
+                raise self._truncation_error(f"page {page['page_id']} ends at byte {begin + used:,}")
             if page["page_type"] == BLOB_PAGE:
                 rows = int(page["end_row_id"]) - int(page["start_row_id"])
                 if not 0 <= rows <= MAX_ROWS_PER_PAGE or rows * LENGTH.size > used:
@@ -194,14 +197,14 @@ class MindRecordFile:
                     raws[group] = range(begin + offset, begin + end)
         return blobs, raws
 
-    def _walk_group(self, group: int, blob_page: tuple[int, int, int], raw: range) -> Int64s:
+    def _locate_rows(self, group: int, blob_page: tuple[int, int, int], raw: range) -> Int64s:
         """Return blob offset, blob length, raw offset and raw length of each row of a group."""
         begin, end, count = blob_page
-        blobs = self._walk(f"blob page {group}", begin, end, count)
-        raws = self._walk(f"group {group} of rows", raw.start, raw.stop, count)
+        blobs = self._locate_items(f"blob page {group}", begin, end, count)
+        raws = self._locate_items(f"group {group} of rows", raw.start, raw.stop, count)
         return np.concatenate([blobs, raws], axis=1)
 
-    def _walk(self, label: str, begin: int, end: int, count: int) -> Int64s:
+    def _locate_items(self, label: str, begin: int, end: int, count: int) -> Int64s:
         """Return offset and length of each of `count` items, which must fill the bytes; `label` is for messages."""
         items = np.empty((count, 2), dtype=np.int64)
         position = begin
@@ -217,7 +220,7 @@ class MindRecordFile:
             raise self._format_error(f"{label} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}")
         return items
 
-    def _cut_short(self, reason: str) -> BadData:
+    def _truncation_error(self, reason: str) -> BadData:
         return BadData(
             f"{self.path} was cut short: {reason}, and the file has {self.size:,} bytes.", "Copy or write it again."
         )
@@ -234,7 +237,7 @@ def read_field(entry: dict[str, Any]) -> Field:
 
 
 def is_mindrecord(path: Path) -> bool:
-    """Return True if a file begins as a MindRecord file, or is named and ends as an encrypted one."""
+    """Return True if a file begins as a MindRecord file, or has the name and the end of an encrypted one."""
     try:
         with path.open("rb") as file:
             start = file.read(LENGTH.size + 16)
@@ -258,26 +261,27 @@ def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
         raise BadData("its fields are nested too deeply.")
     code = data[position]
     position += 1
-    if code < 0x80 or code >= 0xE0:
+    if code < 0x80 or code >= 0xE0:  # a number from -32 to 127
         return (code if code < 0x80 else code - 0x100), position
     if code in CONSTANTS:
         return CONSTANTS[code], position
     if code in NUMBERS:
         form = NUMBERS[code]
         return form.unpack_from(data, position)[0], position + form.size
-    if code < 0x90 or code in (0xDE, 0xDF):
+    # From here on a code either contains a count, or is followed by one of 1, 2 or 4 bytes.
+    if code < 0x90 or code in (0xDE, 0xDF):  # a map
         count, position = (code & 0x0F, position) if code < 0x90 else read_count(data, position, 2 << (code - 0xDE))
         values, position = unpack_several(data, position, 2 * count, depth)
         if not all(isinstance(key, str) for key in values[::2]):
             raise BadData("its fields have no names.")
         return dict(zip(values[::2], values[1::2], strict=True)), position
-    if code < 0xA0 or code in (0xDC, 0xDD):
+    if code < 0xA0 or code in (0xDC, 0xDD):  # a list
         count, position = (code & 0x0F, position) if code < 0xA0 else read_count(data, position, 2 << (code - 0xDC))
         return unpack_several(data, position, count, depth)
-    if code < 0xC0 or 0xD9 <= code <= 0xDB:
+    if code < 0xC0 or 0xD9 <= code <= 0xDB:  # a string
         count, position = (code & 0x1F, position) if code < 0xC0 else read_count(data, position, 1 << (code - 0xD9))
         return str(take_bytes(data, position, count), "utf-8"), position + count
-    if 0xC4 <= code <= 0xC6:
+    if 0xC4 <= code <= 0xC6:  # bytes
         count, position = read_count(data, position, 1 << (code - 0xC4))
         return bytes(take_bytes(data, position, count)), position + count
     raise BadData(f"its fields hold a value of the unknown kind 0x{code:02x}.")
@@ -313,7 +317,7 @@ def unpack_several(data: memoryview, position: int, count: int, depth: int) -> t
 
 
 def unpack_integers(data: memoryview) -> list[int]:
-    """Decode a packed array of whole numbers: the count, two bits each for the width, and the values."""
+    """Decode a packed array of whole numbers: count, two bits for each value's width (1, 2, 4 or 8 bytes), values."""
     cut_short = BadData("an array of whole numbers does not end.")
     if len(data) < 4:
         raise cut_short

@@ -3,16 +3,17 @@
     --data DIR                   train*.mindrecord0 … and val*, eval* or test*; or DIR/train and DIR/val
     --data cifar10.mindrecord0   one set of files; a tenth of every class is set aside for validation
 
-Files with val, eval, dev or test in their name (the first of these that occurs) are for validation, files with none of
-these for training. A file lists all files of its set; a missing file is an error. The image is a bytes field, the label
-an integer field; `data.image_field` and `data.label_field` select them if the usual names do not. Labels are unchanged.
+Files with val, eval, dev or test in their name are for validation; if there are files of several of these kinds, only
+the first kind is used. All other files are for training. A file lists all files of its set; a missing file is an error.
+The image is a bytes field, the label an integer field. They are found by their usual names, or named by
+`data.image_field` and `data.label_field`. Labels are unchanged.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -80,9 +81,10 @@ class MindRecordFolder:
     def labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
         """Return the label of every row; one that cannot be read raises `BadRecord`, or is CORRUPT with `skip_bad`."""
         labels: Int64s = self._stored_labels[self._rows]
-        for number in [] if skip_bad else np.flatnonzero(labels == CORRUPT).tolist():
-            file, row = self.locate(number)
-            file.integer(row, self.label)  # raises the error
+        if not skip_bad:
+            for number in np.flatnonzero(labels == CORRUPT).tolist():
+                file, row = self.locate(number)
+                file.integer(row, self.label)  # raises the error
         return labels
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
@@ -130,10 +132,10 @@ def holds_mindrecords(path: Path) -> bool:
     if not path.is_dir() or any(find_shard_sets(path, split) for split in SPLITS):
         return False
     folders = [path, *(path / name for names in FOLDERS.values() for name in names)]
-    return any(True for folder in folders for _ in list_mindrecords(folder))
+    return any(next(list_mindrecords(folder), None) is not None for folder in folders)
 
 
-def list_mindrecords(folder: Path) -> Iterable[Path]:
+def list_mindrecords(folder: Path) -> Iterator[Path]:
     """Yield the MindRecord files of a folder, sorted; none if there is no such folder."""
     if folder.is_dir():
         yield from (path for path in sorted(folder.iterdir()) if path.is_file() and is_mindrecord(path))

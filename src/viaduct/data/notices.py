@@ -1,11 +1,11 @@
-"""Notices about the data on stderr, and helpers for messages."""
+"""Notices on stderr, and helpers for the texts of messages."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-MAX_PRINTED = 10
+MAX_PRINTED = 10  # notices of the same kind
 
 
 def print_notice(line: str) -> None:
@@ -14,7 +14,7 @@ def print_notice(line: str) -> None:
 
 
 def print_first_notices(lines: Sequence[str], more: str) -> None:
-    """Print the first ten lines, and how many more there are."""
+    """Print the first MAX_PRINTED lines, then "N `more`" for the N that are left."""
     for line in lines[:MAX_PRINTED]:
         print_notice(line)
     if len(lines) > MAX_PRINTED:

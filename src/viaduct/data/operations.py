@@ -4,7 +4,7 @@
 
 Each takes an image, a strength (0 to 1 is the range that AutoAugment published, more exceeds it) and a sign, which only
 operations with a direction use. The input is never modified. Pixels from outside of the image are grey, 128. Sampling
-is Pillow's nearest neighbour, and levels equal Pillow's exactly.
+is Pillow's nearest neighbour. Operations on levels have exactly Pillow's results.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import numpy.typing as npt
 Pixels = npt.NDArray[np.uint8]
 Operation = Callable[[Pixels, float, float], Pixels]
 
-OUTSIDE = 128
-SHEAR, TURN = 0.3, 30.0  # at strength 1: shear factor, degrees
+FILL_LEVEL = 128  # of pixels from outside of the image
+SHEAR, ROTATION = 0.3, 30.0  # at strength 1: shear factor, degrees
 SHIFT = 150 / 331  # of the side: 150 pixels at 331, the image size in the search of ImageNet's policy
 CIFAR_SHIFT = 10 / 32  # of the side, in the published code for CIFAR-10
 LEVELS = np.arange(256)
-THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)  # rounded
+# Table from a sum of levels with the weights 1 and 5 (eight neighbours and the pixel itself) to the sum / 13, rounded.
+THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)
 
 
 # Geometry
@@ -36,7 +37,7 @@ def affine(image: Pixels, across: tuple[float, float, float], down: tuple[float,
     from_x, from_y = (np.floor(a * x + b * y + c).astype(np.int32) for a, b, c in (across, down))
     inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
     pixels: Pixels = image.reshape(-1, 3).take((from_y * width + from_x) * inside, axis=0)
-    pixels[~inside] = OUTSIDE
+    pixels[~inside] = FILL_LEVEL
     return pixels
 
 
@@ -58,11 +59,11 @@ def shift_y(image: Pixels, strength: float, sign: float, most: float = SHIFT) ->
 
 def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
     """Rotate about the centre; anticlockwise if the sign is positive."""
-    angle = -radians(sign * TURN * strength)
+    angle = -radians(sign * ROTATION * strength)
     middle_y, middle_x = image.shape[0] / 2, image.shape[1] / 2
-    turn, slip = cos(angle), sin(angle)
-    across = (turn, slip, middle_x - turn * middle_x - slip * middle_y)
-    return affine(image, across, (-slip, turn, middle_y + slip * middle_x - turn * middle_y))
+    cosine, sine = cos(angle), sin(angle)
+    across = (cosine, sine, middle_x - cosine * middle_x - sine * middle_y)
+    return affine(image, across, (-sine, cosine, middle_y + sine * middle_x - cosine * middle_y))
 
 
 # Levels of single pixels
@@ -116,7 +117,7 @@ def equalize(image: Pixels, strength: float, sign: float) -> Pixels:
 def build_equalise_table(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the table that equalises a histogram, as Pillow computes it."""
     present = counts[counts > 0]
-    step = int(present[:-1].sum()) // 255
+    step = int(present[:-1].sum()) // 255  # pixels for each step of one level in the result
     if step == 0:
         return LEVELS
     below = np.cumsum(counts) - counts
@@ -126,10 +127,10 @@ def build_equalise_table(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]
 # Blends of the image with a degraded version
 
 
-def blend(dull: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
-    """Blend a base with the image; the weight of the image is 0.1 at strength 0 and 1.9 at 1."""
+def blend(degraded: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
+    """Blend a degraded version with the image; the weight of the image is 0.1 at strength 0 and 1.9 at 1."""
     weight = np.float32(0.1 + 1.8 * strength)
-    return np.clip(dull + weight * (image.astype(np.float32) - dull), 0, 255).astype(np.uint8)
+    return np.clip(degraded + weight * (image.astype(np.float32) - degraded), 0, 255).astype(np.uint8)
 
 
 def colour(image: Pixels, strength: float, sign: float) -> Pixels:
@@ -166,9 +167,11 @@ def identity(image: Pixels, strength: float, sign: float) -> Pixels:
     return image
 
 
-_SPATIAL = (shear_x, shear_y, shift_x, shift_y)
-_ALL = (identity, auto_contrast, equalize, rotate, solarize, colour, posterize, contrast, brightness, sharpness)
 # By name: "auto contrast" for auto_contrast. RandAugment draws by position, so the order is part of its results.
 OPERATIONS: dict[str, Operation] = {
-    operation.__name__.replace("_", " "): operation for operation in (*_ALL, *_SPATIAL, invert)
+    operation.__name__.replace("_", " "): operation
+    for operation in (
+        *(identity, auto_contrast, equalize, rotate, solarize, colour, posterize, contrast, brightness, sharpness),
+        *(shear_x, shear_y, shift_x, shift_y, invert),
+    )
 }

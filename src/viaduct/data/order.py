@@ -28,9 +28,9 @@ class Purpose(IntEnum):
     TRAIN_NOISE = 4
     VALIDATION_SCENES = 5
     VALIDATION_NOISE = 6
-    SAMPLE = 7  # see `sample_generator`
+    SAMPLE = 7  # the generator of a single image
     MIXUP = 8
-    BALANCE = 9  # which images an epoch takes with balanced classes
+    BALANCE = 9  # which images an epoch uses with balanced classes
     CUTMIX = 10
 
 
@@ -57,7 +57,7 @@ def draw_uniforms(
 ) -> npt.NDArray[np.float32]:
     """Return `count` x `draws` numbers in [0, 1): a row for each position of the epoch, a column for each draw.
 
-    They have 24 bits, as many as float32 can represent, so that `floor(u * n)` is below n for every n.
+    They have 24 bits, as many as float32 has, so that none is rounded to 1 and `floor(u * n)` is always below n.
     """
     bits = draw_words(seed, epoch, purpose, count * draws) >> np.uint64(40)
     return (bits.astype(np.float32) * np.float32(2.0**-24)).reshape(count, draws)
@@ -76,8 +76,8 @@ def rank_positions(
     """Return the sorted positions of a global batch that a rank processes: an equal share of each part.
 
     `parts` is the number of gradient accumulation steps. If a part does not divide evenly, the first ranks get one
-    image more. With `mirrored`, which mixup needs, a rank that has position i of a part also has position i from the
-    end; each part must then be divisible by twice the number of ranks.
+    image more. With `mirrored`, a rank that has position i of a part also has position i from the end, because mixup
+    mixes these two; each part must then be divisible by twice the number of ranks.
     """
     size = global_batch // parts
     check_ranks(global_batch, rank, ranks, parts, mirrored)

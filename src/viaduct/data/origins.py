@@ -44,16 +44,16 @@ class SourceImage(NamedTuple):
     name: str  # the path below the origin's folder; for IDX and MindRecord files, split or file and number
     class_name: str
     size: int  # bytes
-    modified: int  # time in nanoseconds; for IDX files a checksum of the pair
+    modified: int  # time in nanoseconds; for IDX files a checksum of images and labels instead
     position: int = 0  # in an IDX file or a MindRecord split
 
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Images to build records from; if `validation` is None, a share of `train` is set aside for validation."""
+    """Images to build records from."""
 
     train: Sequence[SourceImage]
-    validation: Sequence[SourceImage] | None
+    validation: Sequence[SourceImage] | None  # None: a share of `train` is to be set aside for validation
     classes: Sequence[str]  # in label order
     read: Callable[[SourceImage], bytes]  # returns the encoded image
     path: Path  # the folder, list or file, for messages
@@ -110,8 +110,8 @@ def open_class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin
 def find_split_folders(folder: Path) -> tuple[Path, Path | None]:
     """Return the folders with the class folders for training and validation; None if there is no validation folder.
 
-    They are train/ and validation/ or val/. If train/ is neither beside a validation folder nor the only folder, it is
-    a class folder.
+    They are train/ and validation/ or val/. Without train/, and if train/ is one of several folders without validation
+    images, `folder` itself has the class folders.
     """
     train = folder / "train"
     validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)
@@ -161,8 +161,8 @@ def list_files(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
 
 def is_ignored(name: str, ignore: Sequence[str]) -> bool:
     """Return True for hidden files, for files that Windows leaves, and for names that match a pattern."""
-    is_never_data = name.startswith(".") or name.lower() in LEFT_BY_WINDOWS
-    return is_never_data or any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
+    is_system_file = name.startswith(".") or name.lower() in LEFT_BY_WINDOWS
+    return is_system_file or any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
 
 
 def add_image(path: Path, name: str, class_name: str, images: list[SourceImage], refused: list[str]) -> None:
@@ -183,20 +183,18 @@ def refuse_other_files(base: Path, refused: Sequence[str], can_ignore: bool = Fa
     """Raise `BadData` with hints if files are not images; with `can_ignore` a hint may suggest --ignore."""
     if not refused:
         return
-    single = len(refused) == 1
+    is_single = len(refused) == 1
+    files, them = ("file is", "it") if is_single else ("files are", "them")
     endings = sorted({Path(name).suffix for name in refused})
     named_as_images = [name for name in refused if name.lower().endswith(IMAGE_SUFFIXES)]
-    hints = ["Move it away or convert it." if single else "Move them away or convert them."]
+    hints = [f"Move {them} away or convert {them}."]
     if named_as_images:
-        subject = "It is" if single else "All are" if len(named_as_images) == len(refused) else "Some are"
+        subject = "It is" if is_single else "All are" if len(named_as_images) == len(refused) else "Some are"
         hints.append(f"{subject} named as an image, but the content is empty, damaged or of another kind.")
     elif can_ignore and all(endings):
         patterns = " ".join(f"--ignore '*{ending}'" for ending in endings)
-        hints.append(f"Records without {'it' if single else 'them'}: `viaduct data build {base} --out DIR {patterns}`.")
-    raise BadData(
-        f"{base}: {len(refused):,} {'file is' if single else 'files are'} neither JPEG nor PNG: {join_first(refused)}.",
-        *hints,
-    )
+        hints.append(f"Records without {them}: `viaduct data build {base} --out DIR {patterns}`.")
+    raise BadData(f"{base}: {len(refused):,} {files} neither JPEG nor PNG: {join_first(refused)}.", *hints)
 
 
 def make_reader(base: Path) -> Callable[[SourceImage], bytes]:

@@ -54,7 +54,7 @@ class Header(NamedTuple):
     def pixel_bits(self) -> int:
         return self.depth * CHANNELS[self.colour_type]
 
-    def row_bytes(self, width: int) -> int:
+    def count_row_bytes(self, width: int) -> int:
         """Return the bytes of a row of `width` pixels."""
         return (width * self.pixel_bits + 7) // 8
 
@@ -81,7 +81,7 @@ def decode(data: bytes) -> Bytes:
     if b"IEND" not in chunks:
         raise BadData("the PNG is cut short: it has no end.")
     # Each row has a first byte with the number of its filter.
-    size = sum(rows * (1 + header.row_bytes(columns)) for columns, rows in list_sizes(header))
+    size = sum(rows * (1 + header.count_row_bytes(columns)) for columns, rows in list_sizes(header))
     pixels = read_pixels(header, inflate(b"".join(parts), size))
     return look_up(pixels, chunks.get(b"PLTE", b"")) if header.colour_type == PALETTE else pixels
 
@@ -186,8 +186,9 @@ def check_filters(header: Header, lines: Bytes) -> None:
     for columns, rows in list_sizes(header):
         if not rows:
             continue
-        end = offset + rows * (1 + header.row_bytes(columns))
-        highest = int(lines[offset : end : 1 + header.row_bytes(columns)].max())
+        row_size = 1 + header.count_row_bytes(columns)
+        end = offset + rows * row_size
+        highest = int(lines[offset:end:row_size].max())
         if highest > LAST_FILTER:
             raise BadData(f"the PNG is damaged: there is no filter {highest}.")
         offset = end

@@ -59,7 +59,7 @@ def has_zero_based_labels(split: RecordSplit) -> bool:
 
 
 class DeviceCopier:
-    """Copies from pinned memory to a CUDA device on a separate stream, while the step of the previous batch runs.
+    """Copies batches from pinned memory to a CUDA device on a separate stream, while the previous batch is trained on.
 
     A copy waits for the work that was queued before the previous copy, so at most two batches are on the device.
     """
@@ -72,7 +72,7 @@ class DeviceCopier:
     def run_copy(self, copy: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Any]:
         """Call `copy` on the copy stream; return its tensors, and the event after which pinned memory may be reused.
 
-        The tensors may be used on the stream that is current at this call.
+        The caller may use the tensors on the stream on which it made this call.
         """
         step_stream: Any = torch.cuda.current_stream(self._device)
         queued = step_stream.record_event()
@@ -232,17 +232,17 @@ class RecordBatches:
         except BadData as error:
             located = error if isinstance(error, BadRecord) else self._split.folder.make_error(index, error.message)
             if records.on_bad_record == "stop":
-                raise self._with_remedy(located) from None
+                raise self._add_hints(located) from None
             self._replace(located, out)
 
-    def _with_remedy(self, error: BadData) -> BadData:
-        """Add hints to the error: how to continue, and how to find the other bad records."""
+    def _add_hints(self, error: BadData) -> BadData:
+        """Add to the error how to continue, and how to find the other bad records; return it."""
         continue_hint = "--on-bad-record skip continues, with a plain mean-colour image in place of each such record."
         error.hints = (*error.hints, continue_hint, self._split.folder.how_to_list_bad)
         error.args = ("\n  ".join((error.message, *error.hints)),)
         return error
 
-    def _note(self, error: BadData) -> None:
+    def _note_replaced(self, error: BadData) -> None:
         """Add a bad record to `skipped` once, for the report; print the first ones to stderr."""
         with self._lock:
             if error.message in self.skipped or len(self.skipped) > self._max_bad:
@@ -258,7 +258,7 @@ class RecordBatches:
 
         The row keeps the record's label (0 if the label cannot be read) and counts in the loss and the accuracy.
         """
-        self._note(error)
+        self._note_replaced(error)
         if len(self.skipped) > self._max_bad:
             limit = f"at most {self._max_bad:,} may be ({100 * MAX_BAD_SHARE:g} %, and never fewer than one)"
             raise BadData(

@@ -26,7 +26,6 @@ from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, UnknownName
 
 COLOUR_FIELDS = ("brightness", "contrast", "saturation", "hue")  # in the order of colour.Ranges
-HOW_SPLITS_ARE_NAMED = ("Names with val, eval, dev or test in them mean validation, all others training.",)
 Folder = RecordFolder | ImageFolder | MindRecordFolder
 
 
@@ -42,7 +41,7 @@ class Records(Source):
 
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one a core
-    preprocess: str = "official"  # one of references.names(), or source: the preprocessing of the network's source
+    preprocess: str = "official"  # a reference (references.names()); or source: as the network's own package does it
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images during decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"  # skip: train on the mean colour in place of a bad image
@@ -78,7 +77,7 @@ class Records(Source):
 
     @property
     def colours(self) -> Any:
-        """Change of colours in training: see `preprocess.Colours`."""
+        """Change of colours in training: "reference" for the reference's own, a function that draws one, or None."""
         from viaduct.data.colour import Ranges
         from viaduct.data.views import increased_colour
 
@@ -117,7 +116,7 @@ class Records(Source):
             return {}
         return {label + self.label_shift: name for label, name in find_class_names(path)[1].items()}
 
-    def stated_classes(self, path: Path) -> StatedClasses | None:
+    def find_stated_classes(self, path: Path) -> StatedClasses | None:
         """Return the classes that the data at a path define; None if they define none or cannot be read."""
         try:
             path_of_names, names = find_class_names(path)
@@ -136,7 +135,7 @@ class Records(Source):
 
 
 def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
-    """Return the file or folder with the class names of the data, and the name of each label, if any."""
+    """Return the file or folder that defines the class names of the data, and the name of each label, if any."""
     if holds_mindrecords(path):
         folder = path if path.is_dir() else path.parent
         return folder / LABELS_FILE, read_label_names(folder)
@@ -231,7 +230,8 @@ class RecordSet:
         if self._train is None:
             folder = self.validation.folder
             if isinstance(folder, MindRecordFolder):
-                raise BadData(f"{folder.path}: there are no MindRecord files to train on.", *HOW_SPLITS_ARE_NAMED)
+                hint = "Names with val, eval, dev or test in them mean validation, all others training."
+                raise BadData(f"{folder.path}: there are no MindRecord files to train on.", hint)
             assert isinstance(folder, RecordFolder)  # folders of images always have both
             raise BadData(*explain_nothing_found(folder.path, "train"))
         return self._train

@@ -20,13 +20,13 @@ from viaduct.data.source import Colour, Images, ImageSet, Pixels, Split, require
 from viaduct.errors import BadValue
 
 NAMES = tuple(SILHOUETTES)
-SMALLEST = 16  # pixels; in smaller images a star cannot be told from a disc
+SMALLEST_SIDE = 16  # pixels; in smaller images a star cannot be told from a disc
 CHUNK = 320  # images drawn at a time, to fit in cache; a multiple of 8 (bytes of a word) and of the 10 classes
 
-AREA = (0.09, 0.20)  # of the image
-WANDER = 0.11  # largest distance from the centre in each direction, as a fraction of the side
+AREA = (0.09, 0.20)  # of the silhouette, as a fraction of the image's
+MAX_SHIFT = 0.11  # largest distance from the centre in each direction, as a fraction of the side
 TILT = np.pi / 4  # largest rotation in each direction, in radians
-DARK, LIGHT = (0.10, 0.42), (0.68, 1.0)  # HSV values
+DARK, LIGHT = (0.10, 0.42), (0.68, 1.0)  # V in HSV of the darker and the lighter of silhouette and background
 SATURATION = (0.15, 0.70)
 SHADE = 0.30  # largest relative difference in brightness between an edge of the image and its centre
 GRAIN = (0.01, 0.06)  # standard deviation of the noise
@@ -51,7 +51,7 @@ class Shapes(Images):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(SMALLEST, "size", self.size)
+        require_at_least(SMALLEST_SIDE, "size", self.size)
         require_at_least(1, "train_images", self.train_images)
         require_at_least(1, "validation_images", self.validation_images)
         require_at_least(0, "draw_seed", self.draw_seed)
@@ -110,7 +110,7 @@ def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
 def draw_scenes(draws: Floats) -> Scenes:
     """Return scenes made from uniform draws, a row for each image."""
     column = iter(draws.T)
-    centre = 0.5 + WANDER * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
+    centre = 0.5 + MAX_SHIFT * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
     scale = np.sqrt(between(AREA, next(column)))
     tilt = TILT * (2 * next(column) - 1)
     hue = next(column)

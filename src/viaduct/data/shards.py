@@ -92,7 +92,9 @@ def explain_nothing_found(folder: Path, split: str) -> tuple[str, ...]:
     present = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     advice = "`viaduct data build` makes records from class folders."
     if any("mindrecord" in name for name in present):
-        advice = "Training reads MindRecord files directly; `viaduct data build` converts them to TFRecords."
+        advice = (
+            "It has MindRecord files: training reads these as they are; `viaduct data build` makes TFRecords of them."
+        )
     if split == "validation" and any(name.startswith("train") for name in present):
         advice = (
             "Training needs them: build again, into another folder, with `viaduct data build … --validation-share 0.1`."

@@ -29,10 +29,10 @@ BLANK: Pixels = np.full((SIDE, SIDE, 3), 224, np.uint8)
 def write_contact_sheet(
     records: Path, out: Path, name: str, count: int, split: str, seed: int, auto_augment: str = ""
 ) -> list[str]:
-    """Write the sheet; return a line of text for each row.
+    """Write the sheet of `count` images; return a line of text for each row.
 
-    A row has the original, the evaluation view and three training views. An image that cannot be decoded is reported on
-    stderr and has a blank row; if all fail, the first error is raised.
+    A row has the original, and the evaluation view and three training views of the reference `name`. An image that
+    cannot be decoded is reported on stderr and has a blank row; if all fail, the first error is raised.
     """
     check_output(out, ".png", SIGNATURE, "a PNG")
     policy = find_policy(auto_augment)

@@ -20,7 +20,8 @@ from viaduct.path_errors import refuse_special_file
 Table = npt.NDArray[np.int64]
 
 SUFFIX = ".idx.npy"
-HEADER_BYTES = 128  # of NumPy's format 1.0, for a shape of two numbers
+# What `store` writes before the numbers: the header of NumPy's format 1.0 for a table of int64.
+HEADER_BYTES = 128
 HEADER = re.compile(
     rb"\x93NUMPY\x01\x00\x76\x00"
     rb"\{'descr': '<i8', 'fortran_order': False, 'shape': \(([0-9]{1,2}), ([0-9]{1,12})\), \} *\n"

@@ -127,7 +127,7 @@ class Source(ABC):
 
     def normalisation(self) -> tuple[Colour, Colour]:
         """Return mean and scale: the network's input is (byte - mean) * scale."""
-        return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)
+        return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)  # typical values
 
     def open_images(self, path: Path | None) -> Dataset:
         """Open the images at a path, or noise if the path is `synthetic`."""
@@ -162,9 +162,10 @@ class Source(ABC):
 class Images(Source):
     """Images in arrays, augmented batch by batch: on the device if they fit, otherwise in host memory."""
 
-    pad: int = 0  # training: zero-pad by this many stored pixels, then crop back at random
+    # Sizes are pixels of the stored images, which may be resized to `size` afterwards.
+    pad: int = 0  # training: zero-pad by this many pixels, then crop back at random
     flip: bool = False  # training: mirror left and right with probability 1/2
-    cutout: int = 0  # training: side, in stored pixels, of a square hole of the mean colour
+    cutout: int = 0  # training: side of a square hole of the mean colour
     normalise: Literal["mean_std", "per_image"] = "mean_std"
     mean: Colour = (0.5, 0.5, 0.5)  # on the 0..1 scale
     std: Colour = (0.25, 0.25, 0.25)
@@ -178,7 +179,7 @@ class Images(Source):
 
     def normalisation(self) -> tuple[Colour, Colour]:
         if self.normalise == "per_image":
-            return super().normalisation()  # roughly; the exact values depend on the image
+            return super().normalisation()  # the exact values depend on the image
         red, green, blue = (255 * mean for mean in self.mean)
         return (red, green, blue), (1 / (255 * self.std[0]), 1 / (255 * self.std[1]), 1 / (255 * self.std[2]))
 

@@ -1,4 +1,4 @@
-"""Preprocessing of torchvision and timm, with Pillow's antialiased resizing.
+"""Preprocessing of networks from torchvision and timm, with Pillow's antialiased resizing.
 
     settings = SourceViews("bicubic", 0.95, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     settings.name                 "source:bicubic:0.95:0.485,0.456,0.406:0.229,0.224,0.225", a recipe's data.preprocess
@@ -31,7 +31,7 @@ class SourceViews:
     """Preprocessing settings of a network; mean and deviation are for pixels from 0 to 1."""
 
     interpolation: str
-    crop_share: float
+    crop_share: float  # of the resized image's shorter side that evaluation keeps
     mean: tuple[float, float, float]
     deviation: tuple[float, float, float]
 
@@ -44,7 +44,7 @@ class SourceViews:
     def cut_centre(self, pixels: Pixels, size: int) -> Pixels:
         """Resize the shorter side and crop the centre, as in evaluation."""
         height, width = pixels.shape[:2]
-        shorter = max(size, math.floor(size / self.crop_share + 1e-6))
+        shorter = max(size, math.floor(size / self.crop_share + 1e-6))  # 1e-6: against rounding errors
         if height <= width:
             sides = (shorter, int(shorter * width / height))
         else:

@@ -1,7 +1,7 @@
 """Noise instead of images: `--data synthetic`, for every recipe.
 
-It measures training without the cost of reading: one batch of noise on the device is used for every step. An epoch
-has the usual length of the recipe's data; an evaluation has four batches. Nothing here imports torch.
+This measures training without the cost of reading images: one batch of noise on the device is used for every step. An
+epoch has the usual length of the recipe's data; an evaluation has four batches. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -54,4 +54,5 @@ def get_stored_data_path(record: dict[str, object]) -> Path | None:
     if not isinstance(stored, str) or not stored:
         return None
     path = Path(stored)
+    # Older versions stored an absolute path for noise.
     return SYNTHETIC if path.name == SYNTHETIC.name and not path.exists() else path

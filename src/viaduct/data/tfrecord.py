@@ -29,7 +29,7 @@ CHECKSUM = struct.Struct("<I")
 OVERHEAD = HEADER.size + CHECKSUM.size  # bytes of a record besides its data
 MAX_RECORD_BYTES = (1 << 31) - 1  # limit of protocol buffers
 MAX_UNPACKED_RECORD_BYTES = 1 << 26  # of a record in a compressed file, which may expand to any length
-MASK_DELTA = 0xA282EAD8
+MASK_DELTA = 0xA282EAD8  # constant of the format, in its masked checksums
 INFLATE_BYTES = 1 << 14  # of compressed input at once; deflate expands at most 1,032 times, to 17 MB
 
 Compression = Literal["", "gzip", "zlib"]

@@ -26,7 +26,7 @@ from viaduct.data.colour import (
     vary_increased,
     vary_saturation,
 )
-from viaduct.data.geometry import Axis, Sampler, central_box, stretch_axis
+from viaduct.data.geometry import Axis, Sampler, central_axis, stretch_axis
 from viaduct.data.source import Colour
 from viaduct.data.source_views import SourceViews
 
@@ -76,7 +76,7 @@ def with_shorter_side(shorter: int, height: int, width: int) -> tuple[int, int]:
 
 def central_four_fifths(height: int, width: int, size: int) -> View:
     """Crop the central 80 % of each direction, as `tf.image.crop_and_resize` does."""
-    return View(central_box(height, 0.8, size), central_box(width, 0.8, size))
+    return View(central_axis(height, 0.8, size), central_axis(width, 0.8, size))
 
 
 def central_seven_eighths(height: int, width: int, size: int) -> View:

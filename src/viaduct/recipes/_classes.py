@@ -26,7 +26,7 @@ def match_classes(
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
         return loaded, ""
-    stated = data.stated_classes(path)
+    stated = data.find_stated_classes(path)
     if stated is None or stated.fits(data.classes):
         return loaded, ""
     can_shift = stated.first == 1 and data.label_shift == 0 and not shift_given

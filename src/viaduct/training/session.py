@@ -537,7 +537,7 @@ def describe_noise(training: Training) -> str:
 
 def describe_unused_outputs(data: Source, path: Path | None, training: Training) -> str:
     """Return a note if the data name no classes and two or more of the network's last outputs have no label."""
-    if not isinstance(data, Records) or path is None or data.stated_classes(path) is not None:
+    if not isinstance(data, Records) or path is None or data.find_stated_classes(path) is not None:
         return ""
     highest = int(training.images.train.labels.max())
     if highest + 2 >= data.classes:

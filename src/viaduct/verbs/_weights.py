@@ -203,7 +203,7 @@ def has_enough_outputs(loaded: Loaded, data: Path | None) -> bool:
     from viaduct.data.records import Records
 
     source = loaded.recipe.data
-    stated = source.stated_classes(data) if isinstance(source, Records) and data is not None else None
+    stated = source.find_stated_classes(data) if isinstance(source, Records) and data is not None else None
     return stated is None or stated.outputs <= source.classes
 
 

@@ -115,7 +115,7 @@ def index(
 
     with show_progress("files") as on_progress:
         files = index_records(records, dali=dali, dali_folder=dali_folder, rebuild=rebuild, on_progress=on_progress)
-    new = sum(file.renewed for file in files)
+    new = sum(file.is_new for file in files)
     count, size = sum(file.records for file in files), sum(file.bytes for file in files)
     print(f"{len(files)} files, {count:,} records, {size / 2**20:,.1f} MiB; {new} indexed now")
 
