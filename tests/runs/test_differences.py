@@ -33,7 +33,7 @@ def test_two_identical_runs_are_said_to_be_so(tmp_path: Path) -> None:
     assert found.lines()[0] == "No difference was found in what both runs have recorded."
     assert "Same recipe, data, code, machine" in text(found)
     assert "Losses: 600 exactly equal, as recorded." in text(found)
-    assert found.unrecorded_aspects == []
+    assert all(aspect.same is not None for aspect in found.aspects)
 
 
 def test_nothing_is_called_equal_that_was_not_recorded(tmp_path: Path) -> None:

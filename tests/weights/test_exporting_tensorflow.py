@@ -21,16 +21,6 @@ from references import tf_networks  # noqa: E402
 from weights.reference_checkpoints import SMALL, make_unoptimised_config  # noqa: E402
 
 
-class InMemory:
-    """A network's tensors where a file's would be."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.tensors = model.state_dict()
-
-    def read(self, name: str) -> torch.Tensor:
-        return self.tensors[name]
-
-
 def lively(name: str, **options: Any) -> nn.Module:
     """A network whose norms look as if they had been trained."""
     torch.manual_seed(5)
@@ -52,7 +42,7 @@ def test_a_saver_restores_what_we_export(name: str, layout: str, tmp_path: Path)
     model = lively(name, **options)
     infos = {key: Info(tuple(t.shape), "float32", t.numel(), 4 * t.numel()) for key, t in model.state_dict().items()}
     facts = Facts(name, 7, step=12, options=options)
-    stored = Stored(tmp_path, "run", infos, InMemory(model), facts)
+    stored = Stored(tmp_path, "run", infos, model.state_dict().__getitem__, facts)
     export_tf_checkpoint(stored, tmp_path / "model.ckpt-12", layout=layout)
     images = np.random.default_rng(2).standard_normal((2, 67, 67, 3), dtype=np.float32)
     with tf.Graph().as_default(), tf.Session(config=make_unoptimised_config()) as session:

@@ -54,10 +54,6 @@ class RunDifference:
         results = (self.first.top1, self.first.best_top1) != (self.second.top1, self.second.best_top1)
         return unequal or results or any(aspect.same is False for aspect in self.aspects)
 
-    @property
-    def unrecorded_aspects(self) -> list[Aspect]:
-        return [aspect for aspect in self.aspects if aspect.same is None]
-
     def lines(self) -> list[str]:
         """Return the difference as text; it begins with the changed values, sorted by importance."""
         return [

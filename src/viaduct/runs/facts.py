@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal
 
 State = Literal["running", "finished", "interrupted", "pruned", "crashed", "never begun", "unknown"]
@@ -51,7 +52,7 @@ class RunFacts:
     best_step: int | None = None
     images_per_s: float | None = None
     damaged_lines: int = 0
-    state: str = "unknown"
+    state: State = "unknown"
     reason: str = ""  # reason of the state, if known
     ending: dict[str, Any] | None = field(default=None, repr=False)  # contents of ending.json
     is_complete: bool = False  # True if summary.json covers all steps of the recipe
@@ -84,30 +85,19 @@ def percent(share: float | None) -> float | None:
     return None if share is None else round(100 * share, 9)
 
 
+def make_readers(*names: str) -> dict[str, Callable[[RunFacts], Any]]:
+    """Return, by name, functions that read the attributes of these names."""
+    return {name: attrgetter(name) for name in names}
+
+
 # Fields of --sort, --filter and exports in addition to those of the recipe. `top1` and `best` are the same.
 FIELDS: Mapping[str, Callable[[RunFacts], Any]] = {
-    "name": lambda run: run.name,
-    "recipe": lambda run: run.recipe,
-    "data": lambda run: run.data,
-    "code": lambda run: run.code,
-    "commit": lambda run: run.commit,
-    "version": lambda run: run.version,
-    "device": lambda run: run.device,
-    "host": lambda run: run.host,
-    "ranks": lambda run: run.ranks,
-    "steps": lambda run: run.steps,
-    "steps_total": lambda run: run.steps_total,
-    "epoch": lambda run: run.epoch,
-    "loss": lambda run: run.loss,
+    **make_readers("name", "recipe", "data", "code", "commit", "version", "device", "host", "ranks"),
+    **make_readers("steps", "steps_total", "epoch", "loss"),
     "top1": lambda run: percent(run.best_top1),
     "best": lambda run: percent(run.best_top1),
     "last": lambda run: percent(run.top1),
-    "images_per_s": lambda run: run.images_per_s,
-    "state": lambda run: run.state,
-    "began": lambda run: run.began,
-    "changed": lambda run: run.changed,
-    "parameters": lambda run: run.parameters,
-    "fingerprint": lambda run: run.fingerprint,
+    **make_readers("images_per_s", "state", "began", "changed", "parameters", "fingerprint"),
 }
 
 

@@ -102,9 +102,9 @@ def format_end(value: float | None) -> str:
     return "not finite" if value is None else f"{value:.4g}"
 
 
-def draw_sparkline(values: Sequence[float | None], width: int = WIDTH) -> str:
+def draw_sparkline(values: Sequence[float | None]) -> str:
     """Return a curve as blocks of eight heights, each the median of a group of values; × if none is finite."""
-    count = min(width, len(values))
+    count = min(WIDTH, len(values))
     medians = []
     for block in range(count):
         group = values[block * len(values) // count : (block + 1) * len(values) // count]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from viaduct.errors import BadRun
 from viaduct.run_files import read_json_object
-from viaduct.runs.facts import RunFacts
+from viaduct.runs.facts import RunFacts, State
 
 FINAL_WEIGHTS = "model.safetensors"
 TRIAL = "trial.json"
@@ -76,7 +76,7 @@ def describe_process(run: RunFacts) -> str:
     return f"process {number}{host}" if number.isdigit() else ""
 
 
-def judge_stopped(run: RunFacts) -> tuple[str, str]:
+def judge_stopped(run: RunFacts) -> tuple[State, str]:
     """Return state and reason of a run that is not finished and whose lock no process holds."""
     ending = run.ending
     if ending is not None and ending["outcome"] == "interrupted":

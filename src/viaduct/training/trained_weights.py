@@ -21,10 +21,8 @@ from viaduct.training.messages import sendable
 from viaduct.training.networks import find_changed_model_file
 from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import refuse_not_finite, select_tensors
-from viaduct.weights.bundle import Bundle
 from viaduct.weights.importing import SHADOW, read_values
 from viaduct.weights.locate import INDEX, find_prefix, is_tf_checkpoint, list_prefixes
-from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_files import ENDINGS
 
@@ -56,8 +54,8 @@ class WeightsFile:
         with open_weights(self.path, ema=bool(ema)) as stored:
             use_averages = has_averages(stored) if ema is None else ema
             notes = [warning.rstrip(".") for warning in stored.warnings]
-            if isinstance(stored.reader, Bundle | MindsporeNames):
-                values = read_values(model, stored.reader, ema=use_averages)
+            if stored.foreign is not None:
+                values = read_values(model, stored.foreign, ema=use_averages)
                 tensors, notes = values.tensors, [*notes, *values.imported.notes]
             elif use_averages and stored.kind != "PyTorch file":
                 raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")

@@ -24,11 +24,9 @@ from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, match_patterns
 from viaduct.training.rundir import RunDir
 from viaduct.weights import recognise
-from viaduct.weights.bundle import Bundle
 from viaduct.weights.exporting import slots_beside
 from viaduct.weights.importing import Checkpoint, Slots, read_values
 from viaduct.weights.maps import list_foreign_names
-from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_files import find_averages
 from viaduct.weights.torch_import import rename_stored
@@ -87,9 +85,9 @@ def read_donor(source: Path, training: Training) -> Donor:
     exclude = training.recipe.init.exclude
     foreign = list_foreign_names(model) if exclude else {}
     with open_weights(source) as stored:
-        if isinstance(stored.reader, Bundle | MindsporeNames):
+        if stored.foreign is not None:
             excluded = match_patterns(exclude, shapes, "--init-exclude", foreign)
-            return read_foreign_checkpoint(stored.reader, training, excluded)
+            return read_foreign_checkpoint(stored.foreign, training, excluded)
         remarks: list[str] = []
         if stored.kind != "run":
             renamed = rename_stored(stored, model)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
@@ -53,12 +53,6 @@ class Info(NamedTuple):
     size: int  # bytes
 
 
-class Reader(Protocol):
-    """Source of the values of tensors by name."""
-
-    def read(self, name: str) -> Tensor: ...
-
-
 @dataclass(frozen=True)
 class Facts:
     """Metadata of weights; None or empty if a file does not state them."""
@@ -77,12 +71,10 @@ class Stored:
     path: Path
     kind: Kind
     infos: dict[str, Info]
-    reader: Reader
+    read: Callable[[str], Tensor]  # returns the tensor of a name
     facts: Facts
     warnings: tuple[str, ...] = ()  # for the user, about damage that did not prevent opening
-
-    def read(self, name: str) -> Tensor:
-        return self.reader.read(name)
+    foreign: Bundle | MindsporeNames | None = None  # the open checkpoint, if its names are another framework's
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -134,7 +126,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
                 name: Info(parameter.shape, parameter.dtype, parameter.count, parameter.size)
                 for name, parameter in file.entries.items()
             }
-            yield Stored(path, "MindSpore checkpoint", infos, file, Facts(step=file.step))
+            yield Stored(path, "MindSpore checkpoint", infos, file.read, Facts(step=file.step), foreign=file)
     elif path.is_file() and not is_tf_checkpoint(path) and (path.suffix in ENDINGS or is_torch_file(path)):
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
@@ -155,7 +147,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
             }
             facts = Facts(step=bundle.step)
             warnings = tuple(f"Warning: {shortage}." for shortage in bundle.describe_shortages())
-            yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle, facts, warnings)
+            yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle.read, facts, warnings, bundle)
 
 
 @contextmanager
@@ -164,8 +156,8 @@ def open_foreign(path: Path) -> Iterator[Bundle | MindsporeNames]:
     has_mindspore_format = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
     if has_mindspore_format or (path.is_file() and path.suffix == ".safetensors"):
         with open_weights(path) as stored:
-            if isinstance(stored.reader, MindsporeNames):
-                yield stored.reader
+            if stored.foreign is not None:
+                yield stored.foreign
                 return
     with Bundle(path) as bundle:
         yield bundle
@@ -178,7 +170,7 @@ def has_torch_names(path: Path) -> bool:
     if path.suffix != ".safetensors":
         return path.suffix in ENDINGS or is_torch_file(path)
     with open_weights(path) as stored:
-        return not isinstance(stored.reader, MindsporeNames)
+        return stored.foreign is None
 
 
 def explain_no_weights(folder: Path) -> BadData:
@@ -221,17 +213,18 @@ def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[St
     with opened as file, ExitStack() as more:
         # An open file has `keys`, but is not a mapping.
         infos = {name: read_info(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
-        yield Stored(path, kind, infos, SafetensorsReader(path, more), facts or parse_metadata(file.metadata() or {}))
+        facts = facts or parse_metadata(file.metadata() or {})
+        yield Stored(path, kind, infos, SafetensorsReader(path, more).read, facts)
 
 
 class MindsporeTensors(MindsporeNames):
     """Safetensors file with MindSpore's names."""
 
     def __init__(self, stored: Stored) -> None:
-        self.prefix, self.entries, self.reader = stored.path, stored.infos, stored.reader
+        self.prefix, self.entries, self.stored = stored.path, stored.infos, stored
 
     def read(self, name: str) -> Tensor:
-        return self.reader.read(name)
+        return self.stored.read(name)
 
     def content(self, name: str) -> bytearray:
         try:
@@ -245,17 +238,7 @@ def read_as_mindspore(stored: Stored) -> Stored:
     """Return the weights of a safetensors file with MindSpore's names as those of a MindSpore checkpoint."""
     tensors = MindsporeTensors(stored)
     facts = replace(stored.facts, step=stored.facts.step if tensors.step is None else tensors.step)
-    return replace(stored, kind="MindSpore checkpoint", reader=tensors, facts=facts)
-
-
-class TorchReader:
-    """Tensors of a torch.save file, in memory."""
-
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
-        self.tensors = tensors
-
-    def read(self, name: str) -> Tensor:
-        return self.tensors[name]
+    return replace(stored, kind="MindSpore checkpoint", facts=facts, foreign=tensors)
 
 
 def open_torch_file(path: Path, ema: bool) -> Stored:
@@ -264,7 +247,7 @@ def open_torch_file(path: Path, ema: bool) -> Stored:
         name: Info(tuple(tensor.shape), dtype_of(tensor), tensor.numel(), tensor.nbytes)
         for name, tensor in tensors.items()
     }
-    return Stored(path, "PyTorch file", infos, TorchReader(tensors), Facts(step=step))
+    return Stored(path, "PyTorch file", infos, tensors.__getitem__, Facts(step=step))
 
 
 def read_info(tensor_slice: Any) -> Info:

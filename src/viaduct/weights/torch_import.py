@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from viaduct import models
 from viaduct.atomic_files import replace_file
@@ -140,16 +140,6 @@ def describe_likely_network(stored: Stored, requested: str) -> list[str]:
     ]
 
 
-class RenamedReader:
-    """Reader of a file's tensors under other names."""
-
-    def __init__(self, stored: Stored, old_names: dict[str, str]) -> None:
-        self.stored, self.old_names = stored, old_names
-
-    def read(self, name: str) -> Tensor:
-        return self.stored.read(self.old_names.get(name, name))
-
-
 def rename_stored(stored: Stored, network: nn.Module) -> Stored:
     """Return weights under the network's own names if the file has torchvision's names or a prefix.
 
@@ -162,7 +152,7 @@ def rename_stored(stored: Stored, network: nn.Module) -> Stored:
     renamed = set(old_names.values())
     others = {name: info for name, info in stored.infos.items() if name not in renamed}
     infos = {**{target: stored.infos[name] for target, name in old_names.items()}, **others}
-    return replace(stored, infos=infos, reader=RenamedReader(stored, old_names))
+    return replace(stored, infos=infos, read=lambda name: stored.read(old_names.get(name, name)))
 
 
 def has_own_names(match: Match) -> bool:

@@ -92,7 +92,9 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
     if record["name"] != criteria.name:
         raise Unsuitable("another recipe")
     recipe = from_record(record["recipe"], criteria.recipe)
-    changed = [path for path in find_differences(criteria.recipe, recipe) if not is_covered(path, space.paths)]
+    ignored = (*EQUIVALENT, *space.paths)
+    differences = compare_records(to_record(criteria.recipe), to_record(recipe))
+    changed = [path for path in differences if not is_covered(path, ignored)]
     if changed:
         raise Unsuitable(f"{', '.join(sorted(changed)[:3])}{' and more' if len(changed) > 3 else ''} differ")
     if record.get("pictures") != criteria.images:
@@ -107,12 +109,6 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
     if not is_number(value):
         raise Unsuitable(f"no {criteria.metric}")
     return PastRun(run, values, float(value), images if isinstance(images, int) else None)
-
-
-def find_differences(expected: Recipe, recipe: Any) -> list[str]:
-    return [
-        path for path in compare_records(to_record(expected), to_record(recipe)) if not is_covered(path, EQUIVALENT)
-    ]
 
 
 def is_covered(path: str, fields: tuple[str, ...]) -> bool:
