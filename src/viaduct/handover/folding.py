@@ -116,7 +116,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
             continue
         layer = find_layer(traced, conv)
         if type(layer) is nn.Conv2d and len(conv.users) == 1:
-            set_layer(traced, conv, fold(layer, norm))
+            set_layer(traced, conv, fold_norm(layer, norm))
             node.replace_all_uses_with(conv)
             traced.graph.erase_node(node)
     traced.graph.lint()
@@ -125,7 +125,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
     return traced
 
 
-def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
+def fold_norm(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
     """Return a convolution that computes both; the products are computed in float64."""
     folded = copy.deepcopy(conv)
     weight, bias = fuse_conv_bn_weights(

@@ -123,11 +123,11 @@ def test_a_batch_waits_for_more_where_single_images_cannot_keep_up(monkeypatch: 
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     batcher = Batcher(Network(), Limits(max_batch=8))
     batcher.seconds = {size: 0.02 + 0.005 * size for size in batcher.sizes}  # 40 a second one by one, 133 by eight
-    batcher.crowds.extend([3, 6, 2])
+    batcher.in_flight.extend([3, 6, 2])
     for rate, wanted in ((20.0, 1), (58.0, 2), (88.0, 4), (1000.0, 6)):
         batcher.arrivals.extend((1000.0 - (32 - number) / rate, 1) for number in range(32))
         assert batcher.choose_target() == wanted
-    batcher.crowds.extend([1, 1, 1, 1])
+    batcher.in_flight.extend([1, 1, 1, 1])
     assert batcher.choose_target() == 1
 
 

@@ -35,10 +35,10 @@ from viaduct.handover.validation_images import read_validation
 Floats = npt.NDArray[np.float32]
 Value = TypeVar("Value")
 TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}  # absolute; and relative to the probability or its logarithm
-FAINTEST = 1e-30  # smaller probabilities are inaccurate in float32
+MIN_PROBABILITY = 1e-30  # of smaller ones the logarithms are not compared: float32 has few digits for them
 BATCH = 8  # for graphs without a fixed batch size
 SUFFIXES = (".jpg", ".jpeg", ".png")
-SAME_ANSWERS = (
+WEAK_CHECK_NOTE = (
     "Attention: PyTorch gives all of these images nearly the same probabilities, so that this shows little; check with "
     "other images, or a network that has learnt something."
 )
@@ -74,12 +74,12 @@ class Outcome:
         absolute, relative = self.tolerance
         ties = f" ({self.ties} tie{'s' if self.ties != 1 else ''})" if self.ties else ""
         images = f"{self.images:,} image{'s' if self.images != 1 else ''}"
-        weak = "" if self.distinct else f" {SAME_ANSWERS}"
+        note = "" if self.distinct else f" {WEAK_CHECK_NOTE}"
         return (
             f"Checked in {self.runtime} against PyTorch on {images} ({self.origin}): "
             f"probabilities differ by at most {self.largest:.2g} (allowed: {absolute:g} + {100 * relative:g} %), "
             f"their logarithms by {self.largest_log:.2g}, "
-            f"top-1 equal on {self.equal:,} of {self.images:,}{ties}.{weak}"
+            f"top-1 equal on {self.equal:,} of {self.images:,}{ties}.{note}"
         )
 
 
@@ -135,9 +135,9 @@ def compare(runner: Runner, classifier: Classifier, request: Request, images: Ch
     tolerance = absolute, relative = TOLERANCES[request.precision]
     difference = np.abs(probabilities - expected)
     allowed = absolute + relative * expected
-    has_log = expected > FAINTEST
+    has_log = expected > MIN_PROBABILITY
     logs = np.log(expected, where=has_log, out=np.zeros_like(expected))
-    log_difference = np.abs(np.log(np.maximum(probabilities, FAINTEST / 1e6)) - logs) * has_log
+    log_difference = np.abs(np.log(np.maximum(probabilities, MIN_PROBABILITY / 1e6)) - logs) * has_log
     allowed_logs = relative * np.maximum(1, np.abs(logs))
     same = expected.argmax(1) == classes
     tied = expected.max(1) - expected[np.arange(len(expected)), classes] <= 2 * allowed.max(1)

@@ -60,10 +60,10 @@ def export(classifier: Classifier, request: Request) -> Exported:
 
 def require_packages(form: Format, request: Request) -> None:
     """Raise MissingExtra or NoRuntime if a package for writing or checking the format is not installed."""
-    for package in form.PACKAGES:
+    for package in form.WRITER_PACKAGES:
         if not is_installed(package):
             raise MissingExtra(package)
-    missing = [package for package in form.CHECK_PACKAGES if not is_installed(package)]
+    missing = [package for package in form.RUNNER_PACKAGES if not is_installed(package)]
     if missing and request.check:
         extra = MissingExtra(missing[0])
         raise NoRuntime(

@@ -53,8 +53,8 @@ class Runner(Protocol):
 class Format(Protocol):
     """Interface of a module in this folder that writes one format."""
 
-    PACKAGES: tuple[str, ...]  # needed to write it
-    CHECK_PACKAGES: tuple[str, ...]  # needed to run it
+    WRITER_PACKAGES: tuple[str, ...]  # needed to write it
+    RUNNER_PACKAGES: tuple[str, ...]  # needed to run it
 
     def write(self, classifier: Classifier, request: Request, path: Path) -> Written: ...
 
@@ -67,7 +67,7 @@ def load_format(form: str) -> Format:
     return cast(Format, module)
 
 
-def graph_ports(
+def describe_ports(
     classifier: Classifier, request: Request, shape: tuple[int, int] | None
 ) -> tuple[Port, tuple[Port, ...]]:
     """Return input and outputs of a graph; `shape` is height and width of pixels, if fixed."""

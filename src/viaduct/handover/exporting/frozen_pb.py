@@ -15,8 +15,8 @@ from viaduct.handover.exporting.request import Request
 from viaduct.handover.exporting.tf_graph import INPUT, OUTPUTS, build_graph, convert_batch, convert_outputs
 from viaduct.handover.exporting.tf_network import import_tensorflow
 
-PACKAGES = ("tensorflow",)
-CHECK_PACKAGES = ("tensorflow",)
+WRITER_PACKAGES = ("tensorflow",)
+RUNNER_PACKAGES = ("tensorflow",)
 
 
 def write(classifier: Classifier, request: Request, path: Path) -> Written:

@@ -1,7 +1,7 @@
 """The exported module (preprocessing, network and softmax) and its graph.
 
-    served = build_served(classifier, request)
-    program = trace(served, classifier, request.batch)          torch.export's ExportedProgram
+    module = build_module(classifier, request)
+    program = trace(module, classifier, request.batch)          torch.export's ExportedProgram
 
 Inputs are `pixels`, uint8 N x H x W x 3, or `inputs`, the prepared float32 N x 3 x size x size; outputs are
 `probabilities`, float32 N x classes, and `classes`, int64 N.
@@ -45,12 +45,17 @@ class Network(nn.Module):
         return logits.to(torch.float32)
 
 
-class Served(nn.Module):
+class ExportedModule(nn.Module):
     """Network with preprocessing and softmax: pixels in, probabilities out."""
 
     def __init__(self, prepare: Pixels | None, network: Network) -> None:
         super().__init__()
         self.prepare, self.network = prepare, network
+
+    @property
+    def pixels_shape(self) -> tuple[int, int] | None:
+        """Height and width of the pixels, if the preprocessing takes one size only; None otherwise."""
+        return None if self.prepare is None else self.prepare.shape
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.network(inputs if self.prepare is None else self.prepare(inputs))
@@ -82,28 +87,28 @@ def check_logits(network: nn.Module, classifier: Classifier) -> None:
         raise BadValue(f"the network gives {output} for {EXAMPLE_BATCH} images, not a tensor of shape {expected}.")
 
 
-def build_served(classifier: Classifier, request: Request) -> Served:
+def build_module(classifier: Classifier, request: Request) -> ExportedModule:
     """Build the module that is exported."""
     takes_pixels = request.input in ("pixels", "image-bytes")
     prepare = build_pixels(classifier.recipe.data, classifier.image_shape) if takes_pixels else None
-    return Served(prepare, build_network(classifier, request)).eval().requires_grad_(False)
+    return ExportedModule(prepare, build_network(classifier, request)).eval().requires_grad_(False)
 
 
-def trace(served: Served, classifier: Classifier, batch: int | None) -> torch.export.ExportedProgram:
+def trace(module: ExportedModule, classifier: Classifier, batch: int | None) -> torch.export.ExportedProgram:
     """Trace the exported module; `batch` None means any batch size.
 
     Height and width of pixels are variable unless the preprocessing has a fixed size.
     """
-    if served.prepare is None:
+    if module.prepare is None:
         size = classifier.size
         example = torch.zeros(batch or EXAMPLE_BATCH, 3, size, size)
     else:
-        height, width = served.prepare.shape or (classifier.size + 3, classifier.size + 5)
+        height, width = module.pixels_shape or (classifier.size + 3, classifier.size + 5)
         example = torch.zeros(batch or EXAMPLE_BATCH, height, width, 3, dtype=torch.uint8)
     sizes = {} if batch else {0: torch.export.Dim("batch", min=1)}
-    if served.prepare is not None and served.prepare.shape is None:
+    if module.prepare is not None and module.pixels_shape is None:
         sizes |= {1: torch.export.Dim("height", min=1), 2: torch.export.Dim("width", min=1)}
-    return export_module(served, example, sizes)
+    return export_module(module, example, sizes)
 
 
 def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> torch.export.ExportedProgram:

@@ -16,19 +16,19 @@ import torch
 from viaduct.atomic_files import write_file
 from viaduct.errors import BadValue, lacks_memory
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, Port, Written, graph_ports
+from viaduct.handover.exporting.format import Answers, Batch, Port, Written, describe_ports
 from viaduct.handover.exporting.graph import (
     OUTPUTS,
     CannotExport,
-    build_served,
+    build_module,
     silence_exporters,
     trace,
 )
 from viaduct.handover.exporting.request import Request
 from viaduct.handover.folding import first_line
 
-PACKAGES = ("onnx", "onnxscript")
-CHECK_PACKAGES = ("onnxruntime",)
+WRITER_PACKAGES = ("onnx", "onnxscript")
+RUNNER_PACKAGES = ("onnxruntime",)
 NEWEST_OPSET, OLDEST_OPSET = 25, 18  # of onnxscript 0.7
 DECODER_OPSET = 20  # the first with ImageDecoder
 
@@ -39,9 +39,9 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     takes_bytes = request.input == "image-bytes"
     if takes_bytes:
         require_image_decoder(request)
-    served = build_served(classifier, request)  # preprocessing, network and softmax
-    program = trace(served, classifier, 1 if takes_bytes else request.batch)
-    graph_input, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
+    module = build_module(classifier, request)  # preprocessing, network and softmax
+    program = trace(module, classifier, 1 if takes_bytes else request.batch)
+    graph_input, outputs = describe_ports(classifier, request, module.pixels_shape)
     traced_input = Port("pixels", (1, "height", "width", 3), "uint8") if takes_bytes else graph_input
     model = convert(program, traced_input.name, opset)
     name_sizes(model, traced_input)

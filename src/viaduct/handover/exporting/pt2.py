@@ -13,24 +13,24 @@ import torch
 
 from viaduct.atomic_files import replace_file
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, Written, graph_ports
-from viaduct.handover.exporting.graph import build_served, silence_exporters, trace
+from viaduct.handover.exporting.format import Answers, Batch, Written, describe_ports
+from viaduct.handover.exporting.graph import build_module, silence_exporters, trace
 from viaduct.handover.exporting.request import Request
 
-PACKAGES: tuple[str, ...] = ()
-CHECK_PACKAGES: tuple[str, ...] = ()
+WRITER_PACKAGES: tuple[str, ...] = ()
+RUNNER_PACKAGES: tuple[str, ...] = ()
 
 
 def write(classifier: Classifier, request: Request, path: Path) -> Written:
     """Write the graph and its weights."""
-    served = build_served(classifier, request)
-    program = trace(served, classifier, request.batch)
+    module = build_module(classifier, request)
+    program = trace(module, classifier, request.batch)
     archive = io.BytesIO()  # in memory, because for a full disk torch does not raise an OSError
     with silence_exporters():
         torch.export.save(program, archive)
     with replace_file(path) as file:
         file.write(archive.getbuffer())
-    graph_input, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
+    graph_input, outputs = describe_ports(classifier, request, module.pixels_shape)
     return Written((graph_input,), outputs)
 
 

@@ -14,8 +14,8 @@ from viaduct.training.networks import build_model, collect_network_options, plac
 from viaduct.weights.exporting import build_metadata, write_safetensors
 from viaduct.weights.recognise import Guess
 
-PACKAGES: tuple[str, ...] = ()
-CHECK_PACKAGES: tuple[str, ...] = ()
+WRITER_PACKAGES: tuple[str, ...] = ()
+RUNNER_PACKAGES: tuple[str, ...] = ()
 
 
 def write(classifier: Classifier, request: Request, path: Path) -> Written:

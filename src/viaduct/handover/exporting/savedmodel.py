@@ -16,8 +16,8 @@ from viaduct.handover.exporting.tf_graph import build_graph, convert_batch, conv
 from viaduct.handover.exporting.tf_network import import_tensorflow
 from viaduct.handover.folding import first_line
 
-PACKAGES = ("tensorflow",)
-CHECK_PACKAGES = ("tensorflow",)
+WRITER_PACKAGES = ("tensorflow",)
+RUNNER_PACKAGES = ("tensorflow",)
 SIGNATURES = ("predict", "serving_default")
 
 

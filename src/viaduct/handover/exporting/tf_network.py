@@ -67,10 +67,10 @@ def trace_network(classifier: Classifier, request: Request) -> torch.export.Expo
 
 @dataclass(frozen=True)
 class Value:
-    """TensorFlow tensor for a value of the graph; `last` is True if channels are the last axis."""
+    """TensorFlow tensor for a value of the graph; channels are its second or, with `channels_last`, its last axis."""
 
     tensor: Any
-    last: bool = False
+    channels_last: bool = False
 
 
 class Translator:
@@ -83,7 +83,7 @@ class Translator:
     def __init__(self, program: torch.export.ExportedProgram, images_NHWC: Any) -> None:
         self.tf = import_tensorflow()
         self.program = program
-        self.images = Value(images_NHWC, last=True)
+        self.images = Value(images_NHWC, channels_last=True)
         self.values: dict[fx.Node, Any] = {}
         self.weights = {
             name: (program.state_dict | dict(program.constants))[target]
@@ -149,12 +149,12 @@ class Translator:
     def to_nchw(self, value: Any) -> Any:
         """Return a tensor in PyTorch's layout."""
         value = self.tensor(value)
-        return self.tf.transpose(value.tensor, TO_NCHW) if value.last else value.tensor
+        return self.tf.transpose(value.tensor, TO_NCHW) if value.channels_last else value.tensor
 
     def to_nhwc(self, value: Any) -> Any:
         """Return a tensor of rank 4 with its channels last."""
         value = self.tensor(value)
-        return value.tensor if value.last else self.tf.transpose(value.tensor, TO_NHWC)
+        return value.tensor if value.channels_last else self.tf.transpose(value.tensor, TO_NHWC)
 
     @staticmethod
     def get_shape(node: Any) -> list[Any]:
@@ -166,9 +166,9 @@ class Translator:
         """Apply an operation to tensors that broadcast; with channels last if one has them and all have rank 4 or 0."""
         tensors = [self.tensor(value) for value in values]
         ranks = [getattr(getattr(value.tensor, "shape", None), "rank", 0) or 0 for value in tensors]
-        last = any(value.last for value in tensors) and all(rank in (0, 4) for rank in ranks)
+        channels_last = any(value.channels_last for value in tensors) and all(rank in (0, 4) for rank in ranks)
         arranged = [
-            value.tensor if not rank else self.to_nhwc(value) if last else self.to_nchw(value)
+            value.tensor if not rank else self.to_nhwc(value) if channels_last else self.to_nchw(value)
             for value, rank in zip(tensors, ranks, strict=True)
         ]
         dtype = next((tensor.dtype for tensor in arranged if hasattr(tensor, "dtype")), None)
@@ -176,7 +176,7 @@ class Translator:
             self.tf.constant(tensor, dtype) if isinstance(tensor, int | float) and dtype else tensor
             for tensor in arranged
         ]
-        return Value(operation(*arranged), last)
+        return Value(operation(*arranged), channels_last)
 
     # Convolutions, norms, pools
 
@@ -209,7 +209,7 @@ class Translator:
         result = self.convolve(images, filters, groups, options)
         if bias is not None:
             result = self.tf.nn.bias_add(result, self.tensor(bias).tensor)
-        return Value(result, last=True)
+        return Value(result, channels_last=True)
 
     def convolve(self, images: Any, filters: Any, groups: int, options: dict[str, Any]) -> Any:
         """Convolve in groups with TensorFlow 1's operators: depthwise, or group by group."""
@@ -241,7 +241,7 @@ class Translator:
                 epsilon=eps,
                 is_training=False,
             )
-            return (Value(normalised.y, last=True),)
+            return (Value(normalised.y, channels_last=True),)
         factor = weight.double() / torch.sqrt(variance.double() + eps)
         shift = bias.double() - mean.double() * factor
         shape = [1, -1, *[1] * (len(self.get_shape(node)) - 2)]
@@ -262,11 +262,11 @@ class Translator:
             raise CannotExport("a dilated max pool has no translation to TensorFlow.")
         windows = Windows.from_node(node, kernel, stride, padding)
         images = self.to_nhwc(value)
-        if not windows.same:
+        if not windows.is_same:
             images = self.tf.pad(images, windows.margins, constant_values=images.dtype.min)
             images = images[:, : windows.height, : windows.width, :]
-        mode = "SAME" if windows.same else "VALID"
-        return (Value(self.tf.nn.max_pool2d(images, windows.kernel, windows.stride, mode), last=True),)
+        mode = "SAME" if windows.is_same else "VALID"
+        return (Value(self.tf.nn.max_pool2d(images, windows.kernel, windows.stride, mode), channels_last=True),)
 
     def aten_avg_pool2d(
         self,
@@ -285,8 +285,8 @@ class Translator:
         """
         windows = Windows.from_node(node, kernel, stride, padding)
         images = self.to_nhwc(value)
-        if windows.same and (not count_padding or not any(windows.before)) and divisor is None:
-            return Value(self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "SAME"), last=True)
+        if windows.is_same and (not count_padding or not any(windows.before)) and divisor is None:
+            return Value(self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "SAME"), channels_last=True)
         ones = torch.ones(1, 1, *self.get_shape(node.args[0])[2:])
         expected = F.avg_pool2d(ones, kernel, stride or None, padding, ceiling, count_padding, divisor)
         _, (top, bottom), (left, right), _ = windows.margins
@@ -294,7 +294,7 @@ class Translator:
         factors = expected / F.avg_pool2d(padded, windows.kernel, windows.stride)
         images = self.tf.pad(images, windows.margins)[:, : windows.height, : windows.width, :]
         pooled = self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "VALID")
-        return Value(pooled * self.tf.constant(factors.permute(0, 2, 3, 1).numpy(), images.dtype), last=True)
+        return Value(pooled * self.tf.constant(factors.permute(0, 2, 3, 1).numpy(), images.dtype), channels_last=True)
 
     def aten_adaptive_avg_pool2d(self, node: fx.Node, value: Any, size: Numbers) -> Value:
         height, width = self.get_shape(node.args[0])[2:]
@@ -302,7 +302,7 @@ class Translator:
         if height % rows or width % columns:
             raise CannotExport(f"an adaptive pool of {height}x{width} to {rows}x{columns} has no translation.")
         window = (height // rows, width // columns)
-        return Value(self.tf.nn.avg_pool2d(self.to_nhwc(value), window, window, "VALID"), last=True)
+        return Value(self.tf.nn.avg_pool2d(self.to_nhwc(value), window, window, "VALID"), channels_last=True)
 
     # Sums and products
 
@@ -333,8 +333,8 @@ class Translator:
         value = self.tensor(value)
         rank = len(self.get_shape(node.args[0]))
         axes = sorted(axis % rank for axis in axes or range(rank))
-        if value.last and axes == [2, 3]:
-            return Value(operation(value.tensor, [1, 2], keepdims=keep), last=keep)
+        if value.channels_last and axes == [2, 3]:
+            return Value(operation(value.tensor, [1, 2], keepdims=keep), channels_last=keep)
         return Value(operation(self.to_nchw(value), axes, keepdims=keep))
 
     # Functions of one value
@@ -355,7 +355,7 @@ class Translator:
     def aten_to_copy(self, node: fx.Node, value: Any, dtype: torch.dtype | None = None, **options: Any) -> Value:
         value = self.tensor(value)
         tf_dtype = value.tensor.dtype if dtype is None else self.tf.as_dtype(str(dtype).removeprefix("torch."))
-        return Value(self.tf.cast(value.tensor, tf_dtype), value.last)
+        return Value(self.tf.cast(value.tensor, tf_dtype), value.channels_last)
 
     def aten_clone(self, node: fx.Node, value: Any, **options: Any) -> Value:
         return self.tensor(value)
@@ -364,8 +364,8 @@ class Translator:
 
     def aten_cat(self, node: fx.Node, values: list[Any], axis: int = 0) -> Value:
         axis %= len(self.get_shape(node))
-        if all(self.tensor(value).last for value in values):
-            return Value(self.tf.concat([value.tensor for value in values], TO_NHWC.index(axis)), last=True)
+        if all(self.tensor(value).channels_last for value in values):
+            return Value(self.tf.concat([value.tensor for value in values], TO_NHWC.index(axis)), channels_last=True)
         return Value(self.tf.concat([self.to_nchw(value) for value in values], axis))
 
     def aten_constant_pad_nd(self, node: fx.Node, value: Any, amounts: list[int], fill: float = 0.0) -> Value:
@@ -374,9 +374,9 @@ class Translator:
         margins = [[0, 0] for _ in range(rank)]
         for index in range(len(amounts) // 2):
             margins[rank - 1 - index] = [amounts[2 * index], amounts[2 * index + 1]]
-        if value.last:
+        if value.channels_last:
             margins = [margins[axis] for axis in TO_NHWC]
-        return Value(self.crop_or_pad(value.tensor, margins, fill), value.last)
+        return Value(self.crop_or_pad(value.tensor, margins, fill), value.channels_last)
 
     def crop_or_pad(self, tensor: Any, margins: list[list[int]], fill: float) -> Any:
         """Pad by positive margins and crop by negative ones."""
@@ -393,10 +393,10 @@ class Translator:
     ) -> Value:
         value = self.tensor(value)
         axis %= len(self.get_shape(node))
-        position = TO_NHWC.index(axis) if value.last else axis
+        position = TO_NHWC.index(axis) if value.channels_last else axis
         to_end = isinstance(end, int) and end >= 1 << 31  # torch.export's form of a slice without an end
         slices = [slice(None)] * position + [slice(start, None if to_end else end, step)]
-        return Value(value.tensor[tuple(slices)], value.last)
+        return Value(value.tensor[tuple(slices)], value.channels_last)
 
     def aten_permute(self, node: fx.Node, value: Any, axes: list[int]) -> Value:
         return Value(self.tf.transpose(self.to_nchw(value), [axis % len(axes) for axis in axes]))
@@ -427,7 +427,7 @@ class Translator:
 
     def aten_sym_size(self, node: fx.Node, value: Any, axis: int) -> Value:
         value = self.tensor(value)
-        return Value(self.tf.shape(value.tensor)[TO_NHWC.index(axis) if value.last else axis])
+        return Value(self.tf.shape(value.tensor)[TO_NHWC.index(axis) if value.channels_last else axis])
 
     def python_getitem(self, node: fx.Node, values: tuple[Any, ...], index: int) -> Any:
         if index >= len(values):
@@ -457,7 +457,7 @@ class Windows:
     after: list[int]  # padding at the bottom and right
     height: int  # of the part of the padded images that windows cover
     width: int
-    same: bool  # True if this padding is TensorFlow's SAME
+    is_same: bool  # True if this padding is TensorFlow's SAME
 
     @classmethod
     def from_node(cls, node: fx.Node, kernel: Numbers, stride: Numbers, padding: Numbers) -> Windows:

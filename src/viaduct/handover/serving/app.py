@@ -305,15 +305,15 @@ class MeasuredApp:
             return
         start, status, sent = time.monotonic(), 0, 0
         state = scope.setdefault("state", {})
-        size = 0
+        received = 0
 
-        async def note_receive() -> Message:
-            nonlocal size
+        async def receive_counted() -> Message:
+            nonlocal received
             message = await receive()
-            size += len(message.get("body", b""))
+            received += len(message.get("body", b""))
             return message
 
-        async def note_send(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -324,7 +324,7 @@ class MeasuredApp:
             await send(message)
 
         try:
-            await self.app(scope, note_receive, note_send)
+            await self.app(scope, receive_counted, send_counted)
         finally:
             seconds = time.monotonic() - start
             route = state.get("route", "other")
@@ -338,7 +338,7 @@ class MeasuredApp:
                     method=scope["method"],
                     path=scope["path"],
                     status=status,
-                    bytes_in=size,
+                    bytes_in=received,
                     bytes_out=sent,
                     total_ms=round(1e3 * seconds, 2),
                     **state.get("notes", {}),

@@ -25,9 +25,9 @@ import torch
 
 from viaduct.handover.serving.limits import Limits
 
-ARRIVALS = 32  # recent requests, for the estimate of their rate
-CROWDS = 4  # recent batches, for the estimate of the number of clients
-BUSY = 0.9  # largest fraction of the time that the network may be busy
+RATE_REQUESTS = 32  # number of recent requests from which their rate is estimated
+FLIGHT_BATCHES = 4  # number of recent batches from which the images in flight are estimated
+MAX_BUSY_SHARE = 0.9  # of the time; larger batches keep the network below it
 Run = Callable[[torch.Tensor], torch.Tensor]
 Probabilities = npt.NDArray[np.float32]
 
@@ -68,8 +68,10 @@ class Batcher:
         self.decoding = 0  # requests that are being decoded
         self.sizes = list_warm_sizes(limits.max_batch)
         self.seconds: dict[int, float] = {}  # images of a batch -> moving average of its time
-        self.arrivals: deque[tuple[float, int]] = deque(maxlen=ARRIVALS)  # times and images of recent requests
-        self.crowds: deque[int] = deque(maxlen=CROWDS)  # images of each recent batch and those waiting when it ended
+        self.arrivals: deque[tuple[float, int]] = deque(maxlen=RATE_REQUESTS)  # times and images of recent requests
+        self.in_flight: deque[int] = deque(
+            maxlen=FLIGHT_BATCHES
+        )  # for each recent batch: its images and those waiting at its end
         self.changed = threading.Condition()
         self.stopping = False
         self.thread: threading.Thread | None = None
@@ -131,7 +133,7 @@ class Batcher:
         """Estimate the time of a batch from the nearest measured size."""
         if not self.seconds:
             return 0.0
-        nearest = min(self.seconds, key=lambda known: abs(known - images))
+        nearest = min(self.seconds, key=lambda measured: abs(measured - images))
         return self.seconds[nearest] * max(1.0, images / nearest)
 
     def choose_target(self) -> int:
@@ -139,13 +141,13 @@ class Batcher:
 
         It is at most the number of images recently in flight: clients that wait for answers cannot fill a larger batch.
         """
-        most = min(max(self.crowds, default=1), self.limits.max_batch)
-        if most == 1 or len(self.arrivals) < ARRIVALS // 2:
+        limit = min(max(self.in_flight, default=1), self.limits.max_batch)
+        if limit == 1 or len(self.arrivals) < RATE_REQUESTS // 2:
             return 1
         images = sum(count for _, count in self.arrivals)
         rate = images / max(time.monotonic() - self.arrivals[0][0], 1e-6)
-        fast_enough = (size for size in self.sizes if rate * self.seconds[size] <= BUSY * size)
-        return min(next(fast_enough, most), most)
+        fast_enough = (size for size in self.sizes if rate * self.seconds[size] <= MAX_BUSY_SHARE * size)
+        return min(next(fast_enough, limit), limit)
 
     def _work(self, size: int) -> None:
         try:
@@ -168,8 +170,8 @@ class Batcher:
             while self.waiting < self.limits.max_batch and not self.stopping:
                 if not self.decoding and self.waiting >= self.choose_target():
                     break
-                last_moment = self.jobs[0].arrived + self.limits.latency_budget
-                spare = last_moment - self.estimate_seconds(self.waiting + 1) - time.monotonic()
+                deadline = self.jobs[0].arrived + self.limits.latency_budget
+                spare = deadline - self.estimate_seconds(self.waiting + 1) - time.monotonic()
                 if spare <= 0:
                     break
                 self.changed.wait(spare)
@@ -195,10 +197,10 @@ class Batcher:
         except Exception as error:  # such as out of memory: these requests fail, and the thread continues
             results = error
         seconds = time.monotonic() - start
-        self.crowds.append(images + self.waiting)
+        self.in_flight.append(images + self.waiting)
         if images <= self.limits.max_batch:
-            known = self.seconds.get(images, seconds)
-            self.seconds[images] = 0.8 * known + 0.2 * seconds
+            average = self.seconds.get(images, seconds)
+            self.seconds[images] = 0.8 * average + 0.2 * seconds
         for job in batch:
             job.timing = Timing(start - job.arrived, seconds, images)
         with suppress(RuntimeError):  # after a second Ctrl-C the event loop is closed

@@ -26,24 +26,24 @@ class GuardedProtocol(H11Protocol):
     guard: ConnectionGuard
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.since = time.monotonic()  # start of the current state
-        self.sending = True  # True if a request is expected or has begun; False between requests
+        self.state_since = time.monotonic()  # start of the current state
+        self.awaits_request = True  # the connection is new, or a request has begun; False between requests
         self.stuck_since: float | None = None  # since when the client has not read the response
         super().connection_made(transport)
         self.guard.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.guard.forget(self)
+        self.guard.remove(self)
 
     def data_received(self, data: bytes) -> None:
-        if not self.sending and not self.is_answering():
-            self.since, self.sending = time.monotonic(), True
+        if not self.awaits_request and not self.is_answering():
+            self.state_since, self.awaits_request = time.monotonic(), True
         if not self.transport.is_closing():
             super().data_received(data)
 
     def on_response_complete(self) -> None:
-        self.since, self.sending = time.monotonic(), False
+        self.state_since, self.awaits_request = time.monotonic(), False
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -62,17 +62,17 @@ class GuardedProtocol(H11Protocol):
         """Return True if there is no complete request to answer."""
         return not self.is_answering() or self.cycle.more_body
 
-    def find_fault(self, now: float, limits: Limits) -> str | None:
+    def find_drop_reason(self, now: float, limits: Limits) -> str | None:
         """Return the reason to drop the connection, or None."""
         if self.stuck_since is not None and now - self.stuck_since > limits.write_seconds:
             return "slow_reader"
         if self.is_answering():
             return None  # the upload has its own deadline
         if self.transport.is_closing():
-            return "slow_reader" if now - self.since > limits.write_seconds else None
-        allowed = limits.head_seconds if self.sending else limits.idle_seconds
-        if now - self.since > allowed:
-            return "slow_headers" if self.sending else "idle"
+            return "slow_reader" if now - self.state_since > limits.write_seconds else None
+        allowed = limits.head_seconds if self.awaits_request else limits.idle_seconds
+        if now - self.state_since > allowed:
+            return "slow_headers" if self.awaits_request else "idle"
         return None
 
 
@@ -92,13 +92,13 @@ class ConnectionGuard:
         """Add a connection; if there are too many, drop those that waited longest, or this one if none waits."""
         if len(self.open) >= self.limits.connections:
             slow = sorted(
-                (other for other in self.open if other.is_waiting_for_client()), key=lambda other: other.since
+                (other for other in self.open if other.is_waiting_for_client()), key=lambda other: other.state_since
             )
             self.drop(slow[: max(1, int(SHARE_DROPPED * len(slow)))] or [connection], "too_many")
         self.open.add(connection)
         self.metrics.connections.set(len(self.open))
 
-    def forget(self, connection: GuardedProtocol) -> None:
+    def remove(self, connection: GuardedProtocol) -> None:
         self.open.discard(connection)
         self.metrics.connections.set(len(self.open))
 
@@ -114,9 +114,9 @@ class ConnectionGuard:
         while True:
             await asyncio.sleep(1.0)
             now = time.monotonic()
-            faults: dict[str, list[Any]] = {}
+            reasons: dict[str, list[Any]] = {}
             for connection in self.open:
-                if reason := connection.find_fault(now, self.limits):
-                    faults.setdefault(reason, []).append(connection)
-            for reason, connections in faults.items():
+                if reason := connection.find_drop_reason(now, self.limits):
+                    reasons.setdefault(reason, []).append(connection)
+            for reason, connections in reasons.items():
                 self.drop(connections, reason)
