@@ -99,7 +99,7 @@ class Guard:
 
     def prepare(self, event: str, args: tuple[Any, ...]) -> None:
         """Replace the links that an event would write through, or refuse to write."""
-        if event == "open":
+        if event == "open":  # arguments: path, mode, flags
             if isinstance(args[2], int) and args[2] & WRITE_FLAGS:
                 self.replace_links(args[0], "empty" if args[2] & os.O_TRUNC else "content")
         elif event in FILE_EVENTS:

@@ -15,7 +15,7 @@ from viaduct.rehearsal.tf1_stage.snapshot import Value
 
 
 def make_record(npu: bool = True, **values: Any) -> Any:
-    return SimpleNamespace(npu_options=SimpleNamespace(npu=npu, values={"enable_dump": True, **values}))
+    return SimpleNamespace(npu_options=SimpleNamespace(is_on_npu=npu, values={"enable_dump": True, **values}))
 
 
 @pytest.mark.parametrize(

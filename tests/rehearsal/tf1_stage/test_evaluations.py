@@ -158,8 +158,8 @@ def test_without_a_bound_nothing_is_counted() -> None:
 def test_only_a_loop_that_awaits_the_end_is_told_of_one(handler: str, awaited: bool, tmp_path: Path) -> None:
     script = tmp_path / f"script{awaited}{len(handler)}.py"
     script.write_text(f"try:\n    work()\nexcept {handler}:\n    after()\n")
-    assert evaluations.is_guarded((str(script), 2)) is awaited
-    assert not evaluations.is_guarded((str(script), 4)), "the handler itself is not tried"
+    assert evaluations.is_end_of_data_caught((str(script), 2)) is awaited
+    assert not evaluations.is_end_of_data_caught((str(script), 4)), "the handler itself is not tried"
 
 
 def test_the_end_of_data_that_a_cell_of_a_notebook_expects_is_seen(tmp_path: Path) -> None:
@@ -168,5 +168,5 @@ def test_the_end_of_data_that_a_cell_of_a_notebook_expects_is_seen(tmp_path: Pat
     path = tmp_path / "train.ipynb"
     path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}))
     line = read_source(path, path.read_bytes()).decode().splitlines().index("        sess.run(error)") + 1
-    assert evaluations.is_guarded((str(path), line))
-    assert not evaluations.is_guarded((str(path), 2))
+    assert evaluations.is_end_of_data_caught((str(path), line))
+    assert not evaluations.is_end_of_data_caught((str(path), 2))

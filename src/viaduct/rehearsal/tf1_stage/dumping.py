@@ -49,7 +49,7 @@ class Dumps(sessions.Observer):
 def is_dump_requested(record: SessionRecord, step: int) -> bool:
     """Return True if the session's options request a dump of this step."""
     values = record.npu_options.values
-    if not (record.npu_options.npu and values.get("enable_dump")):
+    if not (record.npu_options.is_on_npu and values.get("enable_dump")):
         return False
     listed = values.get("dump_step")  # such as 0|3|5-9
     ranges = [entry.partition("-") for entry in str(listed).split("|")] if listed else []

@@ -58,7 +58,7 @@ class EvaluationBounds(sessions.Observer):
         stack = tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
         loop = (id(run.session_record), stack)  # ids are unique, since sessions.session_records keeps every record
         self.counted[loop] += 1
-        if self.counted[loop] > limit and run.reach.reads_data and any(map(is_guarded, stack)):
+        if self.counted[loop] > limit and run.reach.reads_data and any(map(is_end_of_data_caught, stack)):
             import tensorflow.compat.v1 as tf
 
             self.counted[loop] = 0
@@ -70,7 +70,7 @@ class EvaluationBounds(sessions.Observer):
             self.watched.stop()
 
 
-def is_guarded(line: Line) -> bool:
+def is_end_of_data_caught(line: Line) -> bool:
     """Return True if a line is in a `try` that catches the end of a dataset."""
     file, number = line
     return any(first <= number <= last for first, last in find_guarded_lines(file))

@@ -89,7 +89,7 @@ class TrainingGraphChecks(sessions.Observer):
     def before_run(self, run: GraphRun) -> None:
         if not run.training:
             return
-        if not run.session_record.npu_options.npu:
+        if not run.session_record.npu_options.is_on_npu:
             limits.report_violation(
                 "npu-optimizer",
                 "This session trains, and its config has no NpuOptimizer.",

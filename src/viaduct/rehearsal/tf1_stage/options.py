@@ -87,7 +87,7 @@ FIELD_NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
 class SessionOptions:
     """The NPU's options of a session; the defaults for a session without NpuOptimizer."""
 
-    npu: bool = False  # the session computes on the NPU
+    is_on_npu: bool = False  # the session computes on the NPU
     values: dict[str, Any] = field(default_factory=dict)
 
 

@@ -244,7 +244,7 @@ def record_run(run: GraphRun) -> None:
     computes = not all(name.startswith(COMMUNICATION) for name in names)
     record.has_device_graph = record.has_device_graph or computes
     record.steps += run.training
-    if computes and record.npu_options.npu:
+    if computes and record.npu_options.is_on_npu:
         state.set_communication(True)  # an NPU session starts communication with its first run
 
 
@@ -325,7 +325,7 @@ def report_open_sessions() -> None:
     """Report NPU sessions that computed something and were not closed."""
     for record in session_records:
         is_closed = record.closed or record.closed_by_keras
-        is_checked = record.has_device_graph and record.npu_options.npu
+        is_checked = record.has_device_graph and record.npu_options.is_on_npu
         if is_checked and not is_closed and not is_closed_at_exit(record.session):
             limits.report_violation(
                 "session-not-closed",

@@ -89,7 +89,7 @@ def find_tracer(run: GraphRun) -> Tracer | None:
     """Return the tracer of a training run's session, made at its first step; None without valid options."""
     if not (
         run.training
-        and run.session_record.npu_options.npu
+        and run.session_record.npu_options.is_on_npu
         and run.session_record.npu_options.values.get("profiling_mode")
     ):
         return None

@@ -33,7 +33,7 @@ class ScriptWatch(sessions.Observer):
     """Counts, bounds and records the training steps of a script."""
 
     limit: int | None = None  # training steps, and batches of an evaluation; None: no limit
-    by_line: bool = False  # a step ends when `take_step` is called, instead of with each run that trains
+    by_target: bool = False  # a step ends when `end_step_at_target` is called (--step-at), not with a run that trains
     losses: list[float | None] = field(default_factory=list)  # the mean loss of each step; None if unknown
     end_times: list[tuple[float, float]] = field(default_factory=list)  # of the steps: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class ScriptWatch(sessions.Observer):
     stop_requested_at: float | None = None  # time.monotonic() when StopScript was first raised
     _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are stored
     # The loss of the present step if it is known before the step's end: from a run before the step
-    # (`compute_loss_before_step`), or with `by_line` from a run within the step.
+    # (`compute_loss_before_step`), or with `by_target` from a run within the step.
     _loss: float | None = None
 
     @property
@@ -56,7 +56,7 @@ class ScriptWatch(sessions.Observer):
     # ---- before and after each run
 
     def before_run(self, run: GraphRun) -> None:
-        if run.training and self.is_limit_reached and not self.by_line:
+        if run.training and self.is_limit_reached and not self.by_target:
             self.stop()
 
     def stop(self) -> None:
@@ -86,12 +86,12 @@ class ScriptWatch(sessions.Observer):
         return tensors
 
     def is_part_of_step(self, run: GraphRun) -> bool:
-        """Return True for a run that trains, and with `by_line` for a run that computes gradients."""
-        records = find_recorded_gradients(run.graph) if self.by_line else []
+        """Return True for a run that trains, and with `by_target` for a run that computes gradients."""
+        records = find_recorded_gradients(run.graph) if self.by_target else []
         return run.training or any(record.has_any_from(run.reach.ops) for record in records)
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
-        if self.by_line and not run.session_record.closed:
+        if self.by_target and not run.session_record.closed:
             self._unsaved = run.session_record
         if not self.is_part_of_step(run):
             return
@@ -103,13 +103,13 @@ class ScriptWatch(sessions.Observer):
             else:
                 parts.setdefault(name, {})[kind] = np.array(value)
         self.first_gradients.update({name: densify_gradient(arrays) for name, arrays in parts.items()})
-        if self.by_line:
+        if self.by_target:
             self._loss = loss
             return
         self._end_step(run.session_record, loss)
 
-    def take_step(self) -> None:
-        """End a step at the line that the user named."""
+    def end_step_at_target(self) -> None:
+        """End a step where the user says that steps end, at a line or a function (--step-at)."""
         if self.is_limit_reached:
             self.stop()
         loss, self._loss = self._loss, None
