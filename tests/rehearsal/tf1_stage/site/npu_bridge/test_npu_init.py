@@ -17,7 +17,7 @@ def test_a_config_of_the_script_is_changed_and_returned_and_every_session_has_th
         returned = npu_init.npu_config_proto(own)
         names = [entry.name for entry in own.graph_options.rewrite_options.custom_optimizers]
         with tf.Session() as session:
-            is_npu = session._viaduct.npu_options.npu
+            is_npu = session._viaduct.npu_options.is_on_npu
         run = npu_init.npu_run_config_init(tf.estimator.RunConfig("folder", session_config=own))
         answer = [returned is own, own.log_device_placement, names, is_npu, run.model_dir,
                   len(run.session_config.graph_options.rewrite_options.custom_optimizers)]
