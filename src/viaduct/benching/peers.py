@@ -31,8 +31,6 @@ MODES: dict[str, dict[str, Any] | None] = {
     "reduce-overhead": {"mode": "reduce-overhead"},
     "max-autotune": {"mode": "max-autotune"},
 }
-DEFAULT_MODES = {"cpu": ("eager", "compiled")}
-DEFAULT_MODES_ELSEWHERE = ("eager", "compiled", "reduce-overhead")
 
 
 class PeerUnavailable(Exception):
@@ -53,11 +51,11 @@ class Peer:
         return f"{self.name} {self.network}, {self.mode}"
 
 
-def select_modes(text: str | None, kind: str) -> tuple[str, ...]:
+def select_modes(text: str | None, device_type: str) -> tuple[str, ...]:
     """Return the modes named by --way, or the device's defaults."""
     if text is not None:
         return tuple(parse_names(text, tuple(MODES), "way"))
-    return DEFAULT_MODES.get(kind, DEFAULT_MODES_ELSEWHERE)
+    return ("eager", "compiled") if device_type == "cpu" else ("eager", "compiled", "reduce-overhead")
 
 
 def parse_names(text: str, known: tuple[str, ...], kind: str) -> list[str]:

@@ -29,11 +29,11 @@ from viaduct.profiling.compilations import RECOMPILATION_NOTE, Compilations
 from viaduct.profiling.garbage_pauses import GarbagePauses
 from viaduct.profiling.merge import start_at_zero
 from viaduct.profiling.record import RECORDING, Facts, Profile, Sample, Step, find_median_iteration
+from viaduct.profiling.system import SystemSampler
 from viaduct.profiling.trace_steps import add_collectives
 
 if TYPE_CHECKING:
     from viaduct.profiling.recorder import OperatorRecorder, Recorded
-    from viaduct.profiling.system import SystemSampler
 
 Part = Literal["skip", "timed", "recorded"]
 """Action in a step: nothing (warm-up), take its times, or record its operators."""
@@ -100,7 +100,7 @@ class Collector:
         self._device, self._script_folder, self._system = device, script_folder, system
         self._on_step = on_step
         self._make_recorder = make_recorder or self._make_default_recorder
-        self._make_sampler = make_sampler or make_default_sampler
+        self._make_sampler = make_sampler or SystemSampler
         self._clock = clock
         self._open_step = OpenStep(0)
         self._unread: list[OpenStep] = []  # steps that have ended on the host, but perhaps not on the device
@@ -310,12 +310,6 @@ class Collector:
 def measure_recorded_us(steps: Sequence[Step]) -> float | None:
     """Return the median iteration of recorded steps without other interruptions, or of all recorded steps."""
     return find_median_iteration([step for step in steps if step.interrupted_by == RECORDING] or steps)
-
-
-def make_default_sampler() -> SystemSampler:
-    from viaduct.profiling.system import SystemSampler
-
-    return SystemSampler()
 
 
 def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:

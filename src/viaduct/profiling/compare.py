@@ -128,7 +128,6 @@ class ProfileDifference:
 
 
 def compare_profiles(before: Profile, after: Profile) -> ProfileDifference:
-    """Return the differences between two profiles."""
     iteration = compare_figure("iteration", before, after, lambda step: step.iteration_us)
     has_phases = before.facts.phases_measured and after.facts.phases_measured and iteration.before_us is not None
     return ProfileDifference(

@@ -16,7 +16,7 @@ from statistics import mean, median
 from typing import Protocol
 
 from viaduct.profiling.kinds import COMMUNICATION
-from viaduct.profiling.record import RECORDING, Collective, Kernel, Operator, Phase, Profile, Step
+from viaduct.profiling.record import RECORDING, Collective, Kernel, Operator, Profile, Step
 
 WORTHWHILE_SHARE = 0.05
 """Least gain of an advice, as a share of an iteration: two runs of the same program may differ by as much as 5 %."""
@@ -230,15 +230,12 @@ class Figures:
         rows = [row for row in self.operators if (is_convolution(row) or is_product(row)) and row.cost_us > 0]
         return [row for row in rows if row.flops] or rows
 
-    def phase_share(self, phase: Phase) -> float | None:
-        """Return the share of one phase in the time of all operators; None if they have no time."""
-        total = sum(row.self_us for row in self.operators)
-        return sum(row.self_us for row in self.operators if row.phase == phase) / total if total else None
-
     @cached_property
     def backward_us(self) -> float:
-        """Forward + backward, split by the operators' time; two thirds if a pass has no operators' time."""
-        forward, backward = self.phase_share("forward"), self.phase_share("backward")
+        """The backward part of forward + backward, split by the operators' time; two thirds if a pass has none."""
+        forward, backward = (
+            sum(row.self_us for row in self.operators if row.phase == phase) for phase in ("forward", "backward")
+        )
         return self.forward_backward_us * (backward / (forward + backward) if forward and backward else 2 / 3)
 
 

@@ -14,8 +14,7 @@ from typing import Any
 from viaduct.profiling.clocks import read_host_us
 
 PAUSES_TABLE, PAUSE_COLUMN = "garbage collection", "pause_us"
-LONG_PAUSE_US = 1000.0
-"""Shorter pauses are left out, as in the Ascend advisor."""
+LONG_PAUSE_US = 1000.0  # shorter pauses are left out, as in the Ascend advisor
 
 
 class GarbagePauses:

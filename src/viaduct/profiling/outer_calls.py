@@ -1,8 +1,8 @@
 """Report the calls of a script's networks: modules that are called from outside any other module.
 
     with OuterCalls(on_call, on_return) as calls:
-        …                         # hooks on all modules (scripts/roots.py) find the networks
-        calls.observe_only_called_classes()
+        …                                         # hooks on all modules (scripts/roots.py) find the networks
+        calls.observe_only_called_classes()       # without these hooks
         …
 
 Hooks on all modules slow down every call of every layer. `observe_only_called_classes` replaces `__call__` of the
@@ -36,7 +36,7 @@ class OuterCalls:
 
     def __init__(self, on_call: OnCall, on_return: OnReturn) -> None:
         self._on_call, self._on_return = on_call, on_return
-        self._roots: Roots | None = Roots(self._on_begin, self._on_end)
+        self._roots: Roots | None = Roots(self._on_begin, self._on_end)  # hooks on all modules; None once removed
         self._replaced: dict[type, Any] = {}  # class -> its own __call__, None if it inherits it
         self._called_classes: dict[type, None] = {}  # an ordered set
         self._networks: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with parameters

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-SCHEMA = 1
-"""Version of profile.json."""
+SCHEMA = 1  # version of profile.json
 
 Phase = Literal["data", "forward", "backward", "update", "other"]
 SourceKind = Literal["script", "recipe", "msprof", "torch_npu", "kineto"]
@@ -234,7 +233,6 @@ class Profile:
         return [step for step in self.steps if step.previous_end_us is not None and not step.interrupted_by]
 
     def regular_steps_of(self, rank: int) -> list[Step]:
-        """Return the regular steps of one rank."""
         return [step for step in self.regular_steps if step.rank == rank]
 
     @property

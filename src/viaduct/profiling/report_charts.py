@@ -25,17 +25,13 @@ from viaduct.reporting import (
     Tone,
 )
 
-MOST_LINES = 6
-"""Largest number of lines of a chart; for more figures their maximum, mean and minimum are drawn."""
+MOST_LINES = 6  # largest number of lines of a chart; for more figures their maximum, mean and minimum are drawn
 MOST_OWNERS = 20
 MOST_POINTS = 2000
 PHASES = ("forward", "backward", "update", "data", "other")
-LARGE = 0.05
-"""Least share of the operators' time of a marked operator far below the roof."""
-SMALL = 0.002
-"""Share of the operators' time below which an operator is drawn muted."""
-FAR = 0.25
-"""Share of the roofline below which an operator is far from it."""
+LARGE = 0.05  # least share of the operators' time of a marked operator far below the roof
+SMALL = 0.002  # share of the operators' time below which an operator is drawn muted
+FAR = 0.25  # share of the roofline below which an operator is far from it
 NUMBERED_FIGURE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
 
 

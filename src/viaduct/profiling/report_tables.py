@@ -11,10 +11,8 @@ from viaduct.profiling.record import Kernel, Operator, Profile
 from viaduct.profiling.summary import format_ms_column
 from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
 
-FEW_ROWS = 12
-"""Largest number of rows of a table without filters and scrolling."""
-MAX_TABLE_ROWS = 20_000
-"""Largest number of rows of a table in `Profile.tables` on the page."""
+FEW_ROWS = 12  # largest number of rows of a table without filters and scrolling
+MAX_TABLE_ROWS = 20_000  # largest number of rows of a table in `Profile.tables` on the page
 NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 
 

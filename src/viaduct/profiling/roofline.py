@@ -24,8 +24,7 @@ from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1
 MEASUREMENTS = 3  # after which a cached figure is final
-DTYPES_WITH_CEILING = ("float32", "bfloat16", "float16", "float64")
-"""Only these dtypes have a ceiling."""
+DTYPES_WITH_CEILING = ("float32", "bfloat16", "float16", "float64")  # only these dtypes have a ceiling
 
 Key = dict[str, Any]
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from viaduct.profiling.collector import Plan
 
-JOB_VARIABLE = "VIADUCT_PROFILE_JOB"
-"""Environment variable with the path of job.json."""
+JOB_VARIABLE = "VIADUCT_PROFILE_JOB"  # environment variable with the path of job.json
 PYTHON_VARIABLE = "VIADUCT_PROFILE_PYTHON"
 """Environment variable with the path of the profiled Python; scripts/hook/sitecustomize.py reads it."""
 JOB_FILE = "job.json"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -99,9 +99,9 @@ class Context:
     on_host: bool = False  # inside the loader or the optimizer; their values are on the host
 
 
-@dataclass
-class Mark:
-    """Context of an event from the events around it."""
+@dataclass(frozen=True)
+class Surroundings:
+    """What an event and the events around it tell of its context."""
 
     phase: Phase | None = None
     module: str = ""
@@ -111,68 +111,72 @@ class Mark:
 
 
 def find_contexts(trace: Trace) -> dict[int, Context]:
-    marks = mark_events(trace)
-    sources = find_sources(trace.operators, marks)
-    trained = {id(source) for source in sources.values()}  # operators with a gradient
+    surroundings = find_surroundings(trace)
+    forward_operators = find_forward_operators(trace.operators, surroundings)
+    trained = {id(operator) for operator in forward_operators.values()}  # operators with a gradient
     contexts: dict[int, Context] = {}
-    running: Phase = "other"
+    running: Phase = "other"  # of the training loop
     for event in trace.operators:
-        mark = marks[id(event)]
-        marked = mark.phase or ("forward" if mark.module or id(event) in trained else None)
-        if marked and (event.thread == trace.main_thread or marked == "backward"):
-            running = marked
+        around = surroundings[id(event)]
+        known_phase = around.phase or ("forward" if around.module or id(event) in trained else None)
+        # Autograd may run the backward pass in its own thread; other threads do not tell where the training loop is.
+        if known_phase and (event.thread == trace.main_thread or known_phase == "backward"):
+            running = known_phase
         outer = contexts.get(id(event.find_enclosing(OPERATOR)))
-        phase = marked or (outer.phase if outer is not None else FOLLOWING.get(running, "other"))
-        source = sources.get(mark.sequence) if phase == "backward" else None
-        origin = marks[id(source)] if source is not None else mark
-        location = trace.lines.get(id(origin.python), "") or trace.lines.get(id(mark.python), "")
-        contexts[id(event)] = Context(phase, mark.module or origin.module, location, mark.on_host)
+        phase = known_phase or (outer.phase if outer is not None else FOLLOWING.get(running, "other"))
+        forward = forward_operators.get(around.sequence) if phase == "backward" else None
+        owner = surroundings[id(forward)] if forward is not None else around
+        location = trace.lines.get(id(owner.python), "") or trace.lines.get(id(around.python), "")
+        contexts[id(event)] = Context(phase, around.module or owner.module, location, around.on_host)
     return contexts
 
 
-def mark_events(trace: Trace) -> dict[int, Mark]:
-    """Return the mark of each event of the host, by id."""
-    marks: dict[int, Mark] = {}
+def find_surroundings(trace: Trace) -> dict[int, Surroundings]:
+    """Return the surroundings of each event of the host, by id."""
+    surroundings: dict[int, Surroundings] = {}
     for event in trace.events:
         if event.category in ON_DEVICE:
             continue
-        outer = marks[id(event.parent)] if event.parent is not None else Mark()
-        mark = Mark(outer.phase, outer.module, outer.python, outer.sequence, outer.on_host)
+        around = surroundings[id(event.parent)] if event.parent is not None else Surroundings()
         if event.category == ANNOTATION:
-            mark_annotation(mark, event)
+            around = replace(around, **read_annotation(event.name))
         elif event.category == PYTHON:
-            mark.python = event
-            mark.on_host = mark.on_host or event.name.startswith(LOADER_FILES)
-            if event.name.startswith("torch/_tensor.py(") and event.name.endswith(": backward"):
-                mark.phase = "backward"
+            is_backward = event.name.startswith("torch/_tensor.py(") and event.name.endswith(": backward")
+            around = replace(
+                around,
+                phase="backward" if is_backward else around.phase,
+                python=event,
+                on_host=around.on_host or event.name.startswith(LOADER_FILES),
+            )
         elif event.category == OPERATOR and event.name.startswith(ENGINE):
-            mark.phase, mark.sequence, mark.module = "backward", event.args.get("Sequence number"), ""
-        marks[id(event)] = mark
-    return marks
+            around = replace(around, phase="backward", module="", sequence=event.args.get("Sequence number"))
+        surroundings[id(event)] = around
+    return surroundings
 
 
-def mark_annotation(mark: Mark, event: Event) -> None:
-    """Set module or phase by the name of an annotation."""
-    if event.name.startswith(MODULE_ANNOTATION):
-        mark.module = event.name.removeprefix(MODULE_ANNOTATION)
-    elif event.name.startswith(OPTIMIZER):
-        mark.phase, mark.on_host = "update", True
-    elif event.name.startswith(LOADER):
-        mark.phase, mark.on_host = "data", True
+def read_annotation(name: str) -> dict[str, Any]:
+    """Return the fields of Surroundings that the name of an annotation gives."""
+    if name.startswith(MODULE_ANNOTATION):
+        return {"module": name.removeprefix(MODULE_ANNOTATION)}
+    if name.startswith(OPTIMIZER):
+        return {"phase": "update", "on_host": True}
+    return {"phase": "data", "on_host": True} if name.startswith(LOADER) else {}
 
 
-def find_sources(operators: Iterable[Event], marks: dict[int, Mark]) -> dict[int | None, Event]:
+def find_forward_operators(
+    operators: Iterable[Event], surroundings: dict[int, Surroundings]
+) -> dict[int | None, Event]:
     """Return the forward operator of each sequence number of a backward function.
 
     An operator without a gradient has the number of the next function, so the last operator with a number before its
     backward function is the right one.
     """
     latest: dict[int, Event] = {}
-    sources: dict[int | None, Event] = {}
+    found: dict[int | None, Event] = {}
     for event in operators:
-        mark, number = marks[id(event)], event.args.get("Sequence number")
-        if mark.sequence in latest and mark.sequence not in sources:
-            sources[mark.sequence] = latest[mark.sequence]
-        elif isinstance(number, int) and mark.phase is None:
+        around, number = surroundings[id(event)], event.args.get("Sequence number")
+        if around.sequence in latest and around.sequence not in found:
+            found[around.sequence] = latest[around.sequence]
+        elif isinstance(number, int) and around.phase is None:
             latest[number] = event
-    return sources
+    return found

@@ -157,19 +157,20 @@ def build_step(
         points = (window.start if previous is None else previous, end, end)
     else:
         points = find_device_times(launches, forward, backward, end)
-    begin, middle, finish = map(float, points)
-    if previous is not None and begin < previous:
+    forward_start, backward_end, step_end = map(float, points)
+    if previous is not None and forward_start < previous:
         result.notes.append(
             f"The forward pass of step {window.number} overlaps the previous step: its data tail counts as 0."
         )
-        begin = previous
+        forward_start = previous
     wait = measure_loader_wait(marks, window, previous, forward)
-    return Step(rank, window.number, begin, max(middle, begin), max(finish, middle, begin), previous, wait)
+    backward_end = max(backward_end, forward_start)
+    return Step(rank, window.number, forward_start, backward_end, max(step_end, backward_end), previous, wait)
 
 
 def select_spans(spans: list[Span], start: float, end: float) -> list[Span]:
     """Return the spans that begin within a window."""
-    return spans[bisect_left(spans, (start, -1.0)) : bisect_left(spans, (end, -1.0))]
+    return spans[bisect_left(spans, (start,)) : bisect_left(spans, (end,))]
 
 
 def find_forward_start(window: Window, marks: HostMarks, end: float) -> float | None:

@@ -24,8 +24,7 @@ from viaduct.profiling.figures import Convolution, Product, Trials
 WINDOWS = 7
 WINDOW_S = 0.03
 """Length of a window: much longer than the clock's resolution, shorter than disturbances of a shared machine."""
-MAX_ELEMENTS = 1 << 28
-"""Largest number of elements of a tensor in a trial: 1 GiB of float32."""
+MAX_ELEMENTS = 1 << 28  # largest number of elements of a tensor in a trial: 1 GiB of float32
 
 Work = Callable[[], object]
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from multiprocessing import util
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from viaduct.profiling.script_job import ScriptJob
@@ -37,7 +37,7 @@ def join() -> None:
 
 
 class TorchFinder(importlib.abc.MetaPathFinder):
-    """Lets the first import of torch start a session."""
+    """Starts a session after the first import of torch."""
 
     def __init__(self, job: ScriptJob) -> None:
         self._job = job
@@ -49,26 +49,20 @@ class TorchFinder(importlib.abc.MetaPathFinder):
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = TorchLoader(spec.loader, self._job)
-        return spec  # torch's own spec with another loader
+        if spec is not None:
+            self._start_session_after(spec.loader)
+        return spec
 
+    def _start_session_after(self, loader: Any) -> None:
+        """Replace the `exec_module` of torch's loader, for one call, by a function that then starts a session."""
+        load = loader.exec_module
 
-class TorchLoader(importlib.abc.Loader):
-    """Loads torch with its own loader, then starts a session."""
+        def load_and_start(module: ModuleType) -> None:
+            del loader.exec_module
+            load(module)
+            start_session(self._job)
 
-    def __init__(self, original: importlib.abc.Loader, job: ScriptJob) -> None:
-        self._original, self._job = original, job
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._original.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._original
-        module.__loader__ = self._original
-        self._original.exec_module(module)
-        start_session(self._job)
+        loader.exec_module = load_and_start
 
 
 def start_session(job: ScriptJob) -> None:

@@ -61,15 +61,12 @@ class Entry:
     default: Choice
     default_us: float
     best_us: float
-    spread: float
-    """Interquartile range of the chosen variant's times, as a share of their median."""
-    mode: str = ""
-    """Search mode, one of tuning.search.MODES."""
+    spread: float  # interquartile range of the chosen variant's times, as a share of their median
+    mode: str = ""  # search mode, one of tuning.search.MODES
     seed: int = 0
     measurements: int = 0
     date: str = ""
-    installed: bool = False
-    """True if training applies the choice: a recipe's step was faster with it."""
+    installed: bool = False  # True if training applies the choice: a recipe's step was faster with it
     note: str = ""
     failed: tuple[tuple[Choice, str], ...] = ()
     """Configurations that crashed, hung or computed wrong values, with the reason."""

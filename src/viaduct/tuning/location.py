@@ -16,8 +16,7 @@ from viaduct.tuning.bank import BadBank, Bank
 
 BANK_VARIABLE = "TUNE_BANK_PATH"
 REPEAT_VARIABLE = "REPEAT_TUNE"
-NO_BANK = Path("none")
-"""`--bank none`: no bank is used."""
+NO_BANK = Path("none")  # `--bank none`: no bank is used
 BUILT_IN_BANK = Path(__file__).parent / "built_in"
 Origin = Literal["--bank", "TUNE_BANK_PATH", "default"]  # the setting that names the bank
 

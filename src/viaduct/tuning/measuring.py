@@ -28,19 +28,15 @@ from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import OperatorKind, Work
 from viaduct.tuning.signature import Signature
 
-MARGIN = 0.03
-"""Minimum share by which a stored variant is faster than the default."""
-SIGNIFICANT = 0.05
-"""Level of the sign test."""
+MARGIN = 0.03  # minimum share by which a stored variant is faster than the default
+SIGNIFICANT = 0.05  # level of the sign test
 FEWEST_TURNS, MOST_TURNS = 5, 25
 TURNS_BEFORE_TIMEOUT = 3  # minimum number of turns in a race that its time limit ends
 WARM_UPS = 2  # runs of each variant before the first turn
-CONFIRMING_TURNS = 11
-"""Minimum number of turns when a winner is measured again."""
+CONFIRMING_TURNS = 11  # minimum number of turns when a winner is measured again
 ERROR_FACTOR = 4.0
 """Largest allowed error of a variant, as a multiple of the default's; both are measured against float64."""
-SMALLEST_ERROR = 8 * 2.0**-24
-"""Relative error that is always allowed: eight float32 rounding errors."""
+SMALLEST_ERROR = 8 * 2.0**-24  # relative error that is always allowed: eight float32 rounding errors
 CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
 USUAL_CACHE, LARGEST_FLUSH = 32 << 20, 256 << 20  # bytes
 
@@ -50,8 +46,7 @@ class Race:
     """Times of variants that ran in turns, in microseconds."""
 
     times_us: Mapping[str, list[float]]
-    other_load: float = 0.0
-    """Share of the processors that other programs used during the race."""
+    other_load: float = 0.0  # share of the processors that other programs used during the race
 
     def median_us(self, name: str) -> float:
         return float(median(self.times_us[name]))

@@ -27,10 +27,8 @@ from viaduct.tuning.workers import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
 """Time after which a worker without an answer is killed; it is asked to measure for a quarter of this."""
-COMPILING_LIMIT_S = 240.0
-"""The same for a variant that is compiled first."""
-NEIGHBOURS = 4
-"""Maximum number of similar operators; a search begins with their choices."""
+COMPILING_LIMIT_S = 240.0  # the same for a variant that is compiled first
+NEIGHBOURS = 4  # maximum number of similar operators; a search begins with their choices
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,7 @@ class Operator:
 
     signature: Signature
     names: tuple[str, ...]
-    count: int
-    """Number of calls in a step."""
+    count: int  # number of calls in a step
     space: Space
 
     @property
@@ -57,13 +54,11 @@ class Outcome:
     status: Status = field(default_factory=Status)
     entry: Entry | None = None
     """The operator's entry after this run, from the user's bank or the one shipped with viaduct."""
-    search_result: Entry | None = None
-    """Result of a search in this run."""
+    search_result: Entry | None = None  # result of a search in this run
     default_us: float = 0.0
     rounds: list[tuple[float, datetime]] = field(default_factory=list)
     """Microseconds of each new best point of the search, and its time of day."""
-    note: str = ""
-    """Reason why a search gave no result."""
+    note: str = ""  # reason why a search gave no result
 
     def share(self, step_us: float) -> float:
         """Return the default's time as a share of a step: an upper estimate; 1 for the number of threads."""
@@ -97,10 +92,8 @@ class Tuner:
     seed: int
     repeat: bool
     print_progress: Callable[[str], None]
-    measurements: int = 0
-    """Number of measurements in this run."""
-    replayed: int = 0
-    """Number of measurements taken from the journal of an interrupted run."""
+    measurements: int = 0  # number of measurements in this run
+    replayed: int = 0  # number of measurements taken from the journal of an interrupted run
     other_loads: list[float] = field(default_factory=list)
     """Share of the processors that other programs used, for each measurement."""
 

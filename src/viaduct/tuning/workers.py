@@ -32,7 +32,7 @@ class Worker:
     def __init__(self, command: Sequence[str], is_interrupted: Callable[[], bool] = lambda: False) -> None:
         self.command, self.is_interrupted = list(command), is_interrupted
         self.process: subprocess.Popen[bytes] | None = None
-        self.starts = 0
+        self.starts = 0  # how often the process was started
 
     def send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Return the answer to a request; raise WorkerFailed without an answer, ViaductError if it was refused."""

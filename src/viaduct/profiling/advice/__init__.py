@@ -13,8 +13,7 @@ from types import ModuleType
 from viaduct.profiling.figures import Figures, Trials
 from viaduct.profiling.record import Advice, Profile
 
-FEWEST_STEPS = 3
-"""Least number of uninterrupted steps for advice."""
+FEWEST_STEPS = 3  # least number of uninterrupted steps for advice
 
 
 def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:

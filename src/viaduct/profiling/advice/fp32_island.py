@@ -22,8 +22,7 @@ from viaduct.profiling.figures import (
 from viaduct.profiling.record import Advice, Operator
 
 PRIORITY_AT_EQUAL_GAIN = 0.9
-MOSTLY = 0.5
-"""Least share of the heavy operators, by calls or arithmetic, that compute in low precision."""
+MOSTLY = 0.5  # least share of the heavy operators, by calls or arithmetic, that compute in low precision
 
 
 def find(figures: Figures) -> Advice | None:

@@ -22,8 +22,7 @@ from viaduct.profiling.figures import (
 from viaduct.profiling.record import Advice, Operator
 
 PRIORITY_AT_EQUAL_GAIN = 1.0
-MAX_TIMED = 6
-"""Largest number of timed convolutions; each takes about a second."""
+MAX_TIMED = 6  # largest number of timed convolutions; each takes about a second
 CONVERSIONS = ("nchwtonhwc", "nhwctonchw", "transdata")
 """Parts of the names of kernels that convert layouts, of cuDNN and Ascend."""
 

@@ -16,8 +16,7 @@ from viaduct.profiling.figures import NOTABLE_SHARE, WORTHWHILE_SHARE, Figures, 
 from viaduct.profiling.record import Advice
 
 PRIORITY_AT_EQUAL_GAIN = 0.8
-FULL_LOAD = 0.8
-"""Least load of the cores at which more workers slow down the network."""
+FULL_LOAD = 0.8  # least load of the cores at which more workers slow down the network
 HANDOVER_US = 1000.0
 """Cost of taking a batch from a worker process; measured on two busy cores: 1.3 ms for 64 kB, 3.6 ms for 19 MB."""
 

@@ -20,20 +20,16 @@ DISPATCH_US = 2.0
 """Cost of calling an operator from Python (measured: 469 operators of two samples take 0.9 ms on the CPU)."""
 DOMINATES = 0.6
 """Least share of a dominating fixed cost: at 60 %, 8 times the batch gives 2.1 times the throughput."""
-EXPLAINED = 0.5
-"""Least share of a step that the estimated parts must explain."""
-FEW_SAMPLES = 8
-"""Largest batch for which reading and updating the weights counts as fixed cost."""
-REACHED = 0.5
-"""Assumed share of the ceilings that operators reach."""
+EXPLAINED = 0.5  # least share of a step that the estimated parts must explain
+FEW_SAMPLES = 8  # largest batch for which reading and updating the weights counts as fixed cost
+REACHED = 0.5  # assumed share of the ceilings that operators reach
 FLOPS_PER_US, BYTES_PER_US = 4e4, 1e4
 """Assumed ceilings of a processor that was not measured: 40 GFLOP/s, 10 GB/s."""
 SHORT_US = 20.0
 """Time of a call below which an operator without a formula counts as a view or other bookkeeping."""
 MOST_PER_ELEMENT = 1e3
 """Most bytes for each input element that an operator without a formula moves, by assumption."""
-FACTORS = (2, 8)
-"""Larger batches that the advice names, as multiples of the present one."""
+FACTORS = (2, 8)  # larger batches that the advice names, as multiples of the present one
 
 
 @dataclass(frozen=True)

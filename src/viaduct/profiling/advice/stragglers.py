@@ -16,8 +16,7 @@ from viaduct.profiling.record import Advice, Step
 PRIORITY_AT_EQUAL_GAIN = 0.8
 UNEVEN = 0.05
 """Least (max - min) / mean over ranks at which a rank counts as slow, as in Ascend's cluster analysis."""
-STEADY = 0.25
-"""Share of the median difference that about four of five steps must reach."""
+STEADY = 0.25  # share of the median difference that about four of five steps must reach
 LARGE = 0.25
 """Median of (max - min) / mean that is rarely due to chance; from here, n // 5 of n steps may be exceptions to STEADY,
 below only (n - 1) // 5."""

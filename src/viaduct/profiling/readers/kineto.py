@@ -10,7 +10,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +39,6 @@ BACKWARD_CALL = re.compile(r"torch/_tensor\.py\(\d+\): backward")
 NUMBERS = ("correlation", "External id", "Sequence number", "Device Type", "In msg nelems")
 LISTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is PrivateUse1, a plug-in backend
-
-
-@dataclass
-class Worker:
-    """Files of one worker, and notes about them."""
-
-    name: str
-    files: list[Path]
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -82,7 +73,7 @@ def read(path: Path) -> Profile:
     for file in files:
         match = TRACE_NAME.fullmatch(file.name)
         by_name[match["worker"] if match else file.name].append(file)
-    profiles = [read_worker(Worker(name, worker_files), path) for name, worker_files in by_name.items()]
+    profiles = [read_worker(worker_files, path) for worker_files in by_name.values()]
     if len(profiles) == 1:
         return profiles[0]
     return merge_profiles(number_ranks(profiles), list(by_name))
@@ -104,19 +95,20 @@ def set_rank(profile: Profile, rank: int, note: str) -> Profile:
     return replace(profile, facts=facts, **records)
 
 
-def read_worker(worker: Worker, path: Path) -> Profile:
-    cycles = [read_cycle(file, worker.notes) for file in worker.files]
+def read_worker(files: Sequence[Path], path: Path) -> Profile:
+    """Return the profile of one worker; `path` is the source that the user named."""
+    notes: list[str] = []
+    cycles = [read_cycle(file, notes) for file in files]
     best = max(cycles, key=lambda cycle: (len(cycle.found_steps.steps), len(cycle.events)))
     if not best.events:
-        raise BadData(f"{worker.files[0]} has no events of torch.profiler.", *worker.notes)
+        raise BadData(f"{files[0]} has no events of torch.profiler.", *notes)
     if len(cycles) > 1:
-        worker.notes.append(
-            f"Operators and memory are those of one of {len(cycles)} trace files, the one with most steps."
-        )
+        notes.append(f"Operators and memory are those of one of {len(cycles)} trace files, the one with most steps.")
     rank = read_distributed(best.header, "rank", 0)
     steps = sorted((step for cycle in cycles for step in cycle.found_steps.steps), key=lambda step: step.end_us)
-    profile = build_profile(worker, best, [replace(step, rank=rank) for step in steps], rank)
-    facts = build_facts(path, worker, best, profile.steps, all(cycle.found_steps.phases_measured for cycle in cycles))
+    profile = build_profile(best, [replace(step, rank=rank) for step in steps], rank, notes)
+    phases_measured = all(cycle.found_steps.phases_measured for cycle in cycles)
+    facts = build_facts(path, best, profile.steps, phases_measured, notes)
     zero = min((event["ts"] for cycle in cycles for event in cycle.events if event["ph"] == "X"), default=0.0)
     facts = replace(facts, zero_unix_us=find_unix_time(best.header, zero))
     return shift_profile(replace(profile, facts=facts), -zero)
@@ -194,20 +186,21 @@ def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
     return zero if zero > UNIX_FROM_US else None
 
 
-def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) -> Profile:
+def build_profile(cycle: Cycle, steps: list[Step], rank: int, notes: list[str]) -> Profile:
+    """Return the profile of a worker without its facts; add notes about missing data."""
     facts = Facts("", "kineto")  # replaced by build_facts when all notes are known
     memory = read_memory(cycle.events, cycle.device, rank)
     if not cycle.found_steps.windows:
         begin = min(event["ts"] for event in cycle.events)
         end = max(event["ts"] + event.get("dur", 0.0) for event in cycle.events)
-        worker.notes.append("Figures of operators are those of the complete trace, not of one step.")
+        notes.append("Figures of operators are those of the complete trace, not of one step.")
         windows, thread = [(begin, end + 1)], None
     else:
         windows, thread = cycle.found_steps.windows, cycle.found_steps.main_thread
     trace = Trace.read(cycle.events, windows, thread, cycle.device)
     trace.lines.update({id(event): find_location(event.name) for event in trace.events if event.category == PYTHON})
     if any(trace.lines.values()):
-        worker.notes.append("Lines of operators are the first lines of their functions: the trace has no others.")
+        notes.append("Lines of operators are the first lines of their functions: the trace has no others.")
     collectives = list_collectives(trace)
     steps = add_collectives(steps, collectives, computing=None)  # their exposed times are known already
     tables = {}
@@ -238,7 +231,7 @@ def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryP
     return thin_points(points.get(device) or [])
 
 
-def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step], phases_measured: bool) -> Facts:
+def build_facts(path: Path, cycle: Cycle, steps: Sequence[Step], phases_measured: bool, notes: Sequence[str]) -> Facts:
     return Facts(
         str(path),
         "kineto",
@@ -248,7 +241,7 @@ def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step],
         recorded_steps=len(steps),
         recorded_step_us=find_median_iteration([step for step in steps if step.previous_end_us is not None]),
         phases_found_by=tuple(cycle.found_steps.phases_found_by),
-        notes=tuple(dict.fromkeys([*worker.notes, *cycle.found_steps.notes, *describe_missing(cycle)])),
+        notes=tuple(dict.fromkeys([*notes, *cycle.found_steps.notes, *describe_missing(cycle)])),
         phases_measured=phases_measured,
     )
 

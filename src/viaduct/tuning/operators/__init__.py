@@ -26,8 +26,7 @@ from viaduct.tuning.signature import Signature
 class Work:
     """One variant of an operator, ready to run."""
 
-    run: Callable[[], object]
-    """Do the work once, as a training step does: forward and backward, or an update."""
+    run: Callable[[], object]  # do the work once, as a training step does: forward and backward, or an update
     read_values: Callable[[], Sequence[tuple[str, Tensor]]]
     """Compute and return all results that training would use, by name; all variants start from the same tensors."""
 
