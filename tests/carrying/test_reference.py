@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from carrying.made_up_carries import make_request, make_sides
-from viaduct.carrying.reference import find_changing_rules, write
+from viaduct.carrying.reference import find_changing_rules, write_reference
 from viaduct.carrying.sides import migrate
 
 SOURCE = """\
@@ -31,7 +31,7 @@ def test_only_the_rules_that_change_numbers_are_applied(tmp_path: Path) -> None:
     sides = migrate(request)
     rules = find_changing_rules(sides)
     assert list(rules) == ["tf1.dataset_drop_remainder"]
-    script = write(request, sides, tuple(rules))
+    script = write_reference(request, sides, tuple(rules))
     assert script == (tmp_path / "out" / "runs" / "reference_source" / "train.py").resolve()
     assert script.read_text() == SOURCE.replace("batch(32)", "batch(32, drop_remainder=True)")
     assert (tmp_path / "train.py").read_text() == SOURCE

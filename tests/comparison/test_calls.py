@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comparison.scenes import Story
-from viaduct.comparison.calls import compute_error, contains_module, divide_by_size, group_moments
+from viaduct.comparison.calls import compute_error, contains_module, divide_by_size, group_by_step
 from viaduct.comparison.measures import measure_statistics
 from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Pair, Stored
@@ -48,24 +48,24 @@ def test_each_step_and_rank_has_its_own_calls_in_execution_order() -> None:
     for step, rank, op, order in [(1, 0, "b", 2), (1, 0, "a", 1), (0, 1, "a", 1), (0, 0, "a", 1)]:
         story.tell(op, ONES, ONES, order=order, step=step, rank=rank)
     story.tell("a", ONES, ONES, "parameter", step=1)
-    moments = group_moments(story.rows, {})
-    assert [(moment.step, moment.rank) for moment in moments] == [(0, 0), (0, 1), (1, 0)]
-    assert [call.op for call in moments[2].calls] == ["a", "b"]
-    assert moments[2].parameters == (4,), "a parameter belongs to the step, not to a call"
+    rank_steps = group_by_step(story.rows, {})
+    assert [(rank_step.number, rank_step.rank) for rank_step in rank_steps] == [(0, 0), (0, 1), (1, 0)]
+    assert [call.op for call in rank_steps[2].calls] == ["a", "b"]
+    assert rank_steps[2].parameters == (4,), "a parameter belongs to the step, not to a call"
 
 
 def test_a_call_reads_from_earlier_calls_only() -> None:
     story = Story()
     for order, op in enumerate(["first", "second", "third"]):
         story.tell(op, ONES, ONES, order=order)
-    (moment,) = group_moments(story.rows, {"second": ("first", "second", "third", "not dumped")})
-    assert [call.op for call in moment.feeding_calls(moment.calls[1])] == ["first"]
+    (rank_step,) = group_by_step(story.rows, {"second": ("first", "second", "third", "not dumped")})
+    assert [call.op for call in rank_step.feeding_calls(rank_step.calls[1])] == ["first"]
 
 
 def test_a_module_holds_the_calls_within_it_at_any_depth() -> None:
     story = Story()
     for order, op in enumerate(["block.a.conv", "block.a", "block", "head"]):
         story.tell(op, ONES, ONES, order=order)
-    (moment,) = group_moments(story.rows, {})
-    calls = {call.op: [part.op for part in moment.calls_within(call)] for call in moment.calls}
+    (rank_step,) = group_by_step(story.rows, {})
+    calls = {call.op: [part.op for part in rank_step.calls_within(call)] for call in rank_step.calls}
     assert calls == {"block": ["block.a.conv", "block.a"], "block.a": ["block.a.conv"], "block.a.conv": [], "head": []}

@@ -16,8 +16,6 @@ from viaduct.comparison.measures import Measures
 from viaduct.comparison.measuring import Refusal, make_batches, measure_pair, measure_pairs
 from viaduct.comparison.tensors import Pair, Stored
 
-OPTIONS = measuring.Options()
-
 
 def store_array(path: Path | None, array: np.ndarray | None = None, op: str = "conv1", **fields: object) -> Stored:
     if path is not None and array is not None:
@@ -42,13 +40,13 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def reason(pair: Pair) -> str:
-    found = measure_pair(pair, OPTIONS)
+    found = measure_pair(pair)
     assert isinstance(found, Refusal)
     return found.reason
 
 
 def good(pair: Pair) -> Measures:
-    found = measure_pair(pair, OPTIONS)
+    found = measure_pair(pair)
     assert isinstance(found, Measures), found
     return found
 
@@ -172,11 +170,11 @@ def test_workers_give_the_same_answers_in_the_same_order(tmp_path: Path, monkeyp
     assert [isinstance(found, Refusal) for _, found in together] == [number == 4 for number in range(12)]
 
 
-def test_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variant_of_the_divergence_reaches_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     each_alone(monkeypatch)
-    for _, found in measure_pairs(many(tmp_path, 4), 2, kld="floored", tolerance=0.25):
+    for _, found in measure_pairs(many(tmp_path, 4), 2, kld="floored"):
         assert isinstance(found, Measures)
-        assert (found.kld_variant, found.tolerance) == ("floored", 0.25)
+        assert found.kld_variant == "floored"
 
 
 class Arriving:
@@ -201,7 +199,7 @@ def test_a_worker_that_dies_costs_one_pair_only(tmp_path: Path, monkeypatch: pyt
 
 
 def jobs_and_batches(pairs: list[Pair]) -> tuple[list[measuring.Job], list[list[measuring.Job]]]:
-    jobs = [measuring.Job(number, pair, OPTIONS) for number, pair in enumerate(pairs)]
+    jobs = [measuring.Job(number, pair, "book") for number, pair in enumerate(pairs)]
     return jobs, make_batches(jobs)
 
 

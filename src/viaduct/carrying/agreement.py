@@ -141,16 +141,8 @@ def pair_losses(left: Rank, right: Rank) -> Iterator[Pair]:
             name = name_loss(index)
             if a is None or b is None:
                 why = f"only the {'migrated script' if a is None else 'original'} has it"
-                yield Pair(
-                    "loss",
-                    name,
-                    left.number,
-                    step,
-                    math.nan if a is None else a,
-                    math.nan if b is None else b,
-                    math.inf,
-                    why=why,
-                )
+                a, b = (math.nan if loss is None else loss for loss in (a, b))
+                yield Pair("loss", name, left.number, step, a, b, math.inf, why=why)
             else:
                 yield Pair("loss", name, left.number, step, a, b, measure_distance(np.asarray(a), np.asarray(b)))
 
@@ -168,12 +160,11 @@ def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[
         if a is None and ADAPTER_VARIABLES.search(name):
             continue
         why = describe_mismatch(a, b)
+        norms = compute_norm(a), compute_norm(b)
         if a is None or b is None or why:
-            yield Pair(kind, name, rank, step, compute_norm(a), compute_norm(b), math.inf, why=why)
+            yield Pair(kind, name, rank, step, *norms, math.inf, why=why)
         else:
-            yield Pair(
-                kind, name, rank, step, compute_norm(a), compute_norm(b), measure_distance(a, b), find_epsilon(a, b)
-            )
+            yield Pair(kind, name, rank, step, *norms, measure_distance(a, b), find_epsilon(a, b))
 
 
 def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> str:
@@ -270,9 +261,8 @@ def set_tolerances(pairs: list[Pair], perturbed_pairs: list[Pair]) -> list[Pair]
             drift = loss_noise.get(pair.step or 0, 0.0)
         else:
             drift = max(noise.get(pair.key, 0.0), medians[pair.kind])
-        judged.append(
-            replace(pair, noise=drift, allowed=DRIFT_FACTOR * drift + EXTRA_UNITS * pair.unit if pair.unit else 0.0)
-        )
+        allowed = DRIFT_FACTOR * drift + EXTRA_UNITS * pair.unit if pair.unit else 0.0
+        judged.append(replace(pair, noise=drift, allowed=allowed))
     return judged
 
 

@@ -314,7 +314,7 @@ def judge_with_intended_changes(
     """
     names = [*rules, *(["ranks that train together"] if join_ranks else [])]
     report(f"known to change numbers: {', '.join(names)}; the original is run once more with these changes alone.")
-    script = reference.write(carried.request, carried.sides, tuple(rules)) if rules else None
+    script = reference.write_reference(carried.request, carried.sides, tuple(rules)) if rules else None
     plan = derive_plan("reference", carried.original.plan, carried.request, carried.sides, script)
     plan = replace(plan, join_ranks=join_ranks)
     base = run_side("reference", plan, carried.sides, report)

@@ -46,10 +46,6 @@ NO_NETWORK = re.compile(
 ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
 # TensorFlow writes the node and reason of a failed graph after the traceback of the node's creation.
 GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
-STEP_AT_ADVICE = (
-    "Name a line or a function that each step executes, or give the script after -- the arguments to reach it."
-)
-STEP_AT_ADVICE_ZH = "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。"
 SILENT_ADVICE_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
 REPORT_ADVICE = (
     "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
@@ -58,6 +54,7 @@ REPORT_ADVICE = (
 REPORT_ADVICE_ZH = (
     "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
 )
+MAX_ERROR_LETTERS = 300  # of an error in a message
 FATAL_EXIT_CODES = (139, 134, 136, 132)  # of SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 
@@ -127,8 +124,8 @@ def find_fault(run: Run) -> Fault:
             "script",
             text,
             f"{who_zh}正常结束,但从未执行 --step-at {run.plan.step_at}",
-            STEP_AT_ADVICE,
-            STEP_AT_ADVICE_ZH,
+            "Name a line or a function that each step executes, or give the script after -- the arguments to reach it.",
+            "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。",
         )
     if summary.script_exit_code == 0:
         return Fault(
@@ -277,12 +274,12 @@ def quote_last_line(run: Run) -> str:
     return f" ({shorten_error(lines[-1])})" if lines else ""
 
 
-def shorten_error(text: str, length: int = 300) -> str:
-    """Return the line with the error's message, cut to `length` characters."""
+def shorten_error(text: str) -> str:
+    """Return the line with the error's message, cut to MAX_ERROR_LETTERS."""
     if graph := GRAPH_ERROR.match(text):
         text = f"{graph[1]}: {graph[3]} (node {graph[2]})"
     lines = text.splitlines()
     # Take the first or the last line if it begins with an error's name, else the last one.
     line = next((line for line in (*lines[:1], *lines[-1:]) if ERROR.match(line)), lines[-1] if lines else "")
     line = line.strip().rstrip(".")
-    return line if len(line) <= length else f"{line[:length]} …"
+    return line if len(line) <= MAX_ERROR_LETTERS else f"{line[:MAX_ERROR_LETTERS]} …"

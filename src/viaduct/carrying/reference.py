@@ -30,7 +30,7 @@ def find_changing_rules(sides: Sides) -> dict[str, str]:
     return {rule: description for rule, description in INTENDED_CHANGES.items() if rule in used}
 
 
-def write(request: Request, sides: Sides, rules: tuple[str, ...]) -> Path:
+def write_reference(request: Request, sides: Sides, rules: tuple[str, ...]) -> Path:
     """Write a copy of the original with only these rules applied; return its script."""
     path, entry = find_project(request)
     options = replace(request.options, entry=entry if path.is_dir() else "", only=rules, skip=())

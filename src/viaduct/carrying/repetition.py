@@ -14,7 +14,6 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from viaduct.carrying import agreement as judging
@@ -122,9 +121,7 @@ class SecondRun:
             self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is not None:
             self.stop()
 
@@ -147,9 +144,8 @@ def main(record: str) -> int:
 
 
 def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
-    return Repetition(
-        side, again, judging.pair_observations(first.observed, again.observed) if again.is_finished else []
-    )
+    pairs = judging.pair_observations(first.observed, again.observed) if again.is_finished else []
+    return Repetition(side, again, pairs)
 
 
 def find_second_run(repeated: list[Repetition], side: Side) -> Run | None:

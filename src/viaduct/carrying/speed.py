@@ -76,11 +76,8 @@ def measure_speed(carried: Carried) -> Speed | None:
 def find_intervals(run: Run) -> list[tuple[float, float]]:
     """Return the seconds between the ends of steps, by the clock and by processor time."""
     pairs = itertools.pairwise(run.observed.first_rank.step_ends)
-    return [
-        (after.clock - before.clock, after.processor - before.processor)
-        for before, after in pairs
-        if after.clock > before.clock
-    ]
+    intervals = ((after.clock - before.clock, after.processor - before.processor) for before, after in pairs)
+    return [(clock, processor) for clock, processor in intervals if clock > 0]
 
 
 def describe_speed(carried: Carried) -> tuple[str, str] | None:

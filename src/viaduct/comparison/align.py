@@ -38,8 +38,6 @@ GroupKey = TypeVar("GroupKey", bound=Hashable)
 
 @dataclass(frozen=True)
 class Alignment:
-    """Result of an alignment."""
-
     pairs: list[Pair]  # in order of execution, with every tensor that the rules do not ignore
     notes: tuple[str, ...] = ()  # for the user: unmatched steps, ambiguous names, ignored tensors
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # left operator -> the operators that feed it

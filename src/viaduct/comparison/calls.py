@@ -33,11 +33,11 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Moment:
+class RankStep:
     """One step of one rank: its calls in execution order, and the rows of its parameters and updates."""
 
     rows: Sequence[Row]
-    step: int
+    number: int  # of the step
     rank: int
     calls: tuple[Call, ...]
     feeders: Mapping[str, tuple[str, ...]]  # operator -> the operators that feed it
@@ -95,17 +95,17 @@ def divide_by_size(error: float, size: float) -> float:
     return error / size if size > 0.0 else math.inf
 
 
-def group_moments(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> list[Moment]:
+def group_by_step(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> list[RankStep]:
     """Group rows by step and rank, in order."""
     rows_by_step: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
         rows_by_step[row.stored.step, row.stored.rank].append(index)
-    return [make_moment(rows, step, rank, rows_by_step[step, rank], feeders) for step, rank in sorted(rows_by_step)]
+    return [make_rank_step(rows, step, rank, rows_by_step[step, rank], feeders) for step, rank in sorted(rows_by_step)]
 
 
-def make_moment(
+def make_rank_step(
     rows: Sequence[Row], step: int, rank: int, row_indices: Sequence[int], feeders: Mapping[str, tuple[str, ...]]
-) -> Moment:
+) -> RankStep:
     calls: dict[tuple[str, int], Call] = {}
     weights: dict[Role, list[int]] = {"parameter": [], "update": []}
     for index in row_indices:
@@ -118,7 +118,7 @@ def make_moment(
         call.row_indices[stored.role].append(index)
     ordered = tuple(sorted(calls.values(), key=lambda call: call.order))
     parameters, updates = (tuple(sorted(indices, key=lambda n: rows[n].stored.order)) for indices in weights.values())
-    return Moment(rows, step, rank, ordered, feeders, parameters, updates, *group_calls(ordered))
+    return RankStep(rows, step, rank, ordered, feeders, parameters, updates, *group_calls(ordered))
 
 
 def group_calls(calls: Sequence[Call]) -> tuple[dict[str, list[Call]], dict[str, list[Call]]]:

@@ -21,8 +21,9 @@ def write_curves_report(path: Path, curves: Curves) -> None:
     parting = curves.parting
     remarks = [] if parting is None else [Remark("What to try", ADVICE.format(step=max(0, parting.step - 1)))]
     tone: Tone = "good" if curves.exit_code == 0 else "bad"
+    both = [Series("left", curves.steps, curves.left_loss), Series("right", curves.steps, curves.right_loss)]
     sections = [
-        Section("Loss", describe_losses(curves), [draw_losses(curves), *draw_difference(curves)]),
+        Section("Loss", describe_losses(curves), [LineChart("Loss", "step", "loss", both), *draw_difference(curves)]),
         *make_evaluation_sections(curves),
         Section("Runs", "", [make_facts("left", curves.left), make_facts("right", curves.right)]),
     ]
@@ -58,11 +59,6 @@ def describe_losses(curves: Curves) -> str:
     text = "Every step that both runs logged."
     equal = bool(np.isfinite(curves.left_loss).all() and (curves.difference == 0).all())
     return f"{text} The logged losses are all equal, so only one line is visible." if equal else text
-
-
-def draw_losses(curves: Curves) -> LineChart:
-    both = [Series("left", curves.steps, curves.left_loss), Series("right", curves.steps, curves.right_loss)]
-    return LineChart("Loss", "step", "loss", both)
 
 
 def draw_difference(curves: Curves) -> list[LineChart]:

@@ -91,7 +91,7 @@ def compare_pairs(
     `edges`: operator -> the operators that feed it, by the names of the left side. `choose_thresholds`, if given,
     returns the thresholds of a pair in place of `options.thresholds`.
     """
-    measured = progress(measure_pairs(pairs, options.workers, kld=options.kld), len(pairs))
+    measured = progress(measure_pairs(pairs, options.workers, options.kld), len(pairs))
     rows = [
         make_row(pair, answer, choose_thresholds(pair) if choose_thresholds else options.thresholds)
         for pair, answer in measured

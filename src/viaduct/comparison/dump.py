@@ -36,7 +36,7 @@ from viaduct.comparison.operators import OperatorWatch
 from viaduct.comparison.parameters import ParameterWatch, iterate_parameters
 from viaduct.comparison.taps import Taps, TapWatch
 from viaduct.comparison.tensors import Role
-from viaduct.comparison.writer import MAX_PENDING_BYTES, Writer
+from viaduct.comparison.writer import Writer
 from viaduct.errors import BadRun, BadValue
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 from viaduct.torch_compat import read_tf32_switches
@@ -68,11 +68,10 @@ class StepDump:
         ranks: int = 1,
         evaluations: bool = True,
         taps: Taps | None = None,
-        max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> None:
         self.step, self.rank, self.ranks = step, rank, ranks
         step_path = folder / step_folder(step)
-        self.writer = Writer(step_path / f"rank_{rank}" if ranks > 1 else step_path, max_pending_bytes)
+        self.writer = Writer(step_path / f"rank_{rank}" if ranks > 1 else step_path)
         self.writer.open()
         self.capture = Capture(plan, self.writer)
         self.parameters = ParameterWatch(self.capture)

@@ -3,8 +3,8 @@
 The rules are those of the accelerator's own tool:
 
 1. Operators that share an L1 fusion number or the list of their original names are one group.
-2. Not every operator of a group is compared. Of a split operator, the parts whose outputs name no origin are not; of an
-   L1 group, only the first and the last dumped operator are.
+2. Not every operator of a group is compared. Of a split operator, the parts whose outputs name no original are not; of
+   an L1 group, only the first and the last dumped operator are.
 3. Output k equals the original that its description names.
 4. Input k equals the original of the output that feeds it. Cast and TransData are skipped, also for their own outputs.
 5. An operator that was only renamed has its original's outputs.
@@ -88,9 +88,9 @@ class Golden:
     shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape in the graph
     translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
 
-    def find(self, origin: Original) -> Stored | str:
+    def find(self, original: Original) -> Stored | str:
         """Return the right side's tensor, or the reason why there is none."""
-        name, index = self.translated.get((origin.op, origin.output), (origin.op, origin.output))
+        name, index = self.translated.get((original.op, original.output), (original.op, original.output))
         if (name, index) in self.exact:
             return self.exact[name, index]
         stored = self.tensors.get((flatten_name(name), index))
@@ -121,9 +121,9 @@ def index_golden(
         for name in (*node.stands_for, *(output.origin for output in node.outputs if output.origin)):
             names[flatten_name(name)].add(name)
         for index in range(len(node.outputs)):
-            origin = read_original(node, index, groups[node.name])
-            if origin and origin.shape:
-                shapes[origin.op, origin.output] = origin.shape
+            original = read_original(node, index, groups[node.name])
+            if original and original.shape:
+                shapes[original.op, original.output] = original.shape
     return Golden(
         {(flatten_name(tensor.op), tensor.index): tensor for tensor in outputs},
         {(tensor.op, tensor.index): tensor for tensor in outputs if flatten_name(tensor.op) != tensor.op},
@@ -138,10 +138,10 @@ def is_fused_away(tensor: Stored, group: Group) -> bool:
     outputs = [(node, index) for node in group.nodes for index in range(len(node.outputs))]
     if len(group.originals) < 2 or not outputs:
         return False
-    origins = [origin for node, index in outputs if (origin := read_original(node, index, group))]
-    slots = {(flatten_name(origin.op), origin.output) for origin in origins}
-    is_origin = tensor.role == "output" and (flatten_name(tensor.op), tensor.index) in slots
-    return group.nodes[0].l1_group != "" or not is_origin
+    originals = [original for node, index in outputs if (original := read_original(node, index, group))]
+    slots = {(flatten_name(original.op), original.output) for original in originals}
+    is_original = tensor.role == "output" and (flatten_name(tensor.op), tensor.index) in slots
+    return group.nodes[0].l1_group != "" or not is_original
 
 
 def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
@@ -150,15 +150,15 @@ def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
     translations: dict[tuple[str, int], tuple[str, int]] = {}
     for node in graph.nodes.values():
         for index in range(max(1, len(node.outputs))):
-            origin = read_original(node, index, groups[node.name])
-            if origin and node.type not in CONVERSIONS:
-                translations.setdefault((origin.op, origin.output), (node.name, index))
+            original = read_original(node, index, groups[node.name])
+            if original and node.type not in CONVERSIONS:
+                translations.setdefault((original.op, original.output), (node.name, index))
     return translations
 
 
 def read_original(node: Node, index: int, group: Group) -> Original | None:
     """Return the original of output `index` of an operator by its own description (rules 3 and 5)."""
-    # Without an origin in the description, an operator that kept its name or was only renamed equals its original.
+    # Without an original in the description, an operator that kept its name or was only renamed equals its original.
     renamed = len(group.nodes) == 1 and not node.l1_group and len(node.stands_for) == 1
     default = node.stands_for[0] if node.originals is None or renamed else ""
     if index < len(node.outputs):
@@ -219,13 +219,13 @@ class Originals:
         if obstacle:
             return Pair(group.number, left, None, left_op, INSERTED, "none", reason=obstacle)
         find = self.find_original_of_input if tensor.role == "input" else self.find_original_of_output
-        origin = find(node, tensor.index)
-        right = origin if isinstance(origin, str) else self.golden.find(origin)
-        if isinstance(origin, str) or isinstance(right, str):
+        original = find(node, tensor.index)
+        right = original if isinstance(original, str) else self.golden.find(original)
+        if isinstance(original, str) or isinstance(right, str):
             if right_op == INSERTED:
                 right = "inserted by the compiler; nothing in the original network corresponds"
             return Pair(group.number, left, None, left_op, right_op, "none", reason=str(right))
-        layout = find_layout(left, right, origin)
+        layout = find_layout(left, right, original)
         return Pair(group.number, left, right, left_op, right_op, "graph", layout=layout)
 
     def explain_uncompared(self, node: Node, first_order: Mapping[str, int]) -> str:
@@ -257,12 +257,12 @@ def find_left_layout(tensor: Stored, node: Node) -> str:
     return layouts[tensor.index] if tensor.index < len(layouts) else ""
 
 
-def find_layout(left: Stored, right: Stored, origin: Original) -> Layout | None:
+def find_layout(left: Stored, right: Stored, original: Original) -> Layout | None:
     """Return left layout, right layout and right shape (rule 6); None if both files have the same layout."""
-    theirs = origin.layout.upper()
+    theirs = original.layout.upper()
     for (layout, axes), other in TRANSPOSITIONS.items():
-        swapped = tuple(origin.shape[axis] for axis in axes) if len(origin.shape) == 4 else ()
-        if theirs == layout and origin.shape != right.shape == swapped:
+        swapped = tuple(original.shape[axis] for axis in axes) if len(original.shape) == 4 else ()
+        if theirs == layout and original.shape != right.shape == swapped:
             theirs = other
             break
     ours = _as_stored(left, right, theirs)

@@ -90,7 +90,7 @@ def read_graph(path: Path) -> Graph:
             if not start and len(beginning) < 4096:
                 raise BadData(f"{path.name} is empty.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-                return _make_graph(path, _Text(text, path).message(0))
+                return _make_graph(path, _TextParser(text, path).parse_message(0))
     except OSError as error:
         raise BadData(f"the graph {str(path)!r} cannot be read: {error.strerror}.") from None
 
@@ -98,15 +98,17 @@ def read_graph(path: Path) -> Graph:
 def _tree_from_json(record: Any, path: Path) -> Tree:
     if not isinstance(record, dict):
         raise BadData(f"{path.name} is JSON, but not a graph: it has no 'graph' list.")
-    graphs = [graph for graph in _many(record, "graph") if isinstance(graph, dict)]
-    subgraphs = [{"op": [_make_node(op) for op in _many(graph, "op") if isinstance(op, dict)]} for graph in graphs]
-    operators = [_make_node(op) for op in _many(record, "op") if isinstance(op, dict)]
-    return {"name": _many(record, "name"), "graph": subgraphs, "op": operators}
+    graphs = [graph for graph in _all_values(record, "graph") if isinstance(graph, dict)]
+    subgraphs = [
+        {"op": [_make_node(op) for op in _all_values(graph, "op") if isinstance(op, dict)]} for graph in graphs
+    ]
+    operators = [_make_node(op) for op in _all_values(record, "op") if isinstance(op, dict)]
+    return {"name": _all_values(record, "name"), "graph": subgraphs, "op": operators}
 
 
 def _make_graph(path: Path, tree: Tree) -> Graph:
     """Return the operators of all subgraphs in order of execution; of operators with one name the first is kept."""
-    operators = [op for graph in (tree, *_many(tree, "graph")) for op in _many(graph, "op")]
+    operators = [op for graph in (tree, *_all_values(tree, "graph")) for op in _all_values(graph, "op")]
     nodes = [op for op in operators if isinstance(op, Node) and op.name]
     if not nodes:
         raise BadData(
@@ -118,83 +120,85 @@ def _make_graph(path: Path, tree: Tree) -> Graph:
         by_name.setdefault(node.name, node)
     duplicates = len(nodes) - len(by_name)
     notes = (f"{path.name}: {duplicates} operators with the name of an earlier one are ignored",) if duplicates else ()
-    return Graph(path, _text(_first(tree, "name")), by_name, notes)
+    return Graph(path, _as_text(_first_value(tree, "name")), by_name, notes)
 
 
 def _make_node(tree: Tree) -> Node:
-    attributes = _attributes(tree)
+    attributes = _read_attributes(tree)
     return Node(
-        name=_text(_first(tree, "name")),
-        type=_text(_first(tree, "type")),
-        order=_to_int(_first(tree, "id")) or 0,
-        inputs=tuple(_inputs(tree)),
-        originals=_originals(attributes),
-        outputs=tuple(_output(desc) for desc in _many(tree, "output_desc") if isinstance(desc, dict)),
-        input_layouts=tuple(_text(_first(desc, "layout")) for desc in _many(tree, "input_desc")),
-        is_split_part=_first(attributes.get(MULTI, {}), "b") in (True, "true", "True", 1, "1"),
-        l1_group=_text(_first(attributes.get(L1, {}), "s")),
+        name=_as_text(_first_value(tree, "name")),
+        type=_as_text(_first_value(tree, "type")),
+        order=_to_int(_first_value(tree, "id")) or 0,
+        inputs=tuple(_read_inputs(tree)),
+        originals=_read_originals(attributes),
+        outputs=tuple(_read_output(desc) for desc in _all_values(tree, "output_desc") if isinstance(desc, dict)),
+        input_layouts=tuple(_as_text(_first_value(desc, "layout")) for desc in _all_values(tree, "input_desc")),
+        is_split_part=_first_value(attributes.get(MULTI, {}), "b") in (True, "true", "True", 1, "1"),
+        l1_group=_as_text(_first_value(attributes.get(L1, {}), "s")),
     )
 
 
-def _inputs(tree: Tree) -> Iterator[tuple[str, int]]:
-    for text in _many(tree, "input"):
-        producer, _, number = _text(text).rpartition(":")
+def _read_inputs(tree: Tree) -> Iterator[tuple[str, int]]:
+    for text in _all_values(tree, "input"):
+        producer, _, number = _as_text(text).rpartition(":")
         if producer and number.strip().isdecimal():  # ":-1" is a control edge
             yield producer.strip(), int(number)
 
 
-def _originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
+def _read_originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
     if ORIGINALS not in attributes:
         return None
-    names = _first(attributes[ORIGINALS], "list")
-    return tuple(name for text in _many(names, "s") if (name := _text(text))) if isinstance(names, dict) else ()
-
-
-def _output(desc: Tree) -> Output:
-    attributes = _attributes(desc)
-    shape = _first(desc, "shape")
-    origin_shape = _first(attributes.get(ORIGIN_SHAPE, {}), "list")
-    return Output(
-        layout=_text(_first(desc, "layout")),
-        shape=_dims(shape, "dim"),
-        origin=_text(_first(attributes.get(ORIGIN_NAME, {}), "s")),
-        origin_index=_to_int(_first(attributes.get(ORIGIN_INDEX, {}), "i")),
-        origin_layout=_text(
-            _first(attributes.get(ORIGIN_FORMAT, {}), "s") or _first(attributes.get(GE_FORMAT, {}), "s")
-        ),
-        origin_shape=_dims(origin_shape, "i"),
+    names = _first_value(attributes[ORIGINALS], "list")
+    return (
+        tuple(name for text in _all_values(names, "s") if (name := _as_text(text))) if isinstance(names, dict) else ()
     )
 
 
-def _dims(shape: Any, key: str) -> tuple[int, ...]:
-    numbers = [_to_int(dim) for dim in _many(shape, key)] if isinstance(shape, dict) else []
+def _read_output(desc: Tree) -> Output:
+    attributes = _read_attributes(desc)
+    shape = _first_value(desc, "shape")
+    origin_shape = _first_value(attributes.get(ORIGIN_SHAPE, {}), "list")
+    return Output(
+        layout=_as_text(_first_value(desc, "layout")),
+        shape=_read_shape(shape, "dim"),
+        origin=_as_text(_first_value(attributes.get(ORIGIN_NAME, {}), "s")),
+        origin_index=_to_int(_first_value(attributes.get(ORIGIN_INDEX, {}), "i")),
+        origin_layout=_as_text(
+            _first_value(attributes.get(ORIGIN_FORMAT, {}), "s") or _first_value(attributes.get(GE_FORMAT, {}), "s")
+        ),
+        origin_shape=_read_shape(origin_shape, "i"),
+    )
+
+
+def _read_shape(shape: Any, key: str) -> tuple[int, ...]:
+    numbers = [_to_int(dim) for dim in _all_values(shape, key)] if isinstance(shape, dict) else []
     return tuple(dim for dim in numbers if dim is not None)
 
 
-def _attributes(tree: Tree) -> dict[str, Tree]:
+def _read_attributes(tree: Tree) -> dict[str, Tree]:
     """Return the attributes by key. They are entries with key and value, or in JSON also one object."""
     attributes: dict[str, Tree] = {}
-    for entry in _many(tree, "attr"):
+    for entry in _all_values(tree, "attr"):
         if isinstance(entry, dict) and "key" in entry:
-            value = _first(entry, "value")
-            attributes[_text(_first(entry, "key"))] = value if isinstance(value, dict) else {}
+            value = _first_value(entry, "value")
+            attributes[_as_text(_first_value(entry, "key"))] = value if isinstance(value, dict) else {}
         elif isinstance(entry, dict):
             attributes |= {key: value for key, value in entry.items() if isinstance(value, dict)}
     return attributes
 
 
-def _many(tree: Any, key: str) -> list[Any]:
+def _all_values(tree: Any, key: str) -> list[Any]:
     """Return all values of a field; empty if it is missing or `tree` is not a message."""
     value = tree.get(key) if isinstance(tree, Mapping) else None
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _first(tree: Any, key: str) -> Any:
-    values = _many(tree, key)
+def _first_value(tree: Any, key: str) -> Any:
+    values = _all_values(tree, key)
     return values[0] if values else None
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -230,14 +234,14 @@ _CONTROL_CHARACTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b":
 OPENING, CLOSING = (b"{", b"<"), (b"}", b">")
 
 
-class _Text:
+class _TextParser:
     """Parser of protocol buffers in their text form: `name: value` and `name { … }`."""
 
     def __init__(self, text: mmap.mmap | bytes, path: Path) -> None:
         self.text, self.path, self.position = text, path, 0
         self.operators = 0
 
-    def token(self) -> tuple[int, bytes]:
+    def read_token(self) -> tuple[int, bytes]:
         """Return the next token and its kind: END, NAME, STRING, BRACKET or NUMBER."""
         match = _TOKEN.match(self.text, self.position)
         if match is None:
@@ -251,13 +255,13 @@ class _Text:
         line = self.text[: self.position].count(b"\n") + 1
         return BadData(f"{self.path.name} stops being a graph at line {line}: {why}.")
 
-    def message(self, depth: int) -> dict[str, list[Any]]:
+    def parse_message(self, depth: int) -> dict[str, list[Any]]:
         """Parse a message up to its closing bracket, or at depth 0 up to the end of the file."""
         if depth > MAX_DEPTH:
             raise self.damaged_error(f"messages are nested more than {MAX_DEPTH} deep")
         tree: dict[str, list[Any]] = {}
         while True:
-            kind, token = self.token()
+            kind, token = self.read_token()
             if kind == END and depth:
                 raise self.damaged_error("the file ends within a message; was it cut short?")
             if kind == END or token in CLOSING:
@@ -268,12 +272,12 @@ class _Text:
             elif kind != NAME:
                 raise self.damaged_error(f"a field's name was expected, not {token[:20]!r}")
             else:
-                self.field(token.decode(), tree, depth)
+                self.parse_field(token.decode(), tree, depth)
 
-    def field(self, name: str, tree: dict[str, list[Any]], depth: int) -> None:
+    def parse_field(self, name: str, tree: dict[str, list[Any]], depth: int) -> None:
         if name not in FIELDS or (name == "attr" and self.is_unused_attribute()):
             return self.skip_value()
-        value = self.value(depth)
+        value = self.parse_value(depth)
         if name == "op" and isinstance(value, dict):
             self.operators += 1
             if self.operators > MOST_OPERATORS:
@@ -287,14 +291,14 @@ class _Text:
         match = _ATTRIBUTE.match(self.text, self.position)
         return match is not None and match[1].decode("latin-1") not in ATTRIBUTES
 
-    def value(self, depth: int) -> Any:
-        kind, token = self.token()
+    def parse_value(self, depth: int) -> Any:
+        kind, token = self.read_token()
         if token == b":" and kind == BRACKET:
-            kind, token = self.token()
+            kind, token = self.read_token()
         if kind == BRACKET and token in OPENING:
-            return self.message(depth + 1)
+            return self.parse_message(depth + 1)
         if kind == BRACKET and token == b"[":
-            return list(self.items(depth))
+            return list(self.parse_items(depth))
         if kind in (END, BRACKET):
             raise self.damaged_error(f"a value was expected, not {token.decode() or 'the end of the file'}")
         return self.join_strings(token) if kind == STRING else token.decode()
@@ -303,30 +307,30 @@ class _Text:
         """Return a string joined with the strings that follow it: the text form writes long ones in pieces."""
         text = _unescape(token)
         while _STRING_START.match(self.text, self.position):
-            text += _unescape(self.token()[1])
+            text += _unescape(self.read_token()[1])
         return text
 
-    def items(self, depth: int) -> Iterator[Any]:
+    def parse_items(self, depth: int) -> Iterator[Any]:
         while True:
             before = self.position
-            kind, token = self.token()
+            kind, token = self.read_token()
             if kind == BRACKET and token == b"]":
                 return
             self.position = before
-            yield self.value(depth)
+            yield self.parse_value(depth)
 
     def skip_list(self) -> None:
         while True:
-            kind, token = self.token()
+            kind, token = self.read_token()
             if kind == BRACKET and token == b"]":
                 return
             if kind == END:
                 raise self.damaged_error("the file ends within a list")
 
     def skip_value(self) -> None:
-        kind, token = self.token()
+        kind, token = self.read_token()
         if kind == BRACKET and token == b":":
-            kind, token = self.token()
+            kind, token = self.read_token()
         if kind == BRACKET and token in (*OPENING, b"["):
             self.skip_message()
         elif kind == STRING:
@@ -348,11 +352,11 @@ class _Text:
 def _unescape(token: bytes) -> str:
     inner = token[1:-1]
     if b"\\" in inner:
-        inner = _ESCAPE.sub(_character, inner)
+        inner = _ESCAPE.sub(_decode_escape, inner)
     return inner.decode("utf-8", "replace")
 
 
-def _character(match: re.Match[bytes]) -> bytes:
+def _decode_escape(match: re.Match[bytes]) -> bytes:
     code = match[1]
     if code[:1].isdigit():
         return bytes([int(code, 8) & 255])

@@ -17,7 +17,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from viaduct.comparison.calls import BACKWARD, FORWARD, Call, Moment, compute_error, contains_module, group_moments
+from viaduct.comparison.calls import (
+    BACKWARD,
+    FORWARD,
+    Call,
+    RankStep,
+    compute_error,
+    contains_module,
+    group_by_step,
+)
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
 from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Origin, OriginKind, Row
@@ -60,15 +68,15 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     weight_drift: WeightDrift | None = None
     equal_step: dict[int, int] = {}  # of each rank, the last step that began with equal weights
     first_bad = min(row.stored.step for row in rows if row.result == "bad")
-    for moment in group_moments(rows, feeders):
-        if moment.step > first_bad:
+    for step in group_by_step(rows, feeders):
+        if step.number > first_bad:
             break  # the first bad step had no single origin; later bad rows follow from it
-        if moment.rank in equal_step and (drift := find_weight_drift(moment, equal_step[moment.rank])):
+        if step.rank in equal_step and (drift := find_weight_drift(step, equal_step[step.rank])):
             is_gradual, weight_drift = True, weight_drift or drift
             continue
-        if moment.parameters and not find_wrong_parameters(moment):
-            equal_step[moment.rank] = moment.step
-        candidates = find_candidates(moment)
+        if step.parameters and not find_wrong_parameters(step):
+            equal_step[step.rank] = step.number
+        candidates = find_candidates(step)
         is_gradual = is_gradual or bool(candidates)
         if jumps := [candidate for candidate in candidates if candidate.is_jump]:
             # After the first origin few inputs are exact, so an operator with exact inputs is an origin of its own.
@@ -86,12 +94,12 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     return Judgement(mark_followers(rows, [origin]), (origin,))
 
 
-def find_weight_drift(moment: Moment, before: int) -> WeightDrift | None:
+def find_weight_drift(step: RankStep, before: int) -> WeightDrift | None:
     """Return the drift if many weights differ, or None if few do: these are faults of their own."""
-    bad = sum(is_bad(moment, index) for index in moment.parameters)
-    if bad <= max(FEW_WRONG, MOST_WRONG * len(moment.parameters)):
+    bad = sum(is_bad(step, index) for index in step.parameters)
+    if bad <= max(FEW_WRONG, MOST_WRONG * len(step.parameters)):
         return None
-    return WeightDrift(before, moment.step, bad, len(moment.parameters))
+    return WeightDrift(before, step.number, bad, len(step.parameters))
 
 
 @dataclass(frozen=True)
@@ -114,63 +122,60 @@ class Candidate:
         return self.own_error >= JUMP_FACTOR * self.input_error
 
 
-def find_candidates(moment: Moment) -> list[Candidate]:
+def find_candidates(step: RankStep) -> list[Candidate]:
     """Return the candidates of the first phase of a step that has any, in execution order.
 
     A hidden origin is put before wrong outputs, gradients and updates; before wrong outputs only if it ran earlier.
     """
     for phase in (find_wrong_parameters, find_wrong_outputs, find_wrong_gradients, find_wrong_updates):
-        if candidates := sorted(phase(moment), key=lambda candidate: candidate.order):
+        if candidates := sorted(phase(step), key=lambda candidate: candidate.order):
             if phase is find_wrong_parameters:
                 return candidates
             before = candidates[0].order if phase is find_wrong_outputs else math.inf
-            return [*find_hidden_origin(moment, before), *candidates]
+            return [*find_hidden_origin(step, before), *candidates]
     return []
 
 
-def find_hidden_origin(moment: Moment, before: float) -> list[Candidate]:
+def find_hidden_origin(step: RankStep, before: float) -> list[Candidate]:
     """Return the first call with equal inputs and an output within the thresholds but off by far more than rounding."""
-    for call in moment.calls:
-        outputs, inputs = call.row_indices.get("output", []), list_input_rows(moment, call)
+    for call in step.calls:
+        outputs, inputs = call.row_indices.get("output", []), list_input_rows(step, call)
         if call.order >= before or not outputs or not inputs:
             continue
-        input_error = moment.largest_error([*inputs, *list_output_rows(moment.calls_within(call))])
-        own_error, unit = moment.largest_error(outputs), find_rounding_unit(moment.rows[outputs[0]])
-        if (
-            input_error <= EXACT_ROUNDINGS * unit
-            and own_error >= REORDERING_ROUNDINGS * unit
-            and not moment.bad_rows(call, "output")
-        ):
+        input_error = step.largest_error([*inputs, *list_output_rows(step.calls_within(call))])
+        own_error, unit = step.largest_error(outputs), find_rounding_unit(step.rows[outputs[0]])
+        is_far_off = input_error <= EXACT_ROUNDINGS * unit and own_error >= REORDERING_ROUNDINGS * unit
+        if is_far_off and not step.bad_rows(call, "output"):
             why = (
                 f"its output differs by {own_error:.2g} of the golden size: within the thresholds, but far beyond "
                 f"rounding, while its inputs agree up to rounding (largest difference {input_error:.2g}); what is bad "
                 "grows from it"
             )
-            return [make_candidate(moment, outputs, "operator", why, input_error=input_error, order=call.order)]
+            return [make_candidate(step, outputs, "operator", why, input_error=input_error, order=call.order)]
     return []
 
 
-def find_wrong_parameters(moment: Moment) -> list[Candidate]:
+def find_wrong_parameters(step: RankStep) -> list[Candidate]:
     """Return parameters that differ before the step."""
     why = "it differs before anything was computed in this step"
-    return [make_candidate(moment, [index], "parameter", why) for index in moment.parameters if is_bad(moment, index)]
+    return [make_candidate(step, [index], "parameter", why) for index in step.parameters if is_bad(step, index)]
 
 
-def find_wrong_updates(moment: Moment) -> list[Candidate]:
+def find_wrong_updates(step: RankStep) -> list[Candidate]:
     return [
-        make_candidate(moment, [index], "parameter", explain_update(moment, moment.rows[index].stored))
-        for index in moment.updates
-        if is_bad(moment, index)
+        make_candidate(step, [index], "parameter", explain_update(step, step.rows[index].stored))
+        for index in step.updates
+        if is_bad(step, index)
     ]
 
 
-def explain_update(moment: Moment, update: Stored) -> str:
+def explain_update(step: RankStep, update: Stored) -> str:
     """Describe how an update differs, and what is known about its gradient."""
     gradients = [
-        moment.rows[index]
-        for call in moment.by_op.get(update.op, ())
+        step.rows[index]
+        for call in step.by_op.get(update.op, ())
         for index in call.row_indices.get("gradient", ())
-        if moment.rows[index].stored.index == update.index
+        if step.rows[index].stored.index == update.index
     ]
     if not gradients:
         return "its update differs, while the weight itself agrees; its gradient was not dumped"
@@ -183,12 +188,12 @@ def explain_update(moment: Moment, update: Stored) -> str:
     return "its update differs, while its gradient and the weight itself agree"
 
 
-def is_bad(moment: Moment, index: int) -> bool:
-    return moment.rows[index].result == "bad"
+def is_bad(step: RankStep, index: int) -> bool:
+    return step.rows[index].result == "bad"
 
 
 def make_candidate(
-    moment: Moment,
+    step: RankStep,
     row_indices: Sequence[int],
     kind: OriginKind,
     why: str,
@@ -198,60 +203,58 @@ def make_candidate(
     order: float | None = None,
 ) -> Candidate:
     """Return the candidate for some bad rows; operator and order are those of the first row, unless given."""
-    row = moment.rows[row_indices[0]]
-    origin = Origin(op or row.op, kind, moment.step, moment.rank, row_indices[0], why)
+    row = step.rows[row_indices[0]]
+    origin = Origin(op or row.op, kind, step.number, step.rank, row_indices[0], why)
     position = row.stored.order if order is None else order
-    return Candidate(origin, input_error, moment.largest_error(row_indices), find_rounding_unit(row), position)
+    return Candidate(origin, input_error, step.largest_error(row_indices), find_rounding_unit(row), position)
 
 
-def find_wrong_outputs(moment: Moment) -> list[Candidate]:
+def find_wrong_outputs(step: RankStep) -> list[Candidate]:
     """Return calls with a bad output and no bad input, and the first bad input."""
-    candidates = [candidate for call in moment.calls if (candidate := check_output(moment, call)) is not None]
-    first = find_wrong_input(moment, min((candidate.order for candidate in candidates), default=math.inf))
+    candidates = [candidate for call in step.calls if (candidate := check_output(step, call)) is not None]
+    first = find_wrong_input(step, min((candidate.order for candidate in candidates), default=math.inf))
     return [*candidates, *([first] if first else [])]
 
 
-def check_output(moment: Moment, call: Call) -> Candidate | None:
+def check_output(step: RankStep, call: Call) -> Candidate | None:
     """Return the candidate if the call's output is bad, but none of its inputs and of the modules within it.
 
     Without dumped inputs, no output of the calls that feed it may be bad; without edges no tensor of the calls before.
     """
-    bad = moment.bad_rows(call, "output")
-    if not bad or moment.bad_rows(call, "input"):
+    bad = step.bad_rows(call, "output")
+    if not bad or step.bad_rows(call, "input"):
         return None
-    parts = moment.calls_within(call)
-    if any(moment.bad_rows(part, "input", "output") for part in parts):
+    parts = step.calls_within(call)
+    if any(step.bad_rows(part, "input", "output") for part in parts):
         return None
-    feeding = moment.feeding_calls(call)
+    feeding = step.feeding_calls(call)
     inputs = call.row_indices.get("input", [])
-    if not inputs and any(moment.bad_rows(other, "output") for other in feeding):
+    if not inputs and any(step.bad_rows(other, "output") for other in feeding):
         return None
-    earlier = (other for other in moment.calls if other.order < call.order)
-    if not inputs and not feeding and any(moment.bad_rows(other, "input", "output") for other in earlier):
+    earlier = (other for other in step.calls if other.order < call.order)
+    if not inputs and not feeding and any(step.bad_rows(other, "input", "output") for other in earlier):
         return None
-    known = list_input_rows(moment, call)
-    input_error = moment.largest_error([*known, *list_output_rows(parts)])
+    known = list_input_rows(step, call)
+    input_error = step.largest_error([*known, *list_output_rows(parts)])
     order = max([call.order, *(part.order for part in parts)]) + (0.5 if parts else 0.0)
-    why = describe_output(moment, bad[0], known, bool(parts))
-    return make_candidate(moment, bad, "operator", why, input_error=input_error, order=order)
+    why = describe_output(step, bad[0], known, bool(parts))
+    return make_candidate(step, bad, "operator", why, input_error=input_error, order=order)
 
 
-def list_input_rows(moment: Moment, call: Call) -> list[int]:
+def list_input_rows(step: RankStep, call: Call) -> list[int]:
     """Return the rows of a call's dumped inputs, else those of the outputs that feed it."""
-    return call.row_indices.get("input") or list_output_rows(moment.feeding_calls(call))
+    return call.row_indices.get("input") or list_output_rows(step.feeding_calls(call))
 
 
-def describe_output(moment: Moment, index: int, known: Sequence[int], has_parts: bool) -> str:
+def describe_output(step: RankStep, index: int, known: Sequence[int], has_parts: bool) -> str:
     """Describe the error of an output and of its inputs. `has_parts`: there are modules within the call."""
-    differs = (
-        f"its {moment.rows[index].stored.role} differs by {compute_error(moment.rows[index]):.2g} of the golden size"
-    )
+    differs = f"its {step.rows[index].stored.role} differs by {compute_error(step.rows[index]):.2g} of the golden size"
     if not known:
         return f"{differs}; the dump does not tell whether its inputs were good"
-    if uncompared := sum(not moment.rows[row].is_compared for row in known):
+    if uncompared := sum(not step.rows[row].is_compared for row in known):
         return f"{differs}, while none of its inputs is bad; {uncompared} of {len(known)} could not be compared"
     inside = " and all modules within it" if has_parts else ""
-    return f"{differs}, while its inputs{inside} agree (largest difference {moment.largest_error(known):.2g})"
+    return f"{differs}, while its inputs{inside} agree (largest difference {step.largest_error(known):.2g})"
 
 
 def find_rounding_unit(row: Row) -> float:
@@ -260,30 +263,28 @@ def find_rounding_unit(row: Row) -> float:
     return max(EPSILONS.get(dtype, FLOAT32.epsilon) for dtype in dtypes)
 
 
-def find_wrong_input(moment: Moment, before: float) -> Candidate | None:
+def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
     """Return the candidate for the first bad input; None if an output before it is bad."""
-    for call in moment.calls:
-        bad = moment.bad_rows(call, "input")
-        if call.order > before or (moment.bad_rows(call, "output") and not bad):
+    for call in step.calls:
+        bad = step.bad_rows(call, "input")
+        if call.order > before or (step.bad_rows(call, "output") and not bad):
             return None
         if bad:
-            return explain_input(moment, call, bad)
+            return explain_input(step, call, bad)
     return None
 
 
-def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
+def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
     """Return the candidate for a bad input: the call that feeds it, the module around it, or the network's input."""
-    feeding = sorted(moment.feeding_calls(call), key=lambda other: other.order)
-    measured = [
-        any(moment.rows[index].measures is not None for index in list_output_rows([other])) for other in feeding
-    ]
+    feeding = sorted(step.feeding_calls(call), key=lambda other: other.order)
+    measured = [any(step.rows[index].measures is not None for index in list_output_rows([other])) for other in feeding]
     unseen = [other for other, is_measured in zip(feeding, measured, strict=True) if not is_measured]
-    around = [other for other in moment.calls if contains_module(other.op, call.op)]
-    healthy = [other for other in around if other.row_indices.get("input") and not moment.bad_rows(other, "input")]
-    differs = f"the input of {call.op} differs by {moment.largest_error(bad):.2g} of the golden size"
-    if is_after_network(moment, call):
-        return explain_loss_input(moment, call, bad, differs)
-    if unseen and not moment.bad_rows(unseen[-1], "input"):
+    around = [other for other in step.calls if contains_module(other.op, call.op)]
+    healthy = [other for other in around if other.row_indices.get("input") and not step.bad_rows(other, "input")]
+    differs = f"the input of {call.op} differs by {step.largest_error(bad):.2g} of the golden size"
+    if is_after_network(step, call):
+        return explain_loss_input(step, call, bad, differs)
+    if unseen and not step.bad_rows(unseen[-1], "input"):
         op, why = unseen[-1].op, f"{differs}; it comes from {unseen[-1].op}, whose own output could not be compared"
     elif healthy:
         op = max(healthy, key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0).op
@@ -295,105 +296,103 @@ def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
         agreeing = "nothing that feeds it is bad" if unseen else "all that feeds it agrees"
         op, why = call.op, f"{differs}, though {agreeing}: something between them is different"
     else:
-        return explain_network_input(moment, call, around, bad)
+        return explain_network_input(step, call, around, bad)
     outputs = list_output_rows(feeding)
     if not outputs:  # take the last earlier call that has some
-        before = [other for other in moment.calls if other.order < call.order and list_output_rows([other])]
+        before = [other for other in step.calls if other.order < call.order and list_output_rows([other])]
         outputs = list_output_rows(before[-1:])
-    error = moment.largest_error(outputs)
-    return make_candidate(moment, bad, "operator", why, op=op, input_error=error, order=call.order - 0.5)
+    error = step.largest_error(outputs)
+    return make_candidate(step, bad, "operator", why, op=op, input_error=error, order=call.order - 0.5)
 
 
-def explain_network_input(moment: Moment, call: Call, around: Sequence[Call], bad: Sequence[int]) -> Candidate:
+def explain_network_input(step: RankStep, call: Call, around: Sequence[Call], bad: Sequence[int]) -> Candidate:
     """Return the candidate for a bad network input, reported at the outermost module that has it."""
     outermost = min([*around, call], key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0)
-    row_indices = moment.bad_rows(outermost, "input") or bad
+    row_indices = step.bad_rows(outermost, "input") or bad
     why = "what enters the network differs already: look at the input pipeline"
-    return make_candidate(moment, row_indices, "input", why, order=call.order - 0.5)
+    return make_candidate(step, row_indices, "input", why, order=call.order - 0.5)
 
 
-def is_after_network(moment: Moment, call: Call) -> bool:
+def is_after_network(step: RankStep, call: Call) -> bool:
     """Return True if the network had ended before this call, as for a loss. A module's order is that of its end.
 
     A name with a dot belongs to a module within another one, and so not to a loss.
     """
-    ended = [root for root in moment.by_op.get(ROOT_MODULE, ()) if root.order < call.order]
-    return any(part.order < root.order for root in ended for part in moment.calls_within(root)) and "." not in call.op
+    ended = [root for root in step.by_op.get(ROOT_MODULE, ()) if root.order < call.order]
+    return any(part.order < root.order for root in ended for part in step.calls_within(root)) and "." not in call.op
 
 
-def explain_loss_input(moment: Moment, call: Call, bad: Sequence[int], differs: str) -> Candidate:
+def explain_loss_input(step: RankStep, call: Call, bad: Sequence[int], differs: str) -> Candidate:
     """Return the candidate for a loss with a bad input: labels, or values that the loop computes from the output."""
     why = (
-        f"{differs} (input number {moment.rows[bad[0]].stored.index}), though nothing that the network computed is "
+        f"{differs} (input number {step.rows[bad[0]].stored.index}), though nothing that the network computed is "
         "bad: look at the input pipeline and the training loop"
     )
-    return make_candidate(moment, bad, "input", why, order=call.order - 0.5)
+    return make_candidate(step, bad, "input", why, order=call.order - 0.5)
 
 
 def list_output_rows(calls: Sequence[Call]) -> list[int]:
     return [index for call in calls for index in call.row_indices.get("output", ())]
 
 
-def find_wrong_gradients(moment: Moment) -> list[Candidate]:
+def find_wrong_gradients(step: RankStep) -> list[Candidate]:
     """Return the candidate for the first bad gradient of a step without a wrong output; empty if none is bad."""
-    calls = sort_backward(moment, [call for call in moment.calls if any(map(call.row_indices.get, BACKWARD))])
+    calls = sort_backward(step, [call for call in step.calls if any(map(call.row_indices.get, BACKWARD))])
     # Of the operators with bad gradients only the innermost modules count.
-    ops = {call.op for call in calls if moment.bad_rows(call, *BACKWARD)}
-    bad = [call for call in calls if call.op in ops and not any(part.op in ops for part in moment.calls_within(call))]
+    ops = {call.op for call in calls if step.bad_rows(call, *BACKWARD)}
+    bad = [call for call in calls if call.op in ops and not any(part.op in ops for part in step.calls_within(call))]
     if not bad:
         return []
-    first = next((call for call in bad if moment.bad_rows(call, *BACKWARD)), bad[0])
+    first = next((call for call in bad if step.bad_rows(call, *BACKWARD)), bad[0])
     before = [call for call in calls[: calls.index(first)] if not contains_module(call.op, first.op)]
-    if moment.bad_rows(first, "grad_output") or not first.row_indices.get("grad_output"):
-        return [explain_arriving_gradient(moment, first, before)]
-    sent = moment.bad_rows(first, "grad_input", "gradient")
-    differs = f"the gradient it hands on differs by {moment.largest_error(sent):.2g}"
+    if step.bad_rows(first, "grad_output") or not first.row_indices.get("grad_output"):
+        return [explain_arriving_gradient(step, first, before)]
+    sent = step.bad_rows(first, "grad_input", "gradient")
+    differs = f"the gradient it hands on differs by {step.largest_error(sent):.2g}"
     why = f"{differs}, while the one it was given and the forward pass are not bad"
-    error = max(moment.largest_error(first.row_indices.get("grad_output", ())), estimate_relu_error(moment, [first]))
-    if not moment.bad_rows(first, "grad_input"):
+    error = max(step.largest_error(first.row_indices.get("grad_output", ())), estimate_relu_error(step, [first]))
+    if not step.bad_rows(first, "grad_input"):
         error *= CANCELLATION_FACTOR
-    return [make_candidate(moment, sent, "operator", why, input_error=error)]
+    return [make_candidate(step, sent, "operator", why, input_error=error)]
 
 
-def explain_arriving_gradient(moment: Moment, first: Call, before: Sequence[Call]) -> Candidate:
+def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call]) -> Candidate:
     """Return the candidate for a gradient that is bad when it arrives at the call `first`."""
-    bad = moment.bad_rows(first, "grad_output") or moment.bad_rows(first, *BACKWARD)
-    differs = (
-        f"the gradient at {first.op} differs by {moment.largest_error(bad):.2g}, while the forward pass is not bad"
-    )
+    bad = step.bad_rows(first, "grad_output") or step.bad_rows(first, *BACKWARD)
+    differs = f"the gradient at {first.op} differs by {step.largest_error(bad):.2g}, while the forward pass is not bad"
     if not before:
-        return make_candidate(moment, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
+        return make_candidate(step, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
     # The calls that read the output of `first` pass it the gradient in the backward pass.
-    handing = [call for call in before if first.op in moment.feeders.get(call.op, ())] or before[-1:]
-    error = moment.largest_error(index for call in handing for index in call.row_indices.get("grad_input", ()))
+    handing = [call for call in before if first.op in step.feeders.get(call.op, ())] or before[-1:]
+    error = step.largest_error(index for call in handing for index in call.row_indices.get("grad_input", ()))
     why = f"{differs}, and so do the gradients before it (largest difference {error:.2g})"
-    error = max(error, estimate_relu_error(moment, [first, *handing]))
-    return make_candidate(moment, bad, "operator", why, input_error=error)
+    error = max(error, estimate_relu_error(step, [first, *handing]))
+    return make_candidate(step, bad, "operator", why, input_error=error)
 
 
-def estimate_relu_error(moment: Moment, calls: Sequence[Call]) -> float:
+def estimate_relu_error(step: RankStep, calls: Sequence[Call]) -> float:
     """Estimate the gradient error that a ReLU makes of a small difference in its input.
 
     If the input differs by e, about a share e of normally distributed values changes its sign. For these, only one side
     passes the gradient on, so its relative error is the root of e. Measured on a GPU: 8e-5 became 5.5e-3.
     """
     row_indices = [index for call in calls for role in FORWARD for index in call.row_indices.get(role, ())]
-    return math.sqrt(moment.largest_error(row_indices))
+    return math.sqrt(step.largest_error(row_indices))
 
 
-def sort_backward(moment: Moment, calls: Sequence[Call]) -> list[Call]:
+def sort_backward(step: RankStep, calls: Sequence[Call]) -> list[Call]:
     """Sort calls by the order of their gradients, or in reverse forward order if gradients are not numbered."""
-    forward, backward = find_first_orders(moment, FORWARD), find_first_orders(moment, BACKWARD)
+    forward, backward = find_first_orders(step, FORWARD), find_first_orders(step, BACKWARD)
     if set(forward.values()) & set(backward.values()):
         return sorted(calls, key=lambda call: -call.order)
     return sorted(calls, key=lambda call: backward[id(call)])
 
 
-def find_first_orders(moment: Moment, roles: Sequence[Role]) -> dict[int, int]:
+def find_first_orders(step: RankStep, roles: Sequence[Role]) -> dict[int, int]:
     """Return the lowest order of each call's tensors with these roles, by id of the call."""
     return {
-        id(call): min(moment.rows[index].stored.order for index in row_indices)
-        for call in moment.calls
+        id(call): min(step.rows[index].stored.order for index in row_indices)
+        for call in step.calls
         if (row_indices := [index for role in roles for index in call.row_indices.get(role, ())])
     }
 

@@ -31,7 +31,7 @@ from viaduct.comparison.tensors import Array
 from viaduct.comparison.ulps import Ulps, coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
-LARGEST_ERRORS_KEPT = 10
+LARGEST_ERRORS_KEPT = 10  # for the page
 # Twice the rounding of one operation in the coarser dtype; float32 and float64 leave room for sums in another order.
 TOLERANCES = {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5, "float64": 1e-12}
 # The column's name -> the attribute, in the table's order.
@@ -182,20 +182,18 @@ def measure(
     *,
     kld: Kld = "book",
     tolerance: float | None = None,
-    top: int = LARGEST_ERRORS_KEPT,
 ) -> Measures:
     """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, if that is impossible.
 
     `left_dtype`, `right_dtype`: the dtypes in the dump; needed for bfloat16, which is stored as its bits. `kld`: the
-    variant of the KL divergence. `tolerance`: for Measures.within; None: that of the coarser dtype. `top`: the number
-    of largest errors to keep.
+    variant of the KL divergence. `tolerance`: for Measures.within; None: that of the coarser dtype.
     """
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
     sides = Flat(left, left_dtype, "left"), Flat(right, right_dtype, "right")
-    first_pass = FirstPass(*sides, top).run()
+    first_pass = FirstPass(*sides, LARGEST_ERRORS_KEPT).run()
     if (scales := first_pass.choose_scales()) != UNSCALED:
-        first_pass = FirstPass(*sides, top, scales).run()
+        first_pass = FirstPass(*sides, LARGEST_ERRORS_KEPT, scales).run()
     if tolerance is None:
         tolerance = TOLERANCES[coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
     return FinalMeasures(first_pass, kld, tolerance).compute()

@@ -58,36 +58,25 @@ class Bug:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """Options of a measurement; see measures.measure."""
-
-    kld: Kld = "book"
-    tolerance: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """One pair to measure, with its number."""
 
     number: int
     pair: Pair
-    options: Options
+    kld: Kld  # variant of the KL divergence
 
 
 Answer = Measures | Refusal
 Measured = tuple[Pair, Answer]
 
 
-def measure_pairs(
-    pairs: Sequence[Pair], workers: int | None = None, *, kld: Kld = "book", tolerance: float | None = None
-) -> Iterator[Measured]:
+def measure_pairs(pairs: Sequence[Pair], workers: int | None = None, kld: Kld = "book") -> Iterator[Measured]:
     """Yield every pair, in order, with its measures or the reason why it has none."""
-    options = Options(kld, tolerance)
-    jobs = [Job(number, pair, options) for number, pair in enumerate(pairs)]
+    jobs = [Job(number, pair, kld) for number, pair in enumerate(pairs)]
     batches = make_batches(jobs)
     workers_needed = min(workers or count_cores(), len(batches))
     if workers_needed <= 1 or (workers is None and sum(map(estimate_seconds, pairs)) < MIN_SECONDS_FOR_WORKERS):
-        return ((pair, measure_pair(pair, options)) for pair in pairs)
+        return ((pair, measure_pair(pair, kld)) for pair in pairs)
     return WorkerPool(jobs, batches, workers_needed).results()
 
 
@@ -116,7 +105,7 @@ def make_batches(jobs: list[Job]) -> list[list[Job]]:
     return batches
 
 
-def measure_pair(pair: Pair, options: Options) -> Answer:
+def measure_pair(pair: Pair, kld: Kld = "book") -> Answer:
     """Measure one pair. An error in its files becomes the reason of a refusal."""
     if pair.left is None or pair.right is None:
         for side, stored in (("left", pair.left), ("right", pair.right)):
@@ -124,7 +113,7 @@ def measure_pair(pair: Pair, options: Options) -> Answer:
                 return Refusal(f"{side}: {stored.fault}")
         return Refusal(pair.reason or f"the {'left' if pair.left is None else 'right'} side has no such tensor")
     try:
-        return compare_stored(pair.left, pair.right, pair.layout, options)
+        return compare_stored(pair.left, pair.right, pair.layout, kld)
     except ViaductError as error:
         return Refusal(error.message)
     except MemoryError:
@@ -133,7 +122,7 @@ def measure_pair(pair: Pair, options: Options) -> Answer:
         return Refusal(str(error))
 
 
-def compare_stored(left: Stored, right: Stored, layout: Layout | None, options: Options) -> Measures:
+def compare_stored(left: Stored, right: Stored, layout: Layout | None, kld: Kld) -> Measures:
     """Measure two stored tensors, after converting the layout of the left one; raise Unmeasurable if impossible."""
     for side, stored in (("left", left), ("right", right)):
         if stored.fault:
@@ -147,8 +136,7 @@ def compare_stored(left: Stored, right: Stored, layout: Layout | None, options: 
         ours = convert_layout(ours, layout)
     else:
         refuse_shapes(ours.shape, theirs.shape)
-    types = dtype_of(left, ours), dtype_of(right, theirs)
-    return measure(ours, theirs, *types, kld=options.kld, tolerance=options.tolerance)
+    return measure(ours, theirs, dtype_of(left, ours), dtype_of(right, theirs), kld=kld)
 
 
 def open_checked(side: str, stored: Stored) -> Array:
@@ -232,7 +220,7 @@ def serve_jobs(descriptor: int) -> None:
             return
         for job in jobs:
             try:
-                connection.send((job.number, measure_pair(job.pair, job.options)))
+                connection.send((job.number, measure_pair(job.pair, job.kld)))
             except BrokenPipeError:
                 return
             except Exception:

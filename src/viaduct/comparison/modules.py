@@ -69,7 +69,7 @@ class HookWatch:
         self._handles.clear()
 
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        """Called before a module. If the step ends just before the call, torch leaves the keyword arguments out."""
+        """Called before a module. If this call ends the step, torch still calls the removed hook, without `kwargs`."""
         raise NotImplementedError
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -96,7 +96,7 @@ class ModuleWatch(HookWatch):
                 entry.order = call.last_gradient
 
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        """Record a call's inputs. If the step ends just before it, torch calls this again without keyword arguments."""
+        """Record a call's inputs."""
         if self.is_outside_step():
             self.stack.append(None)
             return
@@ -128,7 +128,7 @@ class ModuleWatch(HookWatch):
             return
         inputs = find_tensors([args, kwargs])
         for index, tensor in enumerate(inputs[len(call.edges) :], len(call.edges)):
-            self.record(call, "input", index, tensor)  # keyword arguments that `on_enter` did not get
+            self.record(call, "input", index, tensor)  # keyword arguments, if `on_enter` did not get them
         versions = zip(inputs, call.versions, strict=False)
         changed = (index for index, (tensor, version) in enumerate(versions) if read_version(tensor) != version)
         self.overwritten.update((name, index) for index in changed)

@@ -49,11 +49,11 @@ class OperatorWatch(HookWatch):
         super().close()
 
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        """Push a module. If the step ends just before it, torch calls this again without keyword arguments."""
+        """Note that a module runs, and autograd's sequence number at its start."""
         self._stack.append((name, read_sequence_number()))
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Pop a module and record its span of autograd's sequence numbers."""
+        """Record the span of autograd's sequence numbers of a module that has ended."""
         while self._stack:
             popped, start = self._stack.pop()
             if popped == name:

@@ -46,8 +46,6 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of one file."""
-
     path: Path
     names: dict[str, str] = field(default_factory=dict)
     calls: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # from msprobe's maps

@@ -1,7 +1,5 @@
 """Access for causes to the tensors of the origin, the first divergence, and to the other rows.
 
-Tensors are opened when a cause needs them.
-
 A cause predicts the left side from the right one, under the assumption that it is the cause. `explained_share` is the
 share of the difference that this prediction removes: one scale for all causes. Of very large tensors only the leading
 slices are read, the same on both sides.
@@ -38,7 +36,7 @@ class Both(NamedTuple):
 
 @dataclass
 class Scene:
-    """The origin of a divergence, all rows, and their tensors."""
+    """The origin of a divergence, all rows, and their tensors, which are opened when a cause needs them."""
 
     rows: Sequence[Row]
     origin: Origin

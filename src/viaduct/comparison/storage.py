@@ -18,8 +18,6 @@ from viaduct.errors import BadData
 
 
 class Format(NamedTuple):
-    """Functions of one file format."""
-
     read_headers: Callable[[Path], Members]
     open_array: Callable[[Path, str], Array]
 

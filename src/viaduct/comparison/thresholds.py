@@ -41,7 +41,7 @@ DEFAULTS = {
 }
 # In indices of maxima and in masks a few elements may differ by rounding: that is a flag.
 WHOLE_NUMBERS = Thresholds(differing=0.0)
-FLIPPED = 1e-3  # a share of differing integers up to this is a flag, above it bad
+MAX_FLIPPED_SHARE = 1e-3  # a share of differing integers up to this is a flag, above it bad
 
 
 def thresholds_from_flags(cosine: float | None, euclid: float | None, max_abs: float | None) -> Thresholds | None:
@@ -141,7 +141,7 @@ def format_number(value: float) -> str:
 def judge_differing(measures: Measures, limits: Thresholds, reasons: list[str]) -> Verdict:
     """Return bad for exceeded limits, or flag for a few differing integers."""
     if limits.differing is not None:
-        result: Result = "flag" if measures.differing <= FLIPPED * measures.compared else "bad"
+        result: Result = "flag" if measures.differing <= MAX_FLIPPED_SHARE * measures.compared else "bad"
         return result, f"{measures.differing} of {measures.compared} elements differ"
     if measures.overflow == "YES" and not measures.right.saturated:
         reasons = [f"overflow: {measures.left.saturated} values of the left side reach 65504", *reasons]

@@ -37,14 +37,12 @@ class Header(NamedTuple):
     fortran: bool = False
 
     @property
-    def values(self) -> int:
-        """Return the number of elements."""
+    def element_count(self) -> int:
         return math.prod(self.shape)
 
     @property
-    def size(self) -> int:
-        """Return the number of bytes."""
-        return self.values * _width(self.stored)
+    def byte_count(self) -> int:
+        return self.element_count * _width(self.stored)
 
 
 Members = Mapping[str, Header | str]
@@ -73,11 +71,13 @@ def map_array(path: Path, header: Header, base: int = 0) -> Array:
     try:
         with open(path, "rb") as file:
             file_size = os.fstat(file.fileno()).st_size
-            if file_size < start + header.size:
-                raise truncated_error(path, start + header.size, file_size)
-            if not header.values:
+            if file_size < start + header.byte_count:
+                raise truncated_error(path, start + header.byte_count, file_size)
+            if not header.element_count:
                 return shape_array(np.empty(0, dtype), header)
-            return shape_array(np.frombuffer(_bytes_of(file, start, header.size), dtype, header.values), header)
+            return shape_array(
+                np.frombuffer(_bytes_of(file, start, header.byte_count), dtype, header.element_count), header
+            )
     except OSError as error:
         raise unreadable_error(path, error) from None
 
@@ -93,7 +93,7 @@ def _bytes_of(file: Any, start: int, size: int) -> memoryview | bytes:
 
 def from_bytes(data: bytes, header: Header) -> Array:
     """Return the tensor of an unpacked member (header and tensor)."""
-    return shape_array(np.frombuffer(data, _numpy_type(header), header.values, header.offset), header)
+    return shape_array(np.frombuffer(data, _numpy_type(header), header.element_count, header.offset), header)
 
 
 def shape_array(flat: Array, header: Header) -> Array:

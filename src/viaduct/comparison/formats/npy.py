@@ -49,8 +49,8 @@ def read_header(path: str | Path) -> Header:
     except OSError as error:
         raise unreadable_error(Path(path), error) from None
     header = parse_header(start, Path(path))
-    if file_size < header.offset + header.size:
-        raise truncated_error(Path(path), header.offset + header.size, file_size)
+    if file_size < header.offset + header.byte_count:
+        raise truncated_error(Path(path), header.offset + header.byte_count, file_size)
     return header
 
 

@@ -90,8 +90,8 @@ def _header(path: Path, info: zipfile.ZipInfo) -> Header:
     if not info.filename.endswith(SUFFIX):
         raise BadData(f"{label} is not a .npy file.")
     header = npy.parse_header(_beginning(path, info), label)
-    if info.file_size < header.offset + header.size:
-        raise truncated_error(label, header.offset + header.size, info.file_size)
+    if info.file_size < header.offset + header.byte_count:
+        raise truncated_error(label, header.offset + header.byte_count, info.file_size)
     return header
 
 

@@ -48,7 +48,7 @@ STORAGES = {
 class Storage(NamedTuple):
     descr: str  # NumPy's name of the dtype, such as <f4
     key: str  # name of its member in the archive, below data/
-    values: int  # number of elements
+    element_count: int
 
 
 class Tensor(NamedTuple):
@@ -125,11 +125,11 @@ def _check_opcodes(content: bytes) -> None:
 def _map_storage(path: Path, storage: Storage) -> Array:
     infos = read_archive(path)
     info = next((info for name, info in infos.items() if name.endswith(f"/data/{storage.key}")), None)
-    header = Header("", (storage.values,), storage.descr, 0)
+    header = Header("", (storage.element_count,), storage.descr, 0)
     if info is None or info.compress_type != zipfile.ZIP_STORED:
         raise Unusual("missing or compressed")
-    if info.file_size < header.size:
-        raise BadData(f"{path.name} is cut short: it has {info.file_size:,} of {header.size:,} bytes.")
+    if info.file_size < header.byte_count:
+        raise BadData(f"{path.name} is cut short: it has {info.file_size:,} of {header.byte_count:,} bytes.")
     return map_array(path, header, data_offset(path, info))
 
 

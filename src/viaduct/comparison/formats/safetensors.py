@@ -81,8 +81,8 @@ def _header(label: str, entry: Any, start: int, size: int) -> Header | str:
     if not isinstance(dtype, str) or dtype not in DTYPES:
         return f"{label} is of the type {str(dtype)[:20]!r}, which cannot be compared."
     header = Header(dtype_name(DTYPES[dtype]) or "", tuple(shape), DTYPES[dtype], start + begin)
-    if end - begin != header.size or math.prod(shape) >= 1 << 62:
-        return f"{label}: {end - begin:,} bytes for {dtype} of the shape {shape}, which needs {header.size:,}."
+    if end - begin != header.byte_count or math.prod(shape) >= 1 << 62:
+        return f"{label}: {end - begin:,} bytes for {dtype} of the shape {shape}, which needs {header.byte_count:,}."
     if start + end > size:
         return str(truncated_error(Path(label), start + end, size))
     return header

@@ -20,7 +20,8 @@ from viaduct.comparison.tensors import Stored
 from viaduct.errors import BadData, ViaductError
 
 MOST_FILES = 1_000_000
-MAX_DEPTH = 24
+MAX_DEPTH = 24  # of folders
+MOST_LISTED = 5  # names in a message
 MAX_JSON_BYTES = 1 << 30  # the dump.json of a large model has some tens of megabytes
 _NUMBERS = re.compile(r"(\d+)")
 
@@ -156,8 +157,8 @@ def _digits_key(digits: str) -> tuple[int, str]:
     return (int(digits), "") if len(digits) < 300 else (10**300 + len(digits), digits)
 
 
-def join_some(names: Iterable[str], most: int = 5) -> str:
+def join_some(names: Iterable[str]) -> str:
     """Join a few names, and count the others; names with control characters are escaped."""
     printable = [name if name.isprintable() else repr(name) for name in names]
-    more = f" and {len(printable) - most} more" if len(printable) > most else ""
-    return ", ".join(printable[:most]) + more
+    more = f" and {len(printable) - MOST_LISTED} more" if len(printable) > MOST_LISTED else ""
+    return ", ".join(printable[:MOST_LISTED]) + more
