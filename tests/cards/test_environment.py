@@ -4,27 +4,27 @@ import pytest
 
 from viaduct.cards import MLU, NPU
 from viaduct.cards.environment import (
-    can_be_kept,
     describe_cuda_variable,
     describe_nccl_variable_for_all,
     explain_refused_devices,
+    is_valid_device_list,
 )
 
 
 @pytest.mark.parametrize("listed", ["0", "0,1", "0, 2, 3", "", "-1"])
 def test_an_ascending_list_of_devices_is_kept_on_every_card(listed: str) -> None:
-    assert can_be_kept(listed, NPU)
-    assert can_be_kept(listed, MLU)
+    assert is_valid_device_list(listed, NPU)
+    assert is_valid_device_list(listed, MLU)
 
 
 def test_a_list_out_of_order_is_kept_on_the_mlu_alone() -> None:
-    assert can_be_kept("1,0", MLU)
-    assert not can_be_kept("1,0", NPU)
+    assert is_valid_device_list("1,0", MLU)
+    assert not is_valid_device_list("1,0", NPU)
     assert "strictly ascending" in explain_refused_devices("1,0", NPU)[0]
 
 
 def test_names_of_gpus_mean_nothing_elsewhere() -> None:
-    assert not can_be_kept("GPU-5f3e", MLU)
+    assert not is_valid_device_list("GPU-5f3e", MLU)
     assert "not names of GPUs" in explain_refused_devices("GPU-5f3e", MLU)[0]
 
 

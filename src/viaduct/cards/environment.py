@@ -36,7 +36,7 @@ OTHER_CUDA_VARIABLES = (*COUNTERPARTS, *NO_COUNTERPART)
 """Variables of CUDA other than CUDA_VISIBLE_DEVICES and those of NCCL."""
 
 
-def can_be_kept(value: str, target: Card) -> bool:
+def is_valid_device_list(value: str, target: Card) -> bool:
     """Return True if a value of CUDA_VISIBLE_DEVICES is also valid for the target's variable.
 
     An empty list, -1 and numbers are valid, for the NPU only in ascending order; UUIDs of GPUs are not.

@@ -21,10 +21,10 @@ from viaduct.cards.environment import (
     CUDA_VISIBLE_DEVICES,
     NCCL_VARIABLE,
     OTHER_CUDA_VARIABLES,
-    can_be_kept,
     describe_cuda_variable,
     describe_nccl_variable,
     explain_refused_devices,
+    is_valid_device_list,
 )
 from viaduct.cards.limits import Risk
 from viaduct.migration.engine import make_unparsable_finding
@@ -174,7 +174,7 @@ class ShellMigration:
 
     def is_accepted(self, value: str) -> bool:
         """Return True if the card accepts a list of devices, or if it is composed at run time."""
-        return any(sign in value for sign in "$`{") or can_be_kept(value.strip("\"'"), self.card)
+        return any(sign in value for sign in "$`{") or is_valid_device_list(value.strip("\"'"), self.card)
 
     def find_mentions(self) -> Iterator[int]:
         """Yield the positions of the variable's name as a word: `export NAME`, `unset NAME`, `env -u NAME`."""

@@ -21,7 +21,6 @@ from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._options import option_names
 from viaduct.migration.source import FunctionNode
-from viaduct.migration.targets import card
 
 NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
 NCCL_BACKEND = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
@@ -198,9 +197,9 @@ def follows_device(site: Site, value: ast.AST) -> bool:
 
 def has_entry(site: Site, table: ast.expr) -> bool:
     """Return True for a dict display with the card's backend under the card's device."""
-    target = card(site.options)
+    card = site.target.card
     items = dict_items(site.values.origin(table)) or []
-    return any(name == target.device and is_literal_in(value, target.backend) for name, value in items)
+    return any(name == card.device and is_literal_in(value, card.backend) for name, value in items)
 
 
 def is_backend_receiver(site: Site, name: str) -> bool:
@@ -230,10 +229,10 @@ def replace_by_card(site: Site, text: ast.expr) -> bool:
     start, end = site.source.span(text)
     if not mark_once(site, "backend", start):
         return False
-    target = card(site.options)
+    card = site.target.card
     for match in NCCL.finditer(site.source.text, start, end):
         old = match.group()
-        new = f"{target.device}:{target.backend}" if old.lower().startswith("cuda:") else target.backend
+        new = f"{card.device}:{card.backend}" if old.lower().startswith("cuda:") else card.backend
         site.edit.replace(*match.span(), new.upper() if old.isupper() else new)
     return True
 

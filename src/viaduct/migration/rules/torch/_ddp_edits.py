@@ -12,7 +12,6 @@ from viaduct.migration.rules._entry import first_statement
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import MOVING_METHODS, Loader, Plan, Refused
 from viaduct.migration.rules.torch._places import CARDS
-from viaduct.migration.targets import card
 
 NUMBERED_DEVICE = re.compile(r"(?:cuda|npu|mlu):\d+")
 NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.npu()`
@@ -25,7 +24,7 @@ class Rewriter:
     """
 
     def __init__(self, site: Site, plan: Plan) -> None:
-        self.site, self.plan, self.card = site, plan, card(site.options)
+        self.site, self.plan, self.card = site, plan, site.target.card
         self.device_texts: list[ast.Constant | ast.JoinedStr] = []  # texts that name one card by its number
         self.numbered_moves: list[ast.Call] = []  # `.cuda(0)`
         self.device_settings: list[ast.stmt] = []  # `torch.cuda.set_device(0)`

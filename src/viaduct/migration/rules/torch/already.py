@@ -16,7 +16,6 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
@@ -24,7 +23,7 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 @rule.file(only_files_with=("cuda", "CUDA", "nccl", "NCCL"))
 def report_code_for_card(site: Site) -> None:
     """Report each construct that supports the card already."""
-    title = card(site.options).title
+    title = site.target.card.title
     for line in sorted(set(site.work.target_code_lines.values())):
         site.advise(
             f"this code supports the {title}, or any device, beside CUDA: it stays as it is",

@@ -17,7 +17,6 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -31,16 +30,16 @@ AUTOCAST_NAMES = tuple(
 @rule.call(*AUTOCAST_NAMES)
 def name_arguments(site: Site) -> None:
     """Rename autocast, and name its positional arguments for the NPU."""
-    target = card(site.options)
-    if not site.is_editable or not site.name.startswith(("torch.cuda.", f"{target.root}.")):
+    card = site.target.card
+    if not site.is_editable or not site.name.startswith(("torch.cuda.", f"{card.root}.")):
         return
-    new = site.name.replace("torch.cuda", target.root, 1)
+    new = site.name.replace("torch.cuda", card.root, 1)
     renamed = rename_to(site, site.node.func, site.name, new)
     needs_parentheses = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)
     names_arguments = (
-        target.name == "npu" and bool(site.node.args) and not site.has_unpacked_arguments and not needs_parentheses
+        card.name == "npu" and bool(site.node.args) and not site.has_unpacked_arguments and not needs_parentheses
     )
     if names_arguments:
         site.name_positions(AUTOCAST_PARAMETERS)
     if renamed or names_arguments:
-        site.report_change(f"autocast of the {target.title}", zh=f"改用 {target.title} 的 autocast")
+        site.report_change(f"autocast of the {card.title}", zh=f"改用 {card.title} 的 autocast")

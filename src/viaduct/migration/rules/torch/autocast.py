@@ -18,7 +18,6 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import string_branches
 from viaduct.migration.rules.torch._mixed_precision import AUTOCAST_NAMES, CUSTOM_DECORATORS, SCALER_NAMES
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -36,22 +35,22 @@ def replace_scaler_device(site: Site) -> None:
     if device is not None or site.has_unpacked_arguments or not site.is_editable:
         replace_device(site, device)
         return
-    target = card(site.options)
-    site.edit.add_argument(site.node, f'device="{target.device}"')
+    card = site.target.card
+    site.edit.add_argument(site.node, f'device="{card.device}"')
     site.report_change(
-        f"GradScaler's default device is CUDA: device={target.device}",
-        zh=f"GradScaler 默认为 CUDA,改为 {target.device}",
+        f"GradScaler's default device is CUDA: device={card.device}",
+        zh=f"GradScaler 默认为 CUDA,改为 {card.device}",
     )
 
 
 def replace_device(site: Site, device: ast.expr | None) -> None:
     """Replace the device in a string; a string with a prefix or escapes stays."""
-    target = card(site.options)
+    card = site.target.card
     for text in string_branches(device):
         value = str(text.value)
         kind, colon, index = value.partition(":")
         code = site.text(text) if not site.source.is_in_f_string(text) else ""
         quote = code[-1:]
         if kind == "cuda" and code == f"{quote}{value}{quote}":
-            site.edit.replace_node(text, f"{quote}{target.device}{colon}{index}{quote}")
-            site.report_change(f"mixed precision now runs on the {target.title}", zh=f"混合精度改用 {target.title}")
+            site.edit.replace_node(text, f"{quote}{card.device}{colon}{index}{quote}")
+            site.report_change(f"mixed precision now runs on the {card.title}", zh=f"混合精度改用 {card.title}")

@@ -21,7 +21,6 @@ from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.rules.torch._imports import move_names
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -57,7 +56,7 @@ def replace_use_cuda(site: Site) -> None:
     if site.options.to == "npu":
         report_for_npu(site, "use_cuda", keyword.value)
     elif isinstance(keyword.value, ast.Constant) and site.is_editable:
-        site.edit.replace_node(keyword, f'use_device="{card(site.options).device}"')
+        site.edit.replace_node(keyword, f'use_device="{site.target.card.device}"')
         site.report_change("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
     else:
         site.request_review(

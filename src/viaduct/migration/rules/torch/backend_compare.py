@@ -18,7 +18,7 @@ from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._collectives import is_backend_expression, is_nccl, replace_backend
-from viaduct.migration.targets import card, import_helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), in_patch_mode=True, former_names=("any_backend",))
 
@@ -86,7 +86,7 @@ def change_or_report(site: Site, texts: list[ast.expr], is_backend: bool) -> Non
 
 
 def report_comparison(site: Site) -> None:
-    new = "accelerator.BACKENDS" if site.target.is_any else card(site.options).backend
+    new = "accelerator.BACKENDS" if site.target.is_any else site.target.card.backend
     site.request_review(
         f"if this checks the collective backend, it must compare with {new}",
         zh=f"若此处判断的是通信后端,须改为 {new}",
@@ -96,7 +96,7 @@ def report_comparison(site: Site) -> None:
 def replace_texts(site: Site, texts: list[ast.expr]) -> None:
     """Replace NCCL in strings by the card's backend; with `--mode patch` report the comparison."""
     if site.options.mode == "patch":
-        new = card(site.options).backend
+        new = site.target.card.backend
         site.request_review(
             f"the patch turns the backend into {new}, but cannot change a comparison: write {new} here",
             zh=f"补丁会把后端换成 {new},但无法修改比较:请将此处改为 {new}",

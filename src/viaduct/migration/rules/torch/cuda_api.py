@@ -33,7 +33,6 @@ from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.rules.torch._helper import is_under_card_test, replace_by_helper
 from viaduct.migration.rules.torch._mixed_precision import CUDA_AMP_NAMES
 from viaduct.migration.rules.torch._type_uses import is_compared, is_default_type
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_api",), after=("rng_state", "amp"))
 
@@ -60,11 +59,11 @@ def rename(site: Site) -> None:
     if site.target.is_any:
         replace_or_report(site, named_node(site))
         return
-    target = card(site.options)
-    card_name = counterpart(site.name[len("torch.cuda.") :], target)
+    card = site.target.card
+    card_name = counterpart(site.name[len("torch.cuda.") :], card)
     if card_name is None or (card_name.endswith("Tensor") and is_default_type(site, site.node)):
         return
-    new = f"{target.root}.{card_name}"
+    new = f"{card.root}.{card_name}"
     renamed = rename_to(site, named_node(site), site.name, new)
     if renamed:
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu"), after=("cuda_api",), runs_last=True)
 
@@ -22,11 +21,11 @@ MLU_CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make
 @rule.reference(*CUDA_GRAPH_NAMES)
 def report_cuda_graph(site: Site) -> None:
     """Report names that stay: all on the NPU, and those that the MLU lacks."""
-    target = card(site.options)
-    name = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)  # NPUGraph or MLUGraph
+    card = site.target.card
+    name = site.name.rpartition(".")[2].replace("CUDAGraph", card.graph)  # NPUGraph or MLUGraph
     site.request_review(
-        f"{site.name} is for CUDA graphs; the nearest is {target.root}.{name}, in new {target.module} releases",
-        zh=f"{site.name} 用于 CUDA 图;最接近的是 {target.root}.{name},仅新版 {target.module} 提供",
+        f"{site.name} is for CUDA graphs; the nearest is {card.root}.{name}, in new {card.module} releases",
+        zh=f"{site.name} 用于 CUDA 图;最接近的是 {card.root}.{name},仅新版 {card.module} 提供",
         risk="high",
     )
 

@@ -34,7 +34,7 @@ from viaduct.migration.rules.torch._device_texts import device_literal
 from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
 from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
 from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_method_lookup, is_module_lookup, is_torch_object
-from viaduct.migration.targets import Texts, card, import_helper
+from viaduct.migration.targets import Texts, import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_method",), after=("already",))
 # A message for one card, and one for `--to any`:
@@ -136,7 +136,7 @@ def is_bound_move(site: Site) -> bool:
 
 def rename(site: Site, function: ast.expr) -> None:
     """Replace `.cuda` by the card's method."""
-    device = card(site.options).method
+    device = site.target.card.method
     if site.source.is_in_f_string(function):
         site.request_review(
             f"`.cuda` within an f-string cannot be edited safely: write .{device}",
@@ -150,7 +150,7 @@ def rename(site: Site, function: ast.expr) -> None:
 
 def report_undecided(site: Site, own_class: str) -> None:
     """Report a call that may be a method of the project's class `own_class`, a qualified name."""
-    device, owner = card(site.options).method, own_class.rpartition(".")[2]
+    device, owner = site.target.card.method, own_class.rpartition(".")[2]
     site.request_review(
         f"{owner} has its own method `cuda`, and this may be a call of it: if it is a tensor's or module's, "
         f"write .{device}()",

@@ -14,22 +14,21 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 
 @rule.reference("torch.cuda")
 def rename(site: Site) -> None:
-    target = card(site.options)
-    renamed = rename_to(site, site.node, site.name, target.root)
+    card = site.target.card
+    renamed = rename_to(site, site.node, site.name, card.root)
     if renamed:
-        site.report_change(f"the module torch.cuda becomes {target.root}", zh=f"模块 torch.cuda 替换为 {target.root}")
+        site.report_change(f"the module torch.cuda becomes {card.root}", zh=f"模块 torch.cuda 替换为 {card.root}")
         site.advise(
-            f"torch.cuda is used as a value here: make sure that every name used from it exists in {target.root}",
-            zh=f"此处把 torch.cuda 当作值使用:请确认后续用到的名称在 {target.root} 中都存在",
+            f"torch.cuda is used as a value here: make sure that every name used from it exists in {card.root}",
+            zh=f"此处把 torch.cuda 当作值使用:请确认后续用到的名称在 {card.root} 中都存在",
         )
     elif renamed is False:  # None: the import or assignment of the name is edited instead
         site.request_review(
-            f"write {target.root} for torch.cuda; it cannot be edited safely here", zh=f"请改为 {target.root}"
+            f"write {card.root} for torch.cuda; it cannot be edited safely here", zh=f"请改为 {card.root}"
         )

@@ -20,7 +20,6 @@ from viaduct.cards.torch_api import counterpart
 from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -33,12 +32,12 @@ def rename(site: Site) -> None:
     match = CUDA_NAME.fullmatch(literal_text(site.node))
     if match is None or not site.is_editable or not is_used_as_name(site, site.node):
         return
-    target = card(site.options)
-    new_name = counterpart(match["member"], target) if match["member"] else ""
+    card = site.target.card
+    new_name = counterpart(match["member"], card) if match["member"] else ""
     code = site.text(site.node)
     if new_name is None or code[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
         return
-    new = f"{target.root}.{new_name}".rstrip(".")
+    new = f"{card.root}.{new_name}".rstrip(".")
     site.target.require_plugin(site)
     site.edit.replace_node(site.node, f"{code[0]}{new}{code[-1]}")
     site.report_change(f"{site.node.value!r} becomes {new!r}", zh=f"{site.node.value!r} 替换为 {new!r}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from viaduct.cards import NPU
 from viaduct.cards.torch_api import CUDA_ONLY_NAMES, NAMES_REPORTED_BY_OTHER_RULES, counterpart
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
@@ -44,7 +43,7 @@ def report_unknown(site: Site) -> None:
             "2.5)",
             zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
         )
-    elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in NAMES_REPORTED_BY_OTHER_RULES:
+    elif counterpart(name, site.target.card) is None and name.partition(".")[0] not in NAMES_REPORTED_BY_OTHER_RULES:
         report_name(site, name)
 
 
@@ -52,22 +51,22 @@ def report_unknown(site: Site) -> None:
 @rule.reference("torch.npu.*", "torch.mlu.*")
 def report_missing_member(site: Site) -> None:
     """Report `cuda.nccl` where `cuda` is the card's module now: its import, `from torch import cuda`, was edited."""
-    target = card(site.options)
-    name = site.name[len(target.root) + 1 :]
+    card = site.target.card
+    name = site.name[len(card.root) + 1 :]
     root_name = name.partition(".")[0]
     if (
-        site.name.startswith(f"{target.root}.")
+        site.name.startswith(f"{card.root}.")
         and root_name in CUDA_ONLY_NAMES - NAMES_REPORTED_BY_OTHER_RULES
-        and counterpart(name, target) is None
+        and counterpart(name, card) is None
     ):
         report_name(site, name)
 
 
 def report_name(site: Site, name: str) -> None:
     """Report the name with a hint at its purpose."""
-    target = card(site.options)
+    card = site.target.card
     hint, hint_zh = HINTS.get(name.partition(".")[0], ("check whether it is needed", "请确认是否需要"))
     site.request_review(
-        f"torch.cuda.{name} is not known to exist on the {target.title}: {hint}",
-        zh=f"{target.title} 上未确认有 torch.cuda.{name} 的对应接口:{hint_zh}",
+        f"torch.cuda.{name} is not known to exist on the {card.title}: {hint}",
+        zh=f"{card.title} 上未确认有 torch.cuda.{name} 的对应接口:{hint_zh}",
     )

@@ -19,7 +19,6 @@ import ast
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name, require_torch
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
@@ -42,7 +41,7 @@ def explain_flag(site: Site) -> None:
         replace_switch(site)
     elif flag != "allow_tf32" and isinstance(site.node.ctx, ast.Store):
         english, chinese = DETERMINISM if flag == "deterministic" else NO_EFFECT
-        title = card(site.options).title
+        title = site.target.card.title
         site.advise(f"cudnn.{flag} on the {title}: {english}", zh=f"{title} 上的 cudnn.{flag}:{chinese}")
 
 

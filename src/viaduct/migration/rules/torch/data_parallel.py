@@ -22,7 +22,6 @@ import re
 from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _wrapped as wrapped
-from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
@@ -56,7 +55,7 @@ def report_function(site: Site) -> None:
     if site.target.is_any:
         report_for_any(site)
         return
-    title, name = card(site.options).title, site.name.rpartition(".")[2]
+    title, name = site.target.card.title, site.name.rpartition(".")[2]
     site.request_review(
         f"there is no {name} on the {title}: call the module itself, and start one process per card (torchrun)",
         zh=f"{title} 不支持 {name}:请直接调用模块,并用 torchrun 每卡启动一个进程",
@@ -68,7 +67,7 @@ def report_function(site: Site) -> None:
 def report_derived(site: Site) -> None:
     parent = site.source.parents[site.node]
     if not site.target.is_any and isinstance(parent, ast.ClassDef) and site.node in parent.bases:
-        title = card(site.options).title
+        title = site.target.card.title
         site.request_review(
             f"{parent.name} derives from DataParallel, which the {title} does not have",
             zh=f"{parent.name} 继承自 DataParallel,{title} 不支持",
@@ -89,27 +88,27 @@ def report_for_any(site: Site) -> None:
 
 def report(site: Site) -> None:
     """Report DataParallel with the code to write instead, in the names of this script."""
-    target = card(site.options)
+    card = site.target.card
     if wrapped.distributed_calls(site):
         site.request_review(
-            f"there is no DataParallel on the {target.title}: start this script by its distributed path, one process "
+            f"there is no DataParallel on the {card.title}: start this script by its distributed path, one process "
             "per card; for one card --data-parallel unwrap",
-            zh=f"{target.title} 不支持 DataParallel:请使用脚本已有的分布式路径,每卡一个进程;"
+            zh=f"{card.title} 不支持 DataParallel:请使用脚本已有的分布式路径,每卡一个进程;"
             "单卡可用 --data-parallel unwrap",
         )
         return
     model = wrapped.wrapped_model(site.node)
     name = ast.unparse(model) if model is not None else "model"
     site.request_review(
-        f"there is no DataParallel on the {target.title}. One card: write {name} alone (--data-parallel unwrap). "
+        f"there is no DataParallel on the {card.title}. One card: write {name} alone (--data-parallel unwrap). "
         f"Several: one process per card under torchrun (--data-parallel ddp does this if it can): "
-        f'init_process_group("{target.backend}"), torch.{target.device}.set_device(LOCAL_RANK), '
+        f'init_process_group("{card.backend}"), torch.{card.device}.set_device(LOCAL_RANK), '
         f"DistributedDataParallel({name}, device_ids=[LOCAL_RANK]), a DistributedSampler with set_epoch in the "
         f"training loader, saving on rank 0, destroy_process_group() at the end",
-        zh=f"{target.title} 不支持 DataParallel。单卡:直接使用 {name}(--data-parallel unwrap)。"
+        zh=f"{card.title} 不支持 DataParallel。单卡:直接使用 {name}(--data-parallel unwrap)。"
         "多卡:用 torchrun 每卡一个进程(--data-parallel ddp 可在条件允许时自动改写):"
-        f'init_process_group("{target.backend}")、'
-        f"torch.{target.device}.set_device(LOCAL_RANK)、DistributedDataParallel({name}, device_ids=[LOCAL_RANK])、"
+        f'init_process_group("{card.backend}")、'
+        f"torch.{card.device}.set_device(LOCAL_RANK)、DistributedDataParallel({name}, device_ids=[LOCAL_RANK])、"
         f"训练数据使用 DistributedSampler 并调用 set_epoch、仅 rank 0 保存、最后 destroy_process_group()",
         risk="high",
     )

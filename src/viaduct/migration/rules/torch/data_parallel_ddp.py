@@ -48,7 +48,7 @@ from viaduct.migration.rules._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_cards, plan_edits
 from viaduct.migration.rules.torch._ddp_edits import Rewriter
-from viaduct.migration.targets import Texts, card
+from viaduct.migration.targets import Texts
 
 rule = Rule(
     __name__,
@@ -97,8 +97,8 @@ def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
 
 def manual_steps(site: Site) -> Texts:
     """Return the steps of the rewrite by hand, in English and Chinese."""
-    target = card(site.options)
-    init, choose = f"init_process_group({target.backend!r})", f"torch.{target.device}.set_device(LOCAL_RANK)"
+    card = site.target.card
+    init, choose = f"init_process_group({card.backend!r})", f"torch.{card.device}.set_device(LOCAL_RANK)"
     return (
         f". By hand, in this order: {init} and {choose} at the start; the model to that card and "
         "DistributedDataParallel(model, device_ids=[LOCAL_RANK]); a DistributedSampler for the training loader, the "

@@ -22,7 +22,6 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name, rename_device
 from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.rules.torch._options import option_names, option_values
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -45,7 +44,7 @@ def possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Yield the possible values of an option, except choices that have the accelerator already."""
     for value in option_values(site, call):
         choices = value.args[0] if isinstance(value, ast.Call) and value.args else value  # click.Choice([...])
-        yield from flatten(choices, card(site.options).device)
+        yield from flatten(choices, site.target.card.device)
 
 
 def flatten(value: ast.expr, device: str) -> Iterator[ast.expr]:
@@ -61,7 +60,7 @@ def flatten(value: ast.expr, device: str) -> Iterator[ast.expr]:
 
 def replace_values(site: Site, call: ast.Call) -> None:
     """Change the possible values of an option."""
-    device = card(site.options).device
+    device = site.target.card.device
     for value in possible_values(site, call):
         literal = device_literal(value)
         if literal is not None and rename_device(site, literal, device):

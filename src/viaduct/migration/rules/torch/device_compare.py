@@ -21,7 +21,6 @@ from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_device, is_membership_key, rename_device
 from viaduct.migration.rules.torch._devices import Devices, find_devices
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"), after=("cuda_api",))
 
@@ -74,7 +73,7 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
         return False
     if is_branch_for_one_card(site, node):
         return False
-    name = card(site.options).device
+    name = site.target.card.device
     negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
     site.edit.replace_node(node, f'{site.text(device)} {negated} ("cuda", "{name}")')
     site.report_change(f"the device is compared with {name} too", zh=f"设备同时与 {name} 比较", node=node)
@@ -83,7 +82,7 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
 
 def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
     """Return True if the branch after the comparison calls functions of CUDA or the card."""
-    call_texts = ("torch.cuda", ".cuda(", f".{card(site.options).device}.", f".{card(site.options).method}(")
+    call_texts = ("torch.cuda", ".cuda(", f".{site.target.card.device}.", f".{site.target.card.method}(")
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):
             body = [parent.body] if isinstance(parent.body, ast.expr) else parent.body
@@ -95,7 +94,7 @@ def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
 
 def replace_texts(site: Site, value: ast.expr | None) -> None:
     """Replace CUDA by the card in the texts of a value, unless one of them is the card."""
-    device = card(site.options).device
+    device = site.target.card.device
     if value is None or any(is_literal_in(part, device) for part in elements(value)):
         return
     for literal in filter(None, map(device_literal, elements(value))):
@@ -113,7 +112,7 @@ def pattern_values(pattern: ast.pattern) -> Iterator[ast.expr]:
 
 def report_undecided(site: Site, node: ast.expr) -> None:
     """Report a comparison with 'cuda' of something that may be no device."""
-    device = card(site.options).device
+    device = site.target.card.device
     site.request_review(
         f"this compares 'cuda' with something that may be no device: unchanged; if it is one, write {device}",
         zh=f"与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请改为 {device}",

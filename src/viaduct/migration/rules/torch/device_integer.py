@@ -23,7 +23,6 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import is_own_method
 from viaduct.migration.rules.torch._numbers import has_number_name, is_number, is_number_or_other, may_be_torch_object
 from viaduct.migration.rules.torch._plugin_use import is_imported_elsewhere
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -31,8 +30,7 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 @rule.node(ast.Call, only_files_with=(".to(", "device"))
 def request_import(site: Site) -> None:
     """Request the plug-in's import if a device is a number and no other file of the project imports it."""
-    target = card(site.options)
-    if not is_in_torch_program(site) or is_imported_elsewhere(site, target):
+    if not is_in_torch_program(site) or is_imported_elsewhere(site):
         return
     parts = (part for value in device_arguments(site, site.node) for part in branches(value))
     if any(is_number(site, part) or is_number_or_other(site, part) for part in parts):

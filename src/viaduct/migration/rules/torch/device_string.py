@@ -22,7 +22,6 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import is_cuda_device, rename_device
 from viaduct.migration.rules.torch._devices import find_devices, report_possible_device
 from viaduct.migration.rules.torch._options import is_in_add_argument
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"), after=("cuda_api", "autocast", "profiler"))
 
@@ -33,7 +32,7 @@ def replace_devices(site: Site) -> None:
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
-    device = card(site.options).device
+    device = site.target.card.device
     for literal in devices.cuda_literals:
         if not is_in_add_argument(site, literal) and rename_device(site, literal, device):
             site.report_change(f"the device is {device}", zh=f"设备改为 {device}", node=literal)

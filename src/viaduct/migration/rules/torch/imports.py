@@ -17,7 +17,6 @@ import ast
 from viaduct.cards.torch_api import counterpart
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -49,11 +48,11 @@ def move_modules(site: Site) -> None:
 
 def name_in_package(site: Site, name: str) -> str | None:
     """Return the name in the plug-in's package for a name of torch.cuda; None if the card does not have it."""
-    target = card(site.options)
+    card = site.target.card
     if name == "torch.cuda":
-        return target.package
-    card_name = counterpart(name.removeprefix("torch.cuda."), target) if name.startswith("torch.cuda.") else None
-    return f"{target.package}.{card_name}" if card_name else None
+        return card.package
+    card_name = counterpart(name.removeprefix("torch.cuda."), card) if name.startswith("torch.cuda.") else None
+    return f"{card.package}.{card_name}" if card_name else None
 
 
 def reduce_to_torch(site: Site, alias: ast.alias) -> None:
@@ -70,7 +69,7 @@ def reduce_to_torch(site: Site, alias: ast.alias) -> None:
 
 
 def report_star_import(site: Site) -> None:
-    title, package = card(site.options).title, card(site.options).package
+    title, package = site.target.card.title, site.target.card.package
     site.request_review(
         f"a star import of {site.node.module}: import the used names from {package}",
         zh=f"{site.node.module} 的星号导入:请写明所用名称,并改为从 {package} 导入({title})",

@@ -18,21 +18,20 @@ from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 
 @rule.node(ast.Attribute, only_files_with=("is_cuda",))
 def rename_attribute(site: Site) -> None:
-    target = card(site.options)
-    if not may_be_tensor_attribute(site) or report_if_ambiguous(site, target.is_attr):
+    card = site.target.card
+    if not may_be_tensor_attribute(site) or report_if_ambiguous(site, card.is_attr):
         return
     name = dotted_name(site.node)
     if not site.source.is_in_f_string(site.node):
         end = site.source.span(site.node)[1]
-        site.edit.replace(end - len("is_cuda"), end, target.is_attr)
-    elif not name or not replace_name(site, site.node, name, name.replace(".is_cuda", f".{target.is_attr}")):
-        site.request_review(f"write {target.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {target.is_attr}")
+        site.edit.replace(end - len("is_cuda"), end, card.is_attr)
+    elif not name or not replace_name(site, site.node, name, name.replace(".is_cuda", f".{card.is_attr}")):
+        site.request_review(f"write {card.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {card.is_attr}")
         return
-    site.report_change(f"is_cuda becomes {target.is_attr}", zh=f"is_cuda 替换为 {target.is_attr}")
+    site.report_change(f"is_cuda becomes {card.is_attr}", zh=f"is_cuda 替换为 {card.is_attr}")

@@ -36,7 +36,7 @@ from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import OPENING_QUOTE, device_literal
 from viaduct.migration.rules.torch._loaded import device_in_scope, load_destination
-from viaduct.migration.targets import Texts, card
+from viaduct.migration.targets import Texts
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_map_location",))
 
@@ -95,7 +95,7 @@ def load_on_card(site: Site) -> None:
             "content that was saved on another card is loaded on this one", zh="其他加速卡保存的内容加载到当前加速卡"
         )
         return
-    variable, device = device_in_scope(site), card(site.options).device
+    variable, device = device_in_scope(site), site.target.card.device
     site.set_argument("map_location", variable or site.target.render_device(site), 1)
     site.target.require_plugin(site)
     location = variable or device
@@ -111,7 +111,7 @@ def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr
         or not mark_once(site, "entry", key)
     ):
         return
-    device = card(site.options).device
+    device = site.target.card.device
     new_key, new_value = render_renamed(site, key, device), render_renamed(site, value, device)
     has_entry = any(is_same(site, other, new_key) for other in table.keys)
     added = "" if has_entry else f", {new_key}: {new_value}"

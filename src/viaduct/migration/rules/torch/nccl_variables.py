@@ -22,7 +22,7 @@ from viaduct.cards.environment import (
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
-from viaduct.migration.targets import card, cards
+from viaduct.migration.targets import cards
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
 
@@ -40,4 +40,4 @@ def report_variable(site: Site) -> None:
     elif site.target.is_any:
         site.advise(*describe_nccl_variable_for_all(name))
     else:
-        site.request_review(*describe_nccl_variable(name, card(site.options)))
+        site.request_review(*describe_nccl_variable(name, site.target.card))

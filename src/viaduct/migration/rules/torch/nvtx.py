@@ -9,7 +9,6 @@ from __future__ import annotations
 from viaduct.cards import MLU
 from viaduct.cards.torch_api import NVTX_FUNCTIONS
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
@@ -27,12 +26,12 @@ ALTERNATIVES = {
 @rule.reference(*NVTX_NAMES)
 def report(site: Site) -> None:
     """Report a range of NVTX with the card's counterpart."""
-    target = card(site.options)
+    card = site.target.card
     function = site.name.rpartition(".")[2]
     if site.name.startswith(MLU_MARKS) and function in NVTX_FUNCTIONS:
         return  # torch_mlu has it
     site.request_review(
-        f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: "
+        f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {card.root}.{card.marks}: "
         f"{ALTERNATIVES.get(function, 'range_start, range_end, mark')}",
-        zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {target.root}.{target.marks} 的 range_start、range_end",
+        zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {card.root}.{card.marks} 的 range_start、range_end",
     )

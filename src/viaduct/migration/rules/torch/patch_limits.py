@@ -12,7 +12,6 @@ import ast
 from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
@@ -65,7 +64,7 @@ def is_cuda(node: ast.AST) -> bool:
 
 def report_cuda_text(site: Site) -> None:
     """Report a comparison with "cuda", which is not the device's name under the patch."""
-    device = card(site.options).device
+    device = site.target.card.device
     site.request_review(
         f"devices are called {device} under the patch, and a comparison cannot be patched: write {device} here",
         zh=f"使用补丁后设备名为 {device},比较无法被替换:请在此处改为 {device}",
@@ -90,7 +89,7 @@ def report_map_location(site: Site) -> None:
 def report_variable(site: Site) -> None:
     """Report the variable of visible devices, which the patch does not rename."""
     if site.node.value == "CUDA_VISIBLE_DEVICES":
-        visible = card(site.options).visible
+        visible = site.target.card.visible
         site.request_review(
             f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
             zh=f"加速卡不读取 CUDA_VISIBLE_DEVICES:请设置 {visible}",
@@ -114,7 +113,7 @@ def report_missing(site: Site) -> None:
     patterns = WITHOUT_COUNTERPART.items()
     lacking_card = next(name for pattern, name in patterns if site.name.startswith(pattern.removesuffix("*")))
     if lacking_card in ("", site.options.to):
-        module = card(site.options).module
+        module = site.target.card.module
         site.request_review(
             f"{site.name} has no counterpart in {module}, so the patch cannot replace it: see {module}'s own functions",
             zh=f"{site.name} 没有可替换的对应接口:请参考 {module} 自有接口",

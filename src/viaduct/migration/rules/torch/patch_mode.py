@@ -24,7 +24,6 @@ from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules._entry import is_imported
 from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
-from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
@@ -50,7 +49,7 @@ def import_patch(site: Site) -> None:
     if is_patched or not is_started(site) or not uses_torch(site):
         return
     plugin, patch = IMPORT_LINES[site.options.to]
-    body, module = site.source.tree.body, card(site.options).module
+    body, module = site.source.tree.body, site.target.card.module
     present = next((statement for statement in body if module in imported_modules(statement)), None)
     lines = [patch] if present else [plugin, patch]
     location = present or first_import_of_torch(site)
@@ -60,7 +59,7 @@ def import_patch(site: Site) -> None:
         line_number = min(header_end(site.work), len(site.source.starts))  # a file may consist of the header only
         start = site.source.starts[line_number - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
-    title = card(site.options).title
+    title = site.target.card.title
     site.report_change(
         f"the patch replaces CUDA's names by the {title}'s while the script runs",
         zh=f"补丁在运行时把 CUDA 接口替换为 {title}",

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards import CARDS, MLU, Card
+from viaduct.cards import CARDS, MLU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site, is_named
 from viaduct.migration.rules.torch._plugin_use import card_uses, is_imported_elsewhere, uses_card
-from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
@@ -38,40 +37,39 @@ DEVICE_WORDS = ("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.val
 @rule.file(only_files_with=DEVICE_WORDS)
 def add_import(site: Site) -> None:
     """Import the plug-in after the imports of torch, at top level or in the functions that use the card."""
-    target = card(site.options)
+    module = site.target.card.module
     statements: list[Import] = [*site.source.of_kind(ast.Import), *site.source.of_kind(ast.ImportFrom)]
     anchors = find_anchors(site, statements)
-    if not anchors or needs_no_import(site, target) or not uses_card(site, target):
+    if not anchors or needs_no_import(site) or not uses_card(site):
         return
-    used = [anchor for anchor in anchors if is_card_used(site, target, anchor)]
+    used = [anchor for anchor in anchors if is_card_used(site, anchor)]
     # The import in an outer function covers the functions in it.
     inner = {anchor for anchor in used for other in used if other is not anchor and is_covered(site, anchor, other)}
     for anchor in [anchor for anchor in used if anchor not in inner] or anchors[:1]:
-        if not is_plugin_imported(site, target, statements, anchor):
-            site.edit.insert_after(anchor, [f"import {target.module}"])
-            site.report_change(
-                f"import {target.module} after torch", zh=f"在 torch 之后导入 {target.module}", node=anchor
-            )
+        if not is_plugin_imported(site, statements, anchor):
+            site.edit.insert_after(anchor, [f"import {module}"])
+            site.report_change(f"import {module} after torch", zh=f"在 torch 之后导入 {module}", node=anchor)
 
 
-def is_plugin_imported(site: Site, target: Card, statements: list[Import], anchor: ast.stmt) -> bool:
+def is_plugin_imported(site: Site, statements: list[Import], anchor: ast.stmt) -> bool:
     """Return True if the plug-in is imported before any use, at top level or in the function that imports torch.
 
     False if the file uses the plug-in's name without binding it.
     """
-    lines = [getattr(use, "lineno", 1) for use in card_uses(site, target) if is_covered(site, use, anchor)]
+    module = site.target.card.module
+    lines = [getattr(use, "lineno", 1) for use in card_uses(site) if is_covered(site, use, anchor)]
     first_use = min((line for line in lines if line > anchor.lineno), default=len(site.source.starts))
-    imports = [item for item in statements if imports_any(item, (target.module,)) and item.lineno <= first_use]
+    imports = [item for item in statements if imports_any(item, (module,)) and item.lineno <= first_use]
     functions = {site.source.function_around(item) for item in imports}
-    names = (node for node in site.source.of_kind(ast.Name) if node.id == target.module)
+    names = (node for node in site.source.of_kind(ast.Name) if node.id == module)
     is_unbound = any(not bindings_of(site, name) for name in names if is_covered(site, name, anchor))
     return not is_unbound and bool(functions & {None, *site.source.ancestors(anchor)})
 
 
-def is_card_used(site: Site, target: Card, anchor: ast.stmt) -> bool:
+def is_card_used(site: Site, anchor: ast.stmt) -> bool:
     """Return True if a rule requested the import, or the card is used in the scope of an import of torch."""
-    is_requested = target.module in site.work.effect_imports
-    return is_requested or any(is_covered(site, use, anchor) for use in card_uses(site, target))
+    is_requested = site.target.card.module in site.work.effect_imports
+    return is_requested or any(is_covered(site, use, anchor) for use in card_uses(site))
 
 
 def is_covered(site: Site, node: ast.AST, statement: ast.stmt) -> bool:
@@ -101,15 +99,17 @@ def find_anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
     return []
 
 
-def needs_no_import(site: Site, target: Card) -> bool:
+def needs_no_import(site: Site) -> bool:
     """Return True for an unchanged file that needs no import.
 
     Another file of the project imports the plug-in, or the file has code for CUDA and the card, or --only names other
     rules.
     """
     changes = (finding for finding in site.work.findings if finding.status == "changed")
-    if target.module in site.work.effect_imports or any(finding.rule.startswith("torch.") for finding in changes):
+    if site.target.card.module in site.work.effect_imports or any(
+        finding.rule.startswith("torch.") for finding in changes
+    ):
         return False
     if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True
-    return bool(site.work.target_code_lines) or is_imported_elsewhere(site, target)
+    return bool(site.work.target_code_lines) or is_imported_elsewhere(site)

@@ -29,7 +29,7 @@ from viaduct.migration.lookups import dotted_name, keyword_value, named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._imports import move_names
-from viaduct.migration.targets import card, import_helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_profiler",))
 
@@ -105,7 +105,7 @@ def new_name(site: Site, name: str) -> str:
     """
     member = site.name.removeprefix(f"{TORCH_PROFILER}.")
     if site.name == ACTIVITY:
-        activity = card(site.options).activity
+        activity = site.target.card.activity
         name, member = name.removesuffix("CUDA") + activity, member.removesuffix("CUDA") + activity
     is_in_plugin = site.options.to == "npu" and member.partition(".")[0] in IN_PLUGIN and profiles_cuda(site)
     is_imported_by_name = name.partition(".")[0] in names_from_profiler(site)
@@ -130,7 +130,7 @@ def report_switch(site: Site) -> None:
     """Report use_cuda, which has no effect on the cards."""
     keyword = site.keyword("use_cuda")
     if keyword is not None and not site.target.is_any:
-        title = card(site.options).title  # also the activity's name
+        title = site.target.card.title  # also the activity's name
         site.request_review(
             f"use_cuda has no effect on the {title}: write activities=[…, ProfilerActivity.{title}]",
             zh=f"use_cuda 在 {title} 上无效:请写明 activities=[…, ProfilerActivity.{title}]",

@@ -13,7 +13,6 @@ states from a checkpoint, so calls that set a state get advice. With `--to any` 
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), category_for_any="advice", former_names=("any_rng_state",))
 
@@ -41,7 +40,7 @@ def set_device_type(site: Site) -> None:
         or not site.is_editable
     ):
         return
-    device = card(site.options).device
+    device = site.target.card.device
     site.set_argument("device_type", f'"{device}"')
     site.report_change(f"the random states of {device} are saved and restored", zh=f"保存并恢复 {device} 的随机数状态")
 

@@ -23,7 +23,6 @@ import ast
 from viaduct.migration.lookups import calls_to, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._plugin_use import uses_card
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="performance", targets=("npu",), after=("data_parallel_ddp",))
 
@@ -35,7 +34,7 @@ SETTINGS = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.conf
 def set_up(site: Site) -> None:
     """Write or advise the settings before the first statement of the worker or of the main guard."""
     root = site.work.names.local_name("torch")
-    if "set_compile_mode" in site.source.text or root is None or not uses_card(site, card(site.options)):
+    if "set_compile_mode" in site.source.text or root is None or not uses_card(site):
         return
     location = start_of_worker(site) or start_of_main(site)
     if location is None:

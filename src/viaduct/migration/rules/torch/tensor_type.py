@@ -26,7 +26,7 @@ from viaduct.cards.torch_api import NPU_AND_MLU_NAMES
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
-from viaduct.migration.targets import card, import_helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_type_text",))
 
@@ -38,7 +38,7 @@ def rename_type(site: Site) -> None:
     """Replace torch.cuda by the card's module in the name of a type."""
     if site.target.is_any or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
         return
-    text, root = site.text(site.node), card(site.options).root
+    text, root = site.text(site.node), site.target.card.root
     if site.is_editable and "torch.cuda." in text:
         site.edit.replace_node(site.node, text.replace("torch.cuda.", f"{root}."))
         site.report_change(f"the tensor type is {root}'s", zh=f"张量类型改为 {root} 的类型")

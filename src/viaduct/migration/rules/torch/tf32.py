@@ -19,7 +19,6 @@ from viaduct.cards.torch_api import TF32_SWITCHES
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name, require_torch
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
@@ -28,7 +27,7 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 def replace_switch(site: Site) -> None:
     """Replace the switch; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
     name = site.qualified_name(site.node) or ""
-    new = TF32_SWITCHES[card(site.options).name].get(name)
+    new = TF32_SWITCHES[site.target.card.name].get(name)
     if new is None:
         return
     root = site.work.names.local_name("torch") or require_torch(site)

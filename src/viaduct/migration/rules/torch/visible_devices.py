@@ -25,11 +25,10 @@ import ast
 import re
 
 from viaduct.cards import CARDS, NPU
-from viaduct.cards.environment import CUDA_VISIBLE_DEVICES, can_be_kept, explain_refused_devices
+from viaduct.cards.environment import CUDA_VISIBLE_DEVICES, explain_refused_devices, is_valid_device_list
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
-from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_visible_devices",))
 
@@ -48,13 +47,13 @@ def replace_variable(site: Site) -> None:
     code = site.text(site.node)  # may be split, as in "CUDA_" "VISIBLE_DEVICES"
     if not variables.is_variable(site, site.node) or not site.is_editable or CUDA_VISIBLE_DEVICES not in code:
         return
-    value, target = variables.assigned_value(site, site.node), card(site.options)
-    if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), target):
+    value, card = variables.assigned_value(site, site.node), site.target.card
+    if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), card):
         report_list(site, str(value.value))
         return
-    site.edit.replace_node(site.node, code.replace(CUDA_VISIBLE_DEVICES, target.visible))
+    site.edit.replace_node(site.node, code.replace(CUDA_VISIBLE_DEVICES, card.visible))
     report_renamed(site)
-    if target is NPU and value is not None and not isinstance(value, ast.Constant):
+    if card is NPU and value is not None and not isinstance(value, ast.Constant):
         site.advise(
             "make sure that the numbers ascend strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             zh="请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
@@ -73,11 +72,11 @@ def replace_keyword(site: Site) -> None:
     if site.target.is_any:
         advise_on_other_cards(site)
         return
-    if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), card(site.options)):
+    if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), site.target.card):
         report_list(site, str(value.value))
         return
     start = site.source.span(site.node)[0]
-    site.edit.replace(start, start + len(CUDA_VISIBLE_DEVICES), card(site.options).visible)
+    site.edit.replace(start, start + len(CUDA_VISIBLE_DEVICES), site.target.card.visible)
     report_renamed(site)
 
 
@@ -87,14 +86,14 @@ def replace_in_command(site: Site) -> None:
     if site.target.is_any or not site.is_editable or not is_in_torch_program(site) or not is_command(site):
         return
     start, end = site.source.span(site.node)
-    target = card(site.options)
+    card = site.target.card
     for match in ASSIGNMENT.finditer(site.source.text, start, end):
         following = site.source.text[match.end() : match.end() + 1]
         is_composed = following in ("{", "%", "$")  # at run time
-        if not is_composed and not can_be_kept(match[1], target):
+        if not is_composed and not is_valid_device_list(match[1], card):
             report_list(site, match[1])
         else:
-            site.edit.replace(match.start(), match.start() + len(CUDA_VISIBLE_DEVICES), target.visible)
+            site.edit.replace(match.start(), match.start() + len(CUDA_VISIBLE_DEVICES), card.visible)
             report_renamed(site)
 
 
@@ -127,7 +126,7 @@ def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscri
     if any("ASCEND" in text or "MLU" in text for text in targets):
         return
     value = statement.value
-    if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), NPU):
+    if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), NPU):
         site.request_review(*explain_refused_devices(str(value.value), NPU))
         return
     names = [site.text(site.node).replace(CUDA_VISIBLE_DEVICES, card.visible) for card in CARDS.values()]
@@ -150,10 +149,10 @@ def is_command(site: Site) -> bool:
 
 
 def report_renamed(site: Site) -> None:
-    new = card(site.options).visible
+    new = site.target.card.visible
     site.report_change(f"{CUDA_VISIBLE_DEVICES} becomes {new}", zh=f"{CUDA_VISIBLE_DEVICES} 改为 {new}")
 
 
 def report_list(site: Site, value: str) -> None:
     """Report a list of devices that the card does not accept."""
-    site.request_review(*explain_refused_devices(value, card(site.options)), risk="high")
+    site.request_review(*explain_refused_devices(value, site.target.card), risk="high")
