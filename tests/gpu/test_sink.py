@@ -177,7 +177,7 @@ def large(model: str, size: int, batch: int, **more: Any) -> tuple[Recipe, Image
 def prepare_training(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
     room, device = devices.pick("cuda")
     made = Training(recipe, run, images, room, device, [])
-    made.prepare()
+    made.begin_training()
     return made
 
 

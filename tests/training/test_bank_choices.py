@@ -33,7 +33,7 @@ NAME = "tiny"
 def bank(tmp_path: Path) -> Path:
     """A bank whose choices are slower, but other bits: contiguous convolutions without oneDNN, updates in a loop."""
     training = make_training(tmp_path / "scratch")
-    batch = next(training.prepare())
+    batch = next(training.begin_training())
     calls = observe_calls(training.computation.network, lambda: training.computation.compute_outputs(batch.images))
     update = optimizer.describe(training.optimizer)
     assert update is not None

@@ -149,7 +149,7 @@ def test_a_batch_that_is_loaded_does_not_move(run: RunDir) -> None:
     step = DeviceStep(state.train_step, first, 2)
     address = step.batch.images.data_ptr()
     for batch in (first, second):
-        step.load(batch)
+        step.load_batch(batch)
         assert torch.equal(step.batch.images, batch.images)
         assert torch.equal(step.batch.labels, batch.labels)
     assert step.batch.images.data_ptr() == address
@@ -159,7 +159,7 @@ def test_rates_and_progress_of_the_coming_steps_are_on_the_device(run: RunDir) -
     state = training(BASE, run)
     step = DeviceStep(state.train_step, next(iter(state.train_batches.epoch(0))), 4)
     state.progress.step = 2
-    step.prepare(3)
+    step.load_schedule(3)
     expected = [[*state.progress.rates_at(number), number / state.progress.steps] for number in (2, 3, 4)]
     torch.testing.assert_close(step.table[:3], torch.tensor(expected))
     with step.use_device_rates():

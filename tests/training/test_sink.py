@@ -517,7 +517,7 @@ def test_a_batch_is_made_beside_the_step_and_read_after_it_is_there() -> None:
         feed.take_batch(batches)
         card.told.append(f"step {number}")
         feed.mark_step()
-        feed.prepare(batches)
+        feed.prepare_next(batches)
     assert card.told == [
         "batch 0 on usual",
         "step 0",

@@ -38,7 +38,7 @@ def test_another_model_or_optimizer_does_not_continue_a_run(run: RunDir) -> None
 def test_a_restored_snapshot_continues_bit_by_bit(run: RunDir) -> None:
     recipe = replace(RECIPE, model=forgetful, ema=Ema(0.9))
     state = training(recipe, run)
-    batches = state.prepare()
+    batches = state.begin_training()
     state.advance(batches)
     snapshot = copy.deepcopy(state.state.take_snapshot())  # its tensors are the run's own
     random_state = torch.get_rng_state()
@@ -48,7 +48,7 @@ def test_a_restored_snapshot_continues_bit_by_bit(run: RunDir) -> None:
     state.state.restore(snapshot, run.path)
     assert state.step == 1
     assert torch.equal(torch.get_rng_state(), random_state)
-    again = state.prepare()
+    again = state.begin_training()
     state.advance(again)
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(state).items())
     assert state.ema is not None

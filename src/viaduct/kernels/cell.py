@@ -172,11 +172,11 @@ class CellPass:
     """Forward pass of one cell.
 
     `weights` are the convolutions' weights in the precision of computation, `readers` is the number of readers of the
-    output, `keep` is drop path's probability of keeping.
+    output, `keep_probability` is that of drop path.
     """
 
-    def __init__(self, cell: Cell, weights: Weights, readers: int, keep: Tensor | None) -> None:
-        self.cell, self.weights, self.readers, self.keep = cell, weights, readers, keep
+    def __init__(self, cell: Cell, weights: Weights, readers: int, keep_probability: Tensor | None) -> None:
+        self.cell, self.weights, self.readers, self.keep_probability = cell, weights, readers, keep_probability
         self.side_inputs: dict[Side, Tensor] = {}  # input of each side of the combinations
         self.parts: dict[int, list[Tensor]] = {}  # position in the output -> the state, once for each outside reader
         self.buffer = OutputBuffer(len(cell.output))
@@ -226,17 +226,17 @@ class CellPass:
     def make_term(self, side: Side, layer: nn.Module) -> Term:
         """Return a side of a combination as a term, whose last norm or pool is left to the kernel that adds both."""
         x = self.side_inputs.pop(side)
-        keep = self.draw_factor(side, x)
+        factor = self.draw_factor(side, x)
         match layer:
             case SameMaxPool2d():
-                return Term(x, pool=make_pool(layer), keep=keep)
+                return Term(x, pool=make_pool(layer), factor=factor)
             case PointwiseAfterPool():
                 (pooled,) = sum_terms([Term(x, pool=make_pool(layer.pool))], [False])
-                return Term(apply_pointwise(pooled, [layer.conv_1x1], self.weights)[0], layer.bn_1, keep=keep)
+                return Term(apply_pointwise(pooled, [layer.conv_1x1], self.weights)[0], layer.bn_1, factor=factor)
             case Pointwise():
-                return Term(x, layer.bn_1, keep=keep)
+                return Term(x, layer.bn_1, factor=factor)
             case Squeezed3x3() | Squeezed1x7And7x1():
-                return Term(self.apply_squeezed(x, layer), layer.post_bn, keep=keep)
+                return Term(self.apply_squeezed(x, layer), layer.post_bn, factor=factor)
         return Term(x)
 
     def apply_squeezed(self, x: Tensor, layer: Squeezed3x3 | Squeezed1x7And7x1) -> Tensor:
@@ -251,9 +251,9 @@ class CellPass:
         """Return drop path's random factor for each example; None without drop path and for the operation *none*."""
         number, choice_index = side
         name: str = self.cell.combinations[number].choices[choice_index][0]  # type: ignore[index,assignment]
-        if self.keep is None or name == "none":
+        if self.keep_probability is None or name == "none":
             return None
-        return drop_path(x.new_ones((len(x), 1, 1, 1)), self.keep).flatten().float()
+        return drop_path(x.new_ones((len(x), 1, 1, 1)), self.keep_probability).flatten().float()
 
 
 def list_inner_layers(layer: Squeezed3x3 | Squeezed1x7And7x1) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:

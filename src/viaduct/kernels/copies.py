@@ -25,7 +25,7 @@ class Copies:
         self.is_precision_noted = False  # set by fuse.is_in_precision, which logs a mismatch once
 
     def add(self, convolutions: Iterable[nn.Conv2d]) -> None:
-        self.weights |= {conv: self.prepare(conv, None) for conv in convolutions}
+        self.weights |= {conv: self.choose_copy(conv, None) for conv in convolutions}
 
     def attach(self, network: nn.Module) -> None:
         """Refresh before the network's training passes."""
@@ -49,12 +49,12 @@ class Copies:
     @torch.no_grad()
     def refresh(self, convolutions: list[nn.Conv2d]) -> None:
         for conv in convolutions:
-            self.weights[conv] = self.prepare(conv, self.weights[conv])
+            self.weights[conv] = self.choose_copy(conv, self.weights[conv])
         stale = [(self.weights[conv], conv.weight) for conv in convolutions if not self.can_share(conv.weight)]
         if stale:
             torch._foreach_copy_([copy for copy, _ in stale], [weight for _, weight in stale])
 
-    def prepare(self, conv: nn.Conv2d, copy: Tensor | None) -> Tensor:
+    def choose_copy(self, conv: nn.Conv2d, copy: Tensor | None) -> Tensor:
         """Return the weight itself if it can be shared, else `copy` or a new empty tensor."""
         weight = conv.weight
         if self.can_share(weight):

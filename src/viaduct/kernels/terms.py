@@ -28,7 +28,7 @@ class Term:
     x: Tensor
     layer: nn.BatchNorm2d | None = None
     pool: Pool | None = None
-    keep: Tensor | None = None  # drop path's factor of each example
+    factor: Tensor | None = None  # of each example, for drop path
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SavedTerm:
     norm: Norm | None = None
     pool: Pool | None = None
     argmax: Tensor | None = None  # of a max pool
-    keep: Tensor | None = None
+    factor: Tensor | None = None
 
 
 class OutputBuffer:
@@ -100,7 +100,7 @@ class StateFunction(torch.autograd.Function):
         size = output_size(terms[0])
         raw, positive = allocate_outputs(tensors[0], size, readers, buffer)
         # A single norm with one reader needs no signs: its backward kernels recompute the ReLU's mask.
-        ctx.is_single_norm = len(readers) == len(saved) == 1 and saved[0].norm is not None and saved[0].keep is None
+        ctx.is_single_norm = len(readers) == len(saved) == 1 and saved[0].norm is not None and saved[0].factor is None
         signs = None if ctx.is_single_norm or positive is None else allocate_signs(positive)
         launch_sum(saved, tensors[: len(terms)], raw, positive, signs, size)
         ctx.terms, ctx.readers, ctx.signs, ctx.size = saved, readers, signs, size
@@ -136,7 +136,7 @@ def prepare_term(term: Term, x: Tensor) -> SavedTerm:
     elif term.pool is not None and not term.pool.average:
         shape = (x.shape[0], *term.pool.output_size(*x.shape[2:]), x.shape[1])
         argmax = torch.empty(shape, dtype=torch.uint8, device=x.device)
-    return SavedTerm(tuple(x.shape), rows, norm, term.pool, argmax, term.keep)
+    return SavedTerm(tuple(x.shape), rows, norm, term.pool, argmax, term.factor)
 
 
 def allocate_outputs(
@@ -215,12 +215,12 @@ def describe_term(term: SavedTerm, x: Tensor) -> tuple[tuple[Any, ...], tuple[in
     the kind does not need are replaced by others, which the kernel does not read.
     """
     scale, shift = (x, x) if term.norm is None else (term.norm.scale, term.norm.shift)
-    keep, argmax = x if term.keep is None else term.keep, x if term.argmax is None else term.argmax
-    has_factor = term.keep is not None
+    factor, argmax = x if term.factor is None else term.factor, x if term.argmax is None else term.argmax
+    has_factor = term.factor is not None
     if term.pool is None:
-        return (x, scale, shift, keep, argmax, 0, 0), (1 if term.norm is None else 2, 0, has_factor)
+        return (x, scale, shift, factor, argmax, 0, 0), (1 if term.norm is None else 2, 0, has_factor)
     top, left = term.pool.padding_before(*term.shape[2:])
-    return (x, scale, shift, keep, argmax, top, left), (4 if term.pool.average else 3, term.pool.size, has_factor)
+    return (x, scale, shift, factor, argmax, top, left), (4 if term.pool.average else 3, term.pool.size, has_factor)
 
 
 def merge_gradients(
@@ -234,7 +234,7 @@ def merge_gradients(
     if len(gradients) == 1 and like.is_contiguous() and not has_relu:
         return like, None
     rows, channels = like.shape
-    first = next((term for term in terms if term.norm is not None and term.keep is None), None)
+    first = next((term for term in terms if term.norm is not None and term.factor is None), None)
     x, mean, inverse = (like,) * 3 if first is None else (first.x, first.norm.mean, first.norm.inverse)  # type: ignore[union-attr]
     total = like.new_empty((rows, channels))
     sizes = find_reduction_sizes("merge_gradients", like, len(gradients) + (first is not None))
@@ -271,9 +271,9 @@ def backpropagate_terms(
     """Return the gradients of all terms; `sums` are those for the first norm without a factor, or None."""
     images, weights = [], []
     for term in terms:
-        term_gradient = gradient if term.keep is None else apply_factor(gradient, term.keep)
+        term_gradient = gradient if term.factor is None else apply_factor(gradient, term.factor)
         if term.norm is not None and term.x is not None:
-            if sums is not None and term.keep is None:
+            if sums is not None and term.factor is None:
                 term_sums, sums = sums, None
             else:
                 term_sums = sum_gradient(term_gradient, term.x, term.norm, relu=False)
@@ -286,6 +286,6 @@ def backpropagate_terms(
     return images, weights
 
 
-def apply_factor(gradient: Tensor, keep: Tensor) -> Tensor:
+def apply_factor(gradient: Tensor, factor: Tensor) -> Tensor:
     """Multiply the gradient by drop path's factor of each example."""
-    return (gradient.view(len(keep), -1) * keep[:, None].to(gradient.dtype)).view(gradient.shape)
+    return (gradient.view(len(factor), -1) * factor[:, None].to(gradient.dtype)).view(gradient.shape)

@@ -23,8 +23,8 @@ from viaduct.training.step import TrainingStep
 class DeviceStep:
     """A `TrainingStep` that runs on the device alone. Calling it takes one step.
 
-    It is also the `Update` that `TrainingStep.run` asks for the loss scale and for the optimizer's step. Call `prepare`
-    before a number of steps, `load` before each, `count_step` after each, `finish` after all.
+    It is also the `Update` that `TrainingStep.run` asks for the loss scale and for the optimizer's step. Call
+    `load_schedule` before a number of steps, `load_batch` before each, `count_step` after each, `finish` after all.
     """
 
     def __init__(self, step: TrainingStep, batch: Batch, max_steps: int) -> None:
@@ -45,7 +45,7 @@ class DeviceStep:
         self.is_capturing = False  # True while the step is captured
         self.is_observed = False  # True while callbacks observe the gradients of this step, which is not captured
 
-    def prepare(self, steps: int) -> None:
+    def load_schedule(self, steps: int) -> None:
         """Copy rates and progress of the next `steps` steps, the number of averaged updates and the loss scale."""
         first = self.step.progress.step
         rows = torch.tensor([self.make_row(step) for step in range(first, first + steps)])
@@ -63,7 +63,7 @@ class DeviceStep:
         progress = self.step.progress
         return [*progress.rates_at(step), min(step / progress.steps, 1.0)]
 
-    def load(self, batch: Batch) -> None:
+    def load_batch(self, batch: Batch) -> None:
         """Copy a batch, and draws for mixing it, to the tensors that the step reads."""
         self.batch.images.copy_(batch.images, non_blocking=True)
         self.batch.labels.copy_(batch.labels, non_blocking=True)

@@ -70,6 +70,7 @@ LOOPBACK = "127.0.0.1"
 ALLOWED_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
 MAX_POINTS = 400  # of a curve
 MAX_LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
+MAX_PATTERN_CHARACTERS = 200  # of `?layers=` in an address
 EARLIER_IMAGES = 10  # links to earlier sheets
 WAIT_S = 2.0  # shortest wait before a request with `?since` is answered
 IDLE_WAIT_S = 15.0  # longest wait, used for hidden tabs, whose requests have `&idle`
@@ -174,7 +175,7 @@ class LivePage:
         return read_image(self.run, path)
 
     def answer_page(self, query: dict[str, list[str]]) -> str:
-        html, is_last = self.render(query.get("layers", [""])[-1][:200])
+        html, is_last = self.render(query.get("layers", [""])[-1][:MAX_PATTERN_CHARACTERS])
         self._visitors.note_request()
         self._visitors.note_page(is_last)
         return html

@@ -217,7 +217,7 @@ class Training:
             return self.finish(FINISHED)
         if progress.is_evaluation_due():  # a run that was stopped before its evaluation
             self.evaluate()
-        batches = self.prepare()
+        batches = self.begin_training()
         while progress.step < progress.steps and not progress.stop_reason:
             self.advance(batches)
             if self.interrupted() and not progress.is_complete:
@@ -226,7 +226,7 @@ class Training:
             self.evaluate()
         return self.finish(FINISHED if progress.is_complete else "interrupted")
 
-    def prepare(self) -> Iterator[Batch]:
+    def begin_training(self) -> Iterator[Batch]:
         """Set the network to training, start averaged weights, and return the batches from the coming step on."""
         self.set_training_mode()
         if self.ema and self.ema.updates == 0:

@@ -34,7 +34,7 @@ from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Callback
 from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.metrics import Score
-from viaduct.training.profile_marks import Points, ProfileMarks, check_point
+from viaduct.training.profile_marks import PointHooks, ProfileMarks, check_point
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -136,8 +136,8 @@ class Profiling(Callback):
                 self.lines.append("fp_point and bp_point have no meaning in compiled or captured steps: not used.")
             return
         self.collector.add_network(network)
-        self.marks.points = Points(options.fp_point, options.bp_point, self.marks)
-        self.marks.points.attach(network)
+        self.marks.hooks = PointHooks(options.fp_point, options.bp_point, self.marks)
+        self.marks.hooks.attach(network)
 
     def evaluation(self, training: Training, score: Score) -> None:
         self.note_interruption("evaluation")
@@ -183,7 +183,7 @@ class Profiling(Callback):
         A profile that cannot be written does not end the run.
         """
         self.written = True
-        self.marks.points.detach()
+        self.marks.hooks.detach()
         has_ranks = training.group.ranks > 1
         folder = self.folder / f"{RANK_PREFIX}{training.group.rank}" if has_ranks else self.folder
         with self.note_errors("The profile could not be written"):

@@ -34,7 +34,7 @@ class ProfileMarks(StepMarks):
     def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
         """`collect` is called before each step until it returns the collector; it returns None before the window."""
         self.training = training
-        self.points = Points("", "", self)
+        self.hooks = PointHooks("", "", self)
         self.replayed: set[int] = set()  # numbers of steps that were replayed
         self._collect = collect
         self._collector: Collector | None = None
@@ -58,7 +58,7 @@ class ProfileMarks(StepMarks):
         return batch
 
     def begin_forward(self) -> None:
-        if self.active_collector and not self.points.forward:
+        if self.active_collector and not self.hooks.forward:
             self.active_collector.mark_forward_start()
 
     def watch_backward(self, loss: Tensor) -> None:
@@ -72,11 +72,11 @@ class ProfileMarks(StepMarks):
 
     def _end_gradients(self) -> None:
         self._gradients_done = True
-        if self.active_collector and not self.points.backward:
+        if self.active_collector and not self.hooks.backward:
             self.active_collector.mark_backward_end()
 
     def end_backward(self) -> None:
-        if self.active_collector and not self.points.backward and not self._gradients_done:
+        if self.active_collector and not self.hooks.backward and not self._gradients_done:
             self.active_collector.mark_backward_end()
         self._gradients_done = False
 
@@ -113,12 +113,12 @@ class ProfileMarks(StepMarks):
         """Return how each time point was found."""
         waits = self._has_ranks and can_queue_callback()
         forward, backward = FORWARD, BUCKETS if waits else BACKWARD
-        if self.points.forward:
-            forward = f"Forward start: the forward pass of {self.points.forward!r} (fp_point)."
-        if self.points.backward:
-            backward = f"Backward end: the end of the backward pass of {self.points.backward!r} (bp_point)."
-        points = [forward, backward, UPDATE, LOADER]
-        return [*points, REPLAY] if self.replayed else points
+        if self.hooks.forward:
+            forward = f"Forward start: the forward pass of {self.hooks.forward!r} (fp_point)."
+        if self.hooks.backward:
+            backward = f"Backward end: the end of the backward pass of {self.hooks.backward!r} (bp_point)."
+        found = [forward, backward, UPDATE, LOADER]
+        return [*found, REPLAY] if self.replayed else found
 
 
 def can_queue_callback() -> bool:
@@ -127,7 +127,7 @@ def can_queue_callback() -> bool:
     return hasattr(engine, "queue_callback")
 
 
-class Points:
+class PointHooks:
     """Hooks on the modules that the user has named as begin of the forward and end of the backward pass.
 
     In each step the collector keeps the first mark of the forward start and the last one of the backward end.

@@ -143,7 +143,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
     """Take steps until the plan is fulfilled or the run is stopped; write what was collected, even after an error."""
     with training.train_batches, training.validation, write_profiles_on_error([profiling], training):
         training.emit("start")
-        batches = training.prepare()
+        batches = training.begin_training()
         while not profiling.written and not training.progress.stop_reason and not training.interrupted():
             training.advance(batches)
         training.agreement.finish_exchange()

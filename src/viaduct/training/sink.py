@@ -124,7 +124,7 @@ class Sink:
         unused: Batch | None = None
         batch = self.feed.take_batch(batches)
         step = self.device_step = self.device_step or DeviceStep(self.step, batch, self.longest)
-        step.prepare(count)
+        step.load_schedule(count)
         try:
             while self.run_device_step(step, batch):
                 self.step.marks.end_step()
@@ -133,7 +133,7 @@ class Sink:
                 self.feed.mark_step()
                 is_last = done == count
                 if progress.step < progress.steps and not (is_last and progress.is_epoch_end):
-                    self.feed.prepare(batches)  # a callback may still change the order of the next epoch
+                    self.feed.prepare_next(batches)  # a callback may still change the order of the next epoch
                 if is_last or self.training.is_stopping():
                     break
                 batch = self.feed.take_batch(batches)
@@ -153,7 +153,7 @@ class Sink:
         """
         number, marks = self.progress.step + 1, self.step.marks
         self.step.pulse.enter("a sink", number)
-        step.load(batch)
+        step.load_batch(batch)
         if self.step.is_observed(number):
             step.is_observed = True
             try:
@@ -293,7 +293,7 @@ class Feed:
         event.record()
         return event
 
-    def prepare(self, batches: Iterator[Batch]) -> None:
+    def prepare_next(self, batches: Iterator[Batch]) -> None:
         """Begin to make the next batch; wait first if the host is MAX_AHEAD steps ahead of the device."""
         if not self.vendor:
             return

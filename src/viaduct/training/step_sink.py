@@ -94,7 +94,7 @@ class StepSink:
                 raise BadValue(f"viaduct.sink: input {number} requires a gradient, which would not leave the step.")
         kinds = [(value.shape, value.dtype, value.device) for value in inputs]
         if self.expected is None:
-            self.prepare(inputs)
+            self.prepare_device(inputs)
             self.expected = kinds
         elif len(kinds) != len(self.expected):
             raise BadValue(f"viaduct.sink: {len(kinds)} inputs, and the first call had {len(self.expected)}.")
@@ -106,7 +106,7 @@ class StepSink:
                     "A graph is captured for one shape, dtype and device; leave out a last, smaller batch.",
                 )
 
-    def prepare(self, inputs: tuple[Tensor, ...]) -> None:
+    def prepare_device(self, inputs: tuple[Tensor, ...]) -> None:
         """Find the device of the step; allocate a stream and input buffers if the step can be captured there."""
         kinds = sorted({value.device.type for value in inputs})
         if len(kinds) == 1 and kinds[0] in devices.names():

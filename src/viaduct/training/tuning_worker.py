@@ -58,7 +58,7 @@ class RecipeStep:
 
     @cached_property
     def batches(self) -> Iterator[Batch]:
-        return self.training.prepare()
+        return self.training.begin_training()
 
     @cached_property
     def calls(self) -> list[Call]:
