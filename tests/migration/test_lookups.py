@@ -18,6 +18,8 @@ def test_names_are_those_that_are_written() -> None:
     assert lookups.plain_name(parse_expression("t.cuda")) == ""
     assert lookups.dotted_name(parse_expression("t.cuda.Stream")) == "t.cuda.Stream"
     assert lookups.dotted_name(parse_expression("make().Stream")) == ""
+    assert lookups.method_name(parse_expression("make().to(device)")) == "to"
+    assert lookups.method_name(parse_expression("make(device)")) == ""
 
 
 def test_what_is_no_string_has_no_text() -> None:

@@ -38,6 +38,12 @@ def dotted_name(node: ast.AST) -> str:
     return plain_name(node)
 
 
+def method_name(call: ast.Call) -> str:
+    """Return `to` of `x.to(device)`; "" for a call of a plain name and anything else."""
+    name: str = getattr(call.func, "attr", "")
+    return name
+
+
 def is_self_attribute(node: ast.AST) -> bool:
     """Return True for `self.name`."""
     return isinstance(node, ast.Attribute) and plain_name(node.value) == "self"

@@ -12,6 +12,7 @@ from viaduct.migration.lookups import (
     bindings_of,
     literal_text,
     mark_once,
+    method_name,
     parameter_default,
     plain_name,
     positional_parameters,
@@ -95,7 +96,7 @@ def sources_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
 def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
     """Return the values that a call may return: a default, the string of `.lower()`, an entry of a dict; else None."""
     name = site.qualified_name(call.func) or plain_name(call.func)
-    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    method = method_name(call)
     if name in BACKEND_GETTERS:
         return []
     if name == "torch.distributed.Backend":

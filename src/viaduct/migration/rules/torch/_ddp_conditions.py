@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import bind_arguments, calls_to, keyword_value, plain_name
+from viaduct.migration.lookups import bind_arguments, calls_to, keyword_value, method_name, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import is_imported, main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
@@ -261,7 +261,7 @@ def may_use_card(site: Site, statement: ast.stmt) -> bool:
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
         is_of_torch = (site.qualified_name(call.func) or "").startswith("torch.")
-        if is_of_torch or getattr(call.func, "attr", "") in MOVING_METHODS:
+        if is_of_torch or method_name(call) in MOVING_METHODS:
             return True
         if plain_name(call.func) in defined and "arg" not in plain_name(call.func):
             return True
@@ -271,7 +271,7 @@ def may_use_card(site: Site, statement: ast.stmt) -> bool:
 def moves_to_device(site: Site, statement: ast.stmt) -> bool:
     """Return True if a statement calls `.cuda()`, `.to(…)` or the like."""
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
-    moving = (call.func for call in calls if getattr(call.func, "attr", "") in MOVING_METHODS)
+    moving = (call.func for call in calls if method_name(call) in MOVING_METHODS)
     return any(not (site.qualified_name(function) or "").startswith("torch.") for function in moving)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import calls_to, keyword_value
+from viaduct.migration.lookups import calls_to, keyword_value, method_name
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import first_statement
@@ -102,7 +102,7 @@ class Rewriter:
         model = wrapped.wrapped_model(call)
         assert model is not None
         text = self.site.text(model)
-        is_moved = isinstance(model, ast.Call) and getattr(model.func, "attr", "") in MOVING_METHODS
+        is_moved = isinstance(model, ast.Call) and method_name(model) in MOVING_METHODS
         if not is_moved:
             text = f"{text if isinstance(model, NO_PARENTHESES) else f'({text})'}.{self.card.method}()"
         self.site.edit.replace_node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")

@@ -18,6 +18,7 @@ from viaduct.migration.lookups import (
     keyword_value,
     literal_text,
     mark_once,
+    method_name,
     parameter_default,
     plain_name,
     positional_parameters,
@@ -180,7 +181,7 @@ class Devices:
         yield from (keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg))
         if name == "functools.partial" and call.args and self.site.qualified_name(call.args[0]) == "torch.device":
             yield from (*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "type"))
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        method = method_name(call)
         if name is not None and name.startswith("torch."):
             yield from self.device_arguments_of_torch(call, name)
         elif method in MOVERS and call.args and not is_own_method(self.site, call.func.value, method):  # type: ignore[attr-defined]
@@ -303,7 +304,7 @@ class Devices:
         """Trace a call that returns a device: torch.device, str, a default, a function of this file."""
         name = self.site.qualified_name(node.func)
         function = plain_name(node.func)
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        method = method_name(node)
         if name in ("torch.device", "os.getenv", "os.environ.get") or function == "str":
             position = 1 if name and name.startswith("os.") else 0  # the default of os.getenv
             self.trace(node.args[position] if len(node.args) > position else None)

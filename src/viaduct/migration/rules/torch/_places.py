@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from viaduct.migration.classes import list_ancestry
-from viaduct.migration.lookups import is_self_attribute, keyword_value, literal_text
+from viaduct.migration.lookups import is_self_attribute, keyword_value, literal_text, method_name
 from viaduct.migration.names import Bound
 from viaduct.migration.rule import Site
 from viaduct.migration.values import TENSOR_CONSTRUCTORS, starts_with_name
@@ -124,7 +124,7 @@ def combine_places(places: Iterable[Place]) -> Place:
 
 def is_move(call: ast.Call) -> bool:
     """Return True for a move to a device other than the CPU; `x.to(torch.float64)` moves nothing."""
-    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    method = method_name(call)
     if method in CARDS:
         return True
     devices = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "device")]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import mark_once, plain_name
+from viaduct.migration.lookups import mark_once, method_name, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _wrapped as wrapped
 
@@ -171,7 +171,7 @@ def report_checkpoints(site: Site) -> None:
 def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     """Report a loaded checkpoint whose keys may begin with `module.`; `saved` are the files that this script saves."""
     state = site.values.origin(call.args[0]) if call.args else None
-    if isinstance(state, ast.Call) and getattr(state.func, "attr", "") == "state_dict":
+    if isinstance(state, ast.Call) and method_name(state) == "state_dict":
         return  # the state of another model
     nodes = ast.walk(state) if state is not None else ()
     loads = [node for node in nodes if isinstance(node, ast.Call) and site.qualified_name(node.func) == "torch.load"]

@@ -42,7 +42,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import keyword_value, literal_text, plain_name
+from viaduct.migration.lookups import keyword_value, literal_text, method_name, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
@@ -175,7 +175,7 @@ def report_shared_files(site: Site, plan: Plan) -> None:
 
 def writes_file(site: Site, call: ast.Call) -> bool:
     """Return True for a call that writes or removes a file."""
-    name, method = site.qualified_name(call.func) or plain_name(call.func), getattr(call.func, "attr", "")
+    name, method = site.qualified_name(call.func) or plain_name(call.func), method_name(call)
     if name.rpartition(".")[2] != "open" and method != "open":
         return name in REMOVING_FUNCTIONS or method in WRITING_METHODS
     # The mode is the second argument of open(path, mode), the first of path.open(mode).

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.lookups import branches
+from viaduct.migration.lookups import branches, method_name
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import is_own_method
@@ -40,7 +40,7 @@ def request_import(site: Site) -> None:
 def device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Yield the arguments that PyTorch takes for a device."""
     name = site.qualified_name(call.func) or ""
-    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    method = method_name(call)
     if name == "torch.device":
         yield from call.args[:1] if len(call.args) == 1 else []
     elif method == "to" and not name.startswith("torch."):

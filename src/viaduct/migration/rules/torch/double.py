@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.limits import Risk
+from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._places import CARDS, is_cpu, is_move, place_of
 from viaduct.migration.targets import cards
@@ -87,7 +88,7 @@ def possible_dtypes(site: Site, call: ast.Call) -> set[str]:
 
 def casts_to_double(site: Site, call: ast.Call) -> bool:
     """Return True for `x.double()`, `x.to(torch.float64)` and `x.type(torch.float64)`."""
-    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    method = method_name(call)
     by_dtype = method in ("to", "type") and bool(possible_dtypes(site, call) & DOUBLE_DTYPES)
     return by_dtype or (method == "double" and not call.args)
 

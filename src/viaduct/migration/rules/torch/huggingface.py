@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
@@ -26,7 +27,7 @@ OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "a
 def check_options(site: Site) -> None:
     """Report an option that chooses a package for NVIDIA cards."""
     name = site.qualified_name(site.node.func) or ""
-    method = site.node.func.attr if isinstance(site.node.func, ast.Attribute) else ""
+    method = method_name(site.node)
     if method == "enable_xformers_memory_efficient_attention":
         report_option(site, "xformers")
     elif name.startswith(ROOTS) or method == "from_pretrained":

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import literal_text
+from viaduct.migration.lookups import literal_text, method_name
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
@@ -29,7 +29,7 @@ SEARCH_METHODS = ("startswith", "find", "count", "search", "match")
 def advise_search(site: Site) -> None:
     """Advise on a comparison of an error's text with CUDA's message."""
     parent = site.source.parents[site.node]
-    is_search = isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in SEARCH_METHODS
+    is_search = isinstance(parent, ast.Call) and method_name(parent) in SEARCH_METHODS
     if MESSAGE.match(literal_text(site.node)) and (is_search or isinstance(parent, ast.Compare)):
         site.advise(
             "messages of other cards do not say CUDA: catch torch.OutOfMemoryError (since torch 2.5; "

@@ -105,10 +105,9 @@ def needs_no_import(site: Site) -> bool:
     Another file of the project imports the plug-in, or the file has code for CUDA and the card, or --only names other
     rules.
     """
+    is_requested = site.target.card.module in site.work.effect_imports
     changes = (finding for finding in site.work.findings if finding.status == "changed")
-    if site.target.card.module in site.work.effect_imports or any(
-        finding.rule.startswith("torch.") for finding in changes
-    ):
+    if is_requested or any(finding.rule.startswith("torch.") for finding in changes):
         return False
     if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True

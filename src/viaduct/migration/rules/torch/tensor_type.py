@@ -23,7 +23,7 @@ import ast
 import re
 
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES
-from viaduct.migration.lookups import literal_text
+from viaduct.migration.lookups import literal_text, method_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
 from viaduct.migration.targets import import_helper
@@ -50,7 +50,7 @@ def is_used_as_type(site: Site) -> bool:
     if isinstance(parent, ast.IfExp):
         parent = site.source.parents[parent]
     if isinstance(parent, ast.Call):
-        method = parent.func.attr if isinstance(parent.func, ast.Attribute) else ""
+        method = method_name(parent)
         return method == "type" or site.qualified_name(parent.func) == "torch.Tensor.type"
     return isinstance(parent, ast.Compare) and any(is_type_call(side) for side in (parent.left, *parent.comparators))
 

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.migration.frameworks import TENSORFLOW
+from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root
@@ -36,7 +37,7 @@ def report_file(site: Site) -> None:
 def cuda_code(site: Site) -> Iterator[ast.AST]:
     """Yield `x.cuda()`, `x.to("cuda")`, `make(device="cuda")`, but no calls of other known libraries."""
     for call in site.source.of_kind(ast.Call):
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        method = method_name(call)
         devices = [keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg)]
         devices += call.args[:1] if method == "to" else []
         is_cuda = method == "cuda" or any(map(device_literal, devices))
