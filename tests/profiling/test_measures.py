@@ -31,6 +31,7 @@ def test_an_empty_list_of_advice_is_no_all_clear_for_what_was_not_measured():
         replace(full, steps=()),
         replace(full, steps=full.steps[:3]),
         replace(full, operators=(), kernels=()),
+        replace(full, facts=replace(full.facts, device="npu"), kernels=()),
     ):
         assert name_missing(lacking)
         assert judge(lacking).tone == "warn"
@@ -68,7 +69,7 @@ def test_waiting_in_a_collective_is_accounted_for():
 
 
 def test_operators_of_an_accelerator_do_not_cover_its_time():
-    profile = make_recorded(800.0)
+    profile = replace(make_recorded(800.0), kernels=small_profile().kernels)
     assert judge(replace(profile, facts=replace(profile.facts, device="cuda"))).headline == "Nothing stands out"
 
 

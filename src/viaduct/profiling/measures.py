@@ -238,4 +238,6 @@ def name_missing(profile: Profile) -> str:
         return f"Too few steps to judge: {regular}, {FEWEST_STEPS} are needed"
     if not profile.operators and not profile.kernels:
         return "The phases alone gave no advice; operators were not recorded, so nothing within them was judged"
+    if profile.facts.device != "cpu" and not profile.kernels:
+        return "The host's operators gave no advice; kernels were not recorded, so the device's time was not judged"
     return ""
