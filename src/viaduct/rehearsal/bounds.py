@@ -51,7 +51,7 @@ class Bounds:
 
     def start(self) -> None:
         self._began = time.monotonic()
-        signal.signal(STOP_SIGNAL, self._stop)
+        signal.signal(STOP_SIGNAL, self._raise_stop)
         self._thread.start()
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Bounds:
         """Return the seconds since the start; the script's end stops the clock."""
         return round((self._ended_at or time.monotonic()) - self._began, 3)
 
-    def _stop(self, number: int, frame: FrameType | None) -> NoReturn:
+    def _raise_stop(self, number: int, frame: FrameType | None) -> NoReturn:
         raise StopScript
 
 

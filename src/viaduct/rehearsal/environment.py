@@ -18,8 +18,9 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.files import find_scratch_folder
 from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 
+# With a sitecustomize.py, which every Python process of the rehearsal imports at its start.
 HOOK_FOLDER = Path(__file__).parents[1] / "scripts" / "hook"
-VIADUCT_ROOT = Path(viaduct.__file__).parents[1]
+VIADUCT_ROOT = Path(viaduct.__file__).parents[1]  # the folder that holds the package viaduct
 LAUNCHER_VARIABLES = {  # variables of a launcher or job around this process, which the script does not inherit
     "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", NPU.rank_table, "DEVICE_ID",
     NPU.device_choice, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",

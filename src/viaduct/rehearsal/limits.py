@@ -28,8 +28,8 @@ Mode = Literal["off", "warn", "error"]
 LIMITS_VARIABLE = "VIADUCT_LIMITS"
 RECORD_VARIABLE = "VIADUCT_REHEARSAL_RECORD"  # the folder of the rehearsal's record
 PROJECT_VARIABLE = "VIADUCT_REHEARSAL_PROJECT"  # the script's folder and others of the project, joined as in PATH
-LANGUAGE_VARIABLE = "VIADUCT_REHEARSAL_LANG"
-_VIADUCT = str(Path(__file__).parents[1]) + os.sep
+LANGUAGE_VARIABLE = "VIADUCT_REHEARSAL_LANG"  # "zh": messages in Chinese
+_VIADUCT = str(Path(__file__).parents[1]) + os.sep  # folder of the package viaduct
 
 
 class StandInFails(RuntimeError):

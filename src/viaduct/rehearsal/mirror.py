@@ -26,7 +26,7 @@ RESULT_SUFFIXES = (
     ".pth", ".pt", ".ckpt", ".tar", ".h5", ".hdf5", ".pkl", ".npz", ".npy", ".safetensors", ".index", ".meta",
 )  # fmt: skip
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3", ".mdb", ".log", ".csv", ".json")
-RESULT_WORDS = ("checkpoint", "ckpt", "events.out", ".data-0")
+RESULT_WORDS = ("checkpoint", "ckpt", "events.out", ".data-0")  # in the names of files that look like results
 MAX_ENTRIES = 3000  # entries mirrored one by one; further ones are linked
 FULL_FOLDER = 1000  # entries; a folder with more of them becomes one link
 MAX_COPIED_BYTES = 256 << 20  # of all copies together
@@ -76,7 +76,7 @@ class Mirror:
                 for entry in list_entries(above):
                     if not os.path.lexists(self.path_of(above) / entry.name) and not self.holds_record(entry):
                         os.symlink(entry.path, self.path_of(above) / entry.name)
-        self.copy_added()
+        self.copy_added_files()
 
     @property
     def mirrored_folders(self) -> list[Path]:
@@ -144,7 +144,7 @@ class Mirror:
         is_small = migrated.is_file() and not migrated.is_symlink() and migrated.stat().st_size <= SMALL_FILE
         return migrated if is_small else None
 
-    def copy_added(self) -> None:
+    def copy_added_files(self) -> None:
         """Copy small files that only `tree` has, such as modules that a migration added, into the mirror."""
         if self.tree is None or self.root is None:
             return

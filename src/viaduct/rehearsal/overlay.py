@@ -201,7 +201,7 @@ def make_namespace() -> None:
     mount("none", "/", "", RECURSIVE | PRIVATE)
 
 
-def mount_points() -> list[str]:
+def list_mount_points() -> list[str]:
     """Return the folders at which something is mounted."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     return [line.split()[4].encode("latin-1", "replace").decode("unicode_escape") for line in lines]
@@ -214,7 +214,7 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
 
 def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
     """Mount a layout, outer folders first; return the fields `layers` and `tree_states` of its View."""
-    points = [*layout["folders"], *(point for point in mount_points() if is_below(point, layout["folders"]))]
+    points = [*layout["folders"], *(point for point in list_mount_points() if is_below(point, layout["folders"]))]
     points = sorted(dict.fromkeys(points), key=lambda point: point.count("/"))
     # Later these paths lead into the overlay; the descriptors opened now still lead to the folders below it.
     opened = {path: open_path(path) for path in points}

@@ -25,7 +25,7 @@ from viaduct.scripts.notebook_runs import parse_source, read_source
 
 STEP_AT_FLAG = "--step-at"
 MAX_LISTED = 6  # files in a message
-WANTED_LINE = "Name a line after which a step is complete."
+LINE_ADVICE = "Name a line after which a step is complete."
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 # Statements at whose lines a step cannot end: definitions, and declarations, which are not executed.
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)
@@ -91,12 +91,12 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
     path = files[match]
     count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
-        raise BadValue(f"{STEP_AT_FLAG} {text}: {match} has {count} lines.", WANTED_LINE)
+        raise BadValue(f"{STEP_AT_FLAG} {text}: {match} has {count} lines.", LINE_ADVICE)
     spans = [find_span(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
     enclosing = [(first, last) for first, last in spans if first <= line <= last]
     if not enclosing:
         following = min((first for first, _ in spans if first > line), default=None)
-        advice = f"The next statement is in line {following}." if following else WANTED_LINE
+        advice = f"The next statement is in line {following}." if following else LINE_ADVICE
         raise BadValue(f"{STEP_AT_FLAG} {text}: no statement is executed in this line.", advice)
     first, last = min(enclosing, key=lambda span: span[1] - span[0])
     return Target(match, first, last)

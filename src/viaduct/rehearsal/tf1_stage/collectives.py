@@ -25,7 +25,7 @@ import numpy as np
 from viaduct.cards import NPU
 from viaduct.rehearsal.tf1_stage import state
 
-WORLD = NPU.world_group
+WORLD = NPU.world_group  # name of the group of all ranks
 REDUCTIONS = ("max", "min", "prod", "sum")
 REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint8", "int8")  # by gloo
 groups: dict[str, list[int]] = {}  # world ranks of each group that the script made, by its name
@@ -67,7 +67,7 @@ def open_rendezvous_store() -> Any:
         return _store
 
 
-def process_group(key: str, ranks: list[int]) -> Any:
+def get_process_group(key: str, ranks: list[int]) -> Any:
     """Return the process group of one collective.
 
     The constructor waits for the other ranks. Other groups go on: the lock is released, and each group has its own
@@ -168,7 +168,7 @@ def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: 
 
     arrays = [np.asarray(array) for array in arrays]
     dtypes = [choose_reduced_dtype(array.dtype) for array in arrays]
-    group = process_group(key, ranks)
+    group = get_process_group(key, ranks)
     check_agreement(key, group, ranks, arrays, True)
     ops = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
     options = dist.AllreduceOptions()
@@ -187,7 +187,7 @@ def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: in
     arrays = [np.asarray(array) for array in arrays]
     for array in arrays:
         refuse_strings(array.dtype)
-    group = process_group(key, ranks)
+    group = get_process_group(key, ranks)
     check_agreement(key, group, ranks, arrays, True)
     options = dist.BroadcastOptions()
     options.rootRank = ranks.index(root)
@@ -205,7 +205,7 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     refuse_strings(array.dtype)
     if not array.shape:
         raise ValueError(f"{key}: a scalar cannot be gathered; give it a dimension, as in tf.reshape(tensor, [1])")
-    group = process_group(key, ranks)
+    group = get_process_group(key, ranks)
     check_agreement(key, group, ranks, [array], False)
     import torch
 
@@ -222,13 +222,13 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
 
 def send_array(key: str, array: Any, target: int) -> None:
     pair = sorted([state.rank(), target])
-    process_group(key, pair).send([bytes_of(np.asarray(array))], pair.index(target), 0).wait()
+    get_process_group(key, pair).send([bytes_of(np.asarray(array))], pair.index(target), 0).wait()
 
 
 def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     pair = sorted([state.rank(), source])
     data = bytes_of(np.zeros(tuple(shape), dtype))
-    process_group(key, pair).recv([data], pair.index(source), 0).wait()
+    get_process_group(key, pair).recv([data], pair.index(source), 0).wait()
     return array_of(data, dtype, shape)
 
 

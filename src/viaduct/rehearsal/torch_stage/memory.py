@@ -12,7 +12,7 @@ from typing import Any
 from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards, index_of
 
 _MIB = 1 << 20
-_POOLS = ("all", "large_pool", "small_pool")
+_POOLS = ("all", "large_pool", "small_pool")  # of CUDA's allocator
 
 
 def _find_meter(device: Any) -> MemoryMeter:

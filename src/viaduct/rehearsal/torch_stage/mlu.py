@@ -13,10 +13,10 @@ from viaduct.cards import MLU
 from viaduct.rehearsal.torch_stage import profiling, streams, surface
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 
-NAME = MLU.name
-PACKAGE = MLU.module
+NAME = MLU.name  # of the device in PyTorch
+PACKAGE = MLU.module  # the vendor's plug-in
 CARD_NAME = "MLU590-M9"
-MEMORY = 80 << 30
+MEMORY = 80 << 30  # bytes of each card
 
 
 class _Properties(surface.Properties):

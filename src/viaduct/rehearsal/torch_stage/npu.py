@@ -16,10 +16,10 @@ from viaduct.rehearsal.torch_stage import contributed, profiling, streams, surfa
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
 
-NAME = NPU.name
-PACKAGE = NPU.module
+NAME = NPU.name  # of the device in PyTorch
+PACKAGE = NPU.module  # the vendor's plug-in
 CARD_NAME = "Ascend910B1"
-MEMORY = 64 << 30
+MEMORY = 64 << 30  # bytes of each card
 _options: dict[str, Any] = {}  # options that scripts set; only their getters read them
 _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, by address
 

@@ -18,9 +18,9 @@ from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, str
 from viaduct.rehearsal.torch_stage.cards import card_of, index_of
 from viaduct.rehearsal.torch_stage.surface import Properties, collect_shared_names, make_module
 
-NAME = "gpu"
+NAME = "gpu"  # of the device in PyTorch
 CARD_NAME = "CPU, called a CUDA device by viaduct"
-MEMORY = 80 << 30
+MEMORY = 80 << 30  # bytes of each card
 
 
 class _Properties(Properties):

@@ -12,6 +12,7 @@ from torch.utils._device import _device_constructors
 from viaduct.rehearsal.torch_stage.cards import card_of
 from viaduct.rehearsal.torch_stage.dispatch import make_library, replace_function
 
+# Functions of torch and methods of tensors that take pin_memory.
 FACTORIES = (
     "empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "eye", "tensor",
     "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "empty_strided",

@@ -15,7 +15,7 @@ from viaduct.rehearsal.torch_stage.cards import card_of, cards, put_on_card, vie
 
 _aten = torch.ops.aten
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-_BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
+_BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)  # compressed by rows, the other two by columns
 # Dispatch key of the CPU's sparse tensors by the key of a card's.
 CPU_KEYS = {"SparsePrivateUse1": "SparseCPU", "SparseCsrPrivateUse1": "SparseCsrCPU"}
 # Operators that read or join the parts of a sparse tensor and compute nothing.

@@ -14,7 +14,7 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import amp, control, graphs, legacy, memory, seeds, streams
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 
-_SHARED = (control, memory, seeds, streams, graphs)
+_SHARED = (control, memory, seeds, streams, graphs)  # their names are in torch.npu and torch.mlu
 _PRIVATE = ("_lazy_init", "_is_in_bad_fork")  # names that PyTorch itself calls
 
 
