@@ -6,26 +6,20 @@ undone first.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import multiprocessing
 import os
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
 from viaduct.cores import count_cores
-from viaduct.errors import BadValue, OutOfMemory
+from viaduct.errors import BadValue
 from viaduct.migration import helper_file, helper_location, plugin_import
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.findings import Finding
@@ -36,6 +30,7 @@ from viaduct.migration.limits import TooSlow, limit_cpu
 from viaduct.migration.operator_notes import gather_notes
 from viaduct.migration.options import Options
 from viaduct.migration.parts import Part, split_parts
+from viaduct.migration.processes import can_fork, iterate_in_processes
 from viaduct.migration.project import Project, merge_outlines, survey
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.source import decode, lines_of
@@ -76,7 +71,7 @@ def migrate_project(
             results = gather_notes(results)
             results += manifests.check_manifests(files, options)
             migrated = [*shell.migrate_all(files, options, project), *settings.migrate_all(files, options)]
-            results += [add_text(file) for file in migrated]
+            results += [complete_text_file(file) for file in migrated]
         if not options.only and options.mode == "rewrite":
             results = audit_results(project, results, batch.surveyed_texts, options)
         results.sort(key=lambda file: file.path)
@@ -84,11 +79,9 @@ def migrate_project(
     finally:
         if gc_was_enabled:
             gc.enable()
-    outcome = Outcome(files.root, options, files, results, command, time.perf_counter() - began)
-    outcome.frameworks = project.frameworks
-    outcome.entry = options.entry or guess_entry(outcome)
-    outcome.added = added
-    return outcome
+    entry = options.entry or guess_entry(results, files.single)
+    seconds = time.perf_counter() - began
+    return Outcome(files.root, options, files, results, command, seconds, entry, project.frameworks, added)
 
 
 def audit_results(
@@ -110,7 +103,7 @@ def audit_results(
         if extended is None:
             lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_new=True))
     for place in [*lacking, *audit_programs(marks, project.imports, places, is_set_outside)]:
-        file = add_texts(by_path[place.file], texts)
+        file = fill_texts(by_path[place.file], texts)
         by_path[place.file] = replace(file, places=(*file.places, place), findings=(place.as_finding(), *file.findings))
     return list(by_path.values())
 
@@ -122,7 +115,7 @@ def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> Fil
     if inserted is None or file.reason:
         return None
     after, line = inserted
-    file = add_texts(file, texts)
+    file = fill_texts(file, texts)
     origin = file.stems[line - 1]
     place, finding = plugin_import.describe_insertion(file.path, origin, file.old, module)
     return replace(
@@ -135,7 +128,7 @@ def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> Fil
     )
 
 
-def add_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
+def fill_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
     """Return the result with `old`, `new` and `stems`, which are empty in an unchanged file without findings."""
     if file.old:
         return file
@@ -171,7 +164,7 @@ def separate_helpers(
     scripts = iterate_scripts(project, results, texts)
     for helper in helper_file.collect_helpers(files, project, scripts) if project.helpers else ():
         for name, path, line in helper.find_missing():
-            file = add_texts(by_path[path], texts)
+            file = fill_texts(by_path[path], texts)
             origin = file.stems[line - 1]
             text = lines_of(file.old)[origin - 1]
             by_path[path] = add_finding(file, helper_file.report_missing_member(helper.path, name, path, origin, text))
@@ -251,7 +244,7 @@ def exclude_files(files: Walk, patterns: tuple[str, ...]) -> None:
         )
 
 
-def add_text(file: FileResult) -> FileResult:
+def complete_text_file(file: FileResult) -> FileResult:
     """Complete the result of a shell script or a settings file."""
     old, new = (data.decode(errors="replace") for data in (file.before, file.after))
     return replace(complete_result(file, old, new), size=len(file.before), line_count=len(lines_of(old)))
@@ -355,74 +348,6 @@ def can_survey(path: str, data: bytes) -> bool:
     except TooSlow:
         return False
     return True
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-_work: Callable[[Any], Any] | None = None
-"""Function that forked workers call. They inherit it with its texts and survey, so nothing is pickled."""
-
-
-def iterate_in_processes(work: Callable[[Item], Result], items: list[Item], workers: int) -> Iterator[Result]:
-    """Call a function for each item, in up to `workers` processes, and yield the results as they finish."""
-    global _work
-    if min(workers, len(items)) < 2:
-        yield from map(work, items)
-        return
-    _work = work
-    gc.freeze()  # a collection would write into memory pages that the workers share, and so copy them
-    pool = ProcessPoolExecutor(
-        min(workers, len(items)), mp_context=multiprocessing.get_context("fork"), initializer=ignore_sigint
-    )
-    try:
-        with block_sigint():
-            pending = {pool.submit(work_on, item) for item in items}
-        while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
-        pool.shutdown()
-    except BrokenProcessPool:
-        raise OutOfMemory("a process of the migration was killed.", "Perhaps memory was short: try --jobs 1.") from None
-    finally:
-        kill_workers(pool)
-        gc.unfreeze()
-        _work = None
-
-
-def work_on(item: Any) -> Any:
-    """Call the function for one item in a worker process."""
-    assert _work is not None
-    result = _work(item)
-    gc.collect()  # frees trees in reference cycles
-    return result
-
-
-@contextlib.contextmanager
-def block_sigint() -> Iterator[None]:
-    """Defer Ctrl-C while workers are forked: a worker without `ignore_sigint` would print a traceback."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def ignore_sigint() -> None:
-    """Ignore Ctrl-C in a worker: the terminal sends it to all processes, and the parent kills its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def kill_workers(pool: ProcessPoolExecutor) -> None:
-    """Kill workers that are still running; after a normal end there are none."""
-    for process in list((pool._processes or {}).values()):
-        process.kill()
-    pool.shutdown(cancel_futures=True)
-
-
-def can_fork() -> bool:
-    return sys.platform.startswith("linux") and "fork" in multiprocessing.get_all_start_methods()
 
 
 # ---- one file
@@ -532,8 +457,8 @@ def lower_risk(finding: Finding, data: bytes) -> Finding:
     return finding if mentions_framework(data) else replace(finding, risk="low")
 
 
-def guess_entry(outcome: Outcome) -> str:
+def guess_entry(results: list[FileResult], is_single: bool) -> str:
     """Return the script that the user starts: a single script, or the only changed one with `__main__`; else ""."""
-    scripts = [file for file in outcome.files if not file.path.endswith(".ipynb")]
-    mains = [file.path for file in scripts if outcome.walk.single or (file.changed and file.mentions_main)]
+    scripts = [file for file in results if not file.path.endswith(".ipynb")]
+    mains = [file.path for file in scripts if is_single or (file.changed and file.mentions_main)]
     return mains[0] if len(mains) == 1 else ""

@@ -1,0 +1,85 @@
+"""Call a function for many items in forked processes, which share the data of the parent process."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from viaduct.errors import OutOfMemory
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_work: Callable[[Any], Any] | None = None
+"""Function that forked workers call. They inherit it with the data that it holds, so these are not pickled."""
+
+
+def iterate_in_processes(work: Callable[[Item], Result], items: list[Item], workers: int) -> Iterator[Result]:
+    """Call a function for each item, in up to `workers` processes, and yield the results as they finish.
+
+    With one worker or one item this process does the work.
+    """
+    global _work
+    if min(workers, len(items)) < 2:
+        yield from map(work, items)
+        return
+    _work = work
+    gc.freeze()  # a collection would write into memory pages that the workers share, and so copy them
+    pool = ProcessPoolExecutor(
+        min(workers, len(items)), mp_context=multiprocessing.get_context("fork"), initializer=ignore_sigint
+    )
+    try:
+        with block_sigint():
+            pending = {pool.submit(work_on, item) for item in items}
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+        pool.shutdown()
+    except BrokenProcessPool:
+        raise OutOfMemory("a process of the migration was killed.", "Perhaps memory was short: try --jobs 1.") from None
+    finally:
+        kill_workers(pool)
+        gc.unfreeze()
+        _work = None
+
+
+def work_on(item: Any) -> Any:
+    """Call the function for one item in a worker process."""
+    assert _work is not None
+    result = _work(item)
+    gc.collect()  # frees trees in reference cycles
+    return result
+
+
+@contextlib.contextmanager
+def block_sigint() -> Iterator[None]:
+    """Defer Ctrl-C while workers are forked: a worker without `ignore_sigint` would print a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_sigint() -> None:
+    """Ignore Ctrl-C in a worker: the terminal sends it to all processes, and the parent kills its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def kill_workers(pool: ProcessPoolExecutor) -> None:
+    """Kill workers that are still running; after a normal end there are none."""
+    for process in list((pool._processes or {}).values()):
+        process.kill()
+    pool.shutdown(cancel_futures=True)
+
+
+def can_fork() -> bool:
+    return sys.platform.startswith("linux") and "fork" in multiprocessing.get_all_start_methods()
