@@ -168,8 +168,8 @@ def is_loop_counter(site: Site, node: ast.Name) -> bool:
 def is_number_or_other(site: Site, node: ast.AST) -> bool:
     """Return True for a name with both numbers and other things as values."""
     values = bindings_of(site, node) if isinstance(node, ast.Name) else []
-    parts = [part for value in values if isinstance(value, ast.expr) for part in branches(value)]
-    return len({is_number(site, part) for part in parts}) == 2
+    are_numbers = [is_number(site, part) for value in values if isinstance(value, ast.expr) for part in branches(value)]
+    return any(are_numbers) and not all(are_numbers)
 
 
 def find_option(site: Site, name: str) -> ast.Call | None:

@@ -38,11 +38,10 @@ def replace_texts(site: Site) -> None:
     if not is_in_torch_program(site):
         return
     devices, tables = find_devices(site), location_tables(site)
-    literals = dict.fromkeys([*devices.cuda_literals, *option_devices(site, devices)])
-    literals |= dict.fromkeys(
-        item for table in tables for item in map(device_literal, table.values) if item is not None
-    )
-    keys = {item for table in tables for item in map(device_literal, table.keys)}
+    in_tables = [device_literal(value) for table in tables for value in table.values]
+    found = [*devices.cuda_literals, *option_devices(site, devices), *filter(None, in_tables)]
+    literals = dict.fromkeys(found)  # an ordered set
+    keys = {device_literal(key) for table in tables for key in table.keys}
     for literal in literals:
         if literal not in keys and not is_in_comparison(site, literal) and mark_once(site, "any", literal):
             replace_text(site, literal)
@@ -71,16 +70,13 @@ def location_tables(site: Site) -> list[ast.Dict]:
 
 def is_in_comparison(site: Site, literal: ast.expr) -> bool:
     """Return True for a text in a comparison, also within str() or torch.device(); any_device_compare edits it."""
-    node: ast.AST | None = full_expression(site, literal)
-    while isinstance(node, ast.expr) and not isinstance(node, ast.Compare):
-        node = site.source.parents.get(node)
-        if (
-            isinstance(node, ast.Call)
-            and site.qualified_name(node.func) != "torch.device"
-            and plain_name(node.func) != "str"
-        ):
-            return False
-    return isinstance(node, ast.Compare)
+    for parent in site.source.ancestors(full_expression(site, literal)):
+        if isinstance(parent, ast.Call):
+            if site.qualified_name(parent.func) != "torch.device" and plain_name(parent.func) != "str":
+                return False
+        elif isinstance(parent, ast.Compare) or not isinstance(parent, ast.expr):
+            return isinstance(parent, ast.Compare)
+    return False
 
 
 def add_keys(site: Site, table: ast.Dict) -> None:

@@ -38,7 +38,7 @@ rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_api
 
 # torch.cuda.device is a context manager for one card; accelerator.device() is a torch.device.
 HELPER_NAMES = {"device": "device_index"}
-REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"}
+REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"}  # by `capability` and `double`
 # Submodules whose names torch.cuda has too: torch.cuda.memory.empty_cache is torch.cuda.empty_cache.
 REEXPORTED_MODULES = ("memory", "random", "streams")
 
