@@ -44,7 +44,7 @@ def make_report(**changes: Any) -> Any:
 def test_a_choice_without_a_verdict_is_not_called_installed() -> None:
     assert describe_state(make_entry("a")) == "not installed: no verdict of a whole step yet"
     assert describe_state(make_entry("a", note="the step is slower")) == "the step is slower"
-    assert describe_state(make_entry("a", choice={"layout": "as_given"})) == "default is best"
+    assert describe_state(make_entry("a", choice={"layout": "as_given"})) == "no better variant found"
     assert describe_state(make_entry("a", installed=True)) == "installed"
 
 

@@ -40,7 +40,9 @@ def describe_state(entry: Entry) -> str:
     """Return "installed" for an entry that training uses, else the reason why not."""
     if entry.installed:
         return "installed"
-    return "default is best" if entry.is_default else entry.note or "not installed: no verdict of a whole step yet"
+    if entry.is_default:
+        return "no better variant found"
+    return entry.note or "not installed: no verdict of a whole step yet"
 
 
 def make_bank_table(stored: BankContents) -> Table:
@@ -114,7 +116,7 @@ def list_conclusions(report: Report) -> list[str]:
     if defaults:
         names = ", ".join(dict.fromkeys(outcome.operator.signature.kind for outcome in defaults))
         lines.append(
-            f'Stored as "default is best", not searched again: {len(defaults)} operators ({names}); '
+            f'Stored as "no better variant found", not searched again: {len(defaults)} operators ({names}); '
             "the environment variable REPEAT_TUNE=True searches again."
         )
     for outcome in report.outcomes:

@@ -74,9 +74,9 @@ class Outcome:
             return "searched again: better, stored"
         if self.status.bank_reserved:
             searched = "searched again: not better, kept" if self.search_result else "in the bank, not searched again"
-            return f"{searched}{' (default is best)' if self.entry and self.entry.is_default else ''}"
+            return f"{searched}{' (no better variant was found)' if self.entry and self.entry.is_default else ''}"
         if self.status.bank_append:
-            return "default is best, stored" if self.entry and self.entry.is_default else "better, stored"
+            return "no better variant found, stored" if self.entry and self.entry.is_default else "better, stored"
         return "not searched"
 
 
