@@ -24,7 +24,7 @@ from viaduct.recipes import Precision, Recipe, Sgd, Thor
 from viaduct.torch_compat import get_default_compile_cache
 from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
-from viaduct.training.compiling import CACHE_VARIABLE, find_regions, set_compile_cache
+from viaduct.training.compiling import CACHE_VARIABLE, Compilation, find_regions, set_compile_cache
 from viaduct.training.dumping import DumpOptions
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -299,6 +299,16 @@ def test_what_was_compiled_is_told_once(run: RunDir, traced: None, capsys: pytes
     assert len(lines) == 1
     assert lines[0].startswith("Compiled 4 blocks of the network, ")
     assert lines[0].endswith(f"kept for the next run in {os.environ[CACHE_VARIABLE]}")
+
+
+def test_no_folder_is_named_if_compiled_code_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    network = Tower(3)
+    compilation = Compilation(network, network, "off", device_graphs=False)
+    compilation.is_underway = True
+    monkeypatch.setattr("viaduct.training.compiling.get_compile_seconds", lambda: 2.0)
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
+    assert str(compilation.describe_compilation()).splitlines()[0] == "Compiled the network in 2.0 s"
 
 
 def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(

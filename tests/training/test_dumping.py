@@ -72,7 +72,7 @@ def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
     with second.train_batches, second.validation:
         second.fit()
     dumping.close()
-    assert "Not dumped: step 0" in dumping.describe_result()[0]
+    assert "Not dumped: step 0" in dumping.describe_outcome()[0]
     for left, other in zip(read(single).tensors, read(parts).tensors, strict=True):
         assert left.tensor_index == other.tensor_index
         assert np.array_equal(np.load(str(left.path)), np.load(str(other.path)), equal_nan=True)
@@ -85,7 +85,7 @@ def test_nothing_dumped_is_said(tmp_path: Path) -> None:
     run.mkdir()
     train_recipe(CHANCE, RunDir(run), dumping)
     dumping.close()
-    assert "this session did not take step 99" in dumping.describe_result()[0]
+    assert "this session did not take step 99" in dumping.describe_outcome()[0]
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,9 @@ def test_who_is_behind() -> None:
         "all ranks hang at backward of step 3, for 5 s: none is behind, so look at the network between them."
     ]
 
+    behind = list(explain_hang(signs, [1, 2], {1: "", 2: ""}, 5))
+    assert behind[-1] == "The other ranks wait for them; all 3 end, so that a launcher can start them again."
+
 
 def test_a_pulse_counts_places() -> None:
     pulse = Pulse()

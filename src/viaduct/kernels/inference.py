@@ -45,9 +45,9 @@ def max_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:
     output = torch.empty(shape, dtype=x.dtype, device=x.device)
     area = find_area("max_pooling", (count, channels, *sizes, pool.size, pool.stride), x.dtype)
     grid = (area.count_tiles(count, *shape[1:3]), count_blocks(channels, area.columns))
-    pooling_kernels.max_pooling_kernel[grid](
-        *(x, output, count * shape[1] * shape[2], *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
-        *(pool.size, pool.stride, area.height, area.width, area.columns),
+    pooling_kernels.pooling_forward_kernel[grid](
+        *(x, output, output, count * shape[1] * shape[2], *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
+        *(pool.size, pool.stride, False, False, area.height, area.width, area.columns),  # no average, no argmax
         num_warps=area.warps,
     )
     return output.permute(0, 3, 1, 2)

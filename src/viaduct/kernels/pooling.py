@@ -53,7 +53,7 @@ class PoolFunction(torch.autograd.Function):
         grid = (area.count_tiles(count, *shape[1:3]), count_blocks(channels, area.columns))
         pooling_kernels.pooling_forward_kernel[grid](
             *(x, y, argmax, rows, *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
-            *(pool.size, pool.stride, pool.average, area.height, area.width, area.columns),
+            *(pool.size, pool.stride, pool.average, not pool.average, area.height, area.width, area.columns),
             num_warps=area.warps,
         )
         ctx.argmax, ctx.shape, ctx.pool = None if pool.average else argmax, tuple(x.shape), pool

@@ -62,10 +62,11 @@ def compute_pool(
 @triton.jit(do_not_specialize=SIZES)
 def pooling_forward_kernel(
     x, y, argmax, rows, height, width, out_height, out_width, top, left, channels,
-    SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr,
+    SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr, ARGMAX: tl.constexpr,
     TILE_HEIGHT: tl.constexpr, TILE_WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the pool, one row for each output pixel; max pooling stores the index of the maximum in `argmax`."""
+    """Compute the pool, one row for each output pixel. ARGMAX: store the index of each maximum in `argmax`, which the
+    backward pass of a max pool reads."""
     pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TILE_HEIGHT, TILE_WIDTH)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     best, best_cell = compute_pool(
@@ -74,26 +75,8 @@ def pooling_forward_kernel(
     )  # fmt: skip
     out_offset = pixel[:, None] * channels + channel[None, :]
     in_output = (pixel < rows)[:, None] & (channel < channels)[None, :]
-    if not AVERAGE:
+    if ARGMAX:
         tl.store(argmax + out_offset, best_cell.to(tl.uint8), mask=in_output)
-    tl.store(y + out_offset, best.to(y.dtype.element_ty), mask=in_output)
-
-
-@triton.jit(do_not_specialize=SIZES)
-def max_pooling_kernel(
-    x, y, rows, height, width, out_height, out_width, top, left, channels,
-    SIZE: tl.constexpr, STRIDE: tl.constexpr,
-    TILE_HEIGHT: tl.constexpr, TILE_WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """Compute max pooling for inference, without storing the argmax."""
-    pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TILE_HEIGHT, TILE_WIDTH)
-    channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    best, _ = compute_pool(
-        x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
-        SIZE, STRIDE, False, TILE_HEIGHT * TILE_WIDTH, COLUMNS,
-    )  # fmt: skip
-    out_offset = pixel[:, None] * channels + channel[None, :]
-    in_output = (pixel < rows)[:, None] & (channel < channels)[None, :]
     tl.store(y + out_offset, best.to(y.dtype.element_ty), mask=in_output)
 
 

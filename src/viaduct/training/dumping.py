@@ -83,7 +83,7 @@ class Dumping(Callback):
         if self.dump is not None:
             self.dump.step()
 
-    def describe_result(self) -> list[str]:
+    def describe_outcome(self) -> list[str]:
         """Return lines for the user: the path of the dump and how to compare it, or why nothing was dumped."""
         if self.dump is None or not self.dump.written:
             return [f"Nothing was dumped: this session did not take step {self.options.steps}."]

@@ -200,13 +200,14 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
         callbacks = [create_log_lines(recipe.log.format)] if is_evaluation else build_callbacks(recipe, group)
         dumping = [Dumping(request.dump)] if request.dump else []
         profiling = [Profiling(request.profile)] if request.profile and not is_evaluation else []
+        observers: list[Dumping | Profiling] = [*dumping, *profiling]
         training = Training(
             recipe,
             run,
             images,
             device,
             torch_device,
-            callbacks=[*dumping, *profiling, *callbacks, progress_bar],
+            callbacks=[*observers, *callbacks, progress_bar],
             interrupted=interrupt.get_signal,
             group=group,
         )
@@ -230,10 +231,9 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             write_profiles_on_error(profiling, training),
         ):
             outcome = fit_and_save(training)
-        for line in (line for dump in dumping for line in dump.describe_result()):
-            training.print_note(line)
-        for line in (line for profile in profiling for line in profile.describe_outcome()):
-            training.print_note(line)
+        for observer in observers:
+            for line in observer.describe_outcome():
+                training.print_note(line)
         if outcome != FINISHED:
             number = training.interrupted()
             stopped_by = name_signal(number) if number else ""

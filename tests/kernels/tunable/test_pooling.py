@@ -8,13 +8,13 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from viaduct.kernels.sizes import DEFAULT_AREA, Area
 from viaduct.kernels.tunable.base import Limits
-from viaduct.kernels.tunable.pooling import limit_numbers, make_space
+from viaduct.kernels.tunable.pooling import limit_area, make_space
 
 
 def test_areas_that_leave_threads_idle_or_overflow_registers_are_refused() -> None:
-    assert "a thread has 0.5" in str(limit_numbers({"height": 1, "width": 1, "columns": 16, "warps": 1}))
-    assert "64 numbers a thread" in str(limit_numbers({"height": 8, "width": 16, "columns": 128, "warps": 8}))
-    assert limit_numbers({"height": 1, "width": 2, "columns": 16, "warps": 1}) is None
+    assert "a thread has 0.5" in str(limit_area({"height": 1, "width": 1, "columns": 16, "warps": 1}))
+    assert "64 numbers a thread" in str(limit_area({"height": 8, "width": 16, "columns": 128, "warps": 8}))
+    assert limit_area({"height": 1, "width": 2, "columns": 16, "warps": 1}) is None
 
 
 def test_the_default_is_a_point_and_every_point_fits() -> None:

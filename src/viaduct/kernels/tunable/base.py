@@ -113,6 +113,14 @@ def make_draw(signature: Signature, device: torch.device) -> Draw:
     return Draw(device, NAMED_DTYPES[str(signature[-1])])
 
 
+def limit_numbers(tile: int, point: Point, most: int) -> str | None:
+    """Reject tiles of more than `most` numbers for each thread, and tiles with idle threads."""
+    numbers = tile / (int(point["warps"]) * 32)
+    if numbers > most:
+        return f"{numbers:g} numbers a thread do not fit into registers"
+    return f"a thread has {numbers:g} of a number" if numbers < 1 else None
+
+
 def unpack_signs(signs: Tensor, channels: int) -> Tensor:
     """Return the bits of [rows, bytes] as floats, 0 or 1."""
     bits = (signs[:, :, None].int() >> torch.arange(8, device=signs.device)) & 1

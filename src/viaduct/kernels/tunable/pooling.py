@@ -13,7 +13,7 @@ from viaduct.kernels.choices import Key, Signature
 from viaduct.kernels.norm import view_as_rows
 from viaduct.kernels.pooling import Pool
 from viaduct.kernels.sizes import DEFAULT_AREA
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, limit_numbers, make_draw, read_sizes
 from viaduct.models.padding import average_pool_same, max_pool_same
 from viaduct.search_space import Parameter, Point, Space
 
@@ -26,17 +26,14 @@ PARAMETERS = (
 MAX_NUMBERS = 32  # elements in a thread, each with value, position in the window and address
 
 
-def limit_numbers(point: Point) -> str | None:
-    """Reject areas with too many elements for each thread, or with idle threads."""
-    numbers = int(point["height"]) * int(point["width"]) * int(point["columns"]) / (int(point["warps"]) * 32)
-    if numbers > MAX_NUMBERS:
-        return f"{numbers:g} numbers a thread do not fit into registers"
-    return f"a thread has {numbers:g} of a number" if numbers < 1 else None
+def limit_area(point: Point) -> str | None:
+    area = int(point["height"]) * int(point["width"]) * int(point["columns"])
+    return limit_numbers(area, point, MAX_NUMBERS)
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
     hints = [asdict(DEFAULT_AREA) | {"height": height, "width": width} for height, width in ((1, 8), (4, 4), (1, 4))]
-    return Space(PARAMETERS, [limit_numbers], default=asdict(DEFAULT_AREA), hints=hints)
+    return Space(PARAMETERS, [limit_area], default=asdict(DEFAULT_AREA), hints=hints)
 
 
 def compute_pool(x: Tensor, pool: Pool) -> Tensor:

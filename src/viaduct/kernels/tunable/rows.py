@@ -12,7 +12,7 @@ from viaduct.kernels import halves, norm, terms
 from viaduct.kernels.choices import Key, Signature
 from viaduct.kernels.norm import Norm, Sums
 from viaduct.kernels.sizes import choose_default_tile
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes, unpack_signs
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, limit_numbers, make_draw, read_sizes, unpack_signs
 from viaduct.search_space import Parameter, Point, Space
 
 ROWS = Parameter("rows", (1, 2, 4, 8, 16, 32, 64))
@@ -26,11 +26,8 @@ def make_space(signature: Signature, limits: Limits) -> Space:
     """Return the space of an elementwise kernel's tiles."""
     _, channels = read_sizes(signature)[:2]
 
-    def limit_numbers(point: Point) -> str | None:
-        numbers = int(point["rows"]) * int(point["columns"]) / (int(point["warps"]) * 32)
-        if numbers > MAX_NUMBERS:
-            return f"{numbers:g} numbers a thread do not fit into registers"
-        return f"a thread has {numbers:g} of a number" if numbers < 1 else None
+    def limit_tile(point: Point) -> str | None:
+        return limit_numbers(int(point["rows"]) * int(point["columns"]), point, MAX_NUMBERS)
 
     def limit_columns(point: Point) -> str | None:
         columns = int(point["columns"])
@@ -38,7 +35,7 @@ def make_space(signature: Signature, limits: Limits) -> Space:
         return f"{columns} columns are twice as many as {channels} channels" if is_wasteful else None
 
     default = asdict(choose_default_tile(channels))
-    return Space((ROWS, COLUMNS, WARPS), (limit_numbers, limit_columns), default=default, hints=HINTS)
+    return Space((ROWS, COLUMNS, WARPS), (limit_tile, limit_columns), default=default, hints=HINTS)
 
 
 def compute_scale_shift(x: Tensor, statistics: Norm) -> Tensor:
