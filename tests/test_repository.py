@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from migration.test_walk import git, make_files
-from viaduct.migration.walk import unsaved_files, walk
+from viaduct.migration.walk import find_unsaved_files, walk
 from viaduct.repository import UnreadableRepository, find_repository, open_repository
 
 
@@ -21,7 +21,7 @@ def commit_all(folder: Path, *init: str) -> None:
 
 
 def list_unsaved(folder: Path) -> list[str] | None:
-    return unsaved_files(walk(folder))
+    return find_unsaved_files(walk(folder))
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])

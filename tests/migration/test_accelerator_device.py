@@ -14,7 +14,7 @@ from command import python
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES
 from viaduct.migration import helper_text
 
-ALL = [name[1:] for name in helper_text.known_parts() if name.startswith(".")]
+ALL = [name[1:] for name in helper_text.read_parts() if name.startswith(".")]
 
 
 SETS = [[], ["Event"], ["GradScaler"], ["device_index", "backend"], ["activity", "memory_allocated"], ALL]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import UnknownName
-from viaduct.migration.catalogue import as_page, find_rules, list_rows, page_text
+from viaduct.migration.catalogue import find_rules, list_rows, page_text, render_page
 from viaduct.migration.rule import all_rules
 from viaduct.migration.specification import ELSEWHERE, RULES_BY_ROW
 
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 
 
 def test_the_page_of_rules_is_made_from_their_docstrings() -> None:
-    assert PAGE.read_text(encoding="utf-8") == as_page(), "run `make results`"
+    assert PAGE.read_text(encoding="utf-8") == render_page(), "run `make results`"
 
 
 def test_every_row_of_the_specification_has_a_rule_or_a_reason() -> None:
@@ -25,7 +25,7 @@ def test_every_row_of_the_specification_has_a_rule_or_a_reason() -> None:
 
 
 def test_every_link_within_the_page_leads_somewhere() -> None:
-    page = as_page()
+    page = render_page()
     headings = {re.sub(r"[^\w-]", "", line[4:]) for line in page.splitlines() if line.startswith("### ")}
     assert set(re.findall(r"\]\(#([\w-]+)\)", page)) <= headings
 
@@ -50,7 +50,7 @@ def test_an_unknown_rule_is_answered_with_the_closest() -> None:
 
 
 def test_every_rule_is_on_the_page() -> None:
-    page = as_page()
+    page = render_page()
     assert all(f"### {rule.name}\n" in page for rule in all_rules())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from viaduct.migration.diffing import AlignedLine, compare_texts, mark_differences, with_context
+from viaduct.migration.diffing import AlignedLine, compare_texts, mark_differences, omit_unchanged_rows
 
 
 def image(rows: list[AlignedLine]) -> list[tuple[str, int | None, int | None]]:
@@ -52,7 +52,7 @@ def test_a_very_long_line_is_not_compared_letter_by_letter() -> None:
 def test_only_what_lies_about_a_change_or_a_finding_is_shown() -> None:
     text = "".join(f"{number}\n" for number in range(1, 31))
     rows = compare_texts(text, text.replace("15\n", "fifteen\n"), list(range(1, 31)))
-    shown = list(with_context(rows, {28}, context=1))
+    shown = list(omit_unchanged_rows(rows, {28}, context=1))
     assert [line if isinstance(line, int) else line.old or line.new for line in shown] == [
         13,
         14,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.migration.durable import content_of, digest, digest_of, write_file
+from viaduct.migration.durable import digest, digest_file, read_content, write_file
 
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
@@ -19,6 +19,6 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
     data = bytes(range(256)) * 1000
     write_file(tmp_path / "a", data, 0o750)
-    assert content_of(tmp_path / "a") == data
+    assert read_content(tmp_path / "a") == data
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o750
-    assert digest_of(tmp_path / "a") == digest(data) != digest(b"")
+    assert digest_file(tmp_path / "a") == digest(data) != digest(b"")

@@ -15,7 +15,7 @@ from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
-ALL = [name[1:] for name in helper_text.known_parts() if name.startswith(".")]
+ALL = [name[1:] for name in helper_text.read_parts() if name.startswith(".")]
 SETS = [[], ["Event"], ["GradScaler"], ["device_index", "backend"], ["activity", "memory_allocated"], ALL]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import BadValue
-from viaduct.migration.walk import Skipped, unsaved_files, walk
+from viaduct.migration.walk import Skipped, find_unsaved_files, walk
 
 
 def git(folder: Path, *words: str) -> None:
@@ -121,7 +121,7 @@ def test_no_command_that_the_project_names_is_started(tmp_path: Path) -> None:
     (project / "b.py").write_text("x = 2\n")
     found = walk(project)
     assert found.scripts == ["a.py", "b.py"]
-    assert unsaved_files(found) == [".gitattributes", "b.py"]
+    assert find_unsaved_files(found) == [".gitattributes", "b.py"]
     assert not (tmp_path / "ran").exists()
 
 

@@ -11,7 +11,7 @@ from viaduct.carrying.output_folder import MIGRATED_FOLDER
 from viaduct.carrying.request import Request
 from viaduct.errors import BadValue
 from viaduct.migration import report as migration_report
-from viaduct.migration.diffing import AlignedLine, compare_texts, with_context
+from viaduct.migration.diffing import AlignedLine, compare_texts, omit_unchanged_rows
 from viaduct.migration.findings import Finding
 from viaduct.migration.results import Outcome
 from viaduct.migration.run import migrate_project
@@ -235,7 +235,7 @@ def match_lines(old: str, new: str) -> list[int]:
 def make_diff(path: str, rows: list[AlignedLine]) -> DiffFile:
     """Return a file's diff for the page: the changed rows and a few rows around them."""
     drawn: list[DiffRow | int] = []
-    for row in with_context(rows, set()):
+    for row in omit_unchanged_rows(rows, set()):
         if isinstance(row, int):  # the number of unchanged rows that are left out here
             drawn.append(row)
         else:

@@ -21,7 +21,7 @@ State = Literal["needed", "right", "unclear"]
 Mark = Literal[
     "trains", "broadcasts", "communicates", "delegates", "torch", "takes device", "names card", "imports plug-in"
 ]
-"""Property of a file that matters for other files of its program (`marks_of` in candidates_tf1 and candidates_torch).
+"""Property of a file that matters for other files of its program (`find_marks` in candidates_tf1 and candidates_torch).
 
 TensorFlow 1 on several ranks: the file trains, broadcasts variables, starts the ranks' communication, or delegates both
 to an API of the NPU. PyTorch: it uses torch, may take a device from outside (its text contains `.to(` or "device"),

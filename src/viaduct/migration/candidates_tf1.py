@@ -63,7 +63,7 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
     yield from find_placements(work)
 
 
-def marks_of(work: Work) -> frozenset[Mark]:
+def find_marks(work: Work) -> frozenset[Mark]:
     """Return the marks of a file; none unless the target is the NPU with --distributed."""
     if not work.options.distributed or work.options.to != "npu" or not uses_any(work, ROOTS):
         return frozenset()

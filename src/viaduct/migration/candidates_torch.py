@@ -44,7 +44,7 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
                 yield replace(candidate, state="right") if line in work.target_code_lines else candidate
 
 
-def marks_of(work: Work) -> frozenset[Mark]:
+def find_marks(work: Work) -> frozenset[Mark]:
     """Return the marks of a file; none with --to any."""
     card = CARDS.get(work.options.to)
     if card is None or not concerns_torch(work):

@@ -29,12 +29,12 @@ def find_rules(name: str) -> list[Rule]:
     raise BadValue(f"no rule called {name!r}.", hint)  # without a similar name, UnknownName would list all rules
 
 
-def doc_of(rule: str) -> str:
+def link_to_rule(rule: str) -> str:
     """Return the link to a rule's documentation."""
     return f"docs/rules.md#{rule.replace('.', '').lower()}"
 
 
-def summary_of(rule: Rule) -> str:
+def get_summary(rule: Rule) -> str:
     return rule.doc.splitlines()[0]
 
 
@@ -65,7 +65,7 @@ def end_diff(lines: list[str]) -> None:
     lines.extend([""] * max(1, blank))
 
 
-def as_page() -> str:
+def render_page() -> str:
     """Return the text of docs/rules.md."""
     rules = sorted(all_rules(), key=lambda rule: rule.name)
     parts = [
@@ -104,4 +104,4 @@ def render_rule(rule: Rule) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(as_page(), encoding="utf-8")
+    Path(sys.argv[1]).write_text(render_page(), encoding="utf-8")

@@ -53,17 +53,17 @@ class AlignedLine:
 def compare_texts(old: str, new: str, stems: Sequence[int]) -> list[AlignedLine]:
     """Compare two texts. `stems`: for each line of the new text, the line (from 1) of the old one it stems from."""
     before, after = lines_of(old), lines_of(new)
-    return rows_between(before, after, find_anchors(before, after, stems), stems)
+    return align_lines(before, after, find_anchors(before, after, stems), stems)
 
 
-def rows_between(
+def align_lines(
     before: Sequence[str], after: Sequence[str], pairs: Sequence[tuple[int, int]], stems: Sequence[int] = ()
 ) -> list[AlignedLine]:
     """Return the rows of two texts. `pairs`: (old, new) of equal lines; without `stems` no row is "changed"."""
     rows: list[AlignedLine] = []
     next_old = next_new = 0
     for at_old, at_new in [*pairs, (len(before), len(after))]:
-        rows += rows_of_change(before, after, stems, range(next_old, at_old), range(next_new, at_new))
+        rows += align_change(before, after, stems, range(next_old, at_old), range(next_new, at_new))
         if at_old < len(before):
             text = (Piece(before[at_old]),)
             rows.append(AlignedLine("same", at_old + 1, at_new + 1, text, text))
@@ -83,7 +83,7 @@ def find_anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[in
     return anchors
 
 
-def rows_of_change(
+def align_change(
     before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
 ) -> Iterator[AlignedLine]:
     """Yield the rows of one change; an old line and the new line that stems from it are one row."""
@@ -146,10 +146,13 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
     return tuple(left), tuple(right)
 
 
-def with_context(
+def omit_unchanged_rows(
     rows: Sequence[AlignedLine], lines_of_interest: set[int], context: int = 3
 ) -> Iterator[AlignedLine | int]:
-    """Yield changed rows, those of `lines_of_interest`, and `context` rows around them; a number for omitted rows."""
+    """Yield the rows without most of the unchanged ones; a number stands for that many omitted rows.
+
+    Unchanged rows are kept in `lines_of_interest`, and within `context` rows of these and of a change.
+    """
     matching = [index for index, row in enumerate(rows) if row.kind != "same" or row.old in lines_of_interest]
     kept_indices = {near for index in matching for near in range(index - context, index + context + 1)}
     for is_kept, group in groupby(enumerate(rows), key=lambda pair: pair[0] in kept_indices):
@@ -162,7 +165,7 @@ def with_context(
 def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
     """Yield the hunks: changed rows with three rows around them."""
     hunk: list[AlignedLine] = []
-    for row in [*with_context(rows, set()), 0]:
+    for row in [*omit_unchanged_rows(rows, set()), 0]:
         if not isinstance(row, int):
             hunk.append(row)
         elif hunk:
@@ -170,7 +173,7 @@ def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
             hunk = []
 
 
-def hunk_header(hunk: Sequence[AlignedLine]) -> str:
+def render_hunk_header(hunk: Sequence[AlignedLine]) -> str:
     """Return the `@@` line of a hunk."""
     old, new = [row.old for row in hunk if row.old], [row.new for row in hunk if row.new]
     return f"@@ -{hunk_range(old)} +{hunk_range(new)} @@"

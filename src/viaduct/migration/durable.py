@@ -80,15 +80,15 @@ def copy_metadata(path: Path, status: os.stat_result, new: Path) -> bool:
 
 def copy_attributes(path: Path, new: Path) -> None:
     """Set a new file's extended attributes to those of another, and remove others; raise OSError if that fails."""
-    attributes = attributes_of(path)
+    attributes = read_attributes(path)
     for name, value in attributes.items():
-        if attributes_of(new).get(name) != value:
+        if read_attributes(new).get(name) != value:
             os.setxattr(new, name, value)
-    for name in attributes_of(new).keys() - attributes.keys():
+    for name in read_attributes(new).keys() - attributes.keys():
         os.removexattr(new, name)
 
 
-def attributes_of(path: Path) -> dict[str, bytes]:
+def read_attributes(path: Path) -> dict[str, bytes]:
     try:
         return {name: os.getxattr(path, name) for name in os.listxattr(path)}
     except OSError as error:
@@ -105,7 +105,7 @@ def inherit_group(new: Path, parent: Path) -> None:
             os.chown(new, -1, status.st_gid)  # -1: the owner stays
 
 
-def content_of(path: Path) -> bytes | None:
+def read_content(path: Path) -> bytes | None:
     """Return the content of a plain file; None for a missing file, a link, a folder or a device."""
     try:
         return read_plain_file(path)
@@ -121,7 +121,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def digest_of(path: Path) -> str:
+def digest_file(path: Path) -> str:
     """Return the SHA-256 of a plain file; "" if there is none."""
-    data = content_of(path)
+    data = read_content(path)
     return "" if data is None else digest(data)

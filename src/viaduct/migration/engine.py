@@ -236,7 +236,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     after = data if work.source.text == text else work.source.text.encode(encoding)
     findings = list(complete_findings(work, text))
     places = audit_file(original, work, findings)
-    marks = candidates_tf1.marks_of(work) | candidates_torch.marks_of(work)
+    marks = candidates_tf1.find_marks(work) | candidates_torch.find_marks(work)
     if any(place.is_new for place in places):
         work.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
         findings = list(complete_findings(work, text))

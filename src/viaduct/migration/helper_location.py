@@ -35,7 +35,7 @@ def plan_helpers(files: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, t
     contents = dict(texts)
     name = free_name(files, contents)
     packaged = any(path in PACKAGE_FILES for path in (*files.scripts, *files.others))
-    tree = ScriptTree(set(files.scripts), {path: set(absolute_imports(data)) for path, data in contents.items()})
+    tree = ScriptTree(set(files.scripts), {path: set(list_absolute_imports(data)) for path, data in contents.items()})
     planned = {}
     for path in (path for path, data in contents.items() if HELPER_TERMS.search(data)):
         root, package = tree.home_of(path)
@@ -64,7 +64,7 @@ def is_own(path: Path) -> bool:
     return path.stem.startswith(HELPER_MODULE) and path.is_file() and is_helper(path.read_bytes())
 
 
-def absolute_imports(data: bytes) -> Iterator[str]:
+def list_absolute_imports(data: bytes) -> Iterator[str]:
     """Yield the dotted names that a text imports, without relative imports; for `from a import b` both a and a.b."""
     for dots, module, members in scan_statements(data) if b"import" in data else ():
         if not dots:

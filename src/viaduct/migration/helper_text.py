@@ -38,15 +38,15 @@ def read_helper() -> str:
 
 def render(uses: Iterable[str]) -> str:
     """Return the helper with these members and the parts that they need."""
-    parts_by_name, lines = known_parts(), read_helper().splitlines(keepends=True)
+    parts_by_name, lines = read_parts(), read_helper().splitlines(keepends=True)
     needs = {name: part.needs for name, part in parts_by_name.items()}
     used = set[str]().union(*(find_reachable(name, needs) for name in (*COMMON_PARTS, *(f".{use}" for use in uses))))
     omitted_parts = [part for name, part in parts_by_name.items() if name not in used]
     omitted = {line for part in omitted_parts for line in range(part.first, part.last + 1)}
-    return on_one_line("".join(line for number, line in enumerate(lines, 1) if number not in omitted))
+    return join_cpu_results("".join(line for number, line in enumerate(lines, 1) if number not in omitted))
 
 
-def on_one_line(text: str) -> str:
+def join_cpu_results(text: str) -> str:
     """Return the helper with its table of results for the CPU on one line if it fits."""
     start = text.index(f"{CPU_RESULTS} = {{")
     stop = text.index("}\n", start) + len("}\n")
@@ -56,7 +56,7 @@ def on_one_line(text: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def known_parts() -> dict[str, Part]:
+def read_parts() -> dict[str, Part]:
     """Return the parts of the complete helper by name."""
     text = read_helper()
     return dict(iterate_parts(ast.parse(text), text))
@@ -132,7 +132,7 @@ def is_as_written(text: str) -> bool:
 def find_missing(text: str, uses: Iterable[str]) -> list[str]:
     """Return the used members of the complete helper that this one lacks; [] if it cannot be parsed."""
     defined = find_definitions(text)
-    return sorted(use for use in uses if f".{use}" in known_parts() and use not in defined) if defined else []
+    return sorted(use for use in uses if f".{use}" in read_parts() and use not in defined) if defined else []
 
 
 def find_uses(tree: ast.AST, local: str) -> dict[str, int]:
@@ -145,7 +145,7 @@ def find_uses(tree: ast.AST, local: str) -> dict[str, int]:
     first_lines = {node.attr: node.lineno for node in sorted(attributes, key=lambda node: -node.lineno)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and is_read(node, local) and node not in roots:
-            members = (name[1:] for name in known_parts() if name.startswith("."))
+            members = (name[1:] for name in read_parts() if name.startswith("."))
             return {**dict.fromkeys(members, node.lineno), **first_lines}
     return first_lines
 

@@ -33,14 +33,16 @@ def insert_imports(work: Work) -> Work:
     if work.options.to == "any" and is_notebook:
         work = helper_cell.extend_cell(work)
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
-    needed |= {work.reserve_name(module.rpartition(".")[2]): module for module in missing_effect_imports(work, needed)}
+    needed |= {
+        work.reserve_name(module.rpartition(".")[2]): module for module in find_missing_effect_imports(work, needed)
+    }
     if not needed:
         return work
-    location = lazy_imports.last_of_import_block(work.source.tree.body, FRAMEWORKS)
+    location = lazy_imports.find_last_of_import_block(work.source.tree.body, FRAMEWORKS)
     overwritten = find_overwritten_names(work, location) if work.options.imports == "star" else []
     if overwritten:
         report_overwriting(work, location, overwritten)
-    lines = import_lines(needed, star=work.options.imports == "star" and not overwritten)
+    lines = render_imports(needed, star=work.options.imports == "star" and not overwritten)
     is_lazy = location is None and work.options.to == "any" and not is_notebook
     if is_lazy and lazy_imports.insert(work, next(iter(needed)), lines):  # with --to any only the helper is needed
         return work.apply_edits()
@@ -48,7 +50,7 @@ def insert_imports(work: Work) -> Work:
         lines = helper_cell.replace_import_by_cell(work, lines, work.project.helper_of(work.path))
     newline = work.source.newline
     if location is None:
-        start = work.source.starts[header_end(work) - 1] if header_end(work) <= len(work.source.starts) else 0
+        start = work.source.starts[find_header_end(work) - 1] if find_header_end(work) <= len(work.source.starts) else 0
         work.edits.insert(start, "".join(line + newline for line in lines) + newline)
     elif is_last_on_line(work, location):
         stop = work.source.line_stop(work.source.span(location)[1])
@@ -58,7 +60,7 @@ def insert_imports(work: Work) -> Work:
     return work.apply_edits()
 
 
-def missing_effect_imports(work: Work, needed: dict[str, str]) -> Iterator[str]:
+def find_missing_effect_imports(work: Work, needed: dict[str, str]) -> Iterator[str]:
     """Yield the modules to import for their effect, without those that the file imports already."""
     present = {name.partition(".")[0] for node in work.source.imports for name in imported_modules(node)}
     registered = NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values())
@@ -105,7 +107,7 @@ def used_names(work: Work) -> set[str]:
     return {node.id for node in work.source.of_kind(ast.Name)}
 
 
-def import_lines(needed: dict[str, str], star: bool) -> list[str]:
+def render_imports(needed: dict[str, str], star: bool) -> list[str]:
     """Return import statements for names (local -> qualified). `star`: one star import for the names of npu_init."""
     lines: list[str] = []
     if star:
@@ -122,7 +124,7 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
     return lines + [f"from {module} import {name}" for module in sorted(grouped) for name in sorted(grouped[module])]
 
 
-def header_end(work: Work) -> int:
+def find_header_end(work: Work) -> int:
     """Return the number of the line after the docstring, `from __future__` imports and comments at the top."""
     last = 0
     for index, statement in enumerate(work.source.tree.body):

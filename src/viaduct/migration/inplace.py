@@ -14,7 +14,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from viaduct.errors import BadValue
-from viaduct.migration.durable import copy_metadata, digest, digest_of, flush, flush_folders, inherit_group, write_file
+from viaduct.migration.durable import (
+    copy_metadata,
+    digest,
+    digest_file,
+    flush,
+    flush_folders,
+    inherit_group,
+    write_file,
+)
 from viaduct.migration.journal import (
     JOURNAL,
     NEW,
@@ -139,7 +147,7 @@ class InPlaceRun:
             raise make_changed_error(path)
         if change.way == "rename":
             return os.rename(new, path)
-        if digest_of(path) != change.old:
+        if digest_file(path) != change.old:
             raise make_changed_error(path)
         begun = begun_name(new)
         os.rename(new, begun)
@@ -151,7 +159,7 @@ class InPlaceRun:
     def check_backups(self) -> None:
         """Raise ChangedMeanwhile if a file was changed just before the rename: its hard link in old/ shows that."""
         for number, change in enumerate(self.changes):
-            if change.way == "rename" and digest_of(self.folder / OLD / str(number)) != change.old:
+            if change.way == "rename" and digest_file(self.folder / OLD / str(number)) != change.old:
                 raise make_changed_error(self.root / change.path)
 
     def finish(self) -> None:

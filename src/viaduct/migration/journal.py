@@ -25,11 +25,11 @@ from typing import Any, Literal
 from viaduct.errors import BadValue
 from viaduct.migration.durable import (
     add_path_to_errors,
-    content_of,
     digest,
-    digest_of,
+    digest_file,
     flush,
     flush_folders,
+    read_content,
     write_all,
     write_file,
 )
@@ -179,7 +179,7 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
     A new file is removed; one that was edited since stays, which is no failure.
     """
     old, new = folder / OLD / str(number), folder / NEW / str(number)
-    present = content_of(path)
+    present = read_content(path)
     if change.way == "create":
         is_ours = os.path.samefile(new, path) if os.path.lexists(new) and present is not None else True
         if present is not None and is_ours and digest(present) == change.new:
@@ -187,7 +187,7 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
         return True
     if os.path.lexists(new) or (present is not None and digest(present) == change.old):
         return True  # not yet changed, or already restored
-    if digest_of(old) != change.old and not is_inode(old, change.inode):
+    if digest_file(old) != change.old and not is_inode(old, change.inode):
         return False
     if present is None:
         if os.path.lexists(path) or not path.parent.is_dir():
@@ -195,7 +195,7 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
         os.rename(old, path)
     elif change.way == "rename" and digest(present) == change.new:
         os.rename(old, path)
-    elif change.way == "rewrite" and is_mixture(present, read_plain_file(old), content_of(begun_name(new))):
+    elif change.way == "rewrite" and is_mixture(present, read_plain_file(old), read_content(begun_name(new))):
         rewrite(path, read_plain_file(old), os.lstat(path).st_ino)
         os.utime(path, ns=(os.lstat(path).st_atime_ns, change.modified))
     else:

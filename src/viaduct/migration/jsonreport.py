@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from viaduct import __version__
-from viaduct.migration.catalogue import doc_of
+from viaduct.migration.catalogue import link_to_rule
 from viaduct.migration.findings import Finding
 from viaduct.migration.ledger import Place
 from viaduct.migration.results import FileResult, Outcome
@@ -94,5 +94,5 @@ def make_finding_record(outcome: Outcome, finding: Finding, language: str) -> di
         "message": finding.text(language),
         "before": finding.before,
         "after": finding.after,
-        "doc": doc_of(finding.rule),
+        "doc": link_to_rule(finding.rule),
     }

@@ -24,7 +24,7 @@ def insert(work: Work, local: str, lines: list[str]) -> bool:
     """Insert the import lines of `local` where its uses need them; return False if nothing was inserted."""
     if not any("torch" in map(root_of, imported_modules(node)) for node in work.source.nodes):
         return False
-    statements = dict.fromkeys(find_statement(work, use) for use in unbound_uses(work, local))
+    statements = dict.fromkeys(find_statement(work, use) for use in find_unbound_uses(work, local))
     if None in statements:
         return False
     for statement in filter(None, statements):
@@ -46,7 +46,7 @@ def is_optional(work: Work, statement: ast.stmt) -> bool:
 
 def find_import(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
     """Return the last import of the block that begins with torch's first, also within `try`, `if` or `with`."""
-    last_import = last_of_import_block(body, ("torch",))
+    last_import = find_last_of_import_block(body, ("torch",))
     for statement in body if last_import is None else ():
         is_skipped = isinstance(statement, ast.If) and any(text in ast.unparse(statement.test) for text in skipped)
         if isinstance(statement, ast.Try | ast.If | ast.With) and not is_skipped:
@@ -55,7 +55,7 @@ def find_import(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | No
     return last_import
 
 
-def last_of_import_block(body: list[ast.stmt], roots: Collection[str]) -> ast.stmt | None:
+def find_last_of_import_block(body: list[ast.stmt], roots: Collection[str]) -> ast.stmt | None:
     """Return the last of the consecutive imports from the first import of one of these top-level modules on."""
     for index, statement in enumerate(body):
         if any(name.partition(".")[0] in roots for name in imported_modules(statement)):
@@ -68,7 +68,7 @@ def root_of(module: str) -> str:
     return module.partition(".")[0]
 
 
-def unbound_uses(work: Work, local: str) -> Iterator[ast.AST]:
+def find_unbound_uses(work: Work, local: str) -> Iterator[ast.AST]:
     """Yield the uses of a name that the file does not bind."""
     for node in work.source.of_kind(ast.Name):
         if node.id == local and work.names.lookup(local, work.names.scope_of(node)) is None:

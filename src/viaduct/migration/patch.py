@@ -6,7 +6,7 @@ import os
 import re
 from difflib import SequenceMatcher
 
-from viaduct.migration.diffing import find_anchors, find_hunks, hunk_header, order_hunk_rows, rows_between
+from viaduct.migration.diffing import align_lines, find_anchors, find_hunks, order_hunk_rows, render_hunk_header
 from viaduct.migration.results import FileResult
 
 UNSAFE = re.compile(rb'[\0-\x1f\x7f"\\]')
@@ -20,8 +20,8 @@ def as_patch(file: FileResult) -> bytes:
     )
     name = quote_path(file.path)
     parts = [b"--- " + (name if file.before else b"/dev/null\n"), b"+++ " + name]
-    for hunk in find_hunks(rows_between(before, after, pairs)):
-        parts.append(f"{hunk_header(hunk)}\n".encode())
+    for hunk in find_hunks(align_lines(before, after, pairs)):
+        parts.append(f"{render_hunk_header(hunk)}\n".encode())
         for sign, row in order_hunk_rows(hunk):
             text = row.new_text if sign == "+" else row.old_text
             parts.append((sign + text + ("" if text.endswith("\n") else NO_NEWLINE_MARK)).encode("latin-1"))

@@ -67,7 +67,7 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
             find_estimator_cycle(function, values) for function in names.source.functions
         ):
             project.cycle_files.add(path)
-        project.imports[path] = modules.find_all(imported_names(names), path)
+        project.imports[path] = modules.find_all(list_imported_names(names), path)
         record_optimizers(project, names)
         project.own_methods |= {
             function.name
@@ -202,7 +202,7 @@ def record_input_functions(project: Project, values: Values, call: ast.Call, run
     if not inputs and call.args and (not is_method or runs_estimator(call.func, values)):
         inputs = call.args[:1]
     for value in inputs:
-        for name in functions_of(values, value):
+        for name in find_functions(values, value):
             project.input_functions.setdefault(name, set()).add(run)
 
 
@@ -216,7 +216,7 @@ def unpack_dictionary(values: Values, value: ast.expr, keyword_name: str) -> Ite
         yield from (keyword.value for keyword in origin.keywords if keyword.arg == keyword_name)
 
 
-def functions_of(values: Values, value: ast.expr, depth: int = 0) -> Iterator[str]:
+def find_functions(values: Values, value: ast.expr, depth: int = 0) -> Iterator[str]:
     """Yield the names of functions that an expression stands for or calls; methods as `*.name`."""
     origin = values.origin(value)
     parts: list[ast.expr] = []
@@ -235,7 +235,7 @@ def functions_of(values: Values, value: ast.expr, depth: int = 0) -> Iterator[st
     elif isinstance(origin, ast.Attribute):
         yield f"*.{origin.attr}"
     for part in parts if depth < MAX_DEPTH else ():
-        yield from functions_of(values, part, depth + 1)
+        yield from find_functions(values, part, depth + 1)
 
 
 def asks_for_rank(name: str) -> bool:
@@ -281,7 +281,7 @@ def is_in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
     return any(isinstance(parent, ast.For | ast.AsyncFor | ast.While) for parent in parents)
 
 
-def imported_names(names: Names) -> Iterator[str]:
+def list_imported_names(names: Names) -> Iterator[str]:
     """Yield the absolute dotted names that a file imports; for `from a import b` both a and a.b."""
     for node in names.source.imports:
         if isinstance(node, ast.Import):

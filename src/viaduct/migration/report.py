@@ -6,13 +6,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Literal
 
-from viaduct.migration.diffing import AlignedLine, compare_texts, with_context
+from viaduct.migration.diffing import AlignedLine, compare_texts, omit_unchanged_rows
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.rule import all_rules
 from viaduct.migration.summary import STATUS_WORDS, Summary, headline, plural, summarise
-from viaduct.migration.walk import printable_path, visible
+from viaduct.migration.walk import printable_path, printable_text
 from viaduct.reporting import (
     Code,
     Comment,
@@ -90,14 +90,14 @@ def make_overview(outcome: Outcome, summary: Summary) -> Section:
         "started with": printable_path(outcome.entry) or "not known; see --entry",
     }
     text = "Edits are made where the text shows what is right; other places that were found are listed below."
-    return Section("Summary", text, [Facts(facts), Code(visible(outcome.command), "The command")])
+    return Section("Summary", text, [Facts(facts), Code(printable_text(outcome.command), "The command")])
 
 
 def make_unread_section(outcome: Outcome, language: str) -> list[Section]:
     """Return the section of files that were not analysed; [] if there are none."""
     if not outcome.unread:
         return []
-    rows = [[printable_path(unread.path), visible(unread.reason_in(language))] for unread in outcome.unread]
+    rows = [[printable_path(unread.path), printable_text(unread.reason_in(language))] for unread in outcome.unread]
     text = "The migration is incomplete: these files and folders were not analysed."
     return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
@@ -123,7 +123,7 @@ def make_ledger_section(outcome: Outcome, summary: Summary, language: str) -> li
 
 def make_review_section(outcome: Outcome, summary: Summary, language: str) -> Section:
     rows = [
-        [finding.risk, printable_path(outcome.locate(finding)), visible(finding.text(language)), finding.rule]
+        [finding.risk, printable_path(outcome.locate(finding)), printable_text(finding.text(language)), finding.rule]
         for finding in outcome.by_risk
     ]
     text = "The riskiest first." if rows else describe_empty_review(summary)
@@ -155,7 +155,7 @@ def make_rules_section(summary: Summary) -> list[Section]:
 
 def make_advice_section(outcome: Outcome, language: str) -> list[Section]:
     findings = [finding for finding in outcome.findings if finding.status == "advice"]
-    rows = [[printable_path(outcome.locate(item)), visible(item.text(language)), item.rule] for item in findings]
+    rows = [[printable_path(outcome.locate(item)), printable_text(item.text(language)), item.rule] for item in findings]
     table = Table(["place", "advice", "rule"], rows)
     return [Section("Advice", "What may run better, or is worth a look.", [table])] if rows else []
 
@@ -167,7 +167,7 @@ def make_files_section(outcome: Outcome, language: str) -> list[Section]:
             describe_state(file),
             file.line_count,
             len(file.findings),
-            visible(file.reason_in(language)),
+            printable_text(file.reason_in(language)),
         ]
         for file in [*outcome.files, *outcome.added]
     ]
@@ -196,7 +196,7 @@ def make_diff_file(file: FileResult, language: str) -> DiffFile:
     if file.reason:
         comments = [make_comment(file, finding, language) for finding in file.findings]
         return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not looked into")
-    shown = with_context(compare_texts(file.old, file.new, file.stems), set(by_line))
+    shown = omit_unchanged_rows(compare_texts(file.old, file.new, file.stems), set(by_line))
     # A number stands for this many omitted rows.
     rows = [row if isinstance(row, int) else make_diff_row(file, row, by_line, language) for row in shown]
     return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")
@@ -204,11 +204,11 @@ def make_diff_file(file: FileResult, language: str) -> DiffFile:
 
 def make_diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
     comments = [make_comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
-    left, right = ([(visible(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
+    left, right = ([(printable_text(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
     return DiffRow(row.kind, row.old, row.new, left, right, comments)
 
 
 def make_comment(file: FileResult, finding: Finding, language: str) -> Comment:
     tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
     location = printable_path(file.locate(finding.line)) if file.cells else ""
-    return Comment(visible(finding.text(language)), finding.rule, STATUS_WORDS[finding.status], tone, location)
+    return Comment(printable_text(finding.text(language)), finding.rule, STATUS_WORDS[finding.status], tone, location)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from viaduct import __version__
-from viaduct.migration.catalogue import doc_of, page_text
+from viaduct.migration.catalogue import link_to_rule, page_text
 from viaduct.migration.findings import UNFINISHED_STATUSES, Finding
 from viaduct.migration.results import Outcome
 from viaduct.migration.rule import all_rules
@@ -83,7 +83,7 @@ def make_descriptor(name: str) -> dict[str, Any]:
         "shortDescription": {"text": doc.splitlines()[0]},
         "help": {"text": doc.strip(), "markdown": page_text(doc)},
         "defaultConfiguration": {"level": "warning"},
-        "properties": {"kind": rule.category if rule else "report", "doc": doc_of(name)},
+        "properties": {"kind": rule.category if rule else "report", "doc": link_to_rule(name)},
     }
 
 

@@ -10,13 +10,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from viaduct.migration.diffing import AlignedLine, Piece, compare_texts, find_hunks, hunk_header, order_hunk_rows
+from viaduct.migration.diffing import AlignedLine, Piece, compare_texts, find_hunks, order_hunk_rows, render_hunk_header
 from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Status
 from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES, LedgerRow
 from viaduct.migration.patch import as_patch
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
-from viaduct.migration.walk import Skipped, printable_path, visible
+from viaduct.migration.walk import Skipped, printable_path, printable_text
 
 STATUS_TITLES: dict[Status, str] = {
     "changed": "Changed",
@@ -63,7 +63,7 @@ def render_diff(file: FileResult) -> list[Text]:
     old = printable_path(file.path) if file.before else "/dev/null"
     lines = [Text(f"--- {old}", "bold"), Text(f"+++ {printable_path(file.path)}", "bold")]
     for hunk in find_hunks(compare_texts(file.old, file.new, file.stems)):
-        lines.append(Text(hunk_header(hunk), "cyan"))
+        lines.append(Text(render_hunk_header(hunk), "cyan"))
         lines += [DRAW[sign](row) for sign, row in order_hunk_rows(hunk)]
     return lines
 
@@ -71,12 +71,12 @@ def render_diff(file: FileResult) -> list[Text]:
 def render_side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
     line = Text(sign, colour)
     for piece in pieces:
-        line.append(visible(piece.text), f"{colour} reverse" if piece.marked and piece.text.strip() else colour)
+        line.append(printable_text(piece.text), f"{colour} reverse" if piece.marked and piece.text.strip() else colour)
     return line
 
 
 DRAW: dict[str, Callable[[AlignedLine], Text]] = {
-    " ": lambda row: Text(f" {visible(row.old_text)}"),
+    " ": lambda row: Text(f" {printable_text(row.old_text)}"),
     "-": lambda row: render_side("-", row.left, "red"),
     "+": lambda row: render_side("+", row.right, "green"),
 }
@@ -90,7 +90,7 @@ def show_findings(console: Console, outcome: Outcome, language: str) -> None:
         console.print(Text(f"\n{title}", "bold"))
         for (risk, rule, message), places in groups.items():
             mark = Text(f"  {risk:<6} " if status in UNFINISHED_STATUSES else "  ", STYLES[risk])
-            console.print(mark + Text(rule, "cyan") + Text(f"  {visible(message)}"))
+            console.print(mark + Text(rule, "cyan") + Text(f"  {printable_text(message)}"))
             remainder = f" and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
             console.print(Text(f"    {', '.join(places[:MAX_PLACES])}{remainder}", "dim"))
 
@@ -124,7 +124,7 @@ def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
 
 def show_paths(console: Console, paths: Sequence[Skipped | FileResult], language: str) -> None:
     for path in paths[:MAX_PATHS]:
-        console.print(Text(f"  {printable_path(path.path)}: {visible(path.reason_in(language))}"))
+        console.print(Text(f"  {printable_path(path.path)}: {printable_text(path.reason_in(language))}"))
     if len(paths) > MAX_PATHS:
         console.print(Text(f"  and {len(paths) - MAX_PATHS} more; --json lists all"))
 

@@ -40,7 +40,7 @@ def list_flags(outcome: Outcome) -> list[Flag]:
         data = read_text(outcome, path)
         read[path] = parse_names(path, data)
         pending += sorted(modules.find_all(scan_imports(data, path), path))
-    flags = (flag for path, names in read.items() if names is not None for flag in flags_of(path, names))
+    flags = (flag for path, names in read.items() if names is not None for flag in find_flags(path, names))
     return list({flag.name: flag for flag in reversed(list(flags))}.values())[::-1]
 
 
@@ -56,7 +56,7 @@ def read_text(outcome: Outcome, path: str) -> bytes:
         return b""
 
 
-def flags_of(path: str, names: Names) -> Iterator[Flag]:
+def find_flags(path: str, names: Names) -> Iterator[Flag]:
     for call in names.source.of_kind(ast.Call):
         if names.qualified(call.func) in DEFINITIONS:
             name, default = find_argument(call, "name", 0), find_argument(call, "default", 1)

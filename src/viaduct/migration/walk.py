@@ -231,7 +231,7 @@ def reason_to_skip_link(link: Path, root: Path) -> str:
     return "" if os.path.lexists(root / destination) else BROKEN_LINK
 
 
-def unsaved_files(files: Walk) -> list[str] | None:
+def find_unsaved_files(files: Walk) -> list[str] | None:
     """Return the files that git could not restore, and deleted tracked files; None without a repository.
 
     git is not run: its files are read, and UnreadableRepository is raised if that fails. A file with git filters counts
@@ -243,7 +243,7 @@ def unsaved_files(files: Walk) -> list[str] | None:
     # Submodules and other repositories within the project.
     folders = [] if files.single else [path for path in files.folders if os.path.lexists(files.root / path / ".git")]
     nested = {folder: open_repository(files.root / folder) for folder in folders}
-    unsaved = [] if files.single else missing_files(repository, files.root)
+    unsaved = [] if files.single else find_missing_files(repository, files.root)
     prefix = prefix_of(repository, files.root)
     for path in {*files.scripts, *files.others, *files.excluded, *files.links}:
         folder = next((folder for folder in folders_above(path) if folder in nested), None)
@@ -254,7 +254,7 @@ def unsaved_files(files: Walk) -> list[str] | None:
     return sorted(unsaved)
 
 
-def missing_files(repository: Repository, root: Path) -> list[str]:
+def find_missing_files(repository: Repository, root: Path) -> list[str]:
     prefix = prefix_of(repository, root)
     paths = [
         path for path, entry in repository.index.entries.items() if path.startswith(prefix) and not entry.skip_worktree
@@ -279,6 +279,6 @@ def printable_path(path: object) -> str:
     return escape_controls(str(path))
 
 
-def visible(text: str) -> str:
+def printable_text(text: str) -> str:
     """Return text with control characters except tabs escaped."""
     return escape_controls(text, keep="\t")

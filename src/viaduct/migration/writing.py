@@ -16,7 +16,7 @@ from typing import BinaryIO
 from viaduct.errors import BadValue
 from viaduct.migration.locking import FolderBusy, LockedFolder, NotOurFolder, Stop, Stopped, defer_signals, lock_folder
 from viaduct.migration.results import Outcome
-from viaduct.migration.walk import PARTIAL_SUFFIX, folders_above, printable_path, unsaved_files
+from viaduct.migration.walk import PARTIAL_SUFFIX, find_unsaved_files, folders_above, printable_path
 from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository
 
@@ -261,7 +261,7 @@ def check_in_place(path: Path) -> None:
 def check_clean(outcome: Outcome) -> bool:
     """Raise BadValue for a project with files that git could not restore; return False without a repository."""
     try:
-        unsaved = unsaved_files(outcome.walk)
+        unsaved = find_unsaved_files(outcome.walk)
     except UnreadableRepository as error:
         raise BadValue(
             f"whether git holds these files is not known: {printable_path(error)}.",

@@ -225,14 +225,14 @@ def run_migration(arguments: Arguments) -> int:
 
 
 def list_rules() -> None:
-    from viaduct.migration.catalogue import summary_of
+    from viaduct.migration.catalogue import get_summary
     from viaduct.migration.rule import all_rules
 
     rules = sorted(all_rules(), key=lambda rule: rule.name)
     width = max(len(rule.name) for rule in rules)
     for rule in rules:
         condition = "" if rule.when is None else " (when asked for)"
-        print(f"{rule.name:<{width}}  {rule.category:<11}  {summary_of(rule)}{condition}")
+        print(f"{rule.name:<{width}}  {rule.category:<11}  {get_summary(rule)}{condition}")
     print(f"{len(rules)} rules; `viaduct migrate --explain RULE` shows one with its example.", file=sys.stderr)
 
 

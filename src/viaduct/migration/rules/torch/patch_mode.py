@@ -19,7 +19,7 @@ import ast
 import re
 
 from viaduct.cards import MLU, NPU
-from viaduct.migration.imports import header_end
+from viaduct.migration.imports import find_header_end
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules._entry import is_imported
@@ -56,7 +56,7 @@ def import_patch(site: Site) -> None:
     if location is not None:
         site.edit.insert_after(location, lines)
     else:
-        line_number = min(header_end(site.work), len(site.source.starts))  # a file may consist of the header only
+        line_number = min(find_header_end(site.work), len(site.source.starts))  # a file may consist of the header only
         start = site.source.starts[line_number - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
     title = site.target.card.title
