@@ -37,7 +37,7 @@ def run(job: ScriptJob) -> int:
     """Run the script in a session, write profile and ended.json, and return the exit code."""
     signal.signal(signal.SIGTERM, end_script)
     session = Session(job, stop_script)
-    start_session_in_forks(job, session)
+    start_session_in_forks(job, session)  # a forked process may be a rank
     with session:
         failed_import = import_packages(job.target) if job.is_module else None
         ended = failed_import or run_script(load_script(job.target, job.arguments, job.is_module))

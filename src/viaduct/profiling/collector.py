@@ -67,7 +67,7 @@ class OpenStep:
     update_end: Any = None
     end: Any = None
     loader_wait_us: float | None = None
-    recompiled: int = 0
+    recompiled: int = 0  # graphs that torch.compile compiled in this step
     compile_us: float = 0.0
     interruptions: list[str] = field(default_factory=list)
 
@@ -89,18 +89,18 @@ class Collector:
         *,
         on_step: Callable[[Part, Step], None] = lambda part, step: None,
         make_recorder: Callable[[], Any] | None = None,
-        make_sampler: Callable[[], Any] | None = None,
+        make_sampler: Callable[[], Any] = SystemSampler,
         clock: Clock | None = None,
     ) -> None:
         self.plan, self.rank = plan, rank
         self.done = False
-        self.ended_steps = 0  # steps that have ended
+        self.ended_steps = 0
         self.events: list[dict[str, Any]] = []  # Chrome trace events on the profile's clock; set by `finish`
         self.missing_forward = self.missing_backward = 0  # steps in which a mark did not come
         self._device, self._script_folder, self._system = device, script_folder, system
         self._on_step = on_step
         self._make_recorder = make_recorder or self._make_default_recorder
-        self._make_sampler = make_sampler or SystemSampler
+        self._make_sampler = make_sampler
         self._clock = clock
         self._open_step = OpenStep(0)
         self._unread: list[OpenStep] = []  # steps that have ended on the host, but perhaps not on the device

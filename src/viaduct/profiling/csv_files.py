@@ -48,10 +48,6 @@ class CsvRow:
         self.cells = cells
         self.columns = columns
 
-    def has(self, *names: str) -> bool:
-        """Return True if the table has a column of one of these names."""
-        return any(normalise_name(name) in self.columns for name in names)
-
     def text(self, *names: str) -> str:
         """Return the cell of the first of these columns that exists; "" for N/A."""
         for name in names:

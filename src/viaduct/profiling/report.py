@@ -81,7 +81,7 @@ def build_page(profile: Profile) -> Page:
 
 
 def describe_setting(facts: Facts) -> str:
-    """Return device, conditions, number of steps and source of a profile."""
+    """Return the device, conditions and number of steps of a profile, the tool that wrote it, and the date."""
     device = DEVICES.get(facts.device, facts.device)
     steps = count_steps(facts.timed_steps or facts.recorded_steps)
     tool = [f"read from {TOOLS[facts.kind]}"] if facts.kind in TOOLS else []

@@ -35,9 +35,9 @@ def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any
     named = {event["pid"] for event in recorded if event["ph"] == "M" and event.get("name") == "process_name"}
     nameless = dict.fromkeys(event["pid"] for event in recorded if event["pid"] not in named)
     names = [entry for pid in nameless for entry in name_process(pid, f"Operators, process {pid}", 500)]
-    origin = min((event["ts"] for event in timed if "ts" in event), default=0.0)
-    if origin < 0:
-        timed = [event | {"ts": event["ts"] - origin} if "ts" in event else event for event in timed]
+    earliest = min((event["ts"] for event in timed if "ts" in event), default=0.0)
+    if earliest < 0:
+        timed = [event | {"ts": event["ts"] - earliest} if "ts" in event else event for event in timed]
     return {
         "traceEvents": [*timed, *names],
         "displayTimeUnit": "ms",
