@@ -46,8 +46,8 @@ class Row:
 
 
 def run_case(case: Case, steps: int) -> Row:
-    if case.missing:
-        return Row(case.name, case.expected, [], case.missing, None, None, None, 0.0)
+    if case.obstacle:
+        return Row(case.name, case.expected, [], case.obstacle, None, None, None, 0.0)
     began = time.perf_counter()
     try:
         with tempfile.TemporaryDirectory() as folder:

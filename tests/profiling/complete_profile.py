@@ -34,12 +34,12 @@ def make_steps(
             Step(
                 rank,
                 number,
-                forward,
-                backward_end,
-                previous + iteration,
-                None if number == 0 else previous,
-                data * 0.8,
-                (reduce,),
+                forward_start_us=forward,
+                backward_end_us=backward_end,
+                end_us=previous + iteration,
+                previous_end_us=None if number == 0 else previous,
+                loader_wait_us=data * 0.8,
+                collectives=(reduce,),
             )
         )
     return steps
@@ -49,18 +49,17 @@ def make_profile(rank: int = 0, steps: Sequence[Step] | None = None) -> Profile:
     """Return a profile with something in every part."""
     operator = Operator(
         "aten::convolution",
-        2.0,
-        50.0,
-        30.0,
-        None,
-        "forward",
-        "layer1.conv",
-        "[32, 3, 8, 8], [4, 3, 3, 3]",
-        "float32, float32",
-        "contiguous",
-        "train.py:12",
-        1e6,
-        2e4,
+        calls=2.0,
+        total_us=50.0,
+        self_us=30.0,
+        phase="forward",
+        module="layer1.conv",
+        shapes="[32, 3, 8, 8], [4, 3, 3, 3]",
+        dtypes="float32, float32",
+        layout="contiguous",
+        location="train.py:12",
+        flops=1e6,
+        bytes=2e4,
         rank=rank,
     )
     return Profile(
@@ -80,13 +79,15 @@ def make_profile(rank: int = 0, steps: Sequence[Step] | None = None) -> Profile:
             date="2026-01-01",
             zero_unix_us=1.7e15 + rank * 1000,
         ),
-        make_steps(rank) if steps is None else steps,
-        [operator, Operator("aten::add", 4.0, 8.0, 8.0, rank=rank)],
-        [Kernel("aten::convolution", "convolution", 2.0, 30.0, "float32", flops=1e6, rank=rank)],
-        [MemoryPoint(0.0, 1 << 20, 1 << 21, rank), MemoryPoint(50.0, 3 << 20, None, rank)],
-        [MemoryOwner("layer1", 1 << 20, rank)],
-        [Sample(0.0, {"cpu 0 %": 50.0}), Sample(200.0, {"cpu 0 %": 75.5, "memory MiB": 900.0})],
-        Ceilings(1e10, {"float32": 1e11}),
-        [Advice("loader", "The loader is slow", "more workers", ("8 ms of 10",), 8.0, "the wait", ("train.py:3",))],
-        {"step_trace_time": {"columns": ["Step", "Computing"], "rows": [[1, 2.5]]}},
+        steps=make_steps(rank) if steps is None else steps,
+        operators=[operator, Operator("aten::add", calls=4.0, total_us=8.0, self_us=8.0, rank=rank)],
+        kernels=[Kernel("aten::convolution", "convolution", 2.0, 30.0, "float32", flops=1e6, rank=rank)],
+        memory=[MemoryPoint(0.0, 1 << 20, 1 << 21, rank), MemoryPoint(50.0, 3 << 20, None, rank)],
+        memory_owners=[MemoryOwner("layer1", 1 << 20, rank)],
+        samples=[Sample(0.0, {"cpu 0 %": 50.0}), Sample(200.0, {"cpu 0 %": 75.5, "memory MiB": 900.0})],
+        ceilings=Ceilings(1e10, {"float32": 1e11}),
+        advice=[
+            Advice("loader", "The loader is slow", "more workers", ("8 ms of 10",), 8.0, "the wait", ("train.py:3",))
+        ],
+        tables={"step_trace_time": {"columns": ["Step", "Computing"], "rows": [[1, 2.5]]}},
     )

@@ -29,7 +29,7 @@ class Case:
     needs_bf16: bool = False
 
     @property
-    def missing(self) -> str:
+    def obstacle(self) -> str:
         """Return why the case cannot be run on this machine; nothing where it can."""
         if self.needs_bf16 and "bf16" not in cpu.list_native_dtypes():
             return "this processor has no bf16 instructions"

@@ -124,14 +124,14 @@ def make_step(rank: int, number: int, iteration_us: float) -> Step:
 
 def make_operators(count: int, device: bool = False) -> list[Operator]:
     """Return operators of nested modules, forward, backward and update, and three with hostile names."""
-    chance = random.Random(0)
+    rng = random.Random(0)
     phases: tuple[Phase, ...] = ("forward", "backward", "forward", "backward", "update")
     made = []
     for number in range(count):
-        time = 10 ** chance.uniform(0, 3.5)
+        time = 10 ** rng.uniform(0, 3.5)
         phase = phases[number % 5]
         module = "" if phase == "update" else f"network.layer{number % 4 + 1}.{number % 7}.block.conv{number % 3 + 1}"
-        flops = time * 10 ** chance.uniform(4, 7) if number % 3 else None
+        flops = time * 10 ** rng.uniform(4, 7) if number % 3 else None
         made.append(
             Operator(
                 NAMES[number % 5],
@@ -157,9 +157,9 @@ def make_operators(count: int, device: bool = False) -> list[Operator]:
 
 def make_kernels(count: int) -> list[Kernel]:
     """Return kernels of five kinds and one with a long C++ name."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     made = [
-        Kernel(f"kernel_{number}", KINDS[number % 5], 2.0, 10 ** chance.uniform(0, 4), "bfloat16", NAMES[number % 5])
+        Kernel(f"kernel_{number}", KINDS[number % 5], 2.0, 10 ** rng.uniform(0, 4), "bfloat16", NAMES[number % 5])
         for number in range(count)
     ]
     return [*made, Kernel(f"void cutlass::{HOSTILE}<{LONG}>", "matrix product", 1.0, 12_345.6)]
@@ -186,14 +186,14 @@ def make_owners() -> list[MemoryOwner]:
 
 def make_samples() -> list[Sample]:
     """Return 120 samples of 96 cores, memory, disk, network and two GPUs."""
-    chance = random.Random(2)
+    rng = random.Random(2)
     samples = []
     for number in range(120):
-        values = {f"cpu {core} %": chance.uniform(0, 100) for core in range(96)}
+        values = {f"cpu {core} %": rng.uniform(0, 100) for core in range(96)}
         values |= {"memory MiB": 4000 + number * 3.0, "memory available MiB": 90_000.0, "disk read MiB/s": 120.0}
         values |= {"disk write MiB/s": 3.0, "network in MiB/s": 1.0, "network out MiB/s": 0.5}
         for gpu in range(2):
-            values |= {f"gpu {gpu} %": chance.uniform(40, 100), f"gpu {gpu} memory MiB": 30_000.0}
+            values |= {f"gpu {gpu} %": rng.uniform(40, 100), f"gpu {gpu} memory MiB": 30_000.0}
         samples.append(Sample(number * 200_000.0, values))
     return samples
 
