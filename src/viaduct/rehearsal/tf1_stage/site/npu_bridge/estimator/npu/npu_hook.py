@@ -25,6 +25,18 @@ class NPUBroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
 class NPUCheckpointSaverHook(tf.train.CheckpointSaverHook):  # type: ignore[misc]
     """TensorFlow's hook. With iterations_per_loop it saves at the end of a loop."""
 
+    def __init__(
+        self,
+        checkpoint_dir: str,
+        save_secs: int | None = None,
+        save_steps: int | None = None,
+        saver: Any = None,
+        checkpoint_basename: str = "model.ckpt",
+        scaffold: Any = None,
+        listeners: Any = None,
+    ) -> None:
+        super().__init__(checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners)
+
 
 class SetIterationsVarHook(tf.train.SessionRunHook):  # type: ignore[misc]
     """Sets the number of steps that one run takes on the device."""
