@@ -36,7 +36,7 @@ SWITCHES = ("training_trace", "task_trace", COLLECTIVES_KEY, "aicpu")
 SMALLEST_LIMIT_MB = 200  # as in CANN
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20  # steps that PROFILING_MODE skips, and steps that it then profiles
 MOST_RECORDED = 5  # steps per window
-TYPOGRAPHIC = "“”„‟″«»"
+TYPOGRAPHIC_QUOTES = "“”„‟″«»"
 EXAMPLE = '{"output": "/tmp/profiling", "training_trace": "on", "task_trace": "on", "fp_point": "", "bp_point": ""}'
 
 
@@ -157,7 +157,7 @@ def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def list_hints(text: str, error: json.JSONDecodeError) -> list[str]:
     """Return hints about common mistakes in text copied from a document."""
     hints = [f"For example {OPTIONS_VARIABLE}='{EXAMPLE}'"]
-    if any(quote in text for quote in TYPOGRAPHIC):
+    if any(quote in text for quote in TYPOGRAPHIC_QUOTES):
         hints.insert(0, 'It has typographic quotes: replace them by plain ones, ".')
     elif text[error.pos : error.pos + 1] in ("\n", "\r", "\t"):
         hints.insert(0, "There is a line break or a tab inside a string: remove it.")
