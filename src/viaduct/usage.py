@@ -61,8 +61,7 @@ def explain_unknown_flag(error: Any, context: Any, help_command: str) -> Viaduct
     close = find_closest(name, [*flags, *arguments])
     if close in arguments:
         return BadValue(
-            f"no option called {name!r}.",
-            f"The {close} is given without a flag. {format_usage(context, help_command)}",
+            f"no option called {name!r}.", f"The {close} is given without a flag. {format_usage(context, help_command)}"
         )
     hints = [hint] if (hint := getattr(error, "hint", "")) else []
     unknown = explain_unknown_name("option", name, flags, f"{help_command} shows all {len(flags)}.")

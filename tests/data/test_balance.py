@@ -74,7 +74,7 @@ def test_even_classes_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, "much", True])
 def test_a_strength_out_of_range_is_named(wrong: object) -> None:
-    with pytest.raises(BadValue, match=r"balance must be a number from 0 to 1|balance is .*; it must be a number"):
+    with pytest.raises(BadValue, match=r"data.balance is .*; it must be (from 0 to 1|a number)"):
         Records(global_batch=1, size=8, balance=wrong)  # type: ignore[arg-type]
 
 

@@ -299,8 +299,8 @@ def test_a_network_may_see_very_few_pixels(name: str, size: int) -> None:
         (("official", None), "encoded bytes, got the NoneType None"),
         ((None, b""), "given by its name, not by None"),
         (("official", b"", True, 7), "generator must be a numpy Generator, got the int 7"),
-        (("official", b"", False, None, None, 2.5), r"size must be a whole number, got 2\.5"),
-        (("official", b"", False, None, None, "224"), "size must be a whole number, got '224'"),
+        (("official", b"", False, None, None, 2.5), r"size must be a whole number of 1 or more, got 2\.5"),
+        (("official", b"", False, None, None, "224"), "size must be a whole number of 1 or more, got '224'"),
     ],
 )
 def test_arguments_of_another_type_are_named(arguments: tuple[Any, ...], message: str) -> None:

@@ -143,7 +143,7 @@ def test_images_cannot_be_exchanged_by_a_word(word: str) -> None:
     [
         ("optimizer.lr", "-1", "optimizer.lr is -1.0; it must be 0 or more"),
         ("accumulate", "3", r"accumulate is 3; it must be a divisor of data.global_batch \(8\)"),
-        ("data.global_batch", "0", "global_batch must be at least 1, got 0"),
+        ("data.global_batch", "0", "data.global_batch is 0; it must be 1 or more"),
     ],
 )
 def test_a_value_out_of_range_is_refused(path: str, text: str, message: str) -> None:

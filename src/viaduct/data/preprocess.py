@@ -43,7 +43,6 @@ from viaduct.data.geometry import (
     shrink_axis,
     stretch_axis,
 )
-from viaduct.data.source import require_at_least
 from viaduct.data.source_views import PREFIX, SourceViews, parse_name
 from viaduct.data.views import DrawColour, Floats, Preprocessing, Recolour, View
 from viaduct.errors import BadValue
@@ -79,7 +78,8 @@ def check_arguments(name: str, jpeg_bytes: object, generator: object, size: obje
     if generator is not None and not isinstance(generator, np.random.Generator):
         hint = "Try: generator=np.random.default_rng(seed)"
         raise BadValue(f"generator must be a numpy Generator, got {describe_value(generator)}.", hint)
-    require_at_least(1, "size", int(size) if isinstance(size, np.integer) else size)
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+        raise BadValue(f"size must be a whole number of 1 or more, got {size!r}.")
 
 
 def describe_value(value: object) -> str:

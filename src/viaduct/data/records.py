@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from viaduct.data import references
 from viaduct.data.file_index import CORRUPT
@@ -46,10 +47,10 @@ class Records(Source):
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"  # skip: train on the mean colour in place of a bad image
     increased_aug: Literal["reference", "on", "off"] = "reference"  # colour changes; on: by the four fields below
-    brightness: float = 0.3  # with increased_aug=on: largest change, in grey levels of 255
-    contrast: float = 0.6  # likewise: factors from this to two minus this
-    saturation: float = 0.6  # likewise
-    hue: float = 0.13  # likewise: largest rotation, as a fraction of half a circle
+    brightness: Annotated[float, Ge(0), Le(255)] = 0.3  # largest change, in grey levels of 255
+    contrast: Annotated[float, Ge(0), Le(1)] = 0.6  # factors from this to two minus this
+    saturation: Annotated[float, Ge(0), Le(1)] = 0.6  # likewise
+    hue: Annotated[float, Ge(0), Le(1)] = 0.13  # largest rotation, as a fraction of half a circle
     image_field: str = ""  # of MindRecord files: the field of the encoded image; empty: chosen automatically
     label_field: str = ""  # likewise: the field of the class
 
@@ -59,10 +60,6 @@ class Records(Source):
             parse_name(self.preprocess)
         elif self.preprocess not in (*references.names(), PREFIX):
             raise UnknownName("data.preprocess", self.preprocess, (*references.names(), PREFIX))
-        for field in COLOUR_FIELDS:
-            value, largest = getattr(self, field), 255 if field == "brightness" else 1
-            if not 0 <= value <= largest:
-                raise BadValue(f"data.{field} must be a number from 0 to {largest}, got {value!r}.")
 
     def refuse_idle_fields(self) -> None:
         """Raise `BadValue` for a colour range that has no effect.

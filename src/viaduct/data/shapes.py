@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge
 
 from viaduct.data.order import Purpose, draw_uniforms, make_stream
 from viaduct.data.silhouettes import SILHOUETTES, Floats
-from viaduct.data.source import Colour, Images, ImageSet, Pixels, Split, require_at_least
+from viaduct.data.source import Colour, Count, Images, ImageSet, Pixels, PositiveCount, Split
 from viaduct.errors import BadValue
 
 NAMES = tuple(SILHOUETTES)
@@ -43,18 +44,15 @@ class Shapes(Images):
     class_names: ClassVar[tuple[str, ...]] = NAMES
     takes_path: ClassVar[bool] = False
 
+    size: Annotated[int, Ge(SMALLEST_SIDE)]
     mean: Colour = (0.425, 0.425, 0.425)
     std: Colour = (0.275, 0.275, 0.275)
-    train_images: int = 4096
-    validation_images: int = 1024
-    draw_seed: int = 0
+    train_images: PositiveCount = 4096
+    validation_images: PositiveCount = 1024
+    draw_seed: Count = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(SMALLEST_SIDE, "size", self.size)
-        require_at_least(1, "train_images", self.train_images)
-        require_at_least(1, "validation_images", self.validation_images)
-        require_at_least(0, "draw_seed", self.draw_seed)
         if self.classes != len(NAMES):
             raise BadValue(f"classes must be {len(NAMES)} for shapes, got {self.classes}.")
 

@@ -13,10 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 
 from viaduct.data.auto_augment import find_policy
 from viaduct.errors import BadData, BadValue
@@ -25,6 +26,9 @@ from viaduct.typed_fields import check_fields
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 Colour = tuple[float, float, float]
+# Types of fields with bounds; `check_fields` checks them.
+Count: TypeAlias = Annotated[int, Ge(0)]
+PositiveCount: TypeAlias = Annotated[int, Ge(1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,24 +96,19 @@ class Source(ABC):
     takes_path: ClassVar[bool] = True
     how_to_get: ClassVar[str] = ""  # hint for users without the data
 
-    global_batch: int
-    size: int  # side of the network's square input
-    classes: int = 10
-    eval_batch: int = 0  # 0: the same as global_batch
-    workers: int = 1  # threads that prepare batches in host memory; 0: none
-    prefetch: int = 2  # batches prepared ahead by these threads
-    balance: float = 0.0  # training: 0: classes as often as in the data, 1: all equally often (balance.py)
-    auto_augment: str = ""  # training: imagenet, cifar10, randaugment or randaugment-N-M (auto_augment.py)
+    global_batch: PositiveCount
+    size: PositiveCount  # side of the network's square input
+    classes: PositiveCount = 10
+    eval_batch: Count = 0  # 0: the same as global_batch
+    workers: Count = 1  # threads that prepare batches in host memory; 0: none
+    prefetch: PositiveCount = 2  # batches prepared ahead by these threads
+    # In training, 0: classes as often as in the data; 1: all equally often (balance.py).
+    balance: Annotated[float, Ge(0), Le(1)] = 0.0
+    auto_augment: str = ""  # in training: imagenet, cifar10, randaugment or randaugment-N-M (auto_augment.py)
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
-        for field in ("global_batch", "size", "classes", "prefetch"):
-            require_at_least(1, field, getattr(self, field))
-        for field in ("eval_batch", "workers"):
-            require_at_least(0, field, getattr(self, field))
-        if not 0 <= self.balance <= 1:
-            raise BadValue(f"balance must be a number from 0 to 1, got {self.balance!r}.")
-        find_policy(self.auto_augment)
+        find_policy(self.auto_augment)  # raises if there is no such policy
 
     @property
     def usual_count(self) -> int:
@@ -163,18 +162,16 @@ class Images(Source):
     """Images in arrays, augmented batch by batch: on the device if they fit, otherwise in host memory."""
 
     # Sizes are pixels of the stored images, which may be resized to `size` afterwards.
-    pad: int = 0  # training: zero-pad by this many pixels, then crop back at random
-    flip: bool = False  # training: mirror left and right with probability 1/2
-    cutout: int = 0  # training: side of a square hole of the mean colour
+    pad: Count = 0  # in training: zero-pad by this many pixels, then crop back at random
+    flip: bool = False  # in training: mirror left and right with probability 1/2
+    cutout: Count = 0  # in training: side of a square hole of the mean colour
     normalise: Literal["mean_std", "per_image"] = "mean_std"
     mean: Colour = (0.5, 0.5, 0.5)  # on the 0..1 scale
     std: Colour = (0.25, 0.25, 0.25)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in ("pad", "cutout"):
-            require_at_least(0, field, getattr(self, field))
-        if min(self.std) <= 0:
+        if min(self.std) <= 0:  # checked here because subclasses annotate the field again
             raise BadValue(f"std must be greater than zero in every channel, got {self.std!r}.")
 
     def normalisation(self) -> tuple[Colour, Colour]:
@@ -211,11 +208,3 @@ class Arrays(Images):
         if not isinstance(images, ImageSet):
             raise BadValue(f"make must return an ImageSet, got a {type(images).__name__}.")
         return images
-
-
-def require_at_least(low: int, field: str, value: object) -> None:
-    """Raise `BadValue` unless a value is an int (not a bool) of at least `low`."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise BadValue(f"{field} must be a whole number, got {value!r}.")
-    if value < low:
-        raise BadValue(f"{field} must be at least {low}, got {value}.")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from viaduct.data.source import Source
+from viaduct.data.source import Count, PositiveCount, Source
 from viaduct.errors import BadValue
 from viaduct.typed_fields import check_fields
 
@@ -60,8 +60,6 @@ Positive: TypeAlias = Annotated[float, Gt(0)]
 Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
 PositiveShare: TypeAlias = Annotated[float, Gt(0), Le(1)]
 Fraction: TypeAlias = Annotated[float, Ge(0), Lt(1)]
-Count: TypeAlias = Annotated[int, Ge(0)]
-PositiveCount: TypeAlias = Annotated[int, Ge(1)]
 
 
 def require(is_valid: bool, name: str, value: object, expected: str) -> None:

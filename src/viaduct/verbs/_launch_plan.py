@@ -26,8 +26,8 @@ def build_workload(name: str, batch: int | None) -> Workload:
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
         compute_bytes=4 if compute in ("fp32", "O0") else 2,
         optimizer_slots=OPTIMIZER_SLOTS.get(type(recipe.optimizer).__name__, 1),
-        half_copy=compute in ("O2", "O3"),
-        average=recipe.ema is not None,
+        half_copy=compute in ("O2", "O3"),  # a copy of the weights in half precision
+        average=recipe.ema is not None,  # averaged weights
         bucket_mb=recipe.parallel.bucket_mb,
     )
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
-    """Return the recipe (by name, or else that of the run) with the changes, and the recipe.json of a resumed run."""
+    """Return the recipe with the changes, and the content of recipe.json if it is that of a run, else {}.
+
+    The recipe is the one called `recipe` or, if this is empty, the run's.
+    """
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
 

@@ -141,6 +141,7 @@ def with_recipe_flags(function: Callable[..., None]) -> Callable[..., None]:
     def verb(**options: Any) -> None:
         function(**options)
 
+    # typer reads the flags of a verb from the signature and the annotations of its function.
     own = inspect.signature(function, eval_str=True).parameters.values()
     parameters = [item.replace(kind=item.KEYWORD_ONLY) for item in own if item.kind is not item.VAR_KEYWORD]
     parameters += [build_parameter(name, flag) for name, flag in FLAGS.items()]

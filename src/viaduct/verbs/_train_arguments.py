@@ -35,12 +35,12 @@ class Arguments:
     device: str
     resume: Literal["auto", "never", "must"]
     command: str
-    dump: dict[str, Any] | None  # arguments of DumpOptions
+    dump: dict[str, Any] | None  # arguments of training.dumping.DumpOptions, which imports torch
     watch: int | None = None  # port of the live page; 0: any free one; None: no page
     profile: tuple[Window | None, ProfilingOptions] | None = None
     bank: Location | None = None
 
-    def request(self) -> Request:
+    def make_request(self) -> Request:
         """Return the request for the training session; imports torch."""
         from viaduct.training.dumping import DumpOptions
         from viaduct.training.profile_callback import ProfileRequest
@@ -51,16 +51,7 @@ class Arguments:
         run = RunDir(self.run)
         profile = ProfileRequest(*self.profile, self.loaded.name, self.command) if self.profile else None
         return Request(
-            self.loaded,
-            run,
-            self.data,
-            self.device,
-            self.resume,
-            self.command,
-            dump,
-            self.watch,
-            profile,
-            self.bank,
+            self.loaded, run, self.data, self.device, self.resume, self.command, dump, self.watch, profile, self.bank
         )
 
 
@@ -119,14 +110,12 @@ def apply_per_rank(options: dict[str, Any], ranks: int) -> dict[str, Any]:
     options = dict(options)
     stored = read_stored_recipe(options["run"]) if options["resume"] != "never" else {}
     for flag, (total_flag, path) in PER_RANK.items():
-        value = options.pop(flag)
+        value, total = options.pop(flag), options[total_flag]
         if value is None:
             continue
         name = "--" + flag.replace("_", "-")
-        if options[total_flag] is not None:
-            raise BadValue(
-                f"{name} {value:g} and --{total_flag} {options[total_flag]} contradict each other.", "Give one of them."
-            )
+        if total is not None:
+            raise BadValue(f"{name} {value:g} and --{total_flag} {total} contradict each other.", "Give one of them.")
         if not value > 0:
             raise BadValue(f"{name} is {value:g}; it must be above 0.")
         part, field = path.split(".")

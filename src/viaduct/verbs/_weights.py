@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from viaduct.recipes import Loaded
     from viaduct.weights.torch_names import Match
 
-TRAINING_FLAG = "--init-exclude"  # flag that errors of training advise and that these verbs do not have
+TRAINING_FLAG = "--init-exclude"  # hints of errors about weights advise this flag of `train`, which these verbs lack
 WeightsArgument = Annotated[
     Path,
     typer.Argument(
-        help="A run or one of its checkpoints; with --recipe a .safetensors, .pth, TensorFlow or MindSpore checkpoint.",
+        help="A run or one of its checkpoints; with --recipe a .safetensors, .pth, TensorFlow or MindSpore checkpoint."
     ),
 ]
 StepOption = Annotated[int | None, typer.Option(help="The checkpoint of this step.", show_default="the latest")]
@@ -101,7 +101,7 @@ def open_classifier(
 
 
 def find_run(path: Path, step: int | None) -> tuple[Path, int | None] | None:
-    """Return (run, step) if the path is a run or a checkpoint in one, else None. A checkpoint's own step wins."""
+    """Return (run, step) if the path is a run or a checkpoint in one, else None. A checkpoint has its own step."""
     if (path / "recipe.json").is_file():
         return path, step
     if (path / "manifest.json").is_file() and (path.parent.parent / "recipe.json").is_file():
@@ -195,11 +195,11 @@ def describe_names(match: Match) -> str:
     """Describe the difference of the tensors' names from the network's own."""
     from viaduct.weights.torch_names import TORCHVISION
 
-    return TORCHVISION if match.naming == TORCHVISION else "a prefix before their names"
+    return "torchvision's names" if match.naming == TORCHVISION else "a prefix before their names"
 
 
 def has_enough_outputs(loaded: Loaded, data: Path | None) -> bool:
-    """Return True if the network has an output for every class that the data's labels.txt names."""
+    """Return True if the network has an output for every class that the data define, or if they define none."""
     from viaduct.data.records import Records
 
     source = loaded.recipe.data

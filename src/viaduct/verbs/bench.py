@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from viaduct.recipes import Loaded, Recipe
 
 CPU_BATCH = 8
-FLAGS = {"data.global_batch": "batch", "data.size": "size", "precision.compute": "precision"}  # field -> flag
+# Field of the recipe -> parameter of `main` whose value changes it.
+PARAMETERS = {
+    "data.global_batch": "batch",
+    "data.size": "size",
+    "precision.compute": "precision",
+    **{name: name for name in ("mode", "compile", "kernels", "sink")},
+}
 
 
 def main(
@@ -70,8 +76,7 @@ def main(
     peer: Annotated[
         str | None,
         typer.Option(
-            help="Also measure: torchvision, timm, plain (our network in a plain loop), or all.",
-            show_default="none",
+            help="Also measure: torchvision, timm, plain (our network in a plain loop), or all.", show_default="none"
         ),
     ] = None,
     way: Annotated[
@@ -147,15 +152,13 @@ def measure(loaded: Loaded, options: dict[str, Any]) -> None:
         setting = Setting(recipe, options["data"], device, torch_device, Path(scratch))
         setting.check_supported()
         available, unavailable = peers.find_peers(names, modes, recipe)
-        started = (
-            measure_separate_starts(str(loaded.file or loaded.name), recipe, options, available)
-            if options["starts"]
-            else None
-        )
+        starts = None
+        if options["starts"]:
+            starts = measure_separate_starts(str(loaded.file or loaded.name), recipe, options, available)
         outcomes = [
             measure_once(setting, available, unavailable, lengths, print_note) for _ in range(options["repeat"])
         ]
-    record = make_record(loaded.name, setting, lengths, outcomes, build_command(), started)
+    record = make_record(loaded.name, setting, lengths, outcomes, build_command(), starts)
     written_to = None
     try:
         if options["json"]:  # before the table is printed: stdout may be closed
@@ -168,7 +171,7 @@ def measure(loaded: Loaded, options: dict[str, Any]) -> None:
 def measure_separate_starts(
     recipe_name: str, recipe: Recipe, options: dict[str, Any], peers: list[Peer]
 ) -> StartResults:
-    """Measure the start of ours and of each peer in separate processes, with the same recipe and changes."""
+    """Measure the start of viaduct and of each peer in separate processes, with the same recipe and changes."""
     from viaduct.benching.starts import StartRequest, measure_starts
 
     batch = [("accumulate", str(recipe.accumulate)), ("data.global_batch", str(recipe.data.global_batch))]
@@ -191,17 +194,8 @@ def change_recipe(recipe: Recipe, options: dict[str, Any]) -> Recipe:
 
 def collect_changes(options: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (field, value) of the recipe fields that flags change."""
-    fields = {
-        "data.global_batch": options["batch"],
-        "data.size": options["size"],
-        "precision.compute": options["precision"],
-        "mode": options["mode"],
-        "compile": options["compile"],
-        "kernels": options["kernels"],
-        "sink": options["sink"],
-    }
-    flags = {FLAGS.get(path, path): (path, str(value)) for path, value in fields.items() if value is not None}
-    return merge_changes(flags, options["settings"])
+    given = {name: (path, str(options[name])) for path, name in PARAMETERS.items() if options[name] is not None}
+    return merge_changes(given, options["settings"])
 
 
 def shrink_batch_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:

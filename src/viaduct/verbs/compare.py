@@ -79,13 +79,12 @@ def read_options(
     from viaduct.comparison.thresholds import thresholds_from_flags
     from viaduct.errors import BadValue
 
-    for flag, value, low, high in zip(
-        ("cosine", "euclid", "max-abs"), limits, (-1, 0, 0), (1, math.inf, math.inf), strict=True
-    ):
-        if value is not None and not (low <= value <= high and math.isfinite(value)):
-            raise BadValue(
-                f"--{flag} is {value}.", f"Give a number from {low}" + (f" to {high}." if high == 1 else " on.")
-            )
+    cosine, euclid, max_abs = limits
+    if cosine is not None and not -1 <= cosine <= 1:
+        raise BadValue(f"--cosine is {cosine}.", "Give a number from -1 to 1.")
+    for flag, value in (("euclid", euclid), ("max-abs", max_abs)):
+        if value is not None and not 0 <= value < math.inf:
+            raise BadValue(f"--{flag} is {value}.", "Give a number from 0 on.")
     if kld not in ("book", "floored"):
         raise BadValue(f"--kld is {kld!r}.", "Give book (a zero on the right gives Inf) or floored (always finite).")
     if workers is not None and workers < 1:

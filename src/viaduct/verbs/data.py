@@ -66,7 +66,7 @@ def build(
     from viaduct.data.build import build_records
 
     origin = choose_origin(source, idx, idx_validation, ignore or [])
-    with show_progress("images") as on_progress, name_flags_in_errors(BUILD_FLAGS), explain_interrupt(out):
+    with show_progress("images") as on_progress, name_flags_in_errors(), explain_interrupt(out):
         built = build_records(
             origin,
             out,
@@ -208,7 +208,7 @@ def choose_origin(
         return open_idx_files(*idx, validation=idx_validation)
     if source is None:
         raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
-    if not ignore and holds_mindrecords(source):
+    if not ignore and holds_mindrecords(source):  # --ignore is for folders of images
         return open_mindrecord_origin(source)
     return find_origin(source, ignore)
 
@@ -230,13 +230,13 @@ BUILD_FLAGS = {"validation_share": "--validation-share", "first_label": "--first
 
 
 @contextlib.contextmanager
-def name_flags_in_errors(flags: dict[str, str]) -> Iterator[None]:
-    """Replace the names of parameters by those of their flags in the messages of BadValue."""
+def name_flags_in_errors() -> Iterator[None]:
+    """Replace the names of build_records' parameters by those of their flags in the messages of BadValue."""
     try:
         yield
     except BadValue as error:
         lines = [error.message, *error.hints]
-        for parameter, flag in flags.items():
+        for parameter, flag in BUILD_FLAGS.items():
             lines = [line.replace(parameter, flag) for line in lines]
         raise BadValue(*lines) from None
 

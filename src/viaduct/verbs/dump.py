@@ -60,8 +60,13 @@ def main(
     loaded = load_script(script, arguments or [], module)
     check_out(out, force)
     if is_tensorflow(loaded.file):
-        unsuitable = [level != "module" and "--level", statistics_only and "--statistics-only"]
-        refuse_options([*unsuitable, mode == "input" and "--mode input", step_by == "forward" and "--step-by forward"])
+        unsupported = {
+            "--level": level != "module",
+            "--statistics-only": statistics_only,
+            "--mode input": mode == "input",
+            "--step-by forward": step_by == "forward",
+        }
+        refuse_options([flag for flag, is_given in unsupported.items() if is_given])
         raise typer.Exit(dump_graph(loaded, steps, out, only, run_on, force))
 
     # torch is imported from here on, after the flags have been checked.
@@ -94,11 +99,11 @@ def is_tensorflow(file: Path) -> bool:
     return bool(project.imported_packages() & set(STAGE_OF_PACKAGE)) and find_stage(project) == "tf1"
 
 
-def refuse_options(flags: list[str | Literal[False]]) -> None:
-    """Refuse flags that a TensorFlow script does not support; False entries are ignored."""
-    if unsupported := [flag for flag in flags if flag]:
+def refuse_options(given: list[str]) -> None:
+    """Refuse the given flags that a TensorFlow script does not support."""
+    if given:
         raise BadValue(
-            f"{unsupported[0]} does not go with a TensorFlow script.",
+            f"{given[0]} does not go with a TensorFlow script.",
             "All output tensors of a step are dumped; --only selects operators.",
         )
 

@@ -61,8 +61,7 @@ def main(
         str | None, typer.Option(help="With --latency: batch sizes.", metavar="N,N,…", show_default=BATCHES)
     ] = None,
     warm_up: Annotated[
-        int | None,
-        typer.Option("--warm-up", help="With --latency: warm-up calls.", min=0, show_default=str(WARM_UP)),
+        int | None, typer.Option("--warm-up", help="With --latency: warm-up calls.", min=0, show_default=str(WARM_UP))
     ] = None,
     repeats: Annotated[
         int | None,

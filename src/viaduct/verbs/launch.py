@@ -34,7 +34,7 @@ from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadValue
 
 OLD_FLAGS = {"--plan": "plan", "--write-scripts": "scripts"}  # former flag -> the subcommand that replaces it
-HINT = "What follows `--` is the command's own: `… -- python my_script.py --epochs 3`."
+COMMAND_HINT = "What follows `--` is the command's own: `… -- python my_script.py --epochs 3`."
 HOW_MANY_RANKS = "Give --ranktable FILE, or --ranks N (of each machine) and, for several machines, --nodes and --rdzv."
 HELP = """Start this machine's ranks of a job under torch's elastic agent: `viaduct launch --ranks 8 -- train RECIPE`.
 
@@ -92,16 +92,11 @@ class StartCommand(typer.core.TyperCommand):
             return list(super().parse_args(ctx, args))
         except Exception as error:  # click's NoSuchOption, which newer typer releases define themselves
             if type(error).__name__ == "NoSuchOption" and "--" not in original:
-                vars(error)["hint"] = HINT  # usage.py adds it
+                vars(error)["hint"] = COMMAND_HINT  # usage.py adds it to the message
             raise
 
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    cls=StartByDefault,
-    help=HELP,
-)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, cls=StartByDefault, help=HELP)
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(
@@ -223,8 +218,7 @@ def predict_scaling(
         float, typer.Option(help="Bandwidth of a device within its server.", metavar="GB/s")
     ] = DEFAULT_INNER_LINK,
     step_ms: Annotated[
-        float | None,
-        typer.Option(help="Measured step time of one device at its share of the batch.", metavar="MS"),
+        float | None, typer.Option(help="Measured step time of one device at its share of the batch.", metavar="MS")
     ] = None,
     tflops: Annotated[float, typer.Option(help="Without --step-ms: TFLOP/s that a device sustains.")] = DEFAULT_TFLOPS,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
@@ -244,8 +238,7 @@ def predict_scaling(
         print_plan(recipe, plan, cluster)
 
 
-def is_given(context: typer.Context, name: str) -> bool:
-    """Return True if the parameter is on the command line."""
+def is_on_command_line(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -253,12 +246,12 @@ def is_given(context: typer.Context, name: str) -> bool:
 def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> None:
     """Refuse --port, which needs a rank table, and --rdzv without --nodes."""
     check_port(port)
-    if is_given(context, "port"):
+    if is_on_command_line(context, "port"):
         hint = HOW_MANY_RANKS
         if rdzv:
             hint = f"Write it into --rdzv: {format_endpoint(parse_endpoint(rdzv, DEFAULT_PORT)[0], port)}."
         raise BadValue("--port is for --ranktable.", hint)
-    if rdzv is not None and not is_given(context, "nodes"):
+    if rdzv is not None and not is_on_command_line(context, "nodes"):
         raise BadValue(f"how many machines meet at {rdzv}?", "Give --nodes N, the same on all of them.")
 
 
@@ -301,8 +294,9 @@ def find_share(
 ) -> NodeShare:
     """Return this machine's share of the job, from the rank table or else from --nodes, --ranks and --rdzv."""
     if ranktable is not None:
-        for flag, value in (("--rdzv", rdzv), ("--node-rank", node_rank), ("--nodes", nodes - 1 or None)):
-            if value is not None:
+        given = {"--rdzv": rdzv is not None, "--node-rank": node_rank is not None, "--nodes": nodes > 1}
+        for flag, is_given in given.items():
+            if is_given:
                 raise BadValue(f"{flag} and --ranktable: the table says where the servers meet, and who is who.")
         share = share_from_table(
             read_table(ranktable, choose_card(card, kind)),

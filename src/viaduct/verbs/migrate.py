@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from viaduct.migration.options import Options
     from viaduct.migration.results import Outcome
 
-# Panels of the help
+# Headings in the help
 RULES, REPORTS = "Rules", "Reports"
 TORCH, TF1 = "PyTorch scripts", "TensorFlow 1 scripts"
 Command = GroupedCommand  # cli.py makes the verb's command of this class
@@ -301,8 +301,8 @@ def check_script(path: Path, outcome: Outcome) -> None:
     """Raise if the only script cannot be read or parsed."""
     from viaduct.migration.walk import printable_path
 
-    for skipped in outcome.walk.skipped:
-        raise BadValue(f"{printable_path(path)} {skipped.reason}.", "Give a script that you may read.")
+    if outcome.walk.skipped:
+        raise BadValue(f"{printable_path(path)} {outcome.walk.skipped[0].reason}.", "Give a script that you may read.")
     for file in outcome.files:
         if file.reason and not file.traceback:
             remedy = (

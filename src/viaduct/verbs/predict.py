@@ -69,8 +69,7 @@ def main(
     fast: Annotated[
         bool,
         typer.Option(
-            "--fast",
-            help="Fold batch norms into convolutions: faster, but no longer bit-equal to `viaduct evaluate`.",
+            "--fast", help="Fold batch norms into convolutions: faster, but no longer bit-equal to `viaduct evaluate`."
         ),
     ] = False,
     step: StepOption = None,
@@ -104,10 +103,10 @@ def main(
     tally = Tally(files, quiet)
     try:
         with open_outputs(classifier, engine, as_json, csv, top) as outputs:
-            page, reader = open_sheet(sheet), Reader(classifier.prepare)
-            if page:
-                outputs.append(page)
-                reader = Reader(classifier.prepare, page.draw, page.most)
+            sheet_output, reader = open_sheet(sheet), Reader(classifier.prepare)
+            if sheet_output:
+                outputs.append(sheet_output)
+                reader = Reader(classifier.prepare, sheet_output.draw, sheet_output.most)
             write_predictions(classifier, engine, files, outputs, tally, top=top, batch=batch, reader=reader, run=run)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
@@ -122,8 +121,8 @@ def main(
     tally.report()
     if csv not in (None, STDOUT):
         print_note(f"wrote {csv}")
-    if page:
-        print_note(page.describe())
+    if sheet_output:
+        print_note(sheet_output.describe())
     return 1 if tally.errors else 0
 
 

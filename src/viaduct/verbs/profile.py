@@ -257,8 +257,8 @@ def profile_script(
     outputs.prepare_folder(out, force)
     with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as record:
         folder = str(script.file.resolve().parent)
-        counts = plan.skip, plan.timed, plan.recorded
-        job = ScriptJob(target, tuple(arguments), module, record, folder, *counts, device)
+        step_counts = plan.skip, plan.timed, plan.recorded
+        job = ScriptJob(target, tuple(arguments), module, record, folder, *step_counts, device)
         sys.stdout.flush()
         result = run_script_job(job, ranks, sys.stderr.fileno() if json else None, print_note)
         profiles = [add_facts(rank, result.reason, device) for rank in result.ranks]

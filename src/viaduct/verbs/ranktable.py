@@ -27,8 +27,7 @@ app = typer.Typer(
 )
 File = Annotated[Path, typer.Argument(help="A rank table, template 1 or 2.", metavar="FILE")]
 CardOption = Annotated[
-    Card,
-    typer.Option("--card", help="Card whose rules apply; `other`: GPUs, MLUs or CPUs, any number of devices."),
+    Card, typer.Option("--card", help="Card whose rules apply; `other`: GPUs, MLUs or CPUs, any number of devices.")
 ]
 Present = Annotated[
     int | None, typer.Option(help="Number of devices that each server has.", show_default="not checked", min=0)
@@ -138,8 +137,7 @@ def env(
     port: Annotated[int, typer.Option(help="MASTER_PORT, which rank tables do not contain.")] = DEFAULT_PORT,
     job: Annotated[str, typer.Option(help="JOB_ID, the same for all processes of a job.")] = DEFAULT_JOB,
     target: Annotated[
-        Target | None,
-        typer.Option(help="Also set this device's list of visible devices.", show_default=False),
+        Target | None, typer.Option(help="Also set this device's list of visible devices.", show_default=False)
     ] = None,
     card: CardOption = DEFAULT_CARD,
 ) -> None:

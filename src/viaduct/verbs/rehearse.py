@@ -52,8 +52,6 @@ StepAtOption = Annotated[
         show_default=False,
     ),
 ]
-
-
 Module = Annotated[bool, typer.Option("-m", "--module", help="SCRIPT is a module's name, as for `python -m`.")]
 
 
@@ -73,8 +71,7 @@ def main(
     ] = None,
     ranks: Ranks = 1,
     limits_mode: Annotated[
-        limits.Mode,
-        typer.Option("--limits", help="Reaction if the script meets a limit of the card."),
+        limits.Mode, typer.Option("--limits", help="Reaction if the script meets a limit of the card.")
     ] = "error",
     limit: OneLimit = None,
     timeout: Annotated[float, typer.Option(help="Time limit in seconds; 0: none.", min=0)] = 600.0,

@@ -70,7 +70,8 @@ def list_table(
     ] = None,
     conditions: Filters = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Show all runs and all other folders on a terminal too.")
+        bool,
+        typer.Option("--all", help="Show all runs on a terminal too; name all that are damaged or unreadable."),
     ] = False,
 ) -> int:
     """List runs: recipe, data, code, device, steps, best and last top-1, images/s, state, age.

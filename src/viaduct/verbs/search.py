@@ -64,7 +64,7 @@ def main(
     from viaduct.runs.search.output import print_findings
     from viaduct.runs.search.session import SearchRequest, search
 
-    recipe, *space_fields = arguments  # of `--space A=1 B=2`, only A=1 is in `space`
+    recipe, *space_fields = arguments  # of `--space A=1 B=2` typer puts only A=1 into `space`, and B=2 here
     fixed = collect_settings(recipe, data, epochs, steps, settings)
     loaded = load(recipe)
     request = SearchRequest(

@@ -36,8 +36,7 @@ def main(
         str | None, typer.Option(help="Name of the model in addresses.", show_default="the network's")
     ] = None,
     max_batch: Annotated[
-        int | None,
-        typer.Option(help="Largest batch of the network.", min=1, max=4096, show_default="16; on a card 64"),
+        int | None, typer.Option(help="Largest batch of the network.", min=1, max=4096, show_default="16; on a card 64")
     ] = None,
     latency_budget: Annotated[
         float,
@@ -95,11 +94,7 @@ def main(
     effect = measure_effect(engine, draw_sample(classifier, device, precision)) if engine.folded else engine.note
     print(effect, file=sys.stderr)
     limits = Limits(
-        max_batch=images,
-        latency_budget=latency_budget / 1000,
-        queue=queue,
-        max_bytes=max_bytes,
-        max_pixels=max_pixels,
+        max_batch=images, latency_budget=latency_budget / 1000, queue=queue, max_bytes=max_bytes, max_pixels=max_pixels
     )
 
     trained = "" if classifier.step is None else f", step {classifier.step:,}"

@@ -117,7 +117,7 @@ def find_learning_rate(options: dict[str, Any]) -> None:
     from viaduct.runs.rate_range import PAGE, render_text, suggest_rate, write_range_page
     from viaduct.training.rate_finder import STEPS, measure_rates
 
-    measured = measure_rates(arguments.request(), int(options["steps"] or STEPS))
+    measured = measure_rates(arguments.make_request(), int(options["steps"] or STEPS))
     suggestion = suggest_rate(measured.rates, measured.losses)
     print(render_text(measured.rates, suggestion))
     if measured.interrupted:
@@ -172,7 +172,7 @@ def train_or_launch(arguments: Arguments, ranks: int | None) -> None:
     # torch is imported from here on, after the flags have been checked.
     from viaduct.training.session import run_training
 
-    outcome = run_training(arguments.request())
+    outcome = run_training(arguments.make_request())
     if not outcome.finished:
         raise typer.Exit(128 + (outcome.signal or 0))
 
@@ -184,7 +184,7 @@ def check_ranks(arguments: Arguments, ranks: int, local_ranks: int, has_rank_0: 
     from viaduct.training.session import check_before_start, describe_finished, refuse_or_find_finished
 
     devices.check_ranks(arguments.device, local_ranks)
-    request = arguments.request()
+    request = arguments.make_request()
     check_before_start(request, ranks)
     if has_rank_0 and refuse_or_find_finished(request):
         return list(describe_finished(request))

@@ -39,8 +39,7 @@ def run(
         typer.Option(help="Folder of the bank; created if missing.", show_default="TUNE_BANK_PATH, else your own"),
     ] = None,
     data: Annotated[
-        Path,
-        typer.Option(help="Folder of data; synthetic: noise, no files.", callback=resolve_file_url),
+        Path, typer.Option(help="Folder of data; synthetic: noise, no files.", callback=resolve_file_url)
     ] = Path("synthetic"),
     batch: Annotated[int | None, typer.Option(help="Batch size.", min=1, show_default="the recipe's")] = None,
     precision: Annotated[

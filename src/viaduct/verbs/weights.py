@@ -126,12 +126,7 @@ def export_weights(
     """
     from contextlib import ExitStack
 
-    from viaduct.weights.exporting import (
-        export_mindspore,
-        export_safetensors,
-        export_tf_checkpoint,
-        refuse_overwriting,
-    )
+    from viaduct.weights.exporting import export_mindspore, export_safetensors, export_tf_checkpoint, refuse_overwriting
     from viaduct.weights.stored import open_weights
 
     if (form == "safetensors") != (out.suffix == ".safetensors"):
@@ -218,7 +213,7 @@ def find_likely_models(stored: Any) -> list[tuple[str, int, float]]:
 def print_summary(summary: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from viaduct.terminal import print_table
+    from viaduct.terminal import escape_controls, print_table
 
     table = Table("name", "shape", "type", box=None, pad_edge=False)
     for row in summary["tensors"]:
@@ -234,10 +229,6 @@ def print_summary(summary: dict[str, Any]) -> None:
         classes = {guess["classes"] for guess in summary["looks_like"]}
         models = " or ".join(guess["model"] for guess in summary["looks_like"])
         print(f"It looks like {models} with {' or '.join(map(str, sorted(classes)))} classes.")
-
-
-def escape_controls(name: str) -> str:
-    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
 
 
 def print_notes(lines: Iterable[str]) -> None:

@@ -126,5 +126,5 @@ def test_it_is_said_where_no_first_trial_has_the_recipes_own_values() -> None:
 
 
 def test_a_refused_setting_is_named_with_its_full_path() -> None:
-    with pytest.raises(BadValue, match=r"--set data\.size=8: size must be at least 16, got 8"):
-        check_settings("shapes_taster", [("data.size", "8")])
+    with pytest.raises(BadValue, match=r"--set data\.classes=3: classes must be 10 for shapes, got 3"):
+        check_settings("shapes_taster", [("data.classes", "3")])
