@@ -179,7 +179,7 @@ def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
 def finish(second: Any) -> Any:
     """The second run of a side, in forks too."""
     from viaduct.carrying import provenance
-    from viaduct.carrying.observed import read
+    from viaduct.carrying.observed import read_observations
     from viaduct.carrying.output_capture import capture_output
     from viaduct.carrying.running import OUTPUT_FILE, Run
     from viaduct.rehearsal.process import rehearse
@@ -188,4 +188,4 @@ def finish(second: Any) -> Any:
     Path(plan.record).mkdir(parents=True)
     with capture_output(Path(plan.record) / OUTPUT_FILE, "again"):
         summary = rehearse(plan, lambda line: None)
-    return Run(second.side, plan, summary, read(plan), provenance.read(plan))
+    return Run(second.side, plan, summary, read_observations(plan), provenance.read(plan))

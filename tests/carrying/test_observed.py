@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.carrying.observed import Observed, Rank, did_ranks_train_together, read
+from viaduct.carrying.observed import Observed, Rank, did_ranks_train_together, read_observations
 from viaduct.rehearsal.inspection import FACTS_FILE, RANKS_KIND, Fact
 from viaduct.rehearsal.observe import EVALUATIONS_FILE
 from viaduct.rehearsal.plan import Plan
@@ -26,14 +26,14 @@ def plan_of(record: Path) -> Plan:
 
 
 def test_a_run_that_left_nothing_has_no_ranks(tmp_path: Path) -> None:
-    observed = read(plan_of(tmp_path))
+    observed = read_observations(plan_of(tmp_path))
     assert observed.ranks == []
     assert observed.first_rank == Rank(0)
 
 
 def test_a_rank_without_further_files_has_losses_alone(tmp_path: Path) -> None:
     write_rank(tmp_path, 0, [{"losses": [2.0], "lr": [0.1]}, {"losses": [1.0, 0.5], "lr": []}])
-    (rank,) = read(plan_of(tmp_path)).ranks
+    (rank,) = read_observations(plan_of(tmp_path)).ranks
     assert rank == Rank(0, [[2.0], [1.0, 0.5]], [[0.1], []], inputs=[[], []])
 
 
@@ -45,7 +45,7 @@ def test_ranks_come_in_the_order_of_their_numbers_with_all_that_they_left(tmp_pa
     facts.append({"kind": "network", "name": "Net", "settings": {}, "line": None})
     (folder / FACTS_FILE).write_text(json.dumps(facts))
     np.savez(folder / "gradients.npz", w=np.ones(2))
-    observed = read(plan_of(tmp_path))
+    observed = read_observations(plan_of(tmp_path))
     assert [rank.number for rank in observed.ranks] == [2, 10]
     first = observed.first_rank
     assert (first.inputs, first.step_ends, first.evaluations) == ([[3.5]], [(7.0, 6.5)], [[1.5], [2.5, 3.5]])

@@ -11,7 +11,7 @@ import pytest
 
 from viaduct.carrying import report
 from viaduct.carrying.agreement import Agreement, Kind, Pair, judge
-from viaduct.carrying.carry import decide
+from viaduct.carrying.carry import choose_verdict
 from viaduct.carrying.doubts import find_changed_originals
 from viaduct.carrying.sentences import make_headline
 from viaduct.reporting import Page, Section, render_page
@@ -143,5 +143,5 @@ def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: 
     made = make_journey(EQUAL, agreement=agreement, original=changed, migrated=untouched, repeated=[])
     made.doubts = [*find_changed_originals(made)]
     assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
-    assert decide(made) == "not proved"
+    assert choose_verdict(made) == "not proved"
     assert not [*find_changed_originals(make_journey(EQUAL, original=untouched, migrated=untouched, repeated=[]))]

@@ -7,7 +7,7 @@ from pathlib import Path
 import viaduct
 from carrying.failed_runs import run_that_failed
 from carrying.made_up_carries import make_carried
-from viaduct.carrying.reproducer import CONTEXT_LINES, MAX_TRACEBACK_LINES, extract_traceback, quote, write
+from viaduct.carrying.reproducer import CONTEXT_LINES, MAX_TRACEBACK_LINES, extract_traceback, quote_lines, write
 
 OURS = str(Path(viaduct.__file__).parent / "rehearsal" / "torch_stage" / "device.py")
 
@@ -33,11 +33,11 @@ def test_a_fault_of_viaduct_is_written_with_command_versions_lines_and_traceback
 
 def test_of_the_script_only_the_lines_around_the_failure_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("".join(f"line {number}\n" for number in range(1, 100)))
-    lines = list(quote(tmp_path / "train.py", 50))
+    lines = list(quote_lines(tmp_path / "train.py", 50))
     assert len(lines) == 2 * CONTEXT_LINES + 1
     assert [line for line in lines if line.startswith(">")] == [">    50  line 50"]
-    assert len(list(quote(tmp_path / "train.py", 1))) == CONTEXT_LINES + 1
-    assert not list(quote(tmp_path / "gone.py", 1))
+    assert len(list(quote_lines(tmp_path / "train.py", 1))) == CONTEXT_LINES + 1
+    assert not list(quote_lines(tmp_path / "gone.py", 1))
 
 
 def test_the_last_traceback_is_quoted_and_never_a_whole_log(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.carrying.shared_paths import find_newest, find_written_since
+from viaduct.carrying.shared_paths import find_change_times, find_written_since
 
 
 def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> None:
     untouched, written = tmp_path / "data", tmp_path / "run"
     untouched.mkdir()
-    before = find_newest([f"--data={untouched}", str(written), "relative", "--steps=3"])
+    before = find_change_times([f"--data={untouched}", str(written), "relative", "--steps=3"])
     assert set(before) == {str(untouched), str(written)}
     assert find_written_since(before) == []
     (written / "deep").mkdir(parents=True)
@@ -21,7 +21,7 @@ def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> 
 
 
 def test_a_full_path_with_an_equals_sign_in_it_is_a_path(tmp_path: Path) -> None:
-    assert set(find_newest([f"{tmp_path}/lr=0.1", "--rate=0.1"])) == {f"{tmp_path}/lr=0.1"}
+    assert set(find_change_times([f"{tmp_path}/lr=0.1", "--rate=0.1"])) == {f"{tmp_path}/lr=0.1"}
 
 
 def test_a_file_that_changes_deep_below_a_path_is_noticed_and_of_many_only_some_are_read(
@@ -32,7 +32,7 @@ def test_a_file_that_changes_deep_below_a_path_is_noticed_and_of_many_only_some_
     deep.write_text("")
     for path in (deep, deep.parent, deep.parent.parent, tmp_path):
         os.utime(path, (1000, 1000))
-    before = find_newest([f"--out={tmp_path}"])
+    before = find_change_times([f"--out={tmp_path}"])
     assert before == {str(tmp_path): 1000.0}
     os.utime(deep, (2000, 2000))
     assert find_written_since(before) == [str(tmp_path)]
@@ -43,4 +43,4 @@ def test_a_file_that_changes_deep_below_a_path_is_noticed_and_of_many_only_some_
 def test_a_link_that_leads_nowhere_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "link").symlink_to(tmp_path / "nowhere")
-    assert find_newest([str(tmp_path / "data")])[str(tmp_path / "data")] > 0
+    assert find_change_times([str(tmp_path / "data")])[str(tmp_path / "data")] > 0

@@ -49,15 +49,15 @@ def test_a_piece_of_another_thread_has_other_memory() -> None:
 )
 def test_the_pieces_are_all_elements_in_c_order(array: np.ndarray) -> None:
     flat = Flat(array, "", "left")
-    pieces = [flat.piece(start).as_float64.copy() for start in range(0, flat.count, CHUNK)]
+    pieces = [flat.read_piece(start).as_float64.copy() for start in range(0, flat.count, CHUNK)]
     assert np.array_equal(np.concatenate(pieces), array.astype(np.float64).reshape(-1))
     assert all(piece.dtype == np.float64 for piece in pieces)
 
 
 def test_the_parts_of_a_complex_number_have_the_index_of_their_number() -> None:
     flat = Flat(np.array([[1 + 2j, 3 + 4j]], np.complex64), "", "left")
-    assert flat.piece(0).as_float64.tolist() == [1, 2, 3, 4]
-    assert [flat.index_of(position) for position in range(4)] == [(0, 0), (0, 0), (0, 1), (0, 1)]
+    assert flat.read_piece(0).as_float64.tolist() == [1, 2, 3, 4]
+    assert [flat.find_index(position) for position in range(4)] == [(0, 0), (0, 0), (0, 1), (0, 1)]
 
 
 def test_every_half_precision_number_is_widened_as_numpy_does_it() -> None:

@@ -130,7 +130,7 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
     plan = make_original_plan(request, sides, stage, report)
     options = f"its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}"
     report(f"the original is run: {sides.entry}, {options}.")
-    before = shared_paths.find_newest(request.arguments)
+    before = shared_paths.find_change_times(request.arguments)
     with SecondRun("original", plan) as second:
         original = run_side("original", plan, sides, report)
         carried = Carried(request, sides, stage, original, base=original, earlier=earlier)
@@ -150,10 +150,8 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
                 carried.repeated.append(compare_runs(carried.migrated, again, "migrated"))
         else:
             second.stop()
-    edits = [
-        *coverage.read_edits(carried.migrated.plan, sides, "migrated"),
-        *coverage.read_edits(original.plan, sides, "original"),
-    ]
+    edits = coverage.read_edits(carried.migrated.plan, sides, "migrated")
+    edits += coverage.read_edits(original.plan, sides, "original")
     carried.edits = mark_executed_earlier(edits, earlier)
     if not carried.migrated.is_finished:
         return carried
@@ -185,19 +183,17 @@ def compare_sides(carried: Carried, report: Report) -> None:
     if agreement.verdict != "differ":
         compare_results(carried)  # for `has_other_results`; repeated below, since `base` may change
     if agreement.verdict == "differ" or has_other_results(carried):
-        intended = reference.find_changing_rules(carried.sides)
-        if intended or can_join_original_ranks(carried):
-            agreement = (
-                judge_with_intended_changes(carried, intended, can_join_original_ranks(carried), report) or agreement
-            )
+        intended, join_ranks = reference.find_changing_rules(carried.sides), can_join_original_ranks(carried)
+        if intended or join_ranks:
+            agreement = judge_with_intended_changes(carried, intended, join_ranks, report) or agreement
     carried.agreement = agreement
     assert carried.migrated is not None
     perturbed = carried.finished_perturbed.plan.record if carried.finished_perturbed is not None else None
     if agreement.pairs:
         # In a drift the migrated run is the left side; in an agreement it is the right one.
         carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, perturbed, agreement)
-    carried.idle = find_idle_optimizers(carried.base.observed, carried.migrated.observed)
     base, migrated, folder = carried.base.observed, carried.migrated.observed, carried.sides.folder
+    carried.idle = find_idle_optimizers(base, migrated)
     if agreement.verdict == "differ":
         assert carried.drift is not None
         carried.explanation = explain(agreement, base, migrated, carried.drift, carried.request.to)
@@ -211,7 +207,7 @@ def compare_sides(carried: Carried, report: Report) -> None:
         carried.ineffective = find_ineffective(base, migrated, deviating)
     compare_results(carried)
     carried.doubts = find_doubts(carried)
-    carried.verdict = decide(carried)
+    carried.verdict = choose_verdict(carried)
 
 
 def has_other_results(carried: Carried) -> bool:
@@ -239,7 +235,7 @@ def compare_results(carried: Carried) -> None:
     carried.written = compare_written(runs)
 
 
-def decide(carried: Carried) -> Verdict:
+def choose_verdict(carried: Carried) -> Verdict:
     """Return the verdict. A doubt that may hide differences comes first, then a difference, then other doubts."""
     assert carried.agreement is not None
     if any(doubt.hides_differences for doubt in carried.doubts):
@@ -283,12 +279,10 @@ def judge_agreement(carried: Carried, report: Report) -> Agreement:
 def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
     """Return `base` run with its weights moved by one unit in the last place; an earlier such run is reused."""
     perturbed = carried.perturbed
-    if perturbed is None or (perturbed.plan.script, perturbed.plan.join_ranks) != (
-        base.plan.script,
-        base.plan.join_ranks,
-    ):
-        plan = derive_plan("shaken", carried.original.plan, carried.request, carried.sides, Path(base.plan.script))
-        plan = replace(plan, join_ranks=base.plan.join_ranks)
+    original_plan, script, join_ranks = carried.original.plan, base.plan.script, base.plan.join_ranks
+    if perturbed is None or (perturbed.plan.script, perturbed.plan.join_ranks) != (script, join_ranks):
+        plan = derive_plan("shaken", original_plan, carried.request, carried.sides, Path(script))
+        plan = replace(plan, join_ranks=join_ranks)
         if perturbed is not None:
             plan = set_record(plan, Path(plan.record).with_name("shaken_reference"))
         carried.perturbed = perturbed = run_side("shaken", plan, carried.sides, report)

@@ -140,11 +140,8 @@ def find_ineffective(left: Observed, right: Observed, deviating: set[Location]) 
 
 def find_idle_optimizers(*sides: Observed) -> list[Fact]:
     """Return the optimizers that took no step on at least one side, by name."""
-    return list(
-        {
-            fact.name: fact for side in sides for fact in side.first_rank.facts if fact.kind == IDLE_OPTIMIZER_KIND
-        }.values()
-    )
+    facts = (fact for side in sides for fact in side.first_rank.facts)
+    return list({fact.name: fact for fact in facts if fact.kind == IDLE_OPTIMIZER_KIND}.values())
 
 
 def is_number(*values: Any) -> bool:
@@ -198,9 +195,8 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
     if has_calls and first.kind == "loss" and first.step == 0:
         agreeing = "The recorded samples of module outputs agree in the first step"
         explanation.remarks.append(f"{agreeing}, so the loss is probably computed differently.")
-        explanation.suspected_lines += [
-            fact.line for fact in right.first_rank.facts if fact.kind == "loss" and fact.line
-        ]
+        losses = (fact for fact in right.first_rank.facts if fact.kind == "loss")
+        explanation.suspected_lines += [fact.line for fact in losses if fact.line]
         explanation.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
 
 

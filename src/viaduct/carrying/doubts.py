@@ -117,13 +117,13 @@ def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
     for run in (carried.base, carried.migrated):
         side = "migrated" if run.side == "migrated" else "original"
         files = run.provenance.problems
-        yield from doubt_items(
+        yield from make_doubts(
             "wrong tree",
             [f"{file.position} ({file.file})" for file in files if file.problem == "wrong tree"],
             f"the {side} run loaded {{n}} file{{s}} from outside its own tree",
             f"{SIDES[side]}加载了自己目录之外的 {{n}} 个文件",
         )
-        yield from doubt_items(
+        yield from make_doubts(
             "not the file",
             [f"{file.position}: {file.detail}" for file in files if file.problem == "not the file"],
             f"the {side} run executed code that differs from {{n}} file{{s}} on disk",
@@ -143,7 +143,7 @@ def find_unexecuted_files(carried: Carried) -> list[Doubt]:
     executed = list_executed_files(carried)
     edited = {edit.file for edit in carried.edits if edit.side == "migrated" and not edit.is_executed}
     unexecuted = [path for path in carried.sides.files if path not in executed and path in edited]
-    return doubt_items(
+    return make_doubts(
         "never executed",
         unexecuted,
         "{n} file{s} that the migration rewrote {was} never executed",
@@ -159,13 +159,13 @@ def find_unexecuted_edits(carried: Carried) -> list[Doubt]:
         for edit in carried.edits
         if not edit.is_executed and (edit.file in executed or edit.side == "original")
     ]
-    return doubt_items("never executed", unexecuted, "{n} edit{s} {was} never executed", "{n} 处修改从未执行")
+    return make_doubts("never executed", unexecuted, "{n} edit{s} {was} never executed", "{n} 处修改从未执行")
 
 
 def find_ineffective_values(carried: Carried) -> list[Doubt]:
     """Return a doubt about objects that were created with other values, while no difference was found."""
     steps = carried.original.summary.steps
-    return doubt_items(
+    return make_doubts(
         "no effect",
         [setting.sentence for setting in carried.ineffective],
         f"{{n}} value{{s}} {{was}} set differently, without a known effect in {steps} step{'' if steps == 1 else 's'}",
@@ -177,7 +177,7 @@ def find_manual_changes(carried: Carried) -> list[Doubt]:
     """Return a doubt about values changed by hand in the copy (--migrated), while no difference was found."""
     assert carried.agreement is not None
     lines = find_changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
-    return doubt_items(
+    return make_doubts(
         "no effect",
         lines,
         "{n} line{s} {was} given other numbers or operators by hand, without a known effect on the compared values",
@@ -214,7 +214,7 @@ def find_unseen_ranks(carried: Carried) -> list[Doubt]:
     observed = {rank.number for run in (carried.base, carried.migrated) for rank in run.observed.ranks}
     count = carried.request.ranks
     unseen = [f"rank {number}" for number in range(count) if number not in observed]
-    return doubt_items(
+    return make_doubts(
         "not compared",
         unseen,
         f"{{n}} of {count} ranks took no step on either side",
@@ -225,7 +225,7 @@ def find_unseen_ranks(carried: Carried) -> list[Doubt]:
 def find_other_outcomes(carried: Carried) -> list[Doubt]:
     """Return a doubt about network inputs, evaluations and repeatable printed numbers that differ."""
     differing = carried.outcomes.differing if carried.outcomes is not None else []
-    return doubt_items(
+    return make_doubts(
         "printed",
         differing,
         "{n} further result{s} (data, evaluations, printed numbers) {was} not the same",
@@ -238,7 +238,7 @@ def find_changed_originals(carried: Carried) -> list[Doubt]:
     runs = [run for run in (carried.original, carried.migrated) if run is not None]
     runs += [repetition.second_run for repetition in carried.repeated]
     changed = sorted({path for run in runs for path in run.summary.changed})
-    return doubt_items(
+    return make_doubts(
         "changed files",
         changed,
         "{n} of your own files changed while the scripts ran, so the runs may have read different content",
@@ -249,10 +249,10 @@ def find_changed_originals(carried: Carried) -> list[Doubt]:
 def find_other_files(carried: Carried) -> list[Doubt]:
     differing = [f"{file.name}: {file.detail}" for file in carried.written if file.state == "differs"]
     text = "{n} file{s} that the scripts write {are} not the same"
-    return doubt_items("written", differing, text, "脚本写出的 {n} 个文件不一致")
+    return make_doubts("written", differing, text, "脚本写出的 {n} 个文件不一致")
 
 
-def doubt_items(kind: Kind, items: list[str], text: str, chinese: str) -> list[Doubt]:
+def make_doubts(kind: Kind, items: list[str], text: str, chinese: str) -> list[Doubt]:
     """Return a doubt about some items; nothing without items.
 
     In both texts {n} is the number of items; in `text`, {s}, {was} and {are} depend on it.

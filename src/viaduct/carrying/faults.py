@@ -74,14 +74,12 @@ def find_fault(run: Run) -> Fault:
     summary = run.summary
     who, who_zh = name_side(run)
     if any(hit["mode"] == "error" for hit in summary.limits):
-        text = f"{who} goes beyond a documented limit of the card"
-        return Fault("limit", text, f"{who_zh}超出了加速卡的文档限制")
+        return Fault("limit", f"{who} goes beyond a documented limit of the card", f"{who_zh}超出了加速卡的文档限制")
     if summary.bound == "watch":  # not a limit: viaduct's check of time and memory failed
         return blame_stand_in(run)
     if summary.silent:
-        return Fault(
-            "script", f"of {who}, {summary.silent}", f"{who_zh}的进程没有留下报告", SILENT_ADVICE, SILENT_ADVICE_ZH
-        )
+        text = f"of {who}, {summary.silent}"
+        return Fault("script", text, f"{who_zh}的进程没有留下报告", SILENT_ADVICE, SILENT_ADVICE_ZH)
     if summary.bound:
         flag = "--timeout" if summary.bound == "time" else "--memory"
         return Fault(

@@ -54,7 +54,7 @@ def did_ranks_train_together(observed: Observed) -> bool:
     return any(fact.kind == RANKS_KIND and fact.settings["together"] for rank in observed.ranks for fact in rank.facts)
 
 
-def read(plan: Plan) -> Observed:
+def read_observations(plan: Plan) -> Observed:
     folders = (Path(plan.record) / "observed").glob("rank-*")
     numbers = sorted(int(path.name.removeprefix("rank-")) for path in folders)
     return Observed([read_rank(folder_of(plan.record, number), number) for number in numbers])

@@ -20,7 +20,7 @@ from viaduct.carrying import agreement as judging
 from viaduct.carrying import provenance
 from viaduct.carrying.agreement import Pair
 from viaduct.carrying.drift import find_first_differing_module
-from viaduct.carrying.observed import read
+from viaduct.carrying.observed import read_observations
 from viaduct.carrying.running import OUTPUT_FILE, Run
 from viaduct.cores import count_cores
 from viaduct.rehearsal import plan as plans
@@ -101,7 +101,7 @@ class SecondRun:
         summary = load_summary(self.plan.record)
         if summary is None:
             return None
-        return Run(self.side, self.plan, summary, read(self.plan), provenance.read(self.plan))
+        return Run(self.side, self.plan, summary, read_observations(self.plan), provenance.read(self.plan))
 
     def stop(self) -> None:
         """End the run with all its processes."""

@@ -439,12 +439,12 @@ def make_manual_section(carried: Carried) -> Section:
 
 
 def make_changes_section(carried: Carried) -> Section:
-    files = [mark_rows(carried, file) for file in carried.sides.diffs(carried.request.lang)]
+    files = [comment_rows(carried, file) for file in carried.sides.diffs(carried.request.lang)]
     text = "Line by line: − the original, + the migrated script." if files else "Nothing was changed."
     return Section("Changes", text, [DiffView(files)] if files else [])
 
 
-def mark_rows(carried: Carried, file: DiffFile) -> DiffFile:
+def comment_rows(carried: Carried, file: DiffFile) -> DiffFile:
     """Return the diff with a comment on each suspected line and each edit that was never executed."""
     edits = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
     unexecuted, removed = ({edit.line for edit in edits if edit.side == side} for side in ("migrated", "original"))

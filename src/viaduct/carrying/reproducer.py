@@ -36,13 +36,13 @@ def make_lines(carried: Carried, run: Run) -> Iterator[str]:
     if (location := run.failed_at) is not None:
         yield ""
         yield f"{location[0]}, line {location[1]}:"
-        yield from quote(Path(location[0]), location[1])
+        yield from quote_lines(Path(location[0]), location[1])
     yield ""
     yield "Traceback, or the last lines of the output:"
     yield from extract_traceback(run)
 
 
-def quote(path: Path, line: int) -> Iterator[str]:
+def quote_lines(path: Path, line: int) -> Iterator[str]:
     if not path.is_file():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from viaduct.carrying import coverage, provenance
-from viaduct.carrying.observed import Observed, read
+from viaduct.carrying.observed import Observed, read_observations
 from viaduct.carrying.output_capture import capture_output
 from viaduct.carrying.output_folder import RUNS_FOLDER
 from viaduct.carrying.provenance import Provenance
@@ -183,4 +183,4 @@ def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]
     report(f"{side}: {counts}")
     if summary.interrupted:
         raise Interrupted(summary.interrupted, f"while {describe_side(side)} ran")
-    return Run(side, plan, summary, read(plan), provenance.read(plan))
+    return Run(side, plan, summary, read_observations(plan), provenance.read(plan))

@@ -16,7 +16,7 @@ from viaduct.rehearsal.files import split_arguments
 MAX_ENTRIES = 2000  # files and folders below a path whose times are read
 
 
-def find_newest(arguments: Sequence[str]) -> dict[str, float]:
+def find_change_times(arguments: Sequence[str]) -> dict[str, float]:
     """Return the absolute paths among the arguments, with the time of the last change (0: the path does not exist)."""
     return {value: find_last_change(Path(value)) for value in split_arguments(arguments) if os.path.isabs(value)}
 

@@ -164,9 +164,9 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, perturb
     judged = judge_pixels(runs, ours, theirs) if ours.is_image else set_tolerances(pairs, perturbed_pairs)
     bad = [f"{pair.name} {pair.why or f'is off by {pair.error:.2g}'}" for pair in judged if pair.bad]
     names = [*ours.values, *(key for key in theirs.values if key not in ours.values)]
-    compared = [
-        key for key in names if key not in unstable and not (ours.is_partial and is_one_sided(key, ours, theirs))
-    ]
+    if ours.is_partial:
+        names = [key for key in names if key in ours.values and key in theirs.values]
+    compared = [key for key in names if key not in unstable]
     bad += [
         f"{key} is {ours.values.get(key, 'not there')} in the original, {theirs.values.get(key, 'not there')} after it"
         for key in compared
@@ -224,14 +224,8 @@ def find_unstable(first: Content, again: Content | None) -> set[str]:
         or array.shape != again.arrays[name].shape
         or measure_distance(array, again.arrays[name]) > REPEAT_TOLERANCE
     }
-    values = {
-        key for key, text in first.values.items() if not is_same_value(text, again.values.get(key), REPEAT_TOLERANCE)
-    }
-    return tensors | values
-
-
-def is_one_sided(name: str, ours: Content, theirs: Content) -> bool:
-    return name not in ours.values or name not in theirs.values
+    texts = ((key, text, again.values.get(key)) for key, text in first.values.items())
+    return tensors | {key for key, text, other in texts if not is_same_value(text, other, REPEAT_TOLERANCE)}
 
 
 def is_same_value(left: str | None, right: str | None, allowed: float) -> bool:

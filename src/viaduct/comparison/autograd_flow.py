@@ -88,7 +88,7 @@ def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator
     """
     # Nodes older than every input cannot belong to the module. The sequence number of a leaf's node (AccumulateGrad)
     # says nothing about its age.
-    oldest = min((sequence_number(node) for node, _ in inputs if node.next_functions), default=0)
+    oldest = min((read_sequence_number(node) for node, _ in inputs if node.next_functions), default=0)
     visited = {node for node, _ in outputs if not any(node is other for other, _ in inputs)}
     waiting = list(visited)
     while waiting and len(visited) < MOST_NODES:
@@ -97,10 +97,11 @@ def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator
             if following is None:
                 continue
             yield (node, input_index), (following, number)
-            if (following, number) not in inputs and following not in visited and sequence_number(following) >= oldest:
+            is_new = (following, number) not in inputs and following not in visited
+            if is_new and read_sequence_number(following) >= oldest:
                 visited.add(following)
                 waiting.append(following)
 
 
-def sequence_number(node: Node) -> int:
+def read_sequence_number(node: Node) -> int:
     return int(node._sequence_nr())

@@ -79,7 +79,7 @@ class Flat:
             return array
         return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1).view(self.dtype)
 
-    def piece(self, start: int) -> Piece:
+    def read_piece(self, start: int) -> Piece:
         """Return the elements from `start`, at most CHUNK of them."""
         stop = min(start + CHUNK, self.count)
         raw: Array = self.array.flat[start:stop] if self._flat is None else self._flat[start:stop]
@@ -100,7 +100,7 @@ class Flat:
             return convert_half(raw, self._float32[: raw.size])
         return raw
 
-    def index_of(self, flat: int) -> tuple[int, ...]:
+    def find_index(self, flat: int) -> tuple[int, ...]:
         """Return the index of an element in the tensor's own shape."""
         return tuple(int(i) for i in np.unravel_index(flat // self.parts, self.shape))
 

@@ -31,7 +31,7 @@ from viaduct import __version__
 from viaduct.comparison.capture import Capture, Level, Mode, Plan
 from viaduct.comparison.index import Entry, Index
 from viaduct.comparison.modules import ModuleWatch, name_modules, unwrap_module
-from viaduct.comparison.naming import parse_only, parse_steps, step_folder
+from viaduct.comparison.naming import name_step_folder, parse_only, parse_steps
 from viaduct.comparison.operators import OperatorWatch
 from viaduct.comparison.parameters import ParameterWatch, iterate_parameters
 from viaduct.comparison.taps import Taps, TapWatch
@@ -70,7 +70,7 @@ class StepDump:
         taps: Taps | None = None,
     ) -> None:
         self.step, self.rank, self.ranks = step, rank, ranks
-        step_path = folder / step_folder(step)
+        step_path = folder / name_step_folder(step)
         self.writer = Writer(step_path / f"rank_{rank}" if ranks > 1 else step_path)
         self.writer.open()
         self.capture = Capture(plan, self.writer)

@@ -67,12 +67,12 @@ def group_nodes(graph: Graph) -> dict[str, Group]:
     """Return the group of each operator, numbered in order of execution (rule 1)."""
     members: dict[tuple[str, ...], list[Node]] = defaultdict(list)
     for node in graph.nodes.values():
-        members[_key(node)].append(node)
+        members[_make_group_key(node)].append(node)
     groups = [Group(number, tuple(nodes)) for number, nodes in enumerate(members.values())]
     return {node.name: group for group in groups for node in group.nodes}
 
 
-def _key(node: Node) -> tuple[str, ...]:
+def _make_group_key(node: Node) -> tuple[str, ...]:
     if node.l1_group:
         return ("l1", node.l1_group)
     return ("inserted", node.name) if node.is_inserted else node.stands_for
@@ -129,7 +129,7 @@ def index_golden(
         {(tensor.op, tensor.index): tensor for tensor in outputs if flatten_name(tensor.op) != tensor.op},
         names,
         shapes,
-        _translations(graph_right) if graph_right else {},
+        _find_translations(graph_right) if graph_right else {},
     )
 
 
@@ -144,7 +144,7 @@ def is_fused_away(tensor: Stored, group: Group) -> bool:
     return group.nodes[0].l1_group != "" or not is_original
 
 
-def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
+def _find_translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
     """Return, for each original tensor, the operator and output of this graph that compute it."""
     groups = group_nodes(graph)
     translations: dict[tuple[str, int], tuple[str, int]] = {}
@@ -265,7 +265,7 @@ def find_layout(left: Stored, right: Stored, original: Original) -> Layout | Non
         if theirs == layout and original.shape != right.shape == swapped:
             theirs = other
             break
-    ours = _as_stored(left, right, theirs)
+    ours = _find_stored_layout(left, right, theirs)
     if left.shape == right.shape and not transposes_to(left.shape, ours, theirs, right.shape):
         return None
     return ours, theirs, right.shape
@@ -278,7 +278,7 @@ def transposes_to(shape: tuple[int, ...], ours: str, theirs: str, target: tuple[
     return tuple(shape[ours.index(axis)] for axis in theirs) == target
 
 
-def _as_stored(left: Stored, right: Stored, theirs: str) -> str:
+def _find_stored_layout(left: Stored, right: Stored, theirs: str) -> str:
     """Return the left's layout: the graph's, unless the file's number of axes contradicts it.
 
     NC1HWC0 is NCHW with the channels in blocks of 16 or 32 along a fifth axis.
@@ -318,10 +318,10 @@ def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str |
 
 def find_edges(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:
     """Return the feeders of each dumped operator, looking through operators that were not dumped."""
-    return {name: tuple(_feeders(graph, name, dumped)) for name in graph.nodes if name in dumped}
+    return {name: tuple(_iterate_feeders(graph, name, dumped)) for name in graph.nodes if name in dumped}
 
 
-def _feeders(graph: Graph, name: str, dumped: set[str]) -> Iterator[str]:
+def _iterate_feeders(graph: Graph, name: str, dumped: set[str]) -> Iterator[str]:
     waiting = [producer for producer, _ in reversed(graph.nodes[name].inputs)]
     seen = {name}
     while waiting:

@@ -28,7 +28,7 @@ from viaduct.comparison.passes import (
     sum_exactly,
 )
 from viaduct.comparison.tensors import Array
-from viaduct.comparison.ulps import Ulps, coarser_dtype
+from viaduct.comparison.ulps import Ulps, find_coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
 LARGEST_ERRORS_KEPT = 10  # for the page
@@ -195,7 +195,7 @@ def measure(
     if (scales := first_pass.choose_scales()) != UNSCALED:
         first_pass = FirstPass(*sides, LARGEST_ERRORS_KEPT, scales).run()
     if tolerance is None:
-        tolerance = TOLERANCES[coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
+        tolerance = TOLERANCES[find_coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
     return FinalMeasures(first_pass, kld, tolerance).compute()
 
 
@@ -206,12 +206,12 @@ def _refuse(left: Array, right: Array, left_dtype: str, right_dtype: str) -> Non
     if (left.dtype.kind == "c") != (right.dtype.kind == "c"):
         raise Unmeasurable(f"{left_dtype} cannot be compared with {right_dtype}: only one side is complex")
     if left.size != right.size:
-        raise Unmeasurable(f"shapes differ: {_shape(left.shape)} against {_shape(right.shape)}")
+        raise Unmeasurable(f"shapes differ: {_format_shape(left.shape)} against {_format_shape(right.shape)}")
     if left.size == 0:
-        raise Unmeasurable(f"the tensor is empty: shape {_shape(left.shape)}")
+        raise Unmeasurable(f"the tensor is empty: shape {_format_shape(left.shape)}")
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
@@ -272,20 +272,20 @@ class FinalMeasures:
         self, stds: tuple[float, float], divergence: float, within: float, bins: Histogram | None
     ) -> Measures:
         first_pass = self.first_pass
-        left = self._figures(0, first_pass.left, stds[0])
-        right = self._figures(1, first_pass.right, stds[1])
-        count, mismatch = first_pass.flats[0].count, first_pass.first_mismatch
+        left = self._make_statistics(0, first_pass.left, stds[0])
+        right = self._make_statistics(1, first_pass.right, stds[1])
+        flat, mismatch = first_pass.flats[0], first_pass.first_mismatch
         return Measures(
             **asdict(self._replace_errors(self._errors(left.norm, right.norm, divergence))),
             left=left,
             right=right,
-            count=count,
+            count=flat.count,
             compared=self.n,
             kld_variant=self.kld,
             differing=first_pass.differing,
-            nonfinite_pairs=count - self.n - first_pass.mismatched,
+            nonfinite_pairs=flat.count - self.n - first_pass.mismatched,
             mismatched=first_pass.mismatched,
-            first_mismatch=None if mismatch is None else ElementIndex(mismatch, first_pass.flats[0].index_of(mismatch)),
+            first_mismatch=None if mismatch is None else ElementIndex(mismatch, flat.find_index(mismatch)),
             within=within,
             tolerance=self.tolerance,
             ulps=first_pass.ulps.result(),
@@ -295,7 +295,7 @@ class FinalMeasures:
             notes=self._notes(),
         )
 
-    def _figures(self, side: int, totals: SideTotals, std: float) -> SideStatistics:
+    def _make_statistics(self, side: int, totals: SideTotals, std: float) -> SideStatistics:
         flat, scale = self.first_pass.flats[side], (self.scales.left, self.scales.right)[side]
         nonfinite, empty = totals.nonfinite, not self.n
         return SideStatistics(
@@ -310,7 +310,7 @@ class FinalMeasures:
             nan=nonfinite.nan,
             plus_inf=nonfinite.plus,
             minus_inf=nonfinite.minus,
-            nonfinite=tuple(ElementIndex(position, flat.index_of(position)) for position in nonfinite.positions),
+            nonfinite=tuple(ElementIndex(position, flat.find_index(position)) for position in nonfinite.positions),
             saturated=totals.saturated,
         )
 
@@ -357,9 +357,9 @@ class FinalMeasures:
         return Errors.all(math.inf if only_infinite else math.nan, None if errors.cosine is None else math.nan)
 
     def _top(self) -> tuple[LargeError, ...]:
-        index_of, scale = self.first_pass.flats[0].index_of, self.scales.before_subtraction
+        find_index, scale = self.first_pass.flats[0].find_index, self.scales.before_subtraction
         return tuple(
-            LargeError(ElementIndex(flat, index_of(flat)), left, right, error / scale)
+            LargeError(ElementIndex(flat, find_index(flat)), left, right, error / scale)
             for error, flat, left, right in self.first_pass.top.entries
         )
 
@@ -420,7 +420,8 @@ def measure_statistics(
     conflicts = [name for name in names if name not in finite and not _are_equal_or_nan(left[name], right[name])]
     if not finite and not conflicts:
         raise Unmeasurable("the two sides have no finite statistic in common")
-    ours, theirs = _from_statistics(left, left_dtype, shapes[0]), _from_statistics(right, right_dtype, shapes[1])
+    ours = _make_side_statistics(left, left_dtype, shapes[0])
+    theirs = _make_side_statistics(right, right_dtype, shapes[1])
     gaps = [abs(left[name] - right[name]) for name in finite if name != "norm"]
     gap = math.nan
     if "norm" in finite:
@@ -447,7 +448,7 @@ def _are_equal_or_nan(left: float, right: float) -> bool:
     return left == right or (math.isnan(left) and math.isnan(right))
 
 
-def _from_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, ...]) -> SideStatistics:
+def _make_side_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, ...]) -> SideStatistics:
     get = values.get
     return SideStatistics(
         dtype=dtype,

@@ -136,7 +136,7 @@ def compare_stored(left: Stored, right: Stored, layout: Layout | None, kld: Kld)
         ours = convert_layout(ours, layout)
     else:
         refuse_shapes(ours.shape, theirs.shape)
-    return measure(ours, theirs, dtype_of(left, ours), dtype_of(right, theirs), kld=kld)
+    return measure(ours, theirs, find_dtype(left, ours), find_dtype(right, theirs), kld=kld)
 
 
 def open_checked(side: str, stored: Stored) -> Array:
@@ -162,12 +162,12 @@ def check_file(stored: Stored, array: Array) -> None:
     if array.shape != stored.shape:
         shapes = f"it has the shape {list(array.shape)}, its index says {list(stored.shape)}"
         raise BadData(f"{path.name} is damaged: {shapes}")
-    if stored.crc32 and (crc32 := checksum(path, read_file_stamp(path))) != stored.crc32:
+    if stored.crc32 and (crc32 := compute_checksum(path, read_file_stamp(path))) != stored.crc32:
         raise BadData(f"{path.name} is damaged: its checksum is {crc32:08x}, its index says {stored.crc32:08x}")
 
 
 @lru_cache(maxsize=4096)
-def checksum(path: Path, file_stamp: FileStamp) -> int:
+def compute_checksum(path: Path, file_stamp: FileStamp) -> int:
     """Return the CRC-32 of a file, cached since several tensors may share a file."""
     crc32 = 0
     with path.open("rb") as file:
@@ -176,7 +176,7 @@ def checksum(path: Path, file_stamp: FileStamp) -> int:
     return crc32
 
 
-def dtype_of(stored: Stored, array: Array) -> str:
+def find_dtype(stored: Stored, array: Array) -> str:
     """Return the dtype of the file, or bfloat16 if the dump says so: NumPy arrays do not have it."""
     can_hold_bits = array.dtype.kind in "ui" and array.dtype.itemsize == 2
     return "bfloat16" if stored.dtype == "bfloat16" and can_hold_bits else str(array.dtype)
@@ -205,7 +205,7 @@ def read_statistics(side: str, stored: Stored) -> dict[str, float]:
     if stored.statistics:
         return dict(stored.statistics)
     array = open_checked(side, stored)
-    dtype = dtype_of(stored, array)
+    dtype = find_dtype(stored, array)
     figures = measure(array, array, dtype, dtype).left
     return {name: float(getattr(figures, name)) for name in tensor_statistics.NAMES}
 

@@ -105,7 +105,7 @@ def explain_no_match(patterns: Iterable[str], names: Iterable[str]) -> str:
     return f"no operator is called like {','.join(patterns)!r}; {'close are' if close else 'there are'}: {examples}."
 
 
-def step_folder(step: int) -> str:
+def name_step_folder(step: int) -> str:
     return f"step_{step:06d}"
 
 

@@ -38,7 +38,7 @@ class OperatorWatch(HookWatch):
         mode.__enter__()
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
-        maker = self._makers.get(storage_key(tensor))
+        maker = self._makers.get(make_storage_key(tensor))
         self.edges[op] = {maker: None} if maker is not None else {}
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class OperatorWatch(HookWatch):
                 self._spans.append((start, read_sequence_number(), name))
                 return
 
-    def enclosing_module(self) -> str:
+    def find_enclosing_module(self) -> str:
         """Return the running module, or in the backward pass the module that created the node."""
         node = torch._C._current_autograd_node()
         if node is None:
@@ -69,7 +69,7 @@ class OperatorWatch(HookWatch):
         # Inner modules end before outer ones, so the first matching span is the innermost.
         return next((name for start, end, name in self._spans if start <= number < end), OUTSIDE)
 
-    def observe(self, function: Any, args: Any, kwargs: Any) -> Any:
+    def run_and_record(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator and record its inputs and outputs."""
         kind = normalise_operator(function.name())
         is_training = torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1  # the latter: backward pass
@@ -82,11 +82,11 @@ class OperatorWatch(HookWatch):
             return result
         op = self.name_operator(kind)
         entries = self.record(op, kind, "input", inputs[: SHARED_INPUTS.get(kind)])
-        self.edges[op] = dict.fromkeys(self._makers[key] for key in map(storage_key, inputs) if key in self._makers)
+        self.edges[op] = dict.fromkeys(self.list_makers(inputs))
         result = function(*args, **kwargs)
         written = find_tensors(result) or inputs[:1]
         entries += self.record(op, kind, "output", written[: SHARED_OUTPUTS.get(kind)])
-        self._makers.update(dict.fromkeys(map(storage_key, written), op))
+        self._makers.update(dict.fromkeys(map(make_storage_key, written), op))
         order = self.capture.next_order()
         for entry in entries:
             entry.order = order
@@ -94,7 +94,7 @@ class OperatorWatch(HookWatch):
 
     def name_operator(self, kind: str) -> str:
         """Return the operator's name: module, kind and number."""
-        op = f"{self.enclosing_module()}.{kind}"
+        op = f"{self.find_enclosing_module()}.{kind}"
         number = self._count[op]
         self._count[op] += 1
         return f"{op}.{number}"
@@ -109,11 +109,15 @@ class OperatorWatch(HookWatch):
             if tensor.device.type != "meta"
         ]
 
+    def list_makers(self, tensors: list[Tensor]) -> list[str]:
+        """Return the operators that wrote last to the memory of some tensors."""
+        return [self._makers[key] for key in map(make_storage_key, tensors) if key in self._makers]
+
     def propagate_makers(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """Give views and plain copies the producer of their input; other new memory has none."""
-        source = next((self._makers[key] for key in map(storage_key, inputs) if key in self._makers), None)
-        input_keys = {storage_key(tensor) for tensor in inputs}
-        for key in (storage_key(tensor) for tensor in outputs):
+        source = next(iter(self.list_makers(inputs)), None)
+        input_keys = {make_storage_key(tensor) for tensor in inputs}
+        for key in (make_storage_key(tensor) for tensor in outputs):
             if key not in input_keys:
                 self._makers.pop(key, None)
                 if source is not None and len(inputs) == 1:
@@ -121,14 +125,14 @@ class OperatorWatch(HookWatch):
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Dispatch mode that calls `OperatorWatch.observe` for every operator."""
+    """Dispatch mode that calls `OperatorWatch.run_and_record` for every operator."""
 
     def __init__(self, watch: OperatorWatch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.watch.observe(func, args, kwargs or {})
+        return self.watch.run_and_record(func, args, kwargs or {})
 
 
 def is_recorded(function: Any, kind: str) -> bool:
@@ -138,7 +142,7 @@ def is_recorded(function: Any, kind: str) -> bool:
     return not getattr(function, "is_view", False)
 
 
-def storage_key(tensor: Tensor) -> int:
+def make_storage_key(tensor: Tensor) -> int:
     """Return an identity of a tensor's memory, which views and in-place results share."""
     try:
         return int(tensor.untyped_storage()._cdata)

@@ -22,7 +22,7 @@ class ParameterKey:
     name: str
     index: int
 
-    def entry(self, role: Role, order: int) -> Entry:
+    def make_entry(self, role: Role, order: int) -> Entry:
         return Entry(self.op, self.type, role, self.index, order, parameter=self.name)
 
 
@@ -44,7 +44,7 @@ class ParameterWatch:
                     continue  # shared between modules
                 self._keys[id(tensor)] = (tensor, parameter_key)
                 if self.capture.plan.select(op, "parameter"):
-                    self.capture.add(parameter_key.entry("parameter", order), tensor)
+                    self.capture.add(parameter_key.make_entry("parameter", order), tensor)
                     if tensor.requires_grad:
                         with self.capture.suspend_watching():
                             self._before[id(tensor)] = tensor.detach().clone()
@@ -57,7 +57,7 @@ class ParameterWatch:
             if identity not in self._before or (role, identity) in self._done:
                 continue
             self._done.add((role, identity))
-            entry = self._keys[identity][1].entry(role, order)
+            entry = self._keys[identity][1].make_entry(role, order)
             if role == "update":
                 with self.capture.suspend_watching():
                     change = parameter.detach() - self._before[identity]

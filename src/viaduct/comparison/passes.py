@@ -111,7 +111,7 @@ class FirstPass:
         left, right = self.flats
         with np.errstate(all="ignore"):
             for start in range(0, left.count, CHUNK):
-                self._process(left.piece(start), right.piece(start), start)
+                self._process(left.read_piece(start), right.read_piece(start), start)
         return self
 
     def _process(self, left: Piece, right: Piece, start: int) -> None:
@@ -308,7 +308,7 @@ class SecondPass:
         left, right = self.first_pass.flats
         with np.errstate(all="ignore"):
             for start in range(0, left.count, CHUNK):
-                ours, theirs = left.piece(start), right.piece(start)
+                ours, theirs = left.read_piece(start), right.read_piece(start)
                 if start in self.first_pass.pieces_with_nonfinite:
                     valid = np.isfinite(ours.as_float) & np.isfinite(theirs.as_float)
                     ours, theirs = select_valid(ours, valid), select_valid(theirs, valid)

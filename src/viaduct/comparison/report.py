@@ -23,7 +23,7 @@ from viaduct.comparison.rows import (
 )
 from viaduct.comparison.tensors import Side
 from viaduct.comparison.thresholds import Thresholds, default_thresholds
-from viaduct.comparison.ulps import coarser_dtype
+from viaduct.comparison.ulps import find_coarser_dtype
 from viaduct.reporting import (
     Callout,
     Facts,
@@ -143,7 +143,7 @@ def list_threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) ->
     if thresholds is not None:
         return [Level(thresholds.euclid, "threshold")] if thresholds.euclid else []
     types = {(row.measures.left.dtype, row.measures.right.dtype) for row in rows if row.measures}
-    limits = {coarser_dtype(*pair): default_thresholds(*pair).euclid for pair in sorted(types)}
+    limits = {find_coarser_dtype(*pair): default_thresholds(*pair).euclid for pair in sorted(types)}
     return [Level(limit, f"threshold of {dtype}") for dtype, limit in limits.items() if dtype and limit]
 
 

@@ -113,7 +113,7 @@ def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
             )
         if _CAPTURE.search(left):
             patterns.append(_make_pattern(left, right, path))
-        elif (ours := _msprobe_call(left)) and (theirs := _msprobe_call(right)):
+        elif (ours := _parse_msprobe_call(left)) and (theirs := _parse_msprobe_call(right)):
             calls[ours] = theirs
         else:
             names[left] = right
@@ -137,7 +137,7 @@ def _make_pattern(left: str, right: str, path: Path) -> Pattern:
     return Pattern(re.compile(text + re.escape(left[position:]), re.DOTALL), right)
 
 
-def _msprobe_call(name: str) -> tuple[str, int] | None:
+def _parse_msprobe_call(name: str) -> tuple[str, int] | None:
     """Return operator and call of a name such as Module.conv1.Conv2d.forward.0.input.0; None for other names."""
     match = _TENSOR.fullmatch(name)
     call = msprobe.parse_entry_name(name) or (msprobe.parse_entry_name(match[1]) if match else None)

@@ -117,13 +117,13 @@ class Scores:
         numbers: dict[Hashable, int] = {"": 0, (): 0}
         return np.array([numbers.setdefault(key(op), len(numbers)) for op in ops])
 
-    def row(self, left: int) -> NDArray[np.float32]:
+    def score_row(self, left: int) -> NDArray[np.float32]:
         """Return the scores of one left operator; those too low to match are 0."""
-        total = self._agreement(left)
+        total = self._sum_scores(left)
         total[(self.main[left] != self.main[self.split :]) | (total < ENOUGH)] = 0
         return total
 
-    def _agreement(self, left: int) -> NDArray[np.float32]:
+    def _sum_scores(self, left: int) -> NDArray[np.float32]:
         total = np.full(len(self.main) - self.split, SHAPES, np.float32)
         total += SAME_ORDER * self._same(self.exact, left)
         kinds = self.kinds[self.split :]
@@ -158,7 +158,7 @@ class Scores:
         known += [VALUES, SAME_VALUES] if not np.isnan(self.values[[left, right]]).any() else []
         return float(sum(known))
 
-    def match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
+    def make_match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
         """Return a match with a heuristic confidence, which is lower if another operator has the same score."""
         agreement = float(row[right]) / self.highest_score(left, right)
         is_only_best = int((row >= row[right]).sum()) == 1
@@ -170,13 +170,13 @@ class Scores:
         best_left = np.full(len(self.main) - self.split, -1)  # of each right operator; -2: several
         highest = np.zeros(len(best_left), np.float32)
         for left in range(self.split):
-            row = self.row(left)
+            row = self.score_row(left)
             best = int(row.argmax())
             best_right.append(best if row[best] > 0 and int((row == row[best]).sum()) == 1 else -1)
             best_left[(row == highest) & (row > 0)], best_left[row > highest] = -2, left
             highest = np.maximum(highest, row)
         pairs = [(left, right) for left, right in enumerate(best_right) if right >= 0 and best_left[right] == left]
-        return [self.match(left, right, self.row(left)) for left, right in pairs]
+        return [self.make_match(left, right, self.score_row(left)) for left, right in pairs]
 
 
 def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[Match]:
@@ -185,7 +185,7 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
         return []
     table = np.zeros((len(left) + 1, len(right) + 1), np.float32)  # [i, j]: best total of the first i and the first j
     for row_number, number in enumerate(left, 1):
-        row = scores.row(number)[right]
+        row = scores.score_row(number)[right]
         matched = np.where(row > 0, table[row_number - 1, :-1] + row, 0)  # total if this left one gets each right one
         np.maximum.accumulate(np.maximum(table[row_number - 1, 1:], matched), out=table[row_number, 1:])
     matches = []
@@ -197,7 +197,7 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
             j -= 1
         else:
             i, j = i - 1, j - 1
-            matches.append(scores.match(left[i], right[j], scores.row(left[i])))
+            matches.append(scores.make_match(left[i], right[j], scores.score_row(left[i])))
     return matches[::-1]
 
 

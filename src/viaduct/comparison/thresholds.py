@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from viaduct.comparison.measures import Measures, SideStatistics, format_measure
 from viaduct.comparison.passes import EPSILON
 from viaduct.comparison.tensors import Result
-from viaduct.comparison.ulps import coarser_dtype
+from viaduct.comparison.ulps import find_coarser_dtype
 
 Verdict = tuple[Result, str]
 
@@ -54,7 +54,7 @@ def thresholds_from_flags(cosine: float | None, euclid: float | None, max_abs: f
 def default_thresholds(left: str, right: str) -> Thresholds:
     """Return the default limits of two dtypes: those of the coarser one."""
     left, right = left.removeprefix("complex of "), right.removeprefix("complex of ")
-    kind = coarser_dtype(left, right)
+    kind = find_coarser_dtype(left, right)
     if kind is not None:
         return DEFAULTS[kind]
     floats = [dtype for dtype in (left, right) if dtype in DEFAULTS]

@@ -33,7 +33,7 @@ class Ulps:
     counts: tuple[int, ...]
 
 
-def coarser_dtype(left: str, right: str) -> str | None:
+def find_coarser_dtype(left: str, right: str) -> str | None:
     """Return the coarser of two floating-point dtypes; None if either is not floating point."""
     if left not in FLOATS or right not in FLOATS:
         return None
@@ -44,7 +44,7 @@ class UlpCount:
     """Histogram that is filled piece by piece."""
 
     def __init__(self, left: str, right: str, count: int) -> None:
-        self.dtype = coarser_dtype(left, right)
+        self.dtype = find_coarser_dtype(left, right)
         self.types = (left, right)
         self.counts = np.zeros(BINS, np.int64)
         self._divisor = -(-count // SAMPLE)  # of each piece the first 1 / _divisor is counted

@@ -54,24 +54,24 @@ def list_geometries(replay: Replay) -> list[Geometry]:
 
 def explain_shift(both: Both) -> Cause | None:
     """Report a left image that is the right one shifted by a few cells."""
-    middle = window(both, 0, 0)
-    top, side = margins(both)
+    middle = cut_window(both, 0, 0)
+    top, side = find_margins(both)
     for down in range(-top, top + 1):
         for across in range(-side, side + 1):
-            if (down or across) and explained_share(window(both, down, across).right, middle) > 0.9:
+            if (down or across) and explained_share(cut_window(both, down, across).right, middle) > 0.9:
                 moved = f"moved by {down} rows, {across} columns"
                 return Cause(NAME, 0.9, f"away from the border the left side is the right side {moved}", ADVICE)
     return None
 
 
-def window(both: Both, down: int, across: int) -> Both:
+def cut_window(both: Both, down: int, across: int) -> Both:
     """Return the centre of the left image, and the right one's shifted accordingly."""
-    (top, side), (height, width) = margins(both), both.left.shape[2:]
+    (top, side), (height, width) = find_margins(both), both.left.shape[2:]
     rows, columns = slice(top - down, height - top - down), slice(side - across, width - side - across)
     return Both(both.left[:, :, top : height - top, side : width - side], both.right[:, :, rows, columns])
 
 
-def margins(both: Both) -> tuple[int, int]:
+def find_margins(both: Both) -> tuple[int, int]:
     """Return the rows and columns that a shift may cover."""
     height, width = both.left.shape[2:]
     return min(MAX_SHIFT, (height - 1) // 3), min(MAX_SHIFT, (width - 1) // 3)

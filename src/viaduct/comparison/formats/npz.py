@@ -39,7 +39,7 @@ ARCHIVE_ERRORS = (
 
 
 def read_headers(path: Path) -> Members:
-    return _members(path, read_file_stamp(path))
+    return _read_members(path, read_file_stamp(path))
 
 
 def open_array(path: Path, member: str = "") -> Array:
@@ -47,23 +47,23 @@ def open_array(path: Path, member: str = "") -> Array:
     if info is None:
         raise BadData(f"{path.name} has no member {member!r}.")
     if info.compress_type == zipfile.ZIP_STORED:
-        header = _header(path, info)
+        header = _read_header(path, info)
         return map_array(path, header, data_offset(path, info))
     if info.file_size > max(UNPACKED_LIMIT, UNPACKED_RATIO * info.compress_size):
         raise BadData(
             f"{path.name}[{info.filename}] is not read: {info.compress_size:,} bytes unpack to {info.file_size:,}.",
             "If it is yours, save it uncompressed: numpy.savez.",
         )
-    return from_bytes(unpack_member(path, info), _header(path, info))
+    return from_bytes(unpack_member(path, info), _read_header(path, info))
 
 
 def read_archive(path: Path) -> dict[str, zipfile.ZipInfo]:
     """Return the archive's members by name, cached until the file changes."""
-    return _archive(path, read_file_stamp(path))
+    return _read_archive_infos(path, read_file_stamp(path))
 
 
 @lru_cache(maxsize=8)
-def _archive(path: Path, file_stamp: FileStamp) -> dict[str, zipfile.ZipInfo]:
+def _read_archive_infos(path: Path, file_stamp: FileStamp) -> dict[str, zipfile.ZipInfo]:
     try:
         with zipfile.ZipFile(path) as opened_archive:
             infos = opened_archive.infolist()
@@ -75,27 +75,27 @@ def _archive(path: Path, file_stamp: FileStamp) -> dict[str, zipfile.ZipInfo]:
 
 
 @lru_cache(maxsize=8)
-def _members(path: Path, file_stamp: FileStamp) -> Members:
+def _read_members(path: Path, file_stamp: FileStamp) -> Members:
     members: dict[str, Header | str] = {}
-    for name, info in _archive(path, file_stamp).items():
+    for name, info in _read_archive_infos(path, file_stamp).items():
         try:
-            members[name.removesuffix(SUFFIX)] = _header(path, info)
+            members[name.removesuffix(SUFFIX)] = _read_header(path, info)
         except ViaductError as error:
             members[name.removesuffix(SUFFIX)] = error.message
     return members
 
 
-def _header(path: Path, info: zipfile.ZipInfo) -> Header:
+def _read_header(path: Path, info: zipfile.ZipInfo) -> Header:
     label = Path(f"{path.name}[{info.filename}]")
     if not info.filename.endswith(SUFFIX):
         raise BadData(f"{label} is not a .npy file.")
-    header = npy.parse_header(_beginning(path, info), label)
+    header = npy.parse_header(_read_beginning(path, info), label)
     if info.file_size < header.offset + header.byte_count:
         raise truncated_error(label, header.offset + header.byte_count, info.file_size)
     return header
 
 
-def _beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
+def _read_beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
     if info.compress_type == zipfile.ZIP_STORED:
         with open(path, "rb") as file:
             file.seek(data_offset(path, info))

@@ -32,7 +32,7 @@ DTYPES = {
 
 
 def read_headers(path: Path) -> Members:
-    return _members(path, read_file_stamp(path))
+    return _read_members(path, read_file_stamp(path))
 
 
 def open_array(path: Path, member: str = "") -> Array:
@@ -45,12 +45,12 @@ def open_array(path: Path, member: str = "") -> Array:
 
 
 @lru_cache(maxsize=16)
-def _members(path: Path, file_stamp: FileStamp) -> Members:
-    start, entries = _entries(path, file_stamp.size)
-    return {name: _header(f"{path.name}[{name}]", entries[name], start, file_stamp.size) for name in entries}
+def _read_members(path: Path, file_stamp: FileStamp) -> Members:
+    start, entries = _read_entries(path, file_stamp.size)
+    return {name: _read_header(f"{path.name}[{name}]", entries[name], start, file_stamp.size) for name in entries}
 
 
-def _entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
+def _read_entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
     """Return the position of the first tensor's bytes, and the header's entries by name."""
     try:
         with open(path, "rb") as file:
@@ -70,7 +70,7 @@ def _entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
     return 8 + length, entries
 
 
-def _header(label: str, entry: Any, start: int, size: int) -> Header | str:
+def _read_header(label: str, entry: Any, start: int, size: int) -> Header | str:
     """Return a tensor's header, or why it cannot be read."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]

@@ -62,13 +62,13 @@ def describe_swap(left: Side, right: Side) -> str | None:
     """Return a warning if left and right seem to be exchanged, else None."""
     if left.kind == "tfdbg" and right.kind == "npu":
         sides = f"the left side is {KINDS['tfdbg']}, the right one {KINDS['npu']}"
-    elif _device_of(left) == "cpu" and _device_of(right) in ACCELERATORS:
-        sides = f"the left side was dumped on the cpu, the right one on the {_device_of(right)}"
+    elif _find_device(left) == "cpu" and _find_device(right) in ACCELERATORS:
+        sides = f"the left side was dumped on the cpu, the right one on the {_find_device(right)}"
     else:
         return None
     swapped = f"viaduct compare {right.path} {left.path}"
     return f"{sides}. The accelerator belongs on the left and the reference on the right: {swapped}"
 
 
-def _device_of(side: Side) -> str:
+def _find_device(side: Side) -> str:
     return side.settings.get("device", "").lower().split(":")[0].split(" ")[0]

@@ -206,7 +206,7 @@ def _make_stored(
 ) -> Stored:  # fmt: skip
     path, fault = _find_file(reading, entry.get("data_name"))
     statistics = _read_statistics(entry)
-    shape, dtype = entry.get("shape"), _dtype(entry.get("dtype", ""))
+    shape, dtype = entry.get("shape"), _normalise_dtype(entry.get("dtype", ""))
     if not isinstance(shape, list) or not all(type(dim) is int and 0 <= dim < 1 << 62 for dim in shape):
         shape, fault = [], f"{DUMP} gives it {'no shape' if shape is None else f'the shape {str(shape)[:60]}'}"
     if path is None and not fault and statistics is None:
@@ -241,7 +241,7 @@ def _parse_number(value: Any) -> float | None:
         return None
 
 
-def _dtype(name: Any) -> str:
+def _normalise_dtype(name: Any) -> str:
     dtype = str(name).rsplit(".", 1)[-1].lower()[:40]
     return DTYPES.get(dtype, dtype)
 

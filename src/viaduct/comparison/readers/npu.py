@@ -128,7 +128,7 @@ def read(path: Path) -> Side:
         notes.append(f"not named as NPU dumps are: {join_some(names)}")
     if not tensors and not refused:
         raise BadData(f"{str(path)!r} holds no tensors of an NPU dump.", *notes)
-    return Side(path, KIND, tuple(tensors + refused), notes=tuple(notes), settings=_settings(files))
+    return Side(path, KIND, tuple(tensors + refused), notes=tuple(notes), settings=_make_settings(files))
 
 
 def _read_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[DumpFile], list[Path]]:
@@ -324,7 +324,7 @@ def _make_unnamed(path: Path, order: int) -> Stored:
     return Stored(path.stem, order=order, fault=fault)
 
 
-def _settings(files: list[DumpFile]) -> dict[str, str]:
+def _make_settings(files: list[DumpFile]) -> dict[str, str]:
     settings = {"device": "npu"}
     if files and (model := files[0].identity.model):
         settings["model"] = model
