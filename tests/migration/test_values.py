@@ -193,6 +193,14 @@ def test_a_parameter_has_the_kind_that_every_caller_passes() -> None:
     assert kind("def use(x): mark(x)", other) is None
 
 
+def test_positional_only_and_starred_arguments_are_matched_with_their_parameters() -> None:
+    call = HEAD + "from main import use\nuse(3, tf.data.Dataset.range(3))\n"
+    assert kind("def use(n, /, x): mark(x)", {"other.py": call}) == "dataset"
+    assert kind("def use(n, /, x): mark(n)", {"other.py": call}) is None
+    starred = HEAD + "from main import use\nuse(*items, tf.data.Dataset.range(3))\n"
+    assert kind("def use(n, x): mark(x)", {"other.py": starred}) is None
+
+
 def test_a_broken_file_in_the_project_takes_nothing_from_the_others() -> None:
     others = {"data.py": HEAD + "def load(): return tf.data.Dataset.range(3)\n", "old.py": HEAD + "print 'x'\n"}
     assert kind("import data\nmark(data.load())", others) == "dataset"

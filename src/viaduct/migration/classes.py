@@ -9,6 +9,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from viaduct.migration.lookups import positional_parameters
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import is_property
 from viaduct.migration.source import FunctionNode
@@ -41,7 +42,7 @@ def record_classes(project: Project, path: str, names: Names) -> None:
 def describe_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
     bases = tuple(names.qualified(base) or ast.unparse(base) for base in node.bases)
     methods = {
-        statement.name: tuple(argument.arg for argument in [*statement.args.posonlyargs, *statement.args.args][1:])
+        statement.name: tuple(positional_parameters(statement)[1:])
         for statement in node.body
         if isinstance(statement, FunctionNode)
     }

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from viaduct.migration.lookups import last_name
+from viaduct.migration.lookups import last_name, positional_parameters
 from viaduct.migration.names import Function, Names, Scope
 from viaduct.migration.predicates import is_property
 from viaduct.migration.project import Project
@@ -231,7 +231,7 @@ class Flow:
             trail.uses.add(TENSOR if name.startswith("torch.") else UNKNOWN)
 
     def follow_into(self, function: FunctionNode, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
-        parameters = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+        parameters = positional_parameters(function)
         if isinstance(self.source.parents[function], ast.ClassDef) and parameters[:1] in (["self"], ["cls"]):
             parameters = parameters[1:]
         starred = position >= 0 and any(isinstance(argument, ast.Starred) for argument in call.args[: position + 1])
@@ -422,8 +422,8 @@ class Flow:
 
     def parameter_name(self, function: str, position: int, keyword: str) -> str:
         """Return the name of the parameter that gets an argument; `?` if it is not known."""
-        arguments = self.project.functions[function][1].args
-        parameters = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
+        _, definition = self.project.functions[function]
+        parameters = positional_parameters(definition)
         return keyword or (parameters[position] if 0 <= position < len(parameters) else "?")
 
     def binding_scope(self, name: ast.Name) -> Scope:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.names import Names
-from viaduct.migration.predicates import is_self
+from viaduct.migration.predicates import is_self, is_super
 from viaduct.migration.project import returns_of
 from viaduct.migration.source import Source
 
@@ -107,8 +107,7 @@ def find_assignments_by_call(
 
 def owner_of(names: Names, receiver: ast.AST) -> str:
     """Return the class of `self` or `super()`; "" for any other object."""
-    is_super = isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super"
-    owner = names.source.class_around(receiver) if is_super or is_self(receiver) else None
+    owner = names.source.class_around(receiver) if is_super(receiver) or is_self(receiver) else None
     return f"{names.module}.{owner.name}" if owner is not None else ""
 
 

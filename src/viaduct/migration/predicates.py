@@ -41,6 +41,10 @@ def is_self(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
+def is_super(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
 def is_property(function: ast.AST) -> bool:
     """Return True for a function under `@property`, `@cached_property` or another `…property` decorator."""
     decorators = getattr(function, "decorator_list", [])

@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from viaduct.migration.classes import OwnClass, record_classes, record_methods
 from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
 from viaduct.migration.graphs import find_reachable
+from viaduct.migration.lookups import positional_parameters
 from viaduct.migration.names import Names
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import FunctionNode, Source, Unparsable, decode
@@ -283,11 +284,13 @@ def record_parameters(project: Project, files: dict[str, Names]) -> None:
 def iterate_arguments(
     project: Project, name: str, calls: list[tuple[str, ast.Call]]
 ) -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield (file, parameter, value) for each argument of some calls of a function."""
-    parameters = [parameter.arg for parameter in project.functions[name][1].args.args]
+    """Yield (file, parameter, value) for each argument of some calls of a function; `*` fills all later parameters."""
+    _, definition = project.functions[name]
+    parameters = positional_parameters(definition)
     for path, call in calls:
         for index, argument in enumerate(call.args[: len(parameters)]):
-            yield path, parameters[index], argument
+            filled = parameters[index:] if isinstance(argument, ast.Starred) else [parameters[index]]
+            yield from ((path, parameter, argument) for parameter in filled)
         for keyword in call.keywords:
             if keyword.arg:
                 yield path, keyword.arg, keyword.value

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from viaduct.migration.classes import find_class
 from viaduct.migration.graphs import find_reachable, link_both_ways
+from viaduct.migration.lookups import positional_parameters
 from viaduct.migration.names import Names, Scope
-from viaduct.migration.predicates import is_self
+from viaduct.migration.predicates import is_self, is_super
 from viaduct.migration.project import Project
 from viaduct.migration.source import FunctionNode
 
@@ -83,7 +84,7 @@ class ProjectCalls:
         if is_self(receiver) and owner:
             relatives = self.family(f"{names.module}.{owner.name}")
             return [function for function in candidates if function.rpartition(".")[0] in relatives] or candidates
-        if isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super" and owner:
+        if is_super(receiver) and owner:
             bases = [f"{names.qualified(base)}.{method}" for base in owner.bases]
             return [base for base in bases if base in self.functions]
         return candidates
@@ -105,10 +106,10 @@ class ProjectCalls:
 
     def parameters(self, function: str) -> list[str]:
         """Return the names of a function's parameters, without `self`."""
-        arguments = self.functions[function][1].args
-        positional = [parameter.arg for parameter in [*arguments.posonlyargs, *arguments.args]]
+        _, definition = self.functions[function]
         has_self = self.is_method(function) and "staticmethod" not in self.decorators(function)
-        return [*positional[has_self:], *(parameter.arg for parameter in arguments.kwonlyargs)]
+        keyword_only = [parameter.arg for parameter in definition.args.kwonlyargs]
+        return positional_parameters(definition)[has_self:] + keyword_only
 
     def defaults(self, function: str) -> dict[str, ast.expr]:
         arguments = self.functions[function][1].args
