@@ -16,8 +16,8 @@ from pathlib import Path
 
 from viaduct.plain_files import open_plain_file, read_plain_file
 
-LARGEST_INDEX = 512 << 20  # bytes; millions of files fit
-LARGEST_TEXT = 1 << 20  # bytes of config, HEAD and other small files
+MAX_INDEX = 512 << 20  # bytes; millions of files fit
+MAX_TEXT = 1 << 20  # bytes of config, HEAD and other small files
 GITLINK = 0o160000  # mode of a submodule
 # Lines of a config file: `[section "subsection"]`, and `key = value` or `key` alone.
 SECTION = re.compile(r"\s*\[\s*([\w.-]+)\s*(?:\"((?:[^\"\\]|\\.)*)\")?\s*\]")
@@ -94,7 +94,7 @@ class Repository:
         self.check_worktree_setting()
         path = self.folder / "index"
         try:
-            data = read_plain_file(path, LARGEST_INDEX)
+            data = read_plain_file(path, MAX_INDEX)
             return parse_index(data, os.lstat(path).st_mtime_ns, self.settings.get("extensions.objectformat", "sha1"))
         except FileNotFoundError:
             return Index()  # no file was added yet
@@ -115,7 +115,7 @@ class Repository:
     def read_head_commit(self) -> str:
         """Return the checked-out commit in hexadecimal digits; empty if it is unknown."""
         try:
-            head = read_plain_file(self.folder / "HEAD", LARGEST_TEXT).decode(errors="replace").strip()
+            head = read_plain_file(self.folder / "HEAD", MAX_TEXT).decode(errors="replace").strip()
             commit = self.resolve_ref(head.removeprefix("ref:").strip()) if head.startswith("ref:") else head
         except OSError:
             return ""
@@ -127,10 +127,10 @@ class Repository:
             return ""
         for folder in (self.folder, self.common):
             try:
-                return read_plain_file(folder / name, LARGEST_TEXT).decode(errors="replace").strip()
+                return read_plain_file(folder / name, MAX_TEXT).decode(errors="replace").strip()
             except (FileNotFoundError, NotADirectoryError):
                 continue
-        for line in read_plain_file(self.common / "packed-refs", LARGEST_INDEX).decode(errors="replace").splitlines():
+        for line in read_plain_file(self.common / "packed-refs", MAX_INDEX).decode(errors="replace").splitlines():
             digest, _, packed = line.partition(" ")
             if packed == name:
                 return digest
@@ -158,7 +158,7 @@ def open_repository(top: Path) -> Repository:
         folder = git_path.resolve()
     else:
         try:
-            pointer = read_plain_file(git_path, LARGEST_TEXT).decode(errors="surrogateescape").strip()
+            pointer = read_plain_file(git_path, MAX_TEXT).decode(errors="surrogateescape").strip()
         except OSError as error:
             raise UnreadableRepository(f"{git_path} is no repository: {error.strerror}") from None
         if not pointer.startswith("gitdir:"):
@@ -167,7 +167,7 @@ def open_repository(top: Path) -> Repository:
     if not (folder / "HEAD").is_file():
         raise UnreadableRepository(f"{git_path} is no repository: {folder} has no HEAD")
     try:
-        shared = os.fsdecode(read_plain_file(folder / "commondir", LARGEST_TEXT)).strip()
+        shared = os.fsdecode(read_plain_file(folder / "commondir", MAX_TEXT)).strip()
     except OSError:
         shared = "."
     return Repository(top, folder, (folder / shared).resolve())
@@ -179,7 +179,7 @@ def read_settings(path: Path) -> dict[str, str]:
     Includes and sections with a subsection (`[remote "origin"]`) are ignored.
     """
     try:
-        lines = os.fsdecode(read_plain_file(path, LARGEST_TEXT)).splitlines()
+        lines = os.fsdecode(read_plain_file(path, MAX_TEXT)).splitlines()
     except OSError:
         return {}
     settings: dict[str, str] = {}

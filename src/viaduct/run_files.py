@@ -27,7 +27,7 @@ from viaduct.path_errors import refuse_special_file
 from viaduct.typed_fields import matches, show_value, spell_type
 
 LARGEST = 64 << 20  # bytes of a JSON file
-LARGEST_METRICS = 4 << 30  # bytes of metrics.jsonl
+MAX_METRICS = 4 << 30  # bytes of metrics.jsonl
 DEEPEST = 50  # levels of lists and objects
 LATEST_STEP = 1 << 62  # a step that is not below this is damage
 MANIFEST = "manifest.json"
@@ -241,8 +241,8 @@ def read_metric_lines(run: Path) -> Iterator[tuple[str, Json | None]]:
     file = run / "metrics.jsonl"
     if not file.is_file():
         return
-    if file.stat().st_size > LARGEST_METRICS:
-        raise BadRun(f"{file} is larger than {LARGEST_METRICS >> 30} GiB.")
+    if file.stat().st_size > MAX_METRICS:
+        raise BadRun(f"{file} is larger than {MAX_METRICS >> 30} GiB.")
     with file.open("rb") as opened:
         for line in opened:
             text = line.decode("utf-8", errors="replace").rstrip("\r\n")

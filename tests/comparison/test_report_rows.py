@@ -23,7 +23,7 @@ def test_the_origin_keeps_its_details_however_many_rows_are_bad():
 def test_distances_are_joined_until_the_bars_are_few():
     bars = report_rows.draw_distances(measure_kind("bad", 3))
     assert bars.labels[0] == "equal"
-    assert len(bars.labels) <= report_rows.MOST_BARS + 1
+    assert len(bars.labels) <= report_rows.MAX_BARS + 1
     assert sum(bars.counts) == 256
 
 

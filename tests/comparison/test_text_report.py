@@ -11,7 +11,7 @@ from rich.table import Table
 from comparison.drift_sample import ORIGIN, sample_drift, sample_explanation, sample_rows
 from viaduct.comparison.rows import Explanation
 from viaduct.comparison.text_report import (
-    MOST_FURTHER,
+    MAX_FURTHER,
     describe_explanation,
     escape_unprintable,
     make_counts_table,
@@ -69,8 +69,8 @@ def test_only_the_full_explanation_has_evidence_and_advice() -> None:
 
 
 def test_without_a_cause_the_text_says_that_none_fits_and_counts_other_origins() -> None:
-    explanation = replace(DRIFT.explanation, causes=(), further=(DRIFT.explanation.origin,) * (MOST_FURTHER + 2))
+    explanation = replace(DRIFT.explanation, causes=(), further=(DRIFT.explanation.origin,) * (MAX_FURTHER + 2))
     text = describe_explanation(replace(DRIFT, explanation=explanation), full=True)
     assert "none of the known ones fits" in text
-    assert text.count(f"also by itself    {ORIGIN}") == MOST_FURTHER
+    assert text.count(f"also by itself    {ORIGIN}") == MAX_FURTHER
     assert "2 more at least" in text

@@ -21,7 +21,7 @@ from viaduct.handover.prediction_sheet import (
     BAR_COLOUR,
     BAR_GROUND,
     MARGIN,
-    MOST_IMAGES,
+    MAX_IMAGES,
     SIDE,
     SheetOutput,
     choose_text,
@@ -67,9 +67,9 @@ def test_the_bar_is_as_long_as_the_probability() -> None:
 
 def test_only_the_first_images_are_shown_and_the_rest_is_said(tmp_path: Path) -> None:
     sheet = SheetOutput(tmp_path / "sheet.png")
-    sheet.write([make_result(number % 256) for number in range(MOST_IMAGES + 5)])
-    assert len(sheet.shown) == MOST_IMAGES
-    assert sheet.describe().endswith(f"the first {MOST_IMAGES} of {MOST_IMAGES + 5} images")
+    sheet.write([make_result(number % 256) for number in range(MAX_IMAGES + 5)])
+    assert len(sheet.shown) == MAX_IMAGES
+    assert sheet.describe().endswith(f"the first {MAX_IMAGES} of {MAX_IMAGES + 5} images")
 
 
 @pytest.mark.parametrize("size", [(1, 1), (900, 30), (30, 900), (700, 500)])

@@ -66,7 +66,7 @@ def test_tasks_of_one_type_and_dtype_are_one_kernel_and_collectives_do_not_compu
 def test_many_spans_of_computing_are_joined_while_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ascend_tables, "MOST_SPANS", 3)
+    monkeypatch.setattr(ascend_tables, "MAX_SPANS", 3)
     rows = [(f"n{number}", "Add", "AI_VECTOR_CORE", 10 * number, 10, "", "") for number in range(9)]
     tasks = read_tasks(tmp_path, *rows)
     assert len(tasks.computing) <= 4

@@ -6,7 +6,7 @@ import pytest
 
 from viaduct.profiling.compare import compare_profiles
 from viaduct.profiling.compare_text import (
-    MOST_OPERATORS,
+    MAX_OPERATORS,
     align_columns,
     format_change,
     format_difference,
@@ -60,7 +60,7 @@ def test_operators_in_between_are_counted_and_both_ends_are_shown() -> None:
     operators = compare_profiles(make_run(operators=make_operators(0)), make_run(operators=make_operators(1))).operators
     lines = format_operators(operators, ("a", "b"))
     assert lines[1].startswith("operator19 ")
-    assert lines[MOST_OPERATORS].startswith("operator-20 ")
+    assert lines[MAX_OPERATORS].startswith("operator-20 ")
     assert lines[-1] == "24 operators in between are not shown; the page has more."
 
 

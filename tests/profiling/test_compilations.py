@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from viaduct.profiling import compilations
-from viaduct.profiling.compilations import MAX_REASON_CHARS, MOST_REASONS, Compilations, count_graphs, list_failures
+from viaduct.profiling.compilations import MAX_REASON_CHARS, MAX_REASONS, Compilations, count_graphs, list_failures
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_reasons_are_named_once_with_their_line_and_not_those_from_before(dynamo
 def test_many_and_long_reasons_are_cut(dynamo: Any) -> None:
     counts = Compilations()
     code = make_code("forward", 12)
-    dynamo.guard_failures[code] = [f"{number} {'x' * 1000}" for number in range(MOST_REASONS + 3)]
+    dynamo.guard_failures[code] = [f"{number} {'x' * 1000}" for number in range(MAX_REASONS + 3)]
     reasons = counts.list_reasons()
-    assert len(reasons) == MOST_REASONS + 1
+    assert len(reasons) == MAX_REASONS + 1
     assert reasons[-1] == "3 more reasons"
     assert len(reasons[0]) == len("train.py:12 forward: ") + MAX_REASON_CHARS

@@ -46,7 +46,7 @@ def test_a_size_without_a_unit_is_not_guessed(tmp_path: Path) -> None:
 
 
 def test_only_the_first_rows_of_a_very_long_file_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_files, "MOST_ROWS", 3)
+    monkeypatch.setattr(csv_files, "MAX_ROWS", 3)
     rows, notes = read(tmp_path / "a.csv", b"Name\n" + b"x\n" * 10)
     assert len(rows) == 3
     assert notes == ["a.csv: only the first 3 rows were read."]

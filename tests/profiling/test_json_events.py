@@ -62,7 +62,7 @@ def test_an_archive_that_breaks_off_gives_what_it_holds(tmp_path: Path) -> None:
 
 
 def test_events_beyond_the_limit_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_events, "MOST_EVENTS", 5)
+    monkeypatch.setattr(json_events, "MAX_EVENTS", 5)
     names, notes, _ = read(tmp_path / "a.json", json.dumps(EVENTS).encode())
     assert len(names) == 5
     assert notes == ["a.json: only the first 5 events were read."]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from viaduct.reporting import FlameGraph, FlameNode, Page, Section, render_page
-from viaduct.reporting.flame_graph import DEEPEST, MOST_BOXES, MOST_ROWS
+from viaduct.reporting.flame_graph import DEEPEST, MAX_BOXES, MAX_ROWS
 
 from .test_page import Elements
 
@@ -62,8 +62,8 @@ def test_time_and_share_are_said_to_who_cannot_see_them():
 def test_thousands_of_small_boxes_are_joined_and_none_is_lost():
     children = [FlameNode(f"module{number}", 1.0, [FlameNode("op", 1.0)]) for number in range(4000)]
     drawing = FlameGraph("t", FlameNode("step", 4000.0, children)).drawing()
-    assert len(drawing.boxes) <= MOST_BOXES
-    assert len(drawing.table) <= MOST_ROWS
+    assert len(drawing.boxes) <= MAX_BOXES
+    assert len(drawing.table) <= MAX_ROWS
     assert sum(box.width for box in drawing.boxes if box.depth == 1) == pytest.approx(1.0)
     assert any(box.name == "4,000 smaller" for box in drawing.boxes)
 

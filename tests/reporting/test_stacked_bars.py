@@ -6,7 +6,7 @@ import re
 import pytest
 
 from viaduct.reporting import BarGroup, Page, Section, StackedBars, render_page
-from viaduct.reporting.stacked_bars import MOST_BARS, MOST_GROUPS
+from viaduct.reporting.stacked_bars import MAX_BARS, MAX_GROUPS
 
 from .test_page import Elements
 
@@ -57,7 +57,7 @@ def test_a_single_long_step_survives_among_thousands():
     values[3333] = 30.0
     group = BarGroup("", [str(number) for number in range(5000)], [values, [0.0] * 5000])
     (view,) = chart(group).drawing().views
-    assert len(view.data["labels"]) == MOST_BARS
+    assert len(view.data["labels"]) == MAX_BARS
     assert max(view.data["longest"]) == 30.0
     assert view.marks
     assert "mean of about 28 neighbours" in view.note
@@ -79,9 +79,9 @@ def test_groups_share_one_scale():
 
 
 def test_only_one_group_is_shown_at_first_and_too_many_are_counted():
-    html = html_of(*(steps(2, name=f"rank {number}") for number in range(MOST_GROUPS + 3)))
-    assert html.count('class="view"') == MOST_GROUPS
-    assert len(re.findall(r'class="view" [^>]* hidden>', html)) == MOST_GROUPS - 1
+    html = html_of(*(steps(2, name=f"rank {number}") for number in range(MAX_GROUPS + 3)))
+    assert html.count('class="view"') == MAX_GROUPS
+    assert len(re.findall(r'class="view" [^>]* hidden>', html)) == MAX_GROUPS - 1
     assert "3 more are not drawn" in html
 
 

@@ -99,7 +99,7 @@ def test_another_number_of_threads_has_the_loss_of_the_default_and_takes_no_step
     losses = [
         counts.make_work(signature, {"threads": 2}, "cpu", exact).read_values()[0][1].item() for exact in (True, False)
     ]
-    assert losses[0] == pytest.approx(losses[1], rel=counts.SMALLEST_ERROR)
+    assert losses[0] == pytest.approx(losses[1], rel=counts.MIN_ERROR)
     after = tiny_runs.weights(step.training)
     changed = {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
     assert changed <= {name for name in before if "running" in name or "num_batches" in name}

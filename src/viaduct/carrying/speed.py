@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
 
 MIN_INTERVALS = 4  # between steps, for a median
-LEAST_NOISE = 0.05  # relative; two medians of the same work may differ by this because of other work on the machine
+MIN_NOISE = 0.05  # relative; two medians of the same work may differ by this because of other work on the machine
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Speed:
 
     @property
     def noise(self) -> float:
-        """Return the largest of LEAST_NOISE, the spread of a side's runs, and the error of `ratio`.
+        """Return the largest of MIN_NOISE, the spread of a side's runs, and the error of `ratio`.
 
         The error is estimated from processor time.
         """
         spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
-        return max(spread, find_excess(self.ratio / self.processor_ratio), LEAST_NOISE)
+        return max(spread, find_excess(self.ratio / self.processor_ratio), MIN_NOISE)
 
     @property
     def is_beyond_noise(self) -> bool:

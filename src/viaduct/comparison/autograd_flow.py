@@ -16,7 +16,7 @@ from torch.utils.weak import TensorWeakRef
 
 Node: TypeAlias = Any  # torch.autograd.graph.Node; C++ nodes and Python ones share no class that mypy knows
 Edge: TypeAlias = tuple[Node, int]
-MOST_NODES = 20_000  # visited in one walk; a walk that reaches them ends, and finds no more
+MAX_NODES = 20_000  # visited in one walk; a walk that reaches them ends, and finds no more
 
 
 def find_edge(tensor: Tensor) -> Edge | None:
@@ -48,7 +48,7 @@ class Flow:
             return [maker] if maker else []
         makers: dict[str, None] = {}
         waiting, visited = [edge], {edge[0]}
-        while waiting and len(visited) < MOST_NODES:
+        while waiting and len(visited) < MAX_NODES:
             node, number = waiting.pop()
             if (maker := self._by_edge.get((node, number))) is not None:
                 makers[maker] = None
@@ -91,7 +91,7 @@ def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator
     oldest = min((read_sequence_number(node) for node, _ in inputs if node.next_functions), default=0)
     visited = {node for node, _ in outputs if not any(node is other for other, _ in inputs)}
     waiting = list(visited)
-    while waiting and len(visited) < MOST_NODES:
+    while waiting and len(visited) < MAX_NODES:
         node = waiting.pop()
         for input_index, (following, number) in enumerate(node.next_functions):
             if following is None:

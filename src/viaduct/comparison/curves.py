@@ -23,9 +23,9 @@ METRICS_FILE = "metrics.jsonl"
 SMOOTHING_STEPS = 9  # length of the running median of the difference
 NOISE_WINDOW = 31  # steps around each step from which its noise is measured
 PARTING_NOISES = 2.0  # times the noise of one step beyond which a smoothed difference counts
-PARTING_STEPS = 10  # consecutive steps that must count; at the end of the curves FEWEST_STEPS are enough
-FEWEST_STEPS = 5  # fewer steps cannot tell a difference from noise
-LARGEST_BYTES = 1 << 30
+PARTING_STEPS = 10  # consecutive steps that must count; at the end of the curves MIN_STEPS are enough
+MIN_STEPS = 5  # fewer steps cannot tell a difference from noise
+MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ def compare_curves(left: Path, right: Path) -> Curves:
     if not steps.size:
         spans = [f"{curve.path} has steps {curve.steps.min()} to {curve.steps.max()}" for curve in curves]
         raise BadData("the two runs logged no step in common.", *spans)
-    if steps.size < FEWEST_STEPS:
+    if steps.size < MIN_STEPS:
         raise BadData(
             f"the two runs have {steps.size} logged {'step' if steps.size == 1 else 'steps'} in common: too few to "
-            f"tell a difference from noise, which takes {FEWEST_STEPS}.",
+            f"tell a difference from noise, which takes {MIN_STEPS}.",
             "Log every step on both sides, or compare dumps: viaduct train … --dump-steps 0.",
         )
     losses = curves[0].loss[at_left], curves[1].loss[at_right]
@@ -171,8 +171,8 @@ def read_curve(run: Path) -> Curve:
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a file of at most 1 GiB."""
     try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise BadData(f"{path} is larger than {LARGEST_BYTES >> 30} GiB.")
+        if path.stat().st_size > MAX_BYTES:
+            raise BadData(f"{path} is larger than {MAX_BYTES >> 30} GiB.")
         return path.read_text(errors="replace").splitlines()
     except OSError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from None
@@ -215,7 +215,7 @@ def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
 
 def stays_apart(signs: Sequence[float] | Array) -> bool:
     """Return True if all differences have the same sign; it is 0 for a difference within noise."""
-    return len(signs) >= FEWEST_STEPS and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
+    return len(signs) >= MIN_STEPS and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
 
 
 def finite_or_nan(values: Array) -> Array:

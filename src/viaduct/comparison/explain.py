@@ -17,13 +17,13 @@ from viaduct.comparison.scene import Opener, Scene
 from viaduct.comparison.storage import open_tensor
 
 HOPS = 2  # neighbours up to this distance from the origin are shown
-MOST_NEIGHBOURS = 40
+MAX_NEIGHBOURS = 40
 ACCUMULATED = "accumulated rounding"
 ADVICE = (
     "Nothing stands out: the formats differ, or the order of sums. If this precision is meant, give thresholds for it "
     "(--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
 )
-FEWEST_LAYERS = 6  # outputs with an error; with fewer amplification is not judged
+MIN_LAYERS = 6  # outputs with an error; with fewer amplification is not judged
 BEYOND_SUM = 100.0  # errors this many times the sum of equal roundings were amplified
 GROWING = (
     "No operator stands out: the layers enlarge what comes in, one after the other. Look at residual branches without "
@@ -82,9 +82,9 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
     outputs = [row for row in rows if row.stored.role == "output" and row.stored.step == first]
     outputs.sort(key=lambda row: (row.stored.rank, row.stored.order))
     errors = [error for row in outputs if 0 < (error := compute_error(row)) < math.inf]
-    if len(errors) < FEWEST_LAYERS:
+    if len(errors) < MIN_LAYERS:
         return None
-    early, late = statistics.median(errors[: FEWEST_LAYERS // 2]), max(errors)
+    early, late = statistics.median(errors[: MIN_LAYERS // 2]), max(errors)
     if late < BEYOND_SUM * len(errors) * early:
         return None
     factor = (late / early) ** (1 / max(1, errors.index(late)))  # from one output to the next
@@ -141,7 +141,7 @@ def spread_neighbours(
     """Add the operators up to HOPS links away from `front`; `direction` is the sign of their hops."""
     for hop in range(1, HOPS + 1):
         front = [op for known in front for op in links.get(known, ()) if op not in around]
-        for op in front[: MOST_NEIGHBOURS // 2]:
+        for op in front[: MAX_NEIGHBOURS // 2]:
             around.setdefault(op, direction * hop)
 
 

@@ -19,7 +19,7 @@ from viaduct.comparison.readers.listing import load_json
 from viaduct.errors import BadData
 
 MAX_DEPTH = 32  # of messages within messages; the fields that are kept lie at most seven deep
-MOST_OPERATORS = 2_000_000
+MAX_OPERATORS = 2_000_000
 
 # Names of the attributes and fields that are read.
 ORIGINALS, MULTI, L1 = "_datadump_original_op_names", "_datadump_is_multiop", "_L1_fusion_sub_graph_no"
@@ -280,8 +280,8 @@ class _TextParser:
         value = self.parse_value(depth)
         if name == "op" and isinstance(value, dict):
             self.operators += 1
-            if self.operators > MOST_OPERATORS:
-                raise self.damaged_error(f"there are more than {MOST_OPERATORS:,} operators")
+            if self.operators > MAX_OPERATORS:
+                raise self.damaged_error(f"there are more than {MAX_OPERATORS:,} operators")
             value = _make_node(value)
         tree.setdefault(name, []).extend(value if isinstance(value, list) else [value])
         return None

@@ -8,8 +8,8 @@ import numpy as np
 
 from viaduct.comparison.tensors import Array
 
-FEWEST_VALUES = 5  # distinct values; fewer may lie on a grid of equal steps by chance
-MOST_VALUES = 1 << 16  # distinct values; a tensor with more is not searched for a grid
+MIN_VALUES = 5  # distinct values; fewer may lie on a grid of equal steps by chance
+MAX_VALUES = 1 << 16  # distinct values; a tensor with more is not searched for a grid
 NEAR = 0.02  # allowed distance of a value from the grid, in steps
 STORAGE_ERROR = 2.0**-22  # relative error of storing step * number as float32
 
@@ -85,7 +85,7 @@ class Uniform:
 def find_uniform(values: Array) -> Uniform | None:
     """Return the grid of equal steps on which all values lie; None if there is none or the values are too few."""
     levels = np.unique(values[np.isfinite(values)])
-    if not FEWEST_VALUES <= levels.size <= MOST_VALUES:
+    if not MIN_VALUES <= levels.size <= MAX_VALUES:
         return None
     gaps = np.diff(levels)
     gaps = gaps[gaps > 4 * STORAGE_ERROR * float(np.max(np.abs(levels)))]  # smaller gaps are storage errors
@@ -94,4 +94,4 @@ def find_uniform(values: Array) -> Uniform | None:
     extent = float(levels[-1] - levels[0])
     step = extent / max(1, round(extent / float(np.min(gaps))))
     grid = Uniform(step, float(levels[0]), round(extent / step) + 1)
-    return grid if bool(grid.on_grid(levels).all()) and grid.levels >= FEWEST_VALUES else None
+    return grid if bool(grid.on_grid(levels).all()) and grid.levels >= MIN_VALUES else None

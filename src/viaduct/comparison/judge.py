@@ -35,8 +35,8 @@ JUMP_FACTOR = 6.0  # an operator adds an error of its own if its output's error 
 EXACT_ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
 CANCELLATION_FACTOR = 10.0  # the terms of a weight's gradient mostly cancel: errors grow by this factor without a fault
 REORDERING_ROUNDINGS = 200  # sums in another order differ by fewer roundings, given equal inputs
-MOST_FURTHER = 20  # origins that are listed after the first
-FEW_WRONG, MOST_WRONG = 4, 0.2  # number and share of weights; if more differ in a later step, training drifted apart
+MAX_FURTHER = 20  # origins that are listed after the first
+FEW_WRONG, MAX_WRONG = 4, 0.2  # number and share of weights; if more differ in a later step, training drifted apart
 EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
 
 
@@ -81,7 +81,7 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
         if jumps := [candidate for candidate in candidates if candidate.is_jump]:
             # After the first origin few inputs are exact, so an operator with exact inputs is an origin of its own.
             further = [candidate.origin for candidate in jumps[1:] if candidate.has_exact_inputs]
-            origins = [jumps[0].origin, *further[:MOST_FURTHER]]
+            origins = [jumps[0].origin, *further[:MAX_FURTHER]]
             return Judgement(mark_followers(rows, origins), tuple(origins))
     if is_gradual:
         before = [row for row in rows if row.stored.step <= first_bad]
@@ -97,7 +97,7 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
 def find_weight_drift(step: RankStep, before: int) -> WeightDrift | None:
     """Return the drift if many weights differ, or None if few do: these are faults of their own."""
     bad = sum(is_bad(step, index) for index in step.parameters)
-    if bad <= max(FEW_WRONG, MOST_WRONG * len(step.parameters)):
+    if bad <= max(FEW_WRONG, MAX_WRONG * len(step.parameters)):
         return None
     return WeightDrift(before, step.number, bad, len(step.parameters))
 

@@ -31,7 +31,7 @@ from viaduct.comparison.tensors import Array
 from viaduct.comparison.ulps import Ulps, find_coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
-LARGEST_ERRORS_KEPT = 10  # for the page
+MAX_ERRORS_KEPT = 10  # for the page
 # Twice the rounding of one operation in the coarser dtype; float32 and float64 leave room for sums in another order.
 TOLERANCES = {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5, "float64": 1e-12}
 # The column's name -> the attribute, in the table's order.
@@ -191,9 +191,9 @@ def measure(
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
     sides = Flat(left, left_dtype, "left"), Flat(right, right_dtype, "right")
-    first_pass = FirstPass(*sides, LARGEST_ERRORS_KEPT).run()
+    first_pass = FirstPass(*sides, MAX_ERRORS_KEPT).run()
     if (scales := first_pass.choose_scales()) != UNSCALED:
-        first_pass = FirstPass(*sides, LARGEST_ERRORS_KEPT, scales).run()
+        first_pass = FirstPass(*sides, MAX_ERRORS_KEPT, scales).run()
     if tolerance is None:
         tolerance = TOLERANCES[find_coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
     return FinalMeasures(first_pass, kld, tolerance).compute()

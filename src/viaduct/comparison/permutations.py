@@ -7,14 +7,14 @@ import numpy as np
 from viaduct.comparison.scene import Both, explained_share, flatten_channels
 from viaduct.comparison.tensors import Array
 
-MOST_SLICES = 4096  # all pairs of slices are compared
+MAX_SLICES = 4096  # all pairs of slices are compared
 ENOUGH = 0.9  # share of the difference that the new order must explain
 
 
 def find_order(both: Both, axis: int) -> Array | None:
     """Return the order of the right side's slices that explains 90 % of the difference, or None."""
     count = both.left.shape[axis] if axis < both.left.ndim else 0
-    if not 2 <= count <= MOST_SLICES or both.left.size // count < 2:
+    if not 2 <= count <= MAX_SLICES or both.left.size // count < 2:
         return None
     order = match_slices(project_slices(both.left, axis), project_slices(both.right, axis))
     if order is None or explained_share(np.take(both.right, order, axis), both) < ENOUGH:

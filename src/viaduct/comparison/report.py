@@ -46,9 +46,9 @@ from viaduct.reporting import (
     write_page,
 )
 
-MOST_PER_HOP = 4  # neighbours drawn at one distance from the origin
-MOST_FURTHER = 6  # links to further origins
-MOST_PER_STAGE = 0.6  # share of the forward rows; if a stage has more, the stages get longer names
+MAX_PER_HOP = 4  # neighbours drawn at one distance from the origin
+MAX_FURTHER = 6  # links to further origins
+MAX_PER_STAGE = 0.6  # share of the forward rows; if a stage has more, the stages get longer names
 CSV = "drift.csv"  # the table beside the page
 PHASES = {  # role of a tensor -> stage of the chart; the other roles belong to the forward pass
     **dict.fromkeys(("grad_input", "grad_output"), "backward"),
@@ -122,7 +122,7 @@ def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
     origin = [Link("the origin's row", link_to_row(explanation.origin.row))] if explanation.origin else []
     several_steps = has_several(row.stored.step for row in rows)
     further = []
-    for other in explanation.further[:MOST_FURTHER]:
+    for other in explanation.further[:MAX_FURTHER]:
         step = f", step {rows[other.row].stored.step}" if several_steps else ""
         further.append(Link(f"also by itself: {rows[other.row].tensor_index}{step}", link_to_row(other.row)))
     return [*origin, *further, Link(CSV, CSV)]
@@ -221,7 +221,7 @@ def name_stages(rows: Sequence[Row]) -> list[str]:
     for depth in (1, 2, 3):
         names = [PHASES.get(row.stored.role) or ".".join(re.split(r"[./]", row.op)[:depth]) for row in rows]
         forward = Counter(name for name, row in zip(names, rows, strict=True) if row.stored.role not in PHASES)
-        if max(forward.values(), default=0) <= MOST_PER_STAGE * forward.total():
+        if max(forward.values(), default=0) <= MAX_PER_STAGE * forward.total():
             break
     return names
 
@@ -279,7 +279,7 @@ def select_nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], in
     """Return a few neighbours of each distance, and how many are left out."""
     drawn: list[Neighbour] = []
     for hops in sorted({neighbour.hops for neighbour in neighbours}):
-        drawn += [neighbour for neighbour in neighbours if neighbour.hops == hops][:MOST_PER_HOP]
+        drawn += [neighbour for neighbour in neighbours if neighbour.hops == hops][:MAX_PER_HOP]
     return drawn, len(neighbours) - len(drawn)
 
 

@@ -1,6 +1,6 @@
 """The rows of a comparison as the page's table: the columns of drift.csv, and the details of a row.
 
-The page has histograms, distances and largest errors for the origin's operator, for at most MOST_DETAILS bad or flagged
+The page has histograms, distances and largest errors for the origin's operator, for at most MAX_DETAILS bad or flagged
 rows, and for a sample of good rows. So it stays below five megabytes for five thousand rows.
 """
 
@@ -18,10 +18,10 @@ from viaduct.reporting.figures import SUPERSCRIPTS
 ROW_TABLE = "rows"  # the table's name on the page, used in links
 # Measures that stay on a narrow screen, with their priority (DataColumn.keep).
 KEEP = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
-MOST_DETAILS = 1200  # bad or flagged rows with details
+MAX_DETAILS = 1200  # bad or flagged rows with details
 SAMPLE = 300  # good rows with details, about
-MOST_LISTED = 8  # largest errors, and places of NaN or Inf, that are listed
-MOST_BARS = 11  # of the chart of distances, besides that of equal elements
+MAX_LISTED = 8  # largest errors, and places of NaN or Inf, that are listed
+MAX_BARS = 11  # of the chart of distances, besides that of equal elements
 TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refused": "muted", "new": "new"}
 
 
@@ -112,7 +112,7 @@ def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | 
     good = [n for n, row in enumerate(rows) if row.result == "good"]
     at_origin = [] if origin is None else [n for n, row in enumerate(rows) if row.op == rows[origin].op]
     sample = good[:: max(1, math.ceil(len(good) / SAMPLE))]
-    return {n: sources.get(rows[n].follows_from) for n in [*at_origin, *remarkable[:MOST_DETAILS], *sample]}
+    return {n: sources.get(rows[n].follows_from) for n in [*at_origin, *remarkable[:MAX_DETAILS], *sample]}
 
 
 def find_source_rows(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
@@ -156,7 +156,7 @@ def count_elements(measures: Measures, names: tuple[str, str]) -> dict[str, obje
     }
     for name, side in zip(names, (measures.left, measures.right), strict=True):
         if side.nonfinite:
-            facts[f"NaN or Inf of {name}"] = ", ".join(map(format_index, side.nonfinite[:MOST_LISTED]))
+            facts[f"NaN or Inf of {name}"] = ", ".join(map(format_index, side.nonfinite[:MAX_LISTED]))
     if measures.first_mismatch:
         facts["first on one side only"] = format_index(measures.first_mismatch)
     if measures.notes:
@@ -176,12 +176,12 @@ def draw_values(measures: Measures, names: tuple[str, str]) -> HistogramPair | N
 
 
 def draw_distances(measures: Measures) -> BarChart | None:
-    """Return a bar chart of distances in ulps: equal elements, then at most MOST_BARS bars of joined bins."""
+    """Return a bar chart of distances in ulps: equal elements, then at most MAX_BARS bars of joined bins."""
     if measures.ulps is None or not any(measures.ulps.counts):
         return None
     equal, *others = measures.ulps.counts
     first = next((bin_ for bin_, count in enumerate(others) if count), len(others))
-    width = max(1, math.ceil((len(others) - first) / MOST_BARS))
+    width = max(1, math.ceil((len(others) - first) / MAX_BARS))
     starts = range(first, len(others), width)
     return BarChart(
         f"Distance in units of the last place ({measures.ulps.dtype})",
@@ -199,6 +199,6 @@ def name_bin(start: int, end: int) -> str:
 
 
 def list_largest_errors(measures: Measures, names: tuple[str, str]) -> Table:
-    shown = measures.top[:MOST_LISTED]
+    shown = measures.top[:MAX_LISTED]
     rows = [[format_index(e.element), f"{e.left:.5g}", f"{e.right:.5g}", f"{e.error:.3g}"] for e in shown]
     return Table(["position", *names, "error"], rows, "Largest errors")

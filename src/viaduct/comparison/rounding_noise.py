@@ -17,7 +17,7 @@ from dataclasses import replace
 from viaduct.comparison.judge import EXACT_ROUNDINGS, find_rounding_unit
 from viaduct.comparison.rows import Row
 
-MOST_SHARE = 0.01  # of the terms' norm; in half precision the bound alone would let true gradients pass
+MAX_SHARE = 0.01  # of the terms' norm; in half precision the bound alone would let true gradients pass
 Key = tuple[str, int, int]  # operator, step, rank
 
 
@@ -52,7 +52,7 @@ def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
         return ""
     terms = sum(math.prod(other.stored.shape) for other in arriving) / channels
     epsilon = max(find_rounding_unit(other) for other in (row, *arriving))
-    share = min(EXACT_ROUNDINGS * epsilon * math.sqrt(terms), MOST_SHARE)
+    share = min(EXACT_ROUNDINGS * epsilon * math.sqrt(terms), MAX_SHARE)
     for side in ("left", "right"):
         size = math.sqrt(sum(getattr(gradient, side).norm ** 2 for gradient in gradients))
         if not getattr(measures, side).norm <= share * size:

@@ -24,8 +24,8 @@ from viaduct.comparison.readers.listing import load_json
 from viaduct.errors import BadData, BadValue, UnknownName
 
 FIELDS = ("map", "ignore", "step_offset")
-MOST_RULES = 100_000
-MOST_CAPTURES = 8
+MAX_RULES = 100_000
+MAX_CAPTURES = 8
 MAX_BYTES = 64 << 20
 _CAPTURE = re.compile(r"\{([A-Za-z_]\w*)(\.\.\.)?\}")
 _TENSOR = re.compile(r"(.+)\.(?:input|output|parameters|parameters_grad)(?:\..+)?", re.DOTALL)
@@ -102,8 +102,8 @@ def _read_ignored(ignored: Any, path: Path) -> dict[str, list[str]]:
 
 
 def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, list[str]], offset: int) -> Rules:
-    if len(entries) > MOST_RULES:
-        raise BadValue(f"{path.name} has {len(entries):,} entries; at most {MOST_RULES:,} are read.")
+    if len(entries) > MAX_RULES:
+        raise BadValue(f"{path.name} has {len(entries):,} entries; at most {MAX_RULES:,} are read.")
     names, calls, patterns = {}, {}, []
     for left, right in entries:
         if malformed := [name for name in (left, right) if set("{}") & set(_CAPTURE.sub("", name))]:
@@ -125,8 +125,8 @@ def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
 
 def _make_pattern(left: str, right: str, path: Path) -> Pattern:
     captures = [match[1] for match in _CAPTURE.finditer(left)]
-    if len(captures) > MOST_CAPTURES or len(set(captures)) < len(captures):
-        raise BadValue(f"{path.name}: {left!r} names a part twice, or more than {MOST_CAPTURES} parts.")
+    if len(captures) > MAX_CAPTURES or len(set(captures)) < len(captures):
+        raise BadValue(f"{path.name}: {left!r} names a part twice, or more than {MAX_CAPTURES} parts.")
     if unknown := [match[1] for match in _CAPTURE.finditer(right) if match[1] not in captures]:
         raise BadValue(f"{path.name}: {right!r} uses {{{unknown[0]}}}, which {left!r} does not define.")
     text, position = "", 0

@@ -22,8 +22,8 @@ from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Stored
 from viaduct.errors import ViaductError
 
-MOST_CELLS = 40_000_000  # of the alignment's table; with more nothing is matched by structure
-MOST_OPENED = 4_000  # tensors that are opened if the dump has no statistics
+MAX_CELLS = 40_000_000  # of the alignment's table; with more nothing is matched by structure
+MAX_OPENED = 4_000  # tensors that are opened if the dump has no statistics
 SAMPLE = 1 << 14  # values of an opened tensor
 EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # difference of mean or root mean square, relative to the root mean square
 ENOUGH = 7  # lowest score of a match
@@ -83,7 +83,7 @@ def normalise_kind(op_type: str) -> str:
 
 def align_operators(left: Sequence[Op], right: Sequence[Op], ordered: bool) -> list[Match]:
     """Return matched pairs of operators; `ordered`: the execution order is known."""
-    if not left or not right or len(left) * len(right) > MOST_CELLS:
+    if not left or not right or len(left) * len(right) > MAX_CELLS:
         return []
     scores = Scores(left, right)
     matches = [] if ordered else scores.find_mutual_best()
@@ -208,7 +208,7 @@ def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
     for row_number, op in enumerate(ops):
         first = min(op.main_tensors, key=lambda tensor: (tensor.parameter, tensor.index))
         mean_and_rms = _read_statistics(first)
-        if mean_and_rms is None and first.path is not None and not first.fault and opened < MOST_OPENED:
+        if mean_and_rms is None and first.path is not None and not first.fault and opened < MAX_OPENED:
             opened += 1
             mean_and_rms = _sample_values(first)
         if mean_and_rms is not None and all(map(math.isfinite, mean_and_rms)):

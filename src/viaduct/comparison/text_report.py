@@ -12,7 +12,7 @@ from viaduct.comparison.drift import Drift
 from viaduct.comparison.measures import format_measure
 from viaduct.comparison.rows import RESULT_MEANINGS, Cause, Neighbour, Row, count_results
 
-MOST_FURTHER = 4  # other origins that are printed
+MAX_FURTHER = 4  # other origins that are printed
 COLOURS = {"good": "green", "bad": "red", "flag": "yellow", "refused": "magenta", "new": "cyan"}
 
 
@@ -71,9 +71,9 @@ def describe_explanation(drift: Drift, full: bool) -> str:
     lines += [line for number, cause in enumerate(explanation.causes) for line in describe_cause(cause, number)]
     if origin is not None and not explanation.causes:
         lines.append("  likely cause      none of the known ones fits; the page (--out) draws the operators around it")
-    for other in explanation.further[:MOST_FURTHER]:
+    for other in explanation.further[:MAX_FURTHER]:
         lines.append(f"  also by itself    {other.op} (step {other.step}): {other.why}")
-    if (unprinted := len(explanation.further) - MOST_FURTHER) > 0:
+    if (unprinted := len(explanation.further) - MAX_FURTHER) > 0:
         lines.append(f"  and by themselves {unprinted} more at least; the summary names them")
     return "\n".join(lines)
 

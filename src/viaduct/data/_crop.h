@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define PURPOSE_SAMPLE 7 /* order.Purpose.SAMPLE */
-#define MOST_BOXES 64    /* an image with more is left to Python */
+#define MAX_BOXES 64    /* an image with more is left to Python */
 
 /* Philox4x64-10 as in NumPy, which increments the counter before every four words. */
 typedef struct {

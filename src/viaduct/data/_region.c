@@ -39,7 +39,7 @@
 #error "decoding regions needs libjpeg-turbo 2.1 or later"
 #endif
 
-#define MOST_PIXELS (((int64_t)1 << 29) / 3) /* jpeg.py refuses larger images with an error */
+#define MAX_PIXELS (((int64_t)1 << 29) / 3) /* jpeg.py refuses larger images with an error */
 #define KEPT_ROWS 4 /* two rows are decoded at a time, and the row before them may still be needed */
 
 typedef struct {
@@ -89,7 +89,7 @@ static int read_boxes(const Example *example, int64_t height, int64_t width, Cro
     const int64_t bytes = example->sides[0].end - example->sides[0].begin;
     for (int side = 1; side < 4; side++)
         if (example->sides[side].end - example->sides[side].begin != bytes) return -1;
-    if (bytes / 4 > MOST_BOXES) return -1;
+    if (bytes / 4 > MAX_BOXES) return -1;
     for (int64_t i = 0; i < bytes / 4; i++) {
         float edge[4];
         for (int side = 0; side < 4; side++) {
@@ -109,8 +109,8 @@ static int draw_view(Job *job) {
     RandomCrop *random_crop = job->random_crop;
     const int64_t height = job->decoder.image_height, width = job->decoder.image_width;
     const Py_ssize_t size = job->rows.count;
-    Crop objects[MOST_BOXES];
-    if (height * width > MOST_PIXELS) return 0;
+    Crop objects[MAX_BOXES];
+    if (height * width > MAX_PIXELS) return 0;
     const Sampler *sampler = random_crop->sampler;
     const int count = sampler->uses_boxes ? read_boxes(&random_crop->example, height, width, objects) : 0;
     if (count < 0) return 0;

@@ -28,7 +28,7 @@ Step = tuple[str, float, float]  # operation, its probability, its magnitude
 
 FULL_MAGNITUDE = 10.0  # the magnitude at which an operation reaches the end of its published range
 RANDOM_OPERATIONS, RANDOM_MAGNITUDE = 2, 9  # of `randaugment` without numbers
-MOST_OPERATIONS, MOST_MAGNITUDE = 14, 30  # of randaugment-N-M
+MAX_OPERATIONS, MAX_MAGNITUDE = 14, 30  # of randaugment-N-M
 
 IMAGENET: tuple[tuple[Step, Step], ...] = (
     (("posterize", 0.4, 8), ("rotate", 0.6, 9)),
@@ -107,9 +107,9 @@ def find_policy(name: str) -> Policy | None:
     if match is None:
         raise UnknownName("auto-augment policy", name, NAMES, "RandAugment's numbers are written randaugment-2-9.")
     count, magnitude = int(match[1] or RANDOM_OPERATIONS), int(match[2] or RANDOM_MAGNITUDE)
-    if not (1 <= count <= MOST_OPERATIONS and magnitude <= MOST_MAGNITUDE):
+    if not (1 <= count <= MAX_OPERATIONS and magnitude <= MAX_MAGNITUDE):
         raise BadValue(
-            f"{name}: RandAugment takes 1 to {MOST_OPERATIONS} operations at a magnitude of 0 to {MOST_MAGNITUDE}.",
+            f"{name}: RandAugment takes 1 to {MAX_OPERATIONS} operations at a magnitude of 0 to {MAX_MAGNITUDE}.",
             "ResNet-50 was published with randaugment-2-9.",
         )
     return partial(apply_several, count, magnitude / FULL_MAGNITUDE)

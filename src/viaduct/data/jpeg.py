@@ -30,7 +30,7 @@ Encoded = bytes | bytearray | memoryview
 Dct = Literal["fast", "accurate"]
 Shrink = Literal[1, 2, 4, 8]
 
-MOST_BYTES = png.MOST_BYTES
+MAX_BYTES = png.MAX_BYTES
 # Limit for the pixels in a header: 600 for each byte of the file, or 2**24 if that is more. A block of 8x8 pixels takes
 # at least one bit, hence at most 512 pixels a byte.
 PIXELS_A_BYTE, SMALL_PIXELS = 600, 1 << 24
@@ -89,8 +89,8 @@ def read_header(data: Encoded) -> tuple[int, int, str]:
     if not is_jpeg(data):
         raise BadData(f"not a JPEG or PNG: {describe_format(data)}.")
     height, width, colours, _ = tolerate_warnings(import_simplejpeg().decode_jpeg_header, data)
-    if height * width * 3 > MOST_BYTES:
-        raise TooLarge(f"the JPEG has {width:,} x {height:,} pixels; at most {MOST_BYTES // 3:,} are decoded.")
+    if height * width * 3 > MAX_BYTES:
+        raise TooLarge(f"the JPEG has {width:,} x {height:,} pixels; at most {MAX_BYTES // 3:,} are decoded.")
     if height * width > max(SMALL_PIXELS, PIXELS_A_BYTE * len(data)):
         raise TooLarge(
             f"the JPEG claims {width:,} x {height:,} pixels, but has {len(data):,} bytes; beyond {SMALL_PIXELS:,} "

@@ -31,8 +31,8 @@ CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette,
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 PALETTE = 3
 LAST_FILTER = 4
-MOST_BYTES = 1 << 29  # of an image's pixels; TensorFlow's limit
-MOST_PIXELS = MOST_BYTES // 8  # a pixel has up to eight bytes: four samples of 16 bits
+MAX_BYTES = 1 << 29  # of an image's pixels; TensorFlow's limit
+MAX_PIXELS = MAX_BYTES // 8  # a pixel has up to eight bytes: four samples of 16 bits
 # Limit for the decompressed pixels: this many bytes, or this many times the compressed size if that is more.
 MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 25, 200
 # Left, top, step across and step down of the seven images in an interlaced one.
@@ -114,7 +114,7 @@ def checksum(kind: bytes, body: bytes) -> bytes:
 
 
 def read_header(chunks: dict[bytes, bytes]) -> Header:
-    """Parse the IHDR chunk; refuse values that the standard does not allow, and more than MOST_PIXELS."""
+    """Parse the IHDR chunk; refuse values that the standard does not allow, and more than MAX_PIXELS."""
     body = chunks.get(b"IHDR", b"")
     if len(body) != 13:
         raise BadData("the PNG is damaged: it has no header.")
@@ -125,8 +125,8 @@ def read_header(chunks: dict[bytes, bytes]) -> Header:
         raise BadData("the PNG is damaged: its header names an unknown compression, filter or interlacing.")
     if header.width == 0 or header.height == 0:
         raise BadData(f"the PNG is damaged: by its header it has {header.width} x {header.height} pixels.")
-    if header.width * header.height > MOST_PIXELS:
-        raise TooLarge(f"the PNG has {header.width:,} x {header.height:,} pixels; at most {MOST_PIXELS:,} are decoded.")
+    if header.width * header.height > MAX_PIXELS:
+        raise TooLarge(f"the PNG has {header.width:,} x {header.height:,} pixels; at most {MAX_PIXELS:,} are decoded.")
     return header
 
 

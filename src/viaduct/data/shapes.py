@@ -21,7 +21,7 @@ from viaduct.data.source import Colour, Count, Images, ImageSet, Pixels, Positiv
 from viaduct.errors import BadValue
 
 NAMES = tuple(SILHOUETTES)
-SMALLEST_SIDE = 16  # pixels; in smaller images a star cannot be told from a disc
+MIN_SIDE = 16  # pixels; in smaller images a star cannot be told from a disc
 CHUNK = 320  # images drawn at a time, to fit in cache; a multiple of 8 (bytes of a word) and of the 10 classes
 
 AREA = (0.09, 0.20)  # of the silhouette, as a fraction of the image's
@@ -44,7 +44,7 @@ class Shapes(Images):
     class_names: ClassVar[tuple[str, ...]] = NAMES
     takes_path: ClassVar[bool] = False
 
-    size: Annotated[int, Ge(SMALLEST_SIDE)]
+    size: Annotated[int, Ge(MIN_SIDE)]
     mean: Colour = (0.425, 0.425, 0.425)
     std: Colour = (0.275, 0.275, 0.275)
     train_images: PositiveCount = 4096

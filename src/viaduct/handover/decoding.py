@@ -21,7 +21,7 @@ from viaduct.errors import BadData, TooLarge
 
 PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
 NOT_AN_IMAGE = "not an image of a known format"
-MOST_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
+MAX_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
 HEAD_BYTES = 32  # number of first bytes that is_image needs
 BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the second header of a BMP
 
@@ -44,7 +44,7 @@ def read_size(data: bytes) -> tuple[int, int]:
         return height, width
 
 
-def check_size(data: bytes, most_pixels: int = MOST_PIXELS) -> tuple[int, int]:
+def check_size(data: bytes, most_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     """Return height and width; raise TooLarge if there are more than `most_pixels`."""
     height, width = read_size(data)
     if height * width > most_pixels:
@@ -52,7 +52,7 @@ def check_size(data: bytes, most_pixels: int = MOST_PIXELS) -> tuple[int, int]:
     return height, width
 
 
-def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int = MOST_PIXELS) -> jpeg.Pixels:
+def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int = MAX_PIXELS) -> jpeg.Pixels:
     """Decode an image; raise BadData if it cannot be decoded or has more than `most_pixels`."""
     height, width = check_size(data, most_pixels)
     if png.is_png(data) or jpeg.is_jpeg(data):
@@ -88,6 +88,6 @@ def open_pillow(data: bytes) -> Any:
     except UnidentifiedImageError:  # its message contains the address of an object
         raise BadData(f"{description}, but its header is damaged or cut short.") from None
     except Image.DecompressionBombError:
-        raise TooLarge(f"{description} of more pixels than the {MOST_PIXELS:,} that are decoded.") from None
+        raise TooLarge(f"{description} of more pixels than the {MAX_PIXELS:,} that are decoded.") from None
     except (OSError, ValueError, SyntaxError) as error:
         raise BadData(f"{description}, but it cannot be opened: {error}.") from None

@@ -28,7 +28,7 @@ from viaduct.recipes._fields import override
 from viaduct.training.networks import place_model
 from viaduct.training.precision import DTYPES, Computation, plan_precision
 
-LARGEST_CAPTURE = 1024  # images in a captured pass; larger batches are split
+MAX_CAPTURE = 1024  # images in a captured pass; larger batches are split
 
 
 @dataclass
@@ -53,8 +53,8 @@ class Engine:
         if self.device.type != "cuda" or not self.folded:
             moved = inputs.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
             return self.network(moved).to("cpu", torch.float32)
-        starts = range(0, len(inputs), LARGEST_CAPTURE)
-        parts = [self.run_captured(inputs[start : start + LARGEST_CAPTURE]) for start in starts]
+        starts = range(0, len(inputs), MAX_CAPTURE)
+        parts = [self.run_captured(inputs[start : start + MAX_CAPTURE]) for start in starts]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def run_captured(self, inputs: Tensor) -> Tensor:

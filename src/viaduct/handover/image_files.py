@@ -21,7 +21,7 @@ from viaduct.handover.decoding import HEAD_BYTES, is_image
 from viaduct.path_errors import explain_reason, refuse_special_file
 
 SUFFIXES = ("jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "heic", "heif", "avif", "jp2")
-LARGEST_FILE = 1 << 29  # bytes; more than an uncompressed image of the largest size that is decoded
+MAX_FILE = 1 << 29  # bytes; more than an uncompressed image of the largest size that is decoded
 
 
 class ImageFile(NamedTuple):
@@ -122,9 +122,9 @@ def read_image_file(file: ImageFile) -> bytes | None:
 
 
 def read_bounded(stream: BinaryIO) -> bytes:
-    data = stream.read(LARGEST_FILE + 1)
-    if len(data) > LARGEST_FILE:
-        raise BadData(f"it has more than {LARGEST_FILE:,} bytes.")
+    data = stream.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise BadData(f"it has more than {MAX_FILE:,} bytes.")
     return data
 
 

@@ -18,16 +18,16 @@ from viaduct.errors import BadValue
 from viaduct.handover.engine import Engine
 
 PERCENTILES = (50, 90, 95, 99)
-LARGEST_BATCH = 65_536
+MAX_BATCH = 65_536
 
 
 def read_batches(text: str) -> list[int]:
     """Parse batch sizes, such as 1,8,64."""
     parts = [part.strip() for part in text.split(",")]
-    wrong = next((part for part in parts if not part.isdecimal() or not 1 <= int(part) <= LARGEST_BATCH), None)
+    wrong = next((part for part in parts if not part.isdecimal() or not 1 <= int(part) <= MAX_BATCH), None)
     if wrong is not None:
         raise BadValue(
-            f"--batch {text}: {wrong!r} is not a number of images from 1 to {LARGEST_BATCH:,}.", "Try: --batch 1,8,64"
+            f"--batch {text}: {wrong!r} is not a number of images from 1 to {MAX_BATCH:,}.", "Try: --batch 1,8,64"
         )
     return [int(part) for part in parts]
 

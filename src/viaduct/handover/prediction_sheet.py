@@ -24,8 +24,8 @@ from viaduct.handover.decoding import decode_image, read_size
 from viaduct.handover.predicting import Result, Thumbnail
 from viaduct.terminal import escape_controls
 
-MOST_IMAGES = 96
-MOST_COLUMNS = 8
+MAX_IMAGES = 96
+MAX_COLUMNS = 8
 SIDE, GAP, MARGIN = 184, 20, 24  # pixels: side of a thumbnail, gap between two, margin of the sheet
 BAR, CAPTION = 5, 46  # heights of the percent bar and of the text
 STAMP = "viaduct predict"  # metadata by which `is_sheet` recognises a sheet
@@ -43,7 +43,7 @@ EAST_ASIAN_FONTS = (
 class SheetOutput:
     """Collects the first images of a prediction and writes them as one PNG."""
 
-    most = MOST_IMAGES
+    most = MAX_IMAGES
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -57,7 +57,7 @@ class SheetOutput:
     def write(self, results: Sequence[Result]) -> None:
         for result in results:
             self.images += bool(result.predictions)
-            if result.predictions and result.thumbnail is not None and len(self.shown) < MOST_IMAGES:
+            if result.predictions and result.thumbnail is not None and len(self.shown) < MAX_IMAGES:
                 self.shown.append(result)
 
     def finish(self, summary: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def draw_thumbnail(data: bytes) -> Thumbnail:
 
 def draw_sheet(results: Sequence[Result]) -> Image.Image:
     """Draw the sheet: rows of images."""
-    columns = min(MOST_COLUMNS, len(results), max(3, math.ceil(math.sqrt(1.4 * len(results)))))
+    columns = min(MAX_COLUMNS, len(results), max(3, math.ceil(math.sqrt(1.4 * len(results)))))
     rows = math.ceil(len(results) / columns)
     step_across, step_down = SIDE + GAP, SIDE + BAR + CAPTION + GAP
     size = (2 * MARGIN + columns * step_across - GAP, 2 * MARGIN + rows * step_down - GAP)

@@ -50,7 +50,7 @@ TYPE_KINDS = (
                         r"tanh|gelu|silu|swish|axpy|select|greater|less|equal|notequal|fill|zeroslike|oneslike|pow|assign|"
                         r"muls|adds|leakyrelu|threshold|clip|bias)"),
 )  # fmt: skip
-MOST_SPANS = 400_000  # of computing; beyond this, touching spans are joined to save memory
+MAX_SPANS = 400_000  # of computing; beyond this, touching spans are joined to save memory
 ASCEND_DTYPES = {
     **{"FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16"},
     **{"BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8"},
@@ -102,7 +102,7 @@ class TaskTable:
             self.collectives.append(Collective(kind or name, start, duration))
         elif start is not None:
             self.computing.append((start, start + duration))
-            if len(self.computing) > MOST_SPANS:
+            if len(self.computing) > MAX_SPANS:
                 self.computing = join_spans(self.computing)
 
     def count_steps(self, steps: Sequence[Step], notes: list[str]) -> int:

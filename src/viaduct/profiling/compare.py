@@ -24,7 +24,7 @@ from .record import Facts, Operator, Profile, Step
 from .step_split import STEP_PARTS, read_split
 
 K = TypeVar("K")
-FEWEST_STEPS = 3  # of each profile; with fewer, nothing is judged
+MIN_STEPS = 3  # of each profile; with fewer, nothing is judged
 NOISE_FLOOR = WORTHWHILE_SHARE  # share of the iteration by which two runs of the same program may differ
 STANDARD_ERRORS = 3.0  # least difference of two means that counts
 PHASES: tuple[tuple[str, Callable[[Step], float | None]], ...] = (
@@ -171,7 +171,7 @@ def compare_values(name: str, before: Sequence[float], after: Sequence[float], r
     """Return medians and means of two lists of times, and their noise, at least NOISE_FLOOR of `reference_us`."""
     medians = [median(values) if values else None for values in (before, after)]
     means = [fmean(values) if values else None for values in (before, after)]
-    if min(len(before), len(after)) < FEWEST_STEPS:
+    if min(len(before), len(after)) < MIN_STEPS:
         return FigureDifference(name, medians[0], medians[1], means[0], means[1])
     floor = NOISE_FLOOR * reference_us
     spread = math.hypot(half_spread(before), half_spread(after))

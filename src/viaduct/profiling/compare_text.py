@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from .compare import FEWEST_STEPS, NOISE_FLOOR, FigureDifference, OperatorDifference, ProfileDifference
+from .compare import MIN_STEPS, NOISE_FLOOR, FigureDifference, OperatorDifference, ProfileDifference
 from .measures import measure_throughput
 
-MOST_OPERATORS = 15  # in the table; if there are more, MOST_FASTER of them are those that gained most time
-MOST_FASTER = 5
+MAX_OPERATORS = 15  # in the table; if there are more, MAX_FASTER of them are those that gained most time
+MAX_FASTER = 5
 
 
 def format_difference(difference: ProfileDifference) -> str:
@@ -53,7 +53,7 @@ def format_headline(difference: ProfileDifference) -> str:
         return f"The iterations cannot be compared: {missing} has no uninterrupted step that follows another one."
     times = f"{format_us(iteration.after_us)} instead of {format_us(iteration.before_us)}"
     if not difference.can_be_judged:
-        return f"Too few steps to judge: an iteration takes {times}, but {FEWEST_STEPS} steps of each are needed."
+        return f"Too few steps to judge: an iteration takes {times}, but {MIN_STEPS} steps of each are needed."
     if iteration.exceeds_noise:
         return f"{after} is {describe_change(iteration)}, compared with {before}{name_phase(difference)}."
     changed = [phase.name for phase in difference.phases if phase.exceeds_noise]
@@ -110,8 +110,8 @@ def format_operators(operators: Sequence[OperatorDifference], names: tuple[str, 
     if not changed:
         return []
     shown = changed
-    if len(changed) > MOST_OPERATORS:
-        shown = changed[: MOST_OPERATORS - MOST_FASTER] + changed[-MOST_FASTER:]
+    if len(changed) > MAX_OPERATORS:
+        shown = changed[: MAX_OPERATORS - MAX_FASTER] + changed[-MAX_FASTER:]
     rows = [["operator, per step", *names, "lost", "ratio", "calls"]]
     for operator in shown:
         calls = f"{format_count(operator.before_calls)} → {format_count(operator.after_calls)}"

@@ -19,7 +19,7 @@ from viaduct.profiling.clocks import read_host_us
 RECOMPILATION_NOTE = "compiled again: "
 """Prefix of a profile's notes about reasons for recompilation; the advice `recompilation` shows them."""
 MAX_REASON_CHARS = 300
-MOST_REASONS = 5  # in a profile
+MAX_REASONS = 5  # in a profile
 
 
 class Compilations:
@@ -67,10 +67,10 @@ class Compilations:
         return new, time_us
 
     def list_reasons(self) -> list[str]:
-        """Return torch's reasons for recompilations since this object was made, each once, at most MOST_REASONS."""
+        """Return torch's reasons for recompilations since this object was made, each once, at most MAX_REASONS."""
         reasons = [failure for failure in list_failures() if failure not in self._known_failures]
-        omitted = [f"{len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
-        return reasons[:MOST_REASONS] + omitted
+        omitted = [f"{len(reasons) - MAX_REASONS} more reasons"] if len(reasons) > MAX_REASONS else []
+        return reasons[:MAX_REASONS] + omitted
 
 
 def count_graphs() -> int:

@@ -24,7 +24,7 @@ UNIT = re.compile(r"(.*?)\s*\(([^()]*)\)$")
 TO_US = {"us": 1.0, "μs": 1.0, "µs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6}
 TO_BYTES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 LONGEST_CELL = 16 << 20  # characters; cells may hold call stacks
-MOST_ROWS = 5_000_000  # of one file; further rows are not read, and a note says so
+MAX_ROWS = 5_000_000  # of one file; further rows are not read, and a note says so
 Columns = dict[str, list[tuple[int, str]]]  # name without unit -> position and unit of each column of that name
 
 
@@ -128,8 +128,8 @@ def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
             damaged += 1
             continue
         count += 1
-        if count > MOST_ROWS:
-            notes.append(f"{path.name}: only the first {MOST_ROWS:,} rows were read.")
+        if count > MAX_ROWS:
+            notes.append(f"{path.name}: only the first {MAX_ROWS:,} rows were read.")
             return
         yield CsvRow(cells + [""] * (len(header) - len(cells)), columns)
     notes += describe_damage(path, header, count, damaged, last_is_damaged)

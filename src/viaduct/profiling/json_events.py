@@ -27,8 +27,8 @@ Event = dict[str, Any]
 CHUNK = 1 << 20  # bytes read at a time
 GZIP = b"\x1f\x8b"
 LONGEST_EVENT = 8 << 20  # characters; a longer event counts as damage
-LARGEST_HEADER = 4 << 20  # characters
-MOST_EVENTS = 4_000_000  # read from one file
+MAX_HEADER = 4 << 20  # characters
+MAX_EVENTS = 4_000_000  # read from one file
 LIST_START = re.compile(r'"traceEvents"\s*:\s*\[')
 PADDING = re.compile(r"[\s,]*")  # between two events
 
@@ -50,8 +50,8 @@ class EventFile:
             if not isinstance(event, dict):
                 continue
             self.count += 1
-            if self.count > MOST_EVENTS:
-                self.notes.append(f"{self.path.name}: only the first {MOST_EVENTS:,} events were read.")
+            if self.count > MAX_EVENTS:
+                self.notes.append(f"{self.path.name}: only the first {MAX_EVENTS:,} events were read.")
                 return
             normalise_fields(event)
             if has_valid_fields(event):
@@ -91,7 +91,7 @@ class EventFile:
             reader.position = start + 1
             return True
         while (match := LIST_START.search(reader.buffer)) is None:
-            if len(reader.buffer) > LARGEST_HEADER or not reader.read_more():
+            if len(reader.buffer) > MAX_HEADER or not reader.read_more():
                 return False
         self.header = parse_header(reader.buffer[: match.start()])
         reader.position = match.end()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
-from viaduct.profiling.advice import FEWEST_STEPS
+from viaduct.profiling.advice import MIN_STEPS
 from viaduct.profiling.figures import show_time, sum_exposed_us
 from viaduct.profiling.record import Advice, Ceilings, Facts, Kernel, Operator, Profile, Step
 from viaduct.profiling.roofline import compute_roofline_share
@@ -24,7 +24,7 @@ UNEVEN = 0.1
 """Difference of a phase's mean and median, as a share of the iteration, above which the phase is called uneven."""
 COVERED = 0.7
 """Least share of forward and backward pass in operators at which the headline may be "Nothing stands out"."""
-MOST_NAMED = 8  # largest number of ranks that a sentence lists
+MAX_NAMED = 8  # largest number of ranks that a sentence lists
 PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
 SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
 
@@ -122,8 +122,8 @@ def describe_uneven(ranks: Sequence[RankFigures]) -> list[str]:
 
 
 def name_ranks(ranks: Sequence[RankFigures]) -> str:
-    """Return "ranks 1, 4"; for more than MOST_NAMED ranks only their number."""
-    if len(ranks) > MOST_NAMED:
+    """Return "ranks 1, 4"; for more than MAX_NAMED ranks only their number."""
+    if len(ranks) > MAX_NAMED:
         return f"{len(ranks)} ranks"
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(str(figures.rank) for figures in ranks)
 
@@ -232,10 +232,10 @@ def name_missing(profile: Profile) -> str:
     steps = len(profile.regular_steps)
     if not profile.steps:
         return "No step was measured: how long an iteration takes is not known, so nothing was judged"
-    if steps < FEWEST_STEPS:
+    if steps < MIN_STEPS:
         verb = "follows" if steps == 1 else "follow"
         regular = f"{steps} of {len(profile.steps)} steps {verb} another one without an interruption"
-        return f"Too few steps to judge: {regular}, {FEWEST_STEPS} are needed"
+        return f"Too few steps to judge: {regular}, {MIN_STEPS} are needed"
     if not profile.operators and not profile.kernels:
         return "The phases alone gave no advice; operators were not recorded, so nothing within them was judged"
     if profile.facts.device != "cpu" and not profile.kernels:

@@ -27,7 +27,7 @@ from viaduct.profiling.trace_context import Trace
 
 ALLOCATION = "[memory]"  # name of torch.profiler's events for allocations and releases
 HOST_DEVICE_TYPE = 0  # "Device Type" of the CPU in a trace
-MOST_POINTS = 1000  # of the timeline
+MAX_POINTS = 1000  # of the timeline
 # Owners of memory, as the report names them.
 PARAMETERS, GRADIENTS, STATE, OTHERS = "parameters", "gradients", "optimizer state", "other tensors"
 BATCHES, UNIDENTIFIED = "batches", "allocated before recording, not identified"
@@ -104,7 +104,7 @@ def describe_memory(
         return [], []
     peak = max(points, key=lambda point: point.allocated)
     owners = sum_owners(list_blocks(allocations), trace, drop_released(before, allocations, peak.time_us), peak, rank)
-    return thin_points(points, MOST_POINTS), owners
+    return thin_points(points, MAX_POINTS), owners
 
 
 def list_allocations(raw: Iterable[dict[str, Any]], device: str) -> list[dict[str, Any]]:

@@ -33,9 +33,9 @@ AIC_METRICS = (
     "L2Cache",
 )
 SWITCHES = ("training_trace", "task_trace", COLLECTIVES_KEY, "aicpu")
-SMALLEST_LIMIT_MB = 200  # as in CANN
+MIN_LIMIT_MB = 200  # as in CANN
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20  # steps that PROFILING_MODE skips, and steps that it then profiles
-MOST_RECORDED = 5  # steps per window
+MAX_RECORDED = 5  # steps per window
 TYPOGRAPHIC_QUOTES = "“”„‟″«»"
 EXAMPLE = '{"output": "/tmp/profiling", "training_trace": "on", "task_trace": "on", "fp_point": "", "bp_point": ""}'
 
@@ -68,7 +68,7 @@ class Window:
 
     def count_recorded(self) -> int:
         """Return the number of recorded steps: the last quarter, at most five; of fewer than four steps all but one."""
-        return min(MOST_RECORDED, len(self) // 4) if len(self) >= 4 else len(self) - 1
+        return min(MAX_RECORDED, len(self) // 4) if len(self) >= 4 else len(self) - 1
 
 
 def parse_window(text: str) -> Window:
@@ -196,9 +196,9 @@ def check_text(key: str, value: Any) -> str:
 def parse_limit(value: Any) -> int:
     """Return the bytes of a limit in CANN's notation, such as "200MB"."""
     match = re.fullmatch(r"(\d{1,12})MB", value, re.ASCII) if isinstance(value, str) else None
-    if match is None or int(match[1]) < SMALLEST_LIMIT_MB:
+    if match is None or int(match[1]) < MIN_LIMIT_MB:
         raise BadValue(
-            f"{OPTIONS_VARIABLE}: storage_limit is {json.dumps(value)}; it must be at least {SMALLEST_LIMIT_MB}MB.",
+            f"{OPTIONS_VARIABLE}: storage_limit is {json.dumps(value)}; it must be at least {MIN_LIMIT_MB}MB.",
             'For example "storage_limit": "500MB"',
         )
     return int(match[1]) * 1_000_000

@@ -23,7 +23,7 @@ SourceKind = Literal["script", "recipe", "msprof", "torch_npu", "kineto"]
 
 RECORDING = "recording"
 """Interruption of a step under the operator profiler; such a step is slower than a timed one."""
-MOST_MEMORY_POINTS = 4000
+MAX_MEMORY_POINTS = 4000
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def find_median_iteration(steps: Sequence[Step]) -> float | None:
     return median(step.iteration_us for step in steps) if steps else None
 
 
-def thin_points(points: Sequence[MemoryPoint], most: int = MOST_MEMORY_POINTS) -> list[MemoryPoint]:
+def thin_points(points: Sequence[MemoryPoint], most: int = MAX_MEMORY_POINTS) -> list[MemoryPoint]:
     """Return at most `most` points in order of time: the highest of each stretch, which includes the peak."""
     ordered = sorted(points, key=lambda point: point.time_us)
     if len(ordered) <= most:

@@ -25,9 +25,9 @@ from viaduct.reporting import (
     Tone,
 )
 
-MOST_LINES = 6  # largest number of lines of a chart; for more figures their maximum, mean and minimum are drawn
-MOST_OWNERS = 20
-MOST_POINTS = 2000
+MAX_LINES = 6  # largest number of lines of a chart; for more figures their maximum, mean and minimum are drawn
+MAX_OWNERS = 20
+MAX_POINTS = 2000
 PHASES = ("forward", "backward", "update", "data", "other")
 LARGE = 0.05  # an operator far below the roof is marked from this share of the operators' time on
 SMALL = 0.002  # share of the operators' time below which an operator is drawn muted
@@ -151,7 +151,7 @@ def draw_roofline(profile: Profile) -> ScatterChart | None:
     ]
     if not points:
         return None
-    points = sorted(points, key=lambda point: point.tone == "bad")[-MOST_POINTS:]
+    points = sorted(points, key=lambda point: point.tone == "bad")[-MAX_POINTS:]
     return ScatterChart(
         "Roofline",
         "arithmetic intensity (FLOP/byte)",
@@ -259,7 +259,7 @@ def draw_memory(profile: Profile) -> LineChart:
         by_rank.setdefault(point.rank, []).append(point)
     start = min(point.time_us for point in profile.memory)
     peaks = {rank: max(point.allocated for point in points) for rank, points in by_rank.items()}
-    shown = sorted(peaks, key=lambda rank: -peaks[rank])[: MOST_LINES // 2]
+    shown = sorted(peaks, key=lambda rank: -peaks[rank])[: MAX_LINES // 2]
     series = [line for rank in sorted(shown) for line in draw_rank_memory(rank, by_rank[rank], start, len(by_rank) > 1)]
     left_out = len(by_rank) - len(shown)
     title = "Memory" if not left_out else f"Memory of the {len(shown)} ranks with the highest peaks"
@@ -285,7 +285,7 @@ def draw_owners(profile: Profile) -> BarChart:
     rank = max(sums, key=lambda number: sums[number])
     owners = sorted((owner for owner in profile.memory_owners if owner.rank == rank), key=lambda owner: -owner.bytes)
     size, unit = (2**20, "MiB") if sums[rank] >= 2**30 else (2**10, "KiB")
-    shown = [owner for owner in owners[:MOST_OWNERS] if owner.bytes >= size]
+    shown = [owner for owner in owners[:MAX_OWNERS] if owner.bytes >= size]
     labels = [owner.name for owner in shown]
     counts = [round(owner.bytes / size) for owner in shown]
     if len(owners) > len(shown):
@@ -321,7 +321,7 @@ def draw_samples(title: str, unit: str, names: Sequence[str], samples: Sequence[
     present = [sample for sample in samples if any(name in sample.values for name in names)]
     heading = title[:1].upper() + title[1:]
     heading = re.sub(r"^(Cpu|Gpu|Npu|Mlu)\b", lambda match: match[0].upper(), heading)
-    if len(names) > MOST_LINES:
+    if len(names) > MAX_LINES:
         times = [(sample.time_us - start) / 1e6 for sample in present]
         values = [[sample.values[name] for name in names if name in sample.values] for sample in present]
         reduced: dict[str, Callable[[list[float]], float]] = {"highest": max, "mean": fmean, "lowest": min}

@@ -34,7 +34,7 @@ from viaduct.terminal import escape_controls
 NARROWEST = 40
 LONGEST_BAR = 30
 LONGEST_PROSE = 110
-MOST_OPERATORS = 8
+MAX_OPERATORS = 8
 DEVICES = {"cpu": "CPU", "cuda": "CUDA", "npu": "NPU", "mlu": "MLU"}
 BARS = ("░", "█", "▒")
 """Shades of a rank's bar: data tail (end of the previous step to forward pass), forward + backward, update tail."""
@@ -163,7 +163,7 @@ def format_operators(profile: Profile, width: int) -> list[str]:
         "" if recorded_us is None else f", in steps that took {format_ms(recorded_us)} ms while they were recorded"
     )
     title = f"Operators{rank}: {format_ms(total)} ms a step {side}{recording}"
-    shown = operators[:MOST_OPERATORS]
+    shown = operators[:MAX_OPERATORS]
     lines = [*wrap(title, width), *format_operator_lines(shown, total, profile, width)]
     if others := operators[len(shown) :]:
         share = format_percent(sum(operator.cost_us for operator in others) / total)

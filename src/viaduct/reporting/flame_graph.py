@@ -14,13 +14,13 @@ from typing import ClassVar
 from viaduct.reporting.figures import format_fixed, format_share
 from viaduct.reporting.line_chart import COLOURS
 
-MOST_BOXES = 1200
-MOST_ROWS = 400
+MAX_BOXES = 1200
+MAX_ROWS = 400
 """Rows of the table; it lists the largest boxes."""
 DEEPEST = 24
 """Levels below the root that are drawn."""
 SMALLEST = 1 / 5000
-"""Share of the root below which boxes of one parent are joined; it is doubled until at most MOST_BOXES remain."""
+"""Share of the root below which boxes of one parent are joined; it is doubled until at most MAX_BOXES remain."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FlameGraph:
     def drawing(self) -> FlameDrawing:
         smallest = SMALLEST
         boxes = self.flatten(smallest)
-        while len(boxes) > MOST_BOXES:
+        while len(boxes) > MAX_BOXES:
             smallest *= 2
             boxes = self.flatten(smallest)
         return FlameDrawing(boxes)
@@ -109,10 +109,10 @@ class FlameDrawing:
     @property
     def table(self) -> list[FlameBox]:
         """Return the largest boxes, in the order of the tree."""
-        if len(self.boxes) <= MOST_ROWS:
+        if len(self.boxes) <= MAX_ROWS:
             return list(self.boxes)
-        limit = sorted((box.width for box in self.boxes), reverse=True)[MOST_ROWS - 1]
-        return [box for box in self.boxes if box.width >= limit][:MOST_ROWS]
+        limit = sorted((box.width for box in self.boxes), reverse=True)[MAX_ROWS - 1]
+        return [box for box in self.boxes if box.width >= limit][:MAX_ROWS]
 
 
 def join_small(children: Sequence[FlameNode], smallest: float) -> Iterator[FlameNode]:

@@ -18,7 +18,7 @@ DECADES = 50.0
 """Ratio of the largest to the smallest value above which an axis of positive numbers has a log scale."""
 MISSING_SHARE = 0.1
 """Fraction of an axis below its values that is reserved for runs without a value."""
-MOST_CATEGORIES = 12
+MAX_CATEGORIES = 12
 """Largest number of labels on an axis of categories."""
 Cell = float | int | str | bool | None
 
@@ -72,9 +72,9 @@ class PlotAxis:
         shown = self.known
         if len(shown) > 5 and self.is_numeric:
             shown = [shown[0], *choose_between_ends(self), shown[-1]]
-        elif len(shown) > MOST_CATEGORIES:
-            stride = (len(shown) - 1) / (MOST_CATEGORIES - 1)
-            shown = [shown[round(index * stride)] for index in range(MOST_CATEGORIES)]
+        elif len(shown) > MAX_CATEGORIES:
+            stride = (len(shown) - 1) / (MAX_CATEGORIES - 1)
+            shown = [shown[round(index * stride)] for index in range(MAX_CATEGORIES)]
         ticks = [(self.compute_height(value), format_cell(value)) for value in shown]
         return [*ticks, (0.0, "none")] if None in self.values else ticks
 

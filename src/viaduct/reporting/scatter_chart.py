@@ -21,13 +21,13 @@ MARGIN = 0.08
 """Fraction of the height for the line of zeros, and for the line of values that are not finite."""
 CLOSEST_LEVELS = 0.035
 """Distance, as a fraction of the height, below which two levels share one label."""
-MOST_SPANS = 60
+MAX_SPANS = 60
 """With more spans than this, none is drawn."""
 DRAWN_SIZES = (1e-140, 1e140)
 """Values beyond these are drawn at these ends, because a log axis cannot span them."""
 LETTER_WIDTH, LETTER_WIDTH_ON_PHONE = 0.0105, 0.027
 """Width of a letter as a fraction of the chart, on a desktop and on a phone."""
-MOST_LETTERS = 40
+MAX_LETTERS = 40
 """Letters of the mark's label; a longer label loses its middle."""
 
 
@@ -190,9 +190,9 @@ class ScatterDrawing:
 
     @property
     def mark_text(self) -> str:
-        """Return the label of the marked point, shortened to MOST_LETTERS and the `…`."""
-        text, half = self.chart.mark, MOST_LETTERS // 2
-        return text if len(text) <= MOST_LETTERS else f"{text[:half]}…{text[-half:]}"
+        """Return the label of the marked point, shortened to MAX_LETTERS and the `…`."""
+        text, half = self.chart.mark, MAX_LETTERS // 2
+        return text if len(text) <= MAX_LETTERS else f"{text[:half]}…{text[-half:]}"
 
     @property
     def short_mark(self) -> str:
@@ -241,7 +241,7 @@ def merge_close_levels(levels: Sequence[tuple[float, str]]) -> list[tuple[float,
 
 def draw_spans(spans: Sequence[Span], x_axis: Axis) -> list[tuple[float, float, str, bool]]:
     """Return the spans as `ScatterDrawing.spans` describes them; none if there are too many."""
-    if len(spans) > MOST_SPANS:
+    if len(spans) > MAX_SPANS:
         return []
     ends = np.array([[span.low, span.high] for span in spans], float).reshape(-1, 2)
     edges = x_axis.compute_positions(ends).clip(0, 1)

@@ -18,13 +18,13 @@ from viaduct.reporting.axis import Axis, Floats, Tick
 from viaduct.reporting.figures import round_digits
 from viaduct.reporting.line_chart import COLOURS
 
-MOST_BARS = 180
-MOST_GROUPS = 32
+MAX_BARS = 180
+MAX_GROUPS = 32
 SPACED = 90
 """Largest number of bars that are drawn with gaps between them."""
-MOST_LABELS = 10
+MAX_LABELS = 10
 STRIDES = (1, 2, 5, 10, 20)
-"""Distances between labelled bars; the smallest that leaves at most MOST_LABELS is taken."""
+"""Distances between labelled bars; the smallest that leaves at most MAX_LABELS is taken."""
 OUTLIER_RATIO = 4.0
 """If the longest bar exceeds this multiple of the 95th percentile, the axis ends a quarter above the percentile."""
 
@@ -63,7 +63,7 @@ class StackedBars:
                 raise ValueError(f"group {group.name!r} has {len(group.labels)} labels for other numbers of values.")
 
     def drawing(self) -> StackedDrawing:
-        joined = [join_neighbours(group) for group in self.groups[:MOST_GROUPS]]
+        joined = [join_neighbours(group) for group in self.groups[:MAX_GROUPS]]
         heights = np.concatenate([bars.heights for bars in joined]) if joined else np.empty(0)
         axis = Axis(0.0, find_top(heights))
         views = [draw_group(bars, axis) for bars in joined]
@@ -146,11 +146,11 @@ class StackedDrawing:
 
 
 def join_neighbours(group: BarGroup) -> DrawnBars:
-    """Join neighbours evenly into at most MOST_BARS bars."""
+    """Join neighbours evenly into at most MAX_BARS bars."""
     values = np.array(group.layers, dtype=np.float64).reshape(len(group.layers), len(group.labels))
     values[~(np.abs(values) < 1e300)] = np.nan  # NaN too; sums of larger values would overflow
     count = len(group.labels)
-    edges = np.unique(np.linspace(0, count, min(count, MOST_BARS) + 1).astype(int)) if count else np.array([0])
+    edges = np.unique(np.linspace(0, count, min(count, MAX_BARS) + 1).astype(int)) if count else np.array([0])
     sums = np.nansum(values, axis=0)
     means = np.empty((len(group.layers), len(edges) - 1))
     for bar, (low, high) in enumerate(pairwise(edges)):
@@ -210,7 +210,7 @@ def draw_marks(left: Floats, width: float, longest: Floats, axis: Axis) -> str:
 def label_bars(bars: DrawnBars) -> list[Tick]:
     """Return evenly spaced labels under the bars."""
     count = bars.count
-    stride = next(stride for stride in STRIDES if stride * MOST_LABELS >= count)
+    stride = next(stride for stride in STRIDES if stride * MAX_LABELS >= count)
     return [Tick((bar + 0.5) / count, bars.group.labels[bars.edges[bar]]) for bar in range(0, count, stride)]
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-MOST_POINTS = 1500
+MAX_POINTS = 1500
 
 
-def choose_points(y: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.intp]:
+def choose_points(y: npt.NDArray[np.float64], most: int = MAX_POINTS) -> npt.NDArray[np.intp]:
     """Return the indices of at most `most` points to keep, in order, with both ends."""
     if len(y) <= most:
         return np.arange(len(y))

@@ -26,7 +26,7 @@ Kind = Literal["too low", "good", "too high", "cannot say"]
 MIN_VALUES = 20  # values below which no diagnosis is made
 SEGMENTS = 10  # equal parts into which a curve is divided
 STANDARD_ERRORS = 5.0  # standard errors that a difference must exceed; see `Curve.needed_errors`
-LEAST_CHANGE = 0.02  # fraction of the first loss below which a change is ignored
+MIN_CHANGE = 0.02  # fraction of the first loss below which a change is ignored
 CONVERGED = 0.7  # fraction of the first loss up to which the last loss counts as a good result
 EVEN = (0.38, 0.6)
 """A fall is even if this fraction of it lies in the second half of the steps.
@@ -78,12 +78,12 @@ class Curve:
         return self.start - self.end
 
     def is_change(self, difference: float) -> bool:
-        """Return True for a difference between two segments above both the noise and LEAST_CHANGE."""
-        return difference > max(self.needed_errors * self.error, LEAST_CHANGE * abs(self.start))
+        """Return True for a difference between two segments above both the noise and MIN_CHANGE."""
+        return difference > max(self.needed_errors * self.error, MIN_CHANGE * abs(self.start))
 
     def is_change_from_start(self, difference: float) -> bool:
-        """Return True for a difference from the first values above both the noise and LEAST_CHANGE."""
-        return difference > max(self.needed_errors * self.start_error, LEAST_CHANGE * abs(self.start))
+        """Return True for a difference from the first values above both the noise and MIN_CHANGE."""
+        return difference > max(self.needed_errors * self.start_error, MIN_CHANGE * abs(self.start))
 
 
 def diagnose(losses: Sequence[float | None], rates: Sequence[float | None] | None = None) -> Diagnosis:
@@ -183,7 +183,7 @@ def read_flat(curve: Curve, from_to: str, figures: dict[str, float]) -> Diagnosi
 def count_jumps(curve: Curve) -> int:
     """Return the number of values far above both neighbours; 0 if they are few. The first value is not tested."""
     values, jumps = curve.values, 0
-    limit = max(SPIKE_DEVIATIONS * curve.noise, 0.5 * abs(curve.fall), LEAST_CHANGE * abs(curve.start))
+    limit = max(SPIKE_DEVIATIONS * curve.noise, 0.5 * abs(curve.fall), MIN_CHANGE * abs(curve.start))
     for before, value, after in zip(values[1:], values[2:], values[3:], strict=False):
         jumps += value - max(before, after) > limit
     return jumps if jumps >= max(3, SPIKES_SHARE * len(values)) else 0

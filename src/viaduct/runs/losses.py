@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.comparison.curves import FEWEST_STEPS, METRICS_FILE, Curve, find_parting, finite_or_nan, read_curve
+from viaduct.comparison.curves import METRICS_FILE, MIN_STEPS, Curve, find_parting, finite_or_nan, read_curve
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
@@ -71,7 +71,7 @@ def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array
     """Measure the difference of two curves; `left` and `right` are their losses at the common steps."""
     unequal = np.flatnonzero((left != right) & ~(np.isnan(left) & np.isnan(right)))
     first = int(unequal[0]) if unequal.size else None
-    parting = find_parting(steps, left, right) if steps.size >= FEWEST_STEPS and first is not None else None
+    parting = find_parting(steps, left, right) if steps.size >= MIN_STEPS and first is not None else None
     gap = finite_or_nan(right) - finite_or_nan(left)
     lost_left, lost_right = ~np.isfinite(left), ~np.isfinite(right)
     lost = np.flatnonzero(lost_left | lost_right)
@@ -83,7 +83,7 @@ def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array
         first=None if first is None else int(steps[first]),
         first_losses=None if first is None else (float(left[first]), float(right[first])),
         beyond_noise=parting.step if parting else None,
-        noise_measured=bool(steps.size >= FEWEST_STEPS),
+        noise_measured=bool(steps.size >= MIN_STEPS),
         area=None if lost.size or steps.size < 2 else integrate(steps, np.abs(gap)),
         mean_gap=None if lost.size else float(np.abs(gap).mean()),
         last_step=int(steps[-1]),
@@ -130,7 +130,7 @@ def describe_gap(losses: LossDifference) -> list[str]:
     """Return the sentences about the distance of two different curves."""
     lines = []
     if not losses.noise_measured:
-        lines.append(f"Too few common steps to tell a difference from noise ({FEWEST_STEPS} are needed).")
+        lines.append(f"Too few common steps to tell a difference from noise ({MIN_STEPS} are needed).")
     elif losses.beyond_noise is None:
         lines.append("The curves stay within each other's noise.")
     else:

@@ -2,7 +2,7 @@
 
 The suggested rate is where the smoothed loss falls steepest over the logarithm of the rate, but at most a tenth of the
 rate at which it diverges. No rate is suggested if the loss does not fall by more than its noise and
-LEAST_FALL.
+MIN_FALL.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viaduct.runs.showing import draw_sparkline
 
 MIN_STEPS = 30  # steps below which no rate is suggested
 STANDARD_ERRORS = 5.0  # standard errors that the fall must exceed
-LEAST_FALL = 0.02  # fraction of the first loss by which the loss must fall
+MIN_FALL = 0.02  # fraction of the first loss by which the loss must fall
 RISEN = 0.5  # fraction of the fall that must be lost again for a loss to count as diverging
 DIVERGENCE_DISTANCE = 10.0  # factor between the suggested rate and the rate at which the loss diverges
 PAGE = "rate_finder.html"
@@ -53,7 +53,7 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     fall = start - smoothed[bottom]
     # Noise of a smoothed value, the mean of 2 * radius + 1, from the first half of the test, where the rates are low.
     error = estimate_noise(losses[: max(10, count // 2)]) / math.sqrt(2 * choose_radius(count) + 1)
-    if fall <= max(STANDARD_ERRORS * error, LEAST_FALL * abs(start)):
+    if fall <= max(STANDARD_ERRORS * error, MIN_FALL * abs(start)):
         return describe_no_slope(smoothed, start, rates, diverges)
     diverges = find_divergence(smoothed, bottom, fall, rates) or diverges
     steepest = rates[find_steepest(smoothed, bottom)]
@@ -112,7 +112,7 @@ def describe_no_slope(smoothed: list[float], start: float, rates: list[float], d
     if diverges is None and smoothed[-1] > start * 1.1:
         end = f", and rises to {smoothed[-1]:.4g} at {rates[-1]:.2g}"
     text = (
-        f"No clear slope: from {start:.4g} the loss falls by less than {100 * LEAST_FALL:.0f} %, or its noise hides "
+        f"No clear slope: from {start:.4g} the loss falls by less than {100 * MIN_FALL:.0f} %, or its noise hides "
         f"the fall{end}."
     )
     hint = "More steps (--steps 500) or larger batches lower the noise; or the network does not learn from these data."

@@ -147,7 +147,7 @@ class ThreadCounts:
     """The number of threads of the whole step, as a kind of operator."""
 
     KIND = THREADS
-    SMALLEST_ERROR = 0.02  # of the loss that is tolerated, because the number of threads changes the order of sums
+    MIN_ERROR = 0.02  # of the loss that is tolerated, because the number of threads changes the order of sums
 
     def __init__(self, step: RecipeStep) -> None:
         self.step = step

@@ -27,7 +27,7 @@ from viaduct.tuning.signature import Signature, decode_signature
 
 SCHEMA = 1
 RESULT_PREFIX = "tune_result_"
-LARGEST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 Choice = Mapping[str, int | str | bool]
 IMPLEMENTATIONS = {
     "conv2d": ("convolution", "matrix_product", "compiled"),
@@ -235,8 +235,8 @@ class Bank:
 def read_bank_file(file: Path) -> BankContents:
     """Return the checked contents of a bank's file; raise DamagedBank or, for a newer schema, BadBank."""
     try:
-        if not file.is_file() or file.stat().st_size > LARGEST_BYTES:
-            raise DamagedBank(file, f"it is not a regular file, or has more than {LARGEST_BYTES >> 20} MiB")
+        if not file.is_file() or file.stat().st_size > MAX_BYTES:
+            raise DamagedBank(file, f"it is not a regular file, or has more than {MAX_BYTES >> 20} MiB")
         record = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
         raise DamagedBank(file, f"it is not JSON ({str(error)[:80]})") from None

@@ -30,15 +30,15 @@ from viaduct.tuning.signature import Signature
 
 MARGIN = 0.03  # minimum share by which a stored variant is faster than the default
 SIGNIFICANT = 0.05  # level of the sign test
-FEWEST_TURNS, MOST_TURNS = 5, 25
+MIN_TURNS, MAX_TURNS = 5, 25
 TURNS_BEFORE_TIMEOUT = 3  # minimum number of turns in a race that its time limit ends
 WARM_UPS = 2  # runs of each variant before the first turn
 CONFIRMING_TURNS = 11  # minimum number of turns when a winner is measured again
 ERROR_FACTOR = 4.0
 """Largest allowed error of a variant, as a multiple of the default's; both are measured against float64."""
-SMALLEST_ERROR = 8 * 2.0**-24  # relative error that is always allowed: eight float32 rounding errors
+MIN_ERROR = 8 * 2.0**-24  # relative error that is always allowed: eight float32 rounding errors
 CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
-USUAL_CACHE, LARGEST_FLUSH = 32 << 20, 256 << 20  # bytes
+USUAL_CACHE, MAX_FLUSH = 32 << 20, 256 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Bench:
         for (name, tensor), (_, exact) in zip(values, self.reference, strict=True):
             if tensor.shape != exact.shape:
                 return f"{name} has the shape {list(tensor.shape)}, not {list(exact.shape)}"
-            smallest = getattr(kind, "SMALLEST_ERROR", SMALLEST_ERROR)
+            smallest = getattr(kind, "MIN_ERROR", MIN_ERROR)
             error, allowed = find_error(tensor, exact), max(ERROR_FACTOR * self.default_errors[name], smallest)
             if not error <= allowed:
                 return f"{name} is off by {error:.1e}; the default by {self.default_errors[name]:.1e}"
@@ -130,8 +130,8 @@ class Bench:
         signature: Signature,
         points: Mapping[str, Choice],
         compared: tuple[str, str],
-        fewest: int = FEWEST_TURNS,
-        most: int = MOST_TURNS,
+        fewest: int = MIN_TURNS,
+        most: int = MAX_TURNS,
         seconds: float = 20.0,
     ) -> Race:
         """Time variants in turns, see `take_turns_until_significant`."""
@@ -141,7 +141,7 @@ class Bench:
     def flush(self) -> None:
         """Write a large buffer, so that the operands leave the caches."""
         if self.flush_buffer is None:
-            size = min(LARGEST_FLUSH, 2 * find_cache_bytes(self.device))
+            size = min(MAX_FLUSH, 2 * find_cache_bytes(self.device))
             self.flush_buffer = torch.zeros(size // 4, dtype=torch.int32, device=self.device)
         self.flush_buffer.add_(1)
 

@@ -20,7 +20,7 @@ from viaduct.tuning.bank import Bank, BankContents, Choice, Entry, describe_choi
 from viaduct.tuning.decision import MAX_OTHER_LOAD, Status, decide
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.journal import Journal, encode_point
-from viaduct.tuning.measuring import CONFIRMING_TURNS, FEWEST_TURNS, MARGIN, MOST_TURNS
+from viaduct.tuning.measuring import CONFIRMING_TURNS, MARGIN, MAX_TURNS, MIN_TURNS
 from viaduct.tuning.search import make_searcher
 from viaduct.tuning.signature import THREADS, Signature
 from viaduct.tuning.workers import Worker, WorkerFailed
@@ -104,7 +104,7 @@ class Tuner:
     def measure_default(self, operator: Operator) -> float | None:
         """Return the default's microseconds, from the journal if it has them; None if the default fails."""
         default = operator.space.default
-        result = self.measure(operator, default, default, FEWEST_TURNS, FEWEST_TURNS)
+        result = self.measure(operator, default, default, MIN_TURNS, MIN_TURNS)
         return None if "us" not in result else float(result["us"])
 
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
@@ -150,7 +150,7 @@ class Tuner:
                 continue
             if key not in measured and time.monotonic() > end:
                 break
-            result = self.measure(operator, point, best, FEWEST_TURNS, MOST_TURNS)
+            result = self.measure(operator, point, best, MIN_TURNS, MAX_TURNS)
             measurement_count += 1
             if operator.is_whole_step and result.get("others", 0.0) > MAX_OTHER_LOAD:
                 outcome.note = f"not compared: other programs used {result['others']:.0%} of the processors"
@@ -198,7 +198,7 @@ class Tuner:
         if winner == default:
             measured = Journal.of(self.bank, self.fingerprint, operator.signature).read()
             return replace(entry, spread=float(measured.get(encode_point(default), {}).get("spread", 0.0)))
-        result = self.measure(operator, winner, default, CONFIRMING_TURNS, MOST_TURNS, confirming=True)
+        result = self.measure(operator, winner, default, CONFIRMING_TURNS, MAX_TURNS, confirming=True)
         if "us" not in result:
             return replace(entry, failed=(*failed, (winner, result["failed"])))
         default_us, ratio = result["default_us"], result["ratio"]

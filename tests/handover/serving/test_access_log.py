@@ -45,7 +45,7 @@ class StuckStream(io.StringIO):
 
 
 def test_a_stuck_stream_delays_nobody_and_lost_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_log, "MOST_LINES", 2)
+    monkeypatch.setattr(access_log, "MAX_LINES", 2)
     stream = StuckStream()
     log = AccessLog(stream)
     log.add(number=0)

@@ -30,7 +30,7 @@ ADVICE = (
 )
 ROUNDINGS = 64.0  # a constant may be the result of several operators
 ENOUGH = 0.9  # share of the difference that the solved constant must explain
-MOST_UNKNOWN = 1024  # weights of one output channel that are solved for
+MAX_UNKNOWN = 1024  # weights of one output channel that are solved for
 NEAR = 12  # a constant ran at most this many operators before the origin
 
 
@@ -145,7 +145,7 @@ def reshape_for_broadcast(constant: Array, shape: tuple[int, ...]) -> Array | No
 def solve_layer(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
     """Return the weight that the left's layer used, its explained share and its name; None if it cannot be solved."""
     convolution = reshape_to_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
-    if convolution is None or math.prod(constant.shape[1:]) > MOST_UNKNOWN:
+    if convolution is None or math.prod(constant.shape[1:]) > MAX_UNKNOWN:
         return None
     x_NCHW, weight, outputs = convolution
     replay = solve_geometry(x_NCHW, weight, np.zeros(weight.shape[0]), outputs)

@@ -24,7 +24,7 @@ ADVICE = (
 LEVELS = 256
 FAR = 3.0  # steps between the sides (RMS), at most; sums of quantised numbers are off by more than one rounding
 ENOUGH = 0.7  # share of the difference that a replay must explain
-FEWEST_VALUES = 32  # of a tensor or channel; in fewer no grid is searched
+MIN_VALUES = 32  # of a tensor or channel; in fewer no grid is searched
 
 
 def find_cause(scene: Scene) -> Cause | None:
@@ -65,7 +65,7 @@ def describe_levels(both: Both, axis: int) -> str:
 
 def find_grid(left: Array, right: Array) -> Uniform | None:
     """Return the grid of at most 256 levels on which the left side lies, and the right does not."""
-    grid = find_uniform(left) if left.size >= FEWEST_VALUES else None
+    grid = find_uniform(left) if left.size >= MIN_VALUES else None
     if grid is None or grid.levels > LEVELS or rms(left - right) > FAR * grid.step:
         return None
     differs = right[right != left]  # after a ReLU half of the values are 0 on both sides

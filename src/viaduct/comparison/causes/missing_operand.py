@@ -18,7 +18,7 @@ ADVICE = (
     "fused operator that lost its second operand, or drop path left on."
 )
 SAMPLE = 8192  # elements on which an operand is tried before the whole tensor
-MOST_CANDIDATES = 60  # tensors that are tried as the operand
+MAX_CANDIDATES = 60  # tensors that are tried as the operand
 ENOUGH = 0.9  # share of the difference that the operand must explain
 
 
@@ -28,7 +28,7 @@ def find_cause(scene: Scene) -> Cause | None:
         return None
     sample = np.random.default_rng(3).integers(0, both.left.size, min(SAMPLE, both.left.size))
     sampled = Both(both.left.reshape(-1)[sample], both.right.reshape(-1)[sample])
-    for row in scene.find_similar()[:MOST_CANDIDATES]:
+    for row in scene.find_similar()[:MAX_CANDIDATES]:
         operand = scene.load_golden(row)
         if operand is not None and operand.shape == both.right.shape:
             relation = describe_relation(sampled, operand.reshape(-1)[sample]) and describe_relation(both, operand)

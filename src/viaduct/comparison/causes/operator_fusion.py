@@ -28,7 +28,7 @@ ADVICE = (
     "fusion off on the left (`viaduct migrate --fusion-switch FILE`, fusion_switch_file on an NPU; no torch.compile) "
     "and dump again; with --graph the tensors of fused operators are paired with the correct ones."
 )
-MOST_LATER = 4  # operators of the right side after the origin that the left's may include
+MAX_LATER = 4  # operators of the right side after the origin that the left's may include
 NEAR = 3  # a tensor that only the right has is at most this many operators before the origin
 SAME = 0.98  # share of the difference that an explanation must remove
 ROUNDINGS = 8.0  # of a tensor that only the right side rounds, by which the sides may differ
@@ -90,7 +90,7 @@ def find_norm(scene: Scene, factor: Array) -> str:
 
 
 def find_later(scene: Scene, origin: Row, both: Both) -> Row | None:
-    """Return a right output, up to MOST_LATER operators after `origin`, that equals the left side of `origin`.
+    """Return a right output, up to MAX_LATER operators after `origin`, that equals the left side of `origin`.
 
     `both` holds both sides of `origin`.
     """
@@ -99,7 +99,7 @@ def find_later(scene: Scene, origin: Row, both: Both) -> Row | None:
         is_output = row.pair.right is not None and row.pair.right.role == "output"
         if is_output and row.stored.order > origin.stored.order and row.op != origin.op:
             later.setdefault(row.op, row)
-    for row in list(later.values())[:MOST_LATER]:
+    for row in list(later.values())[:MAX_LATER]:
         values = scene.load_golden(row)
         if values is not None and values.shape == both.right.shape and explained_share(values, both) > SAME:
             return row

@@ -20,7 +20,7 @@ from viaduct.errors import BadData
 MAGIC = b"\x93NUMPY"
 FIRST_BYTES = 256  # read at once; most headers have 128 bytes
 MAX_HEADER_BYTES = 1 << 16  # NumPy refuses headers of more than 10,000 characters
-MOST_DIMENSIONS = 64
+MAX_DIMENSIONS = 64
 
 _USUAL = re.compile(
     r"\{'descr': '([^']{1,8})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18}, ?){0,64}(?:\d{1,18})?)\), \}\s*"
@@ -99,6 +99,6 @@ def _check_header(descr: object, fortran: bool, shape: tuple[int, ...], end: int
         )
     if name is None or not isinstance(descr, str):
         raise BadData(f"{path.name} holds {str(descr)[:60]!r}, which is not a type of number.")
-    if len(shape) > MOST_DIMENSIONS or any(dim < 0 for dim in shape) or math.prod(shape) >= 1 << 62:
+    if len(shape) > MAX_DIMENSIONS or any(dim < 0 for dim in shape) or math.prod(shape) >= 1 << 62:
         raise BadData(f"{path.name}: no array can have the shape {str(shape)[:80]}.")
     return Header(name, shape, descr, end, fortran and len(shape) > 1)

@@ -27,7 +27,7 @@ from viaduct.comparison.formats import (
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData, ViaductError
 
-MOST_MEMBERS = 1_000_000
+MAX_MEMBERS = 1_000_000
 SUFFIX = ".npy"
 UNPACKED_LIMIT = 1 << 26  # bytes; a larger deflated member may have UNPACKED_RATIO times its packed size
 UNPACKED_RATIO = 200
@@ -69,8 +69,8 @@ def _read_archive_infos(path: Path, file_stamp: FileStamp) -> dict[str, zipfile.
             infos = opened_archive.infolist()
     except ARCHIVE_ERRORS as error:
         raise BadData(f"{path.name} is not a complete zip archive ({file_stamp.size:,} bytes): {error}.") from None
-    if len(infos) > MOST_MEMBERS:
-        raise BadData(f"{path.name} has {len(infos):,} members; {MOST_MEMBERS:,} are read at most.")
+    if len(infos) > MAX_MEMBERS:
+        raise BadData(f"{path.name} has {len(infos):,} members; {MAX_MEMBERS:,} are read at most.")
     return {info.filename: info for info in infos if not info.filename.endswith("/")}
 
 

@@ -36,7 +36,7 @@ OPCODES = frozenset({
     "BININT2", "LONG1", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NEWTRUE", "NEWFALSE", "NONE",
     "EMPTY_DICT", "BINPERSID", "REDUCE", "STOP",
 })  # fmt: skip
-MOST_REPEATED = 1 << 28  # elements of a tensor that repeats its storage by strides of zero
+MAX_REPEATED = 1 << 28  # elements of a tensor that repeats its storage by strides of zero
 HINT = "Save the tensor alone, with torch.save(tensor.detach().cpu(), FILE)."
 STORAGES = {
     "DoubleStorage": "<f8", "FloatStorage": "<f4", "HalfStorage": "<f2", "BFloat16Storage": "<V2",
@@ -137,7 +137,7 @@ def _apply_strides(flat: Array, tensor: Tensor, path: Path) -> Array:
     if not math.prod(tensor.shape):
         return np.frombuffer(b"", flat.dtype).reshape(tensor.shape)
     last = tensor.offset + sum((dim - 1) * stride for dim, stride in zip(tensor.shape, tensor.strides, strict=True))
-    if last >= flat.size or math.prod(tensor.shape) > max(flat.size, MOST_REPEATED):
+    if last >= flat.size or math.prod(tensor.shape) > max(flat.size, MAX_REPEATED):
         raise BadData(f"{path.name}: its tensor reaches to element {last:,} of {flat.size:,}.")
     strides = [stride * flat.itemsize for stride in tensor.strides]
     return np.ndarray(tensor.shape, flat.dtype, flat, tensor.offset * flat.itemsize, strides)
@@ -189,7 +189,7 @@ def _load_through_torch(path: Path) -> tuple[Array, str]:
         if not isinstance(loaded, torch.Tensor):
             raise BadData(f"{path.name} holds {type(loaded).__name__}, not one tensor.")
         tensor = loaded.detach().resolve_conj().resolve_neg()
-        if tensor.layout == torch.strided and tensor.numel() > max(tensor.untyped_storage().nbytes(), MOST_REPEATED):
+        if tensor.layout == torch.strided and tensor.numel() > max(tensor.untyped_storage().nbytes(), MAX_REPEATED):
             raise BadData(f"{path.name}: its tensor has {tensor.numel():,} values, far more than the file holds.")
         array = (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
     except ViaductError:

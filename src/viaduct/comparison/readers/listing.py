@@ -19,9 +19,9 @@ from viaduct.comparison.storage import describe
 from viaduct.comparison.tensors import Stored
 from viaduct.errors import BadData, ViaductError
 
-MOST_FILES = 1_000_000
+MAX_FILES = 1_000_000
 MAX_DEPTH = 24  # of folders
-MOST_LISTED = 5  # names in a message
+MAX_LISTED = 5  # names in a message
 MAX_JSON_BYTES = 1 << 30  # the dump.json of a large model has some tens of megabytes
 _NUMBERS = re.compile(r"(\d+)")
 
@@ -52,7 +52,7 @@ def list_files(root: Path) -> Listing:
     try:
         _add_folder(listing, os.path.realpath(root), "", MAX_DEPTH)
     except _TooMany:
-        listing.notes.append(f"only the first {MOST_FILES:,} files were examined")
+        listing.notes.append(f"only the first {MAX_FILES:,} files were examined")
     if listing.outward_links:
         listing.notes.append(f"links that leave the folder were not followed: {join_some(listing.outward_links)}")
     if listing.special:
@@ -61,7 +61,7 @@ def list_files(root: Path) -> Listing:
 
 
 class _TooMany(Exception):
-    """More than MOST_FILES files."""
+    """More than MAX_FILES files."""
 
 
 def _add_folder(listing: Listing, real_root: str, folder: str, depth: int) -> None:
@@ -83,7 +83,7 @@ def _add_folder(listing: Listing, real_root: str, folder: str, depth: int) -> No
             listing.special[f"{folder}/{entry.name}".lstrip("/")] = explain_special(entry)
     if files:
         listing.folders[folder] = sorted(files, key=natural_key)
-    if sum(map(len, listing.folders.values())) > MOST_FILES:
+    if sum(map(len, listing.folders.values())) > MAX_FILES:
         raise _TooMany
     if folders and depth == 0:
         listing.notes.append(f"folders below {folder} are nested more than {MAX_DEPTH} deep and were not examined")
@@ -160,5 +160,5 @@ def _digits_key(digits: str) -> tuple[int, str]:
 def join_some(names: Iterable[str]) -> str:
     """Join a few names, and count the others; names with control characters are escaped."""
     printable = [name if name.isprintable() else repr(name) for name in names]
-    more = f" and {len(printable) - MOST_LISTED} more" if len(printable) > MOST_LISTED else ""
-    return ", ".join(printable[:MOST_LISTED]) + more
+    more = f" and {len(printable) - MAX_LISTED} more" if len(printable) > MAX_LISTED else ""
+    return ", ".join(printable[:MAX_LISTED]) + more

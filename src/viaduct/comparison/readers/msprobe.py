@@ -24,7 +24,7 @@ from viaduct.errors import BadData, ViaductError
 KIND = "msprobe"
 DUMP, CONSTRUCT, TENSORS = "dump.json", "construct.json", "dump_tensor_data"
 MAX_DEPTH = 16  # of nested lists in a call's arguments
-MOST_TENSORS = 2_000_000
+MAX_TENSORS = 2_000_000
 STATISTICS = {"Max": "max", "Min": "min", "Mean": "mean", "Norm": "norm"}
 DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
@@ -181,8 +181,8 @@ def _add(reading: Reading, call: Call, role: Role, values: Any, order: int, para
         key = (call.op, call.number if call.direction != "gradients" else -1, role)
         index = reading.counts.get(key, 0)
         reading.counts[key] = index + 1
-        if len(reading.tensors) >= MOST_TENSORS:
-            raise BadData(f"{DUMP} lists more than {MOST_TENSORS:,} tensors.")
+        if len(reading.tensors) >= MAX_TENSORS:
+            raise BadData(f"{DUMP} lists more than {MAX_TENSORS:,} tensors.")
         reading.tensors.append(_make_stored(reading, call, role, index, entry, order, parameter))
 
 

@@ -8,7 +8,7 @@ import time
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
-MOST_LINES = 20_000  # waiting to be written; more are dropped and counted
+MAX_LINES = 20_000  # waiting to be written; more are dropped and counted
 
 
 class AccessLog:
@@ -28,7 +28,7 @@ class AccessLog:
         stamp = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         line = json.dumps({"time": stamp, **fields})  # ASCII, so clients cannot inject escape sequences
         with self.changed:
-            if len(self.lines) >= MOST_LINES:
+            if len(self.lines) >= MAX_LINES:
                 self.dropped += 1
                 return
             if self.dropped:

@@ -13,7 +13,7 @@ from types import ModuleType
 from viaduct.profiling.figures import Figures, Trials
 from viaduct.profiling.record import Advice, Profile
 
-FEWEST_STEPS = 3  # least number of uninterrupted steps for advice
+MIN_STEPS = 3  # least number of uninterrupted steps for advice
 
 
 def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
@@ -21,7 +21,7 @@ def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
 
     `trials` are not used for profiles of other tools, which may come from other machines.
     """
-    if len(profile.regular_steps) < FEWEST_STEPS:
+    if len(profile.regular_steps) < MIN_STEPS:
         return []
     figures = Figures(profile, trials if profile.facts.kind in ("script", "recipe") else None)
     rules = sorted(load_rules(), key=lambda rule: -rule.PRIORITY_AT_EQUAL_GAIN)

@@ -27,7 +27,7 @@ FLOPS_PER_US, BYTES_PER_US = 4e4, 1e4
 """Assumed ceilings of a processor that was not measured: 40 GFLOP/s, 10 GB/s."""
 SHORT_US = 20.0
 """Time of a call below which an operator without a formula counts as a view or other bookkeeping."""
-MOST_PER_ELEMENT = 1e3
+MAX_PER_ELEMENT = 1e3
 """Most bytes for each input element that an operator without a formula moves, by assumption."""
 FACTORS = (2, 8)  # larger batches that the advice names, as multiples of the present one
 
@@ -100,7 +100,7 @@ def count_bytes(operator: Operator) -> float:
         return 0.0
     shapes = parse_shapes(operator.shapes)
     most = operator.self_us * BYTES_PER_US
-    return min(most, MOST_PER_ELEMENT * operator.calls * sum(map(prod, shapes))) if shapes else most
+    return min(most, MAX_PER_ELEMENT * operator.calls * sum(map(prod, shapes))) if shapes else most
 
 
 def count_weight_bytes(operator: Operator, batch: int | None) -> float:

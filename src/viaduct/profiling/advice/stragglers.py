@@ -20,7 +20,7 @@ STEADY = 0.25  # share of the median difference that about four of five steps mu
 LARGE = 0.25
 """Median of (max - min) / mean that is rarely due to chance; from here, n // 5 of n steps may be exceptions to STEADY,
 below only (n - 1) // 5."""
-FEWEST_STEPS = 5
+MIN_STEPS = 5
 TOGETHER = 0.05
 """Largest difference of the ranks' iterations, as a share of the iteration, at which ranks wait for each other."""
 
@@ -28,7 +28,7 @@ TOGETHER = 0.05
 def find(figures: Figures) -> Advice | None:
     """Return advice if the same rank is steadily slower."""
     rows = list_common_steps(figures.communicating_steps)  # each is one step, by rank
-    if len(rows) < FEWEST_STEPS:
+    if len(rows) < MIN_STEPS:
         return find_late_data(figures)
     own_times = {rank: median(own_us(row[rank]) for row in rows) for rank in rows[0]}
     slow, fast = max(own_times, key=own_times.__getitem__), min(own_times, key=own_times.__getitem__)
@@ -74,7 +74,7 @@ def estimate_gain(rows: list[dict[int, Step]], own_times: dict[int, float], slow
 def find_late_data(figures: Figures) -> Advice | None:
     """Return advice if the others wait for the data tail of one rank, from regular steps of all ranks."""
     rows = list_common_steps(figures.steps_by_rank)
-    if len(rows) < FEWEST_STEPS or not any(step.collectives for step in figures.profile.steps):
+    if len(rows) < MIN_STEPS or not any(step.collectives for step in figures.profile.steps):
         return None
     lengths = {rank: median(row[rank].iteration_us for row in rows) for rank in rows[0]}
     tails = {rank: median(row[rank].data_tail_us or 0.0 for row in rows) for rank in rows[0]}

@@ -20,7 +20,7 @@ from typing import Protocol, cast
 from viaduct.errors import BadData
 from viaduct.profiling.record import Profile
 
-MOST_SHOWN = 12  # names in a message
+MAX_SHOWN = 12  # names in a message
 
 
 class Reader(Protocol):
@@ -58,5 +58,5 @@ def read_any(path: Path) -> Profile:
 def list_contents(path: Path) -> str:
     """Return some names in a folder, for a message."""
     names = sorted(child.name + ("/" if child.is_dir() else "") for child in path.iterdir())
-    shown = ", ".join(names[:MOST_SHOWN]) or "nothing"
-    return shown if len(names) <= MOST_SHOWN else f"{shown} and {len(names) - MOST_SHOWN} more"
+    shown = ", ".join(names[:MAX_SHOWN]) or "nothing"
+    return shown if len(names) <= MAX_SHOWN else f"{shown} and {len(names) - MAX_SHOWN} more"
