@@ -110,7 +110,7 @@ class Ours:
         self.training = Training(
             setting.endless_recipe, run, setting.images, setting.device, setting.torch_device, callbacks=[]
         )
-        self.training.prepare()
+        self.training.begin_training()
         self.batches = mark_fetches(self.training.iterate_batches())
         self.description = self.describe_mode()
 
