@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,7 @@ pytestmark = [
 @pytest.mark.parametrize("size", [28, 15])
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_blocks(kind: str, size: int, dtype: torch.dtype) -> None:
-    """Compare root mean squares over eight seeds: in one, a few ReLUs that flip decide the error of a short vector.
+    """Compare medians over nine seeds: in one seed, a few ReLUs that flip can decide the error of a short vector.
 
     Plain bf16 alone varies up to fivefold there from seed to seed (bn2.bias: 0.034 to 0.177 in five of them).
     """
@@ -39,10 +40,10 @@ def measure_errors(kind: str, size: int, dtype: torch.dtype, own: bool) -> dict[
     from kernels.check_kernels import check_foreign
 
     errors = []
-    for seed in range(8):
+    for seed in range(9):
         torch.manual_seed(seed)
         errors.append(check_foreign(kind, size, 8, "cuda", dtype, own))
-    return {name: (sum(error[name] ** 2 for error in errors) / len(errors)) ** 0.5 for name in errors[0]}
+    return {name: statistics.median(error[name] for error in errors) for name in errors[0]}
 
 
 def run_step(network: nn.Module, images: Tensor) -> Tensor:
