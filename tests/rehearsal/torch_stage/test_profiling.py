@@ -1,4 +1,4 @@
-"""The NPU's profiler, with the vendor's options."""
+"""The profilers of torch_npu and torch_mlu."""
 
 from __future__ import annotations
 
@@ -27,3 +27,16 @@ def test_the_profiler_writes_a_trace_and_knows_the_vendors_options(tmp_path: Any
             torch.ones(4, device="npu").sum()
             profile.step()
     assert list(tmp_path.glob("*.json"))
+
+
+@on("mlu")
+def test_emit_cnpx_can_be_imported_from_both_modules_and_entered() -> None:
+    import torch_mlu
+    from torch_mlu.profiler import emit_cnpx
+
+    assert emit_cnpx is torch.autograd.profiler.emit_cnpx
+    assert torch_mlu.profiler.emit_cnpx is emit_cnpx
+    weight = torch.ones(4, device="mlu", requires_grad=True)
+    with emit_cnpx():
+        (weight * 2).sum().backward()
+    assert weight.grad is not None

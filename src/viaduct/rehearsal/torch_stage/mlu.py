@@ -88,7 +88,8 @@ def build() -> types.ModuleType:
     names = surface.collect_shared_names() | surface.collect_defined_names(__name__)
     device = surface.make_device_module(f"{PACKAGE}.mlu", names)
     surface.make_submodules(f"{PACKAGE}.mlu")
-    surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(NAME), package=True)
+    contents = {**profiling.make_module_contents(), "emit_cnpx": profiling.emit_cnpx}
+    surface.make_module(f"{PACKAGE}.profiler", contents, package=True)
     surface.make_module(f"{PACKAGE}.utils", {}, package=True)
     _make_backends()
     return device
@@ -100,4 +101,4 @@ def _make_backends() -> None:
     surface.make_module("torch.backends.mlu", {"matmul": matmul, "is_built": lambda: True})
     surface.make_module("torch.backends.cnnl", {"allow_tf32": True, "enabled": True, "is_available": lambda: True})
     surface.make_module("torch.backends.mlufusion", {"enabled": False})
-    torch.autograd.profiler.emit_cnpx = torch.autograd.profiler.emit_nvtx  # type: ignore[attr-defined]
+    torch.autograd.profiler.emit_cnpx = profiling.emit_cnpx  # type: ignore[attr-defined]

@@ -275,7 +275,7 @@ def build() -> types.ModuleType:
     device = surface.make_device_module(f"{PACKAGE}.npu", {**surface.collect_shared_names(), **_collect_device_names()})
     surface.make_submodules(f"{PACKAGE}.npu")
     surface.make_module(f"{PACKAGE}.npu.utils", {**surface.collect_shared_names(), **_collect_device_names()})
-    surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(NAME), package=True)
+    surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(), package=True)
     surface.make_module(f"{PACKAGE}.optim", _make_optimizers())
     surface.make_module(f"{PACKAGE}.utils", {}, package=True)
     surface.make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED_CLASSES, package=True)

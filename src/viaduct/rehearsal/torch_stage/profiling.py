@@ -1,4 +1,4 @@
-"""`torch_npu.profiler`: PyTorch's own profiler of the host, with the vendor's names and options."""
+"""The modules `torch_npu.profiler` and `torch_mlu.profiler`: PyTorch's profiler of the host, with the vendors' names."""
 
 from __future__ import annotations
 
@@ -108,8 +108,19 @@ def supported_activities() -> set[Any]:
     return {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1}
 
 
-def make_module_contents(device: str) -> dict[str, Any]:
-    """Return the contents of the vendor's profiler module, for the card's name in torch."""
+class emit_cnpx:
+    """Torch_mlu's counterpart of torch.autograd.profiler.emit_nvtx, without effect."""
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None: ...
+
+    def __enter__(self) -> emit_cnpx:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def make_module_contents() -> dict[str, Any]:
+    """Return the names that both vendors' profiler modules have."""
     classes = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
     supported = (supported_activities, supported_profiler_level, supported_ai_core_metrics, supported_export_type)
     names = ("ProfilerActivity", "ProfilerAction", "schedule", "record_function")
