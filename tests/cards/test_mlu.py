@@ -7,5 +7,5 @@ from viaduct.cards import MLU
 
 
 def test_the_mlus_names_are_spelled_in_its_file_alone() -> None:
-    for name in (MLU.module, *MLU.patches):
+    for name in (MLU.plugin, *MLU.patch_modules):
         assert spelled_in(name) == {"cards/mlu.py"}, name

@@ -6,7 +6,7 @@ from viaduct.cards.shell import ENVIRONMENTS, MOUNTS, TF_PLUGIN
 
 def test_the_environment_names_the_variable_that_lists_the_cards() -> None:
     for card in (CUDA, NPU, MLU):
-        assert f"# export {card.visible}=" in ENVIRONMENTS[card.name]
+        assert f"# export {card.visible_variable}=" in ENVIRONMENTS[card.name]
 
 
 def test_a_container_gets_the_device_files_of_its_card() -> None:

@@ -2,12 +2,12 @@
 
     from viaduct.cards import CARDS, NPU
     NPU.backend                  "hccl"
-    CARDS["mlu"].visible         "MLU_VISIBLE_DEVICES"
+    CARDS["mlu"].visible_variable    "MLU_VISIBLE_DEVICES"
 
-`npu.py`, `mlu.py` and `cuda.py` contain the cards; `torch_api.py` and `tensorflow_api.py` the names that the vendors'
-packages define; `operators.py`, `environment.py`, `packages.py`, `limits.py` and `advice.py` the limits and the advice
-about them, in English and Chinese; `shell.py` the bash lines that set up a vendor's software. Nothing here imports
-torch.
+A card is the record of one kind of accelerator: NPU, MLU or CUDA. `npu.py`, `mlu.py` and `cuda.py` contain the cards.
+`torch_api.py` and `tensorflow_api.py` list the names that the vendors' packages define. `operators.py`,
+`environment.py`, `packages.py`, `limits.py` and `advice.py` state limits and what to do about them, in English and
+Chinese. `shell.py` has the bash lines that set up a vendor's software. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from viaduct.cards.npu import CARD as NPU
 CARDS: dict[str, Card] = {"npu": NPU, "mlu": MLU}
 """The accelerators that a script can be migrated to."""
 BACKENDS = {card.name: card.backend for card in (CUDA, NPU, MLU)}
-"""Collective backend of each card."""
-PLUGINS = tuple(card.module for card in CARDS.values())
+"""Collective backend of each card, by the card's name."""
+PLUGINS = tuple(card.plugin for card in CARDS.values())
 """The vendors' plug-ins for PyTorch: torch_npu and torch_mlu."""
 
 __all__ = ["BACKENDS", "CARDS", "CUDA", "MLU", "NPU", "PLUGINS", "Card"]

@@ -41,7 +41,7 @@ TORCH_COMPILE: dict[str, Bilingual] = {
         'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
         "NPU 需要专用后端:torch 2.6 起的 npugraphs,或 torchair.get_npu_backend()",
     ),
-    "mlu": (f"the MLU needs a build of {MLU.module} with a compiler", f"MLU 需要带编译器的 {MLU.module} 版本"),
+    "mlu": (f"the MLU needs a build of {MLU.plugin} with a compiler", f"MLU 需要带编译器的 {MLU.plugin} 版本"),
 }
 """Advice about torch.compile."""
 DEFAULT_TENSOR_TYPE: dict[str, Bilingual] = {
@@ -50,14 +50,14 @@ DEFAULT_TENSOR_TYPE: dict[str, Bilingual] = {
 }
 CUDA_KERNELS: dict[str, Bilingual] = {
     "npu": (
-        f"write it in Ascend C and build it with {NPU.module}.utils.cpp_extension.NpuExtension, "
+        f"write it in Ascend C and build it with {NPU.plugin}.utils.cpp_extension.NpuExtension, "
         "or use PyTorch's operators",
-        f"请用 Ascend C 重写并以 {NPU.module}.utils.cpp_extension.NpuExtension 编译,或改用 PyTorch 算子",
+        f"请用 Ascend C 重写并以 {NPU.plugin}.utils.cpp_extension.NpuExtension 编译,或改用 PyTorch 算子",
     ),
     "mlu": (
-        f"write it in BANG C and build it with {MLU.module}.utils.cpp_extension.MLUExtension, "
+        f"write it in BANG C and build it with {MLU.plugin}.utils.cpp_extension.MLUExtension, "
         "or use PyTorch's operators",
-        f"请用 BANG C 重写并以 {MLU.module}.utils.cpp_extension.MLUExtension 编译,或改用 PyTorch 算子",
+        f"请用 BANG C 重写并以 {MLU.plugin}.utils.cpp_extension.MLUExtension 编译,或改用 PyTorch 算子",
     ),
     "any": (
         "keep an implementation by PyTorch's operators for the other devices, and call the kernel on CUDA only",
@@ -66,8 +66,8 @@ CUDA_KERNELS: dict[str, Bilingual] = {
 }
 APEX: dict[str, Bilingual] = {
     "npu": (
-        f"apex stays: install the one that {NPU.vendor} makes for {NPU.module}, not NVIDIA's",
-        f"保持不变:请安装昇腾为 {NPU.module} 提供的 apex,而非 NVIDIA 版本",
+        f"apex stays: install the one that {NPU.vendor} makes for {NPU.plugin}, not NVIDIA's",
+        f"保持不变:请安装昇腾为 {NPU.plugin} 提供的 apex,而非 NVIDIA 版本",
     ),
     "mlu": (
         "there is no apex on the MLU: mixed precision is torch.mlu.amp",
@@ -79,8 +79,8 @@ APEX: dict[str, Bilingual] = {
     ),
 }
 TORCH_BUILD: dict[str, Bilingual] = {
-    "npu": (f"PyTorch's CPU build and {NPU.module} of the same version", f"PyTorch 的 CPU 版本与同版本的 {NPU.module}"),
-    "mlu": (f"the PyTorch that Cambricon's {MLU.module} is made for", f"与寒武纪 {MLU.module} 配套的 PyTorch"),
+    "npu": (f"PyTorch's CPU build and {NPU.plugin} of the same version", f"PyTorch 的 CPU 版本与同版本的 {NPU.plugin}"),
+    "mlu": (f"the PyTorch that Cambricon's {MLU.plugin} is made for", f"与寒武纪 {MLU.plugin} 配套的 PyTorch"),
     "any": ("one list for each device, without a CUDA build here", "按设备分别列出,此处不写 CUDA 版本"),
 }
 """Replacement for a CUDA build of PyTorch in a list of requirements."""

@@ -13,26 +13,28 @@ class Card:
     title: str  # in a sentence: "NPU"
     vendor: str
     backend: str  # collective backend, as in torch.distributed.init_process_group
-    visible: str  # environment variable that lists the devices of a process
-    hiding: tuple[str, ...] = ()  # all variables that limit the visible devices, in the order in which they are read
-    interface: str = ""  # environment variable that names the network interface of its collectives
-    device_choice: str = ""  # environment variable that selects the device of a TensorFlow 1 process
-    rank_table: str = ""  # environment variable with the path of the rank table
-    world_group: str = ""  # the collective library's group of all ranks
-    module: str = ""  # PyTorch's plug-in, imported after torch
-    patches: tuple[str, ...] = ()  # modules whose import makes a CUDA script run on the card; the current one first
+    visible_variable: str  # environment variable that lists the devices that a process may use
+    hiding_variables: tuple[str, ...] = ()  # all such variables, in the order in which the vendor's software reads them
+    interface_variable: str = ""  # environment variable that names the network interface of the collectives
+    device_variable: str = ""  # environment variable that selects the device of a TensorFlow 1 process
+    rank_table_variable: str = ""  # environment variable with the path of the rank table
+    world_group: str = ""  # name that the collective library gives to the group of all ranks
+    plugin: str = ""  # the vendor's plug-in for PyTorch, imported after torch: torch_npu
+    patch_modules: tuple[
+        str, ...
+    ] = ()  # modules whose import makes a CUDA script run on the card; the current one first
     software: str = ""  # the vendor's toolkit that the plug-in needs
     tool: str = ""  # command that lists the cards and the driver
     device_files: str = ""  # pattern of the cards' files in /dev
-    resource: str = ""  # name of one card in Kubernetes
-    activity: str = ""  # name in torch.profiler.ProfilerActivity: NPU
-    graph: str = ""  # class of captured graphs, below torch.npu: NPUGraph
-    marks: str = ""  # module of profiler ranges, below torch.npu: mstx
+    kubernetes_resource: str = ""  # name of one card in Kubernetes
+    profiler_activity: str = ""  # name in torch.profiler.ProfilerActivity: NPU
+    graph_class: str = ""  # class of captured graphs in torch.npu: NPUGraph
+    range_module: str = ""  # module of torch.npu that marks ranges in profiles: mstx
     tensorflow_modules: tuple[str, ...] = ()  # top-level modules of the vendor's TensorFlow 1 adapter
-    dtypes: tuple[str, ...] = ()  # types in which its matrix units compute; some only on newer models
-    reduced_dtypes: tuple[str, ...] = ()  # types that its collectives reduce; some only on newer models
-    exchanged_dtypes: tuple[str, ...] = ()  # types that broadcast, allgather and the like transfer
-    ascending: bool = False  # the list of visible devices must be strictly ascending, else no device is visible
+    dtypes: tuple[str, ...] = ()  # types in which the matrix units compute; some only on newer models
+    reduced_dtypes: tuple[str, ...] = ()  # types that allreduce accepts; some only on newer models
+    exchanged_dtypes: tuple[str, ...] = ()  # types that collectives without arithmetic accept, such as broadcast
+    needs_ascending_devices: bool = False  # the list of visible devices must be ascending, else no device is visible
 
     @property
     def device(self) -> str:
@@ -50,11 +52,11 @@ class Card:
         return f"is_{self.name}"
 
     @property
-    def root(self) -> str:
-        """Module of the card in torch: torch.npu."""
+    def torch_module(self) -> str:
+        """Module that the plug-in adds to torch: torch.npu."""
         return f"torch.{self.device}"
 
     @property
-    def package(self) -> str:
-        """Name of `root` in the plug-in: torch_npu.npu is torch.npu."""
-        return f"{self.module}.{self.device}"
+    def plugin_module(self) -> str:
+        """The same module under its name in the plug-in: torch_npu.npu."""
+        return f"{self.plugin}.{self.device}"

@@ -1,4 +1,4 @@
-"""NVIDIA GPU: the device for which the scripts to migrate were written."""
+"""NVIDIA GPU. Its names are those that scripts contain before their migration."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ CARD = Card(
     title="GPU",
     vendor="NVIDIA",
     backend="nccl",
-    visible="CUDA_VISIBLE_DEVICES",
-    hiding=("CUDA_VISIBLE_DEVICES",),
-    interface="NCCL_SOCKET_IFNAME",
+    visible_variable="CUDA_VISIBLE_DEVICES",
+    hiding_variables=("CUDA_VISIBLE_DEVICES",),
+    interface_variable="NCCL_SOCKET_IFNAME",
     software="CUDA",
     tool="nvidia-smi",
     device_files="nvidia[0-9]*",
-    resource="nvidia.com/gpu",
-    activity="CUDA",
-    graph="CUDAGraph",
-    marks="nvtx",
+    kubernetes_resource="nvidia.com/gpu",
+    profiler_activity="CUDA",
+    graph_class="CUDAGraph",
+    range_module="nvtx",
     dtypes=("float16", "bfloat16", "float32", "float64"),
 )

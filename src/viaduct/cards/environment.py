@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from viaduct.cards import CUDA, Card
 
-CUDA_VISIBLE_DEVICES = CUDA.visible
+CUDA_VISIBLE_DEVICES = CUDA.visible_variable
 NCCL_VARIABLE = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
 DEVICE_NUMBERS = re.compile(r"\d+(?:\s*,\s*\d+)*")
 HIDING_VALUES = ("", "-1")
@@ -47,16 +47,16 @@ def is_valid_device_list(value: str, target: Card) -> bool:
     if DEVICE_NUMBERS.fullmatch(text) is None:
         return False
     numbers = [int(number) for number in text.split(",")]
-    return not target.ascending or all(left < right for left, right in pairwise(numbers))
+    return not target.needs_ascending_devices or all(left < right for left, right in pairwise(numbers))
 
 
 def explain_refused_devices(value: str, target: Card) -> tuple[str, str]:
     """Return the reason, in English and Chinese, why a list of visible devices cannot be kept."""
     return (
-        f"the devices {value} cannot be carried over: {target.visible} takes numbers"
-        + (", strictly ascending; else no device is seen" if target.ascending else ", not names of GPUs"),
-        f"设备列表 {value} 无法沿用:{target.visible} 只接受"
-        + ("严格升序的编号,否则看不到任何设备" if target.ascending else "编号,不接受 GPU 名称"),
+        f"the devices {value} cannot be carried over: {target.visible_variable} takes numbers"
+        + (", strictly ascending; else no device is seen" if target.needs_ascending_devices else ", not names of GPUs"),
+        f"设备列表 {value} 无法沿用:{target.visible_variable} 只接受"
+        + ("严格升序的编号,否则看不到任何设备" if target.needs_ascending_devices else "编号,不接受 GPU 名称"),
     )
 
 

@@ -40,8 +40,8 @@ LIMITS: dict[str, Limit] = {
     ),
     "visible-devices": Limit(
         "both",
-        f"{NPU.visible} holds numbers and commas, strictly ascending; any other list leaves no device.",
-        f"{NPU.visible} 只能是严格递增的数字，以逗号分隔；否则可见设备数为 0。",
+        f"{NPU.visible_variable} holds numbers and commas, strictly ascending; any other list leaves no device.",
+        f"{NPU.visible_variable} 只能是严格递增的数字，以逗号分隔；否则可见设备数为 0。",
     ),
     "cuda-left": Limit(
         "torch",

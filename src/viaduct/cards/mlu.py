@@ -1,4 +1,4 @@
-"""Cambricon MLU: CNToolkit and torch_mlu. For TensorFlow 1 the vendor has its own build instead of an adapter."""
+"""Cambricon MLU: CNToolkit and torch_mlu. For TensorFlow 1 Cambricon ships a modified TensorFlow, not an add-on."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ CARD = Card(
     title="MLU",
     vendor="Cambricon",
     backend="cncl",
-    visible="MLU_VISIBLE_DEVICES",
-    hiding=("CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-    module="torch_mlu",
-    patches=("torch_mlu.utils.gpu_migration", "torch_mlu.utils.model_transfer"),
+    visible_variable="MLU_VISIBLE_DEVICES",
+    hiding_variables=("CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    plugin="torch_mlu",
+    patch_modules=("torch_mlu.utils.gpu_migration", "torch_mlu.utils.model_transfer"),
     software="CNToolkit",
     tool="cnmon",
     device_files="cambricon_dev[0-9]*",
-    resource="cambricon.com/mlu",
-    activity="MLU",
-    graph="MLUGraph",
-    marks="cnpx",
+    kubernetes_resource="cambricon.com/mlu",
+    profiler_activity="MLU",
+    graph_class="MLUGraph",
+    range_module="cnpx",
     dtypes=("float16", "bfloat16", "float32"),
 )

@@ -7,37 +7,38 @@ from typing import Literal
 from viaduct.cards.card import Card
 
 RankSource = Literal["hccl", "env"]
-"""Source of rank and size in a TensorFlow 1 script: the collective library, or the environment."""
+"""Where a TensorFlow 1 script reads its rank and the number of ranks: HCCL's functions, or environment variables."""
 DEFAULT_RANK_SOURCE: RankSource = "hccl"
-"""Default of `viaduct migrate`."""
+"""Default of the flag `viaduct migrate --rank`."""
 
 CARD = Card(
     name="npu",
     title="NPU",
     vendor="Ascend",
     backend="hccl",
-    visible="ASCEND_RT_VISIBLE_DEVICES",
-    hiding=("ASCEND_RT_VISIBLE_DEVICES",),
-    interface="HCCL_SOCKET_IFNAME",
-    device_choice="ASCEND_DEVICE_ID",
-    rank_table="RANK_TABLE_FILE",
+    visible_variable="ASCEND_RT_VISIBLE_DEVICES",
+    hiding_variables=("ASCEND_RT_VISIBLE_DEVICES",),
+    interface_variable="HCCL_SOCKET_IFNAME",
+    device_variable="ASCEND_DEVICE_ID",
+    rank_table_variable="RANK_TABLE_FILE",
     world_group="hccl_world_group",
-    module="torch_npu",
-    patches=("torch_npu.contrib.transfer_to_npu",),
+    plugin="torch_npu",
+    patch_modules=("torch_npu.contrib.transfer_to_npu",),
     software="CANN",
     tool="npu-smi info",
     device_files="davinci[0-9]*",
-    resource="huawei.com/Ascend910",
-    activity="NPU",
-    graph="NPUGraph",
-    marks="mstx",
+    kubernetes_resource="huawei.com/Ascend910",
+    profiler_activity="NPU",
+    graph_class="NPUGraph",
+    range_module="mstx",
     tensorflow_modules=("npu_bridge", "hccl"),
     dtypes=("float16", "bfloat16", "float32"),  # bfloat16 since the 910B of 2023
-    # Pages "allreduce" and "broadcast" of "TF Adapter 1.x" (hiascend.com, CANN 5.0 to 9.0): union of all models.
+    # From the pages "allreduce" and "broadcast" of "TF Adapter 1.x" (hiascend.com, CANN 5.0 to 9.0): the types that at
+    # least one model accepts.
     reduced_dtypes=("int8", "int16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"),
     exchanged_dtypes=(
         *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
         *("float16", "bfloat16", "float32", "float64"),
     ),
-    ascending=True,
+    needs_ascending_devices=True,
 )

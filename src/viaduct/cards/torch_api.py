@@ -40,8 +40,8 @@ RENAMED_NAMES: dict[str, dict[str, str]] = {
     "npu": {"CUDAPluggableAllocator": "NPUPluggableAllocator"},
     "mlu": {
         "CUDAPluggableAllocator": "MLUPluggableAllocator",
-        CUDA.graph: MLU.graph,
-        CUDA.marks: MLU.marks,
+        CUDA.graph_class: MLU.graph_class,
+        CUDA.range_module: MLU.range_module,
         CUDA.backend: MLU.backend,
         "cudart": "cnrt",
     },

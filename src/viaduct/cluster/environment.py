@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from viaduct.cluster.ranktable import RankTable, Server
 
 Target = Literal["npu", "cuda", "mlu"]
-VISIBLE_VARIABLES = {card.name: card.visible for card in (NPU, CUDA, MLU)}
+VISIBLE_VARIABLES = {card.name: card.visible_variable for card in (NPU, CUDA, MLU)}
 """Variables that list the visible devices; LOCAL_RANK i is then the i-th listed device."""
 DEFAULT_PORT = 29500  # torchrun's default; a rank table has no port
 LAUNCHER_VARIABLE = "VIADUCT_LAUNCHER"  # variable of a rank with the process id of its `viaduct launch`
@@ -55,7 +55,7 @@ def build_node_variables(
     """Return the variables that all processes of a server share."""
     refuse_unusable_table(table, port, job, target)
     shared = {
-        NPU.rank_table: table.path.resolve() if table.path else None,
+        NPU.rank_table_variable: table.path.resolve() if table.path else None,
         "JOB_ID": job,
         "RANK_SIZE": table.size,
         "MASTER_ADDR": table.master,
@@ -82,7 +82,7 @@ def refuse_unusable_table(table: RankTable, port: int, job: str, target: Target 
             listed = ",".join(map(str, devices))
             raise BadValue(
                 f"in the order of ranks, the devices of server {server.server_id} of {table.name} are {listed}; "
-                f"{NPU.visible} must be ascending, else no device is visible.",
+                f"{NPU.visible_variable} must be ascending, else no device is visible.",
                 "Give the ranks of each server in the order of its devices.",
             )
     check_port(port)

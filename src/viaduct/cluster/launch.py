@@ -52,8 +52,8 @@ CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
 LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
 TIMEOUT_S = 300.0  # until all machines must have joined
 # Names of environment variables; `rank_table` and `interface` of a card are such names too.
-HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")
-IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface, NPU.interface)
+HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table_variable, "JOB_ID")
+IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface_variable, NPU.interface_variable)
 """Variables that bind the collectives to the network interface that the job uses."""
 LOCAL_IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 """Variables that are set to loopback if all ranks are on this machine."""

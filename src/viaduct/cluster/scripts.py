@@ -57,7 +57,7 @@ PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale 
 """Arguments of `train` for each suffix of a script's name."""
 PRECISION_NAMES = {"fp32": "in fp32", "amp": "with mixed precision"}
 PRECISION_FLAGS = ("--precision", "--loss-scale")
-RESOURCES = {card.name: card.resource for card in (NPU, MLU, CUDA)}  # names of the cards in Kubernetes
+RESOURCES = {card.name: card.kubernetes_resource for card in (NPU, MLU, CUDA)}  # names of the cards in Kubernetes
 ENVIRONMENT_HEAD = "# The environment of the scripts beside this file; to be sourced by bash.\n"
 
 
@@ -232,7 +232,7 @@ def render_dockerfile(job: Job) -> str:
         files += [f"run_{ranks}p.sh", *(f"run_{ranks}p_{suffix}.sh" for suffix in list_run_variants(job, ranks))]
     files += ["run_cluster.sh"] if job.machines > 1 else []
     files += [RANK_TABLE] if job.table is not None else []
-    plugin = {"npu": f" and {NPU.module}", "mlu": f" and {MLU.module}"}.get(job.kind, "")
+    plugin = {"npu": f" and {NPU.plugin}", "mlu": f" and {MLU.plugin}"}.get(job.kind, "")
     return f"""\
 # The vendor's image with torch{plugin} in it, as you call it:
 #   docker build --build-arg BASE_IMAGE=NAME:TAG -t {get_image_name(job)} .

@@ -13,7 +13,7 @@ from viaduct.devices.base import GIB, check_index, select_known
 
 NAME = "cuda"
 
-_VISIBLE_VARIABLE = CARD.visible
+_VISIBLE_VARIABLE = CARD.visible_variable
 _NO_CARD = "No CUDA GPUs are available"
 
 

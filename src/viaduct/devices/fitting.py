@@ -78,7 +78,7 @@ def find_pinned_torch(requirements: list[str]) -> str | None:
 
 def find_torch_in_version(package: str, version: str) -> str | None:
     """Return the torch release that the plug-in's own version names."""
-    if package == NPU.module:
+    if package == NPU.plugin:
         match = re.match(r"\d+\.\d+\.\d+", version)
         return match[0] if match else None
     match = re.search(r"[-+.]torch(\d+(?:\.\d+)+)", version)

@@ -87,11 +87,11 @@ def list_without_torch() -> list[Facts]:
         "cpu": {"python": platform.python_version()},
         "cuda": {"driver": find_nvidia_driver()},
         "mlu": {
-            MLU.module: find_package_version(MLU.module),
+            MLU.plugin: find_package_version(MLU.plugin),
             "cntoolkit": find_cntoolkit(),
             "driver": find_cambricon_driver(),
         },
-        "npu": {NPU.module: find_package_version(NPU.module), "cann": find_cann(), "driver": find_ascend_driver()},
+        "npu": {NPU.plugin: find_package_version(NPU.plugin), "cann": find_cann(), "driver": find_ascend_driver()},
     }
     return [
         Facts(name, False, select_known(versions), missing=describe_missing(name))

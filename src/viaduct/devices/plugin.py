@@ -63,13 +63,13 @@ class PluginDevice:
         except NotLoaded as error:
             return str(error)
         except Exception as error:
-            return f"{self._card.module} cannot count its cards: {first_line(error)}\n{self._no_card_hint}"
+            return f"{self._card.plugin} cannot count its cards: {first_line(error)}\n{self._no_card_hint}"
         if cards > 0:
             return None
-        for variable in self._card.hiding:
+        for variable in self._card.hiding_variables:
             if variable in os.environ:
                 return f"no card visible; {variable}={os.environ[variable]!r}\n{self._hidden_hint}"
-        return f"{self._card.module} {self._find_version()} sees no card\n{self._no_card_hint}"
+        return f"{self._card.plugin} {self._find_version()} sees no card\n{self._no_card_hint}"
 
     def count_cards(self) -> int:
         return int(self._vendor.device_count()) if self.is_available() else 0
@@ -107,11 +107,11 @@ class PluginDevice:
         return self._card.backend
 
     def get_graph_class(self) -> object | None:
-        return getattr(self._vendor, self._card.graph, None) if self.is_available() else None
+        return getattr(self._vendor, self._card.graph_class, None) if self.is_available() else None
 
     def get_versions(self) -> dict[str, str]:
         software = {name: find_version() for name, find_version in self._software.items()}
-        return select_known({"torch": torch.__version__, self._card.module: self._find_version(), **software})
+        return select_known({"torch": torch.__version__, self._card.plugin: self._find_version(), **software})
 
     def describe_card(self) -> str:
         return f"{self._vendor.get_device_name()}, {self._vendor.mem_get_info()[1] / GIB:.0f} GiB"
@@ -135,7 +135,7 @@ class PluginDevice:
 
     def _load(self) -> Any:
         """Import the plug-in and return torch.npu or torch.mlu; raise NotLoaded if that fails, or has failed before."""
-        package = self._card.module
+        package = self._card.plugin
         if package not in _broken and package not in sys.modules:
             fit = find_fit(package, torch.__version__)
             if fit is not None and not fit.is_loadable:  # not tried: it would fail while it loads, or end the process
@@ -157,14 +157,14 @@ class PluginDevice:
 
     @property
     def _matching_plugin(self) -> str:
-        return f"the {self._card.module} made for torch {strip_local(torch.__version__)}"
+        return f"the {self._card.plugin} made for torch {strip_local(torch.__version__)}"
 
     def _advise(self) -> str:
         """Return what to do about a plug-in that does not load."""
-        fit = find_fit(self._card.module, torch.__version__)
+        fit = find_fit(self._card.plugin, torch.__version__)
         return f"{self._repair_hint}, and use {self._matching_plugin}." if fit is None or fit.is_exact else fit.hint
 
     def _find_version(self) -> str | None:
         """Return the plug-in's version, also if it does not load."""
-        loaded = getattr(sys.modules.get(self._card.module), "__version__", None)
-        return str(loaded) if loaded else find_package_version(self._card.module)
+        loaded = getattr(sys.modules.get(self._card.plugin), "__version__", None)
+        return str(loaded) if loaded else find_package_version(self._card.plugin)

@@ -57,7 +57,7 @@ def find_marks(work: Work) -> frozenset[Mark]:
         "torch": work.path in work.project.torch_files or uses_any(work, ("torch", "torchvision", "torchaudio")),
         "takes device": ".to(" in work.source.text or "device" in work.source.text,
         "names card": names_card,
-        "imports plug-in": card.module in work.source.text,
+        "imports plug-in": card.plugin in work.source.text,
     }
     return frozenset(mark for mark, is_set in marks.items() if is_set)
 
@@ -145,13 +145,13 @@ def find_texts(work: Work) -> Iterator[Candidate]:
         if COMMAND.search(value) and not is_prose(work, node):
             yield make_candidate(work, "device_strings", node, "needed")
             continue
-        if prefix not in ("cuda", device) and value not in ("nccl", backend, CUDA.visible):
+        if prefix not in ("cuda", device) and value not in ("nccl", backend, CUDA.visible_variable):
             continue
         if not selects_device(work, node):
             continue
         if value in ("nccl", backend):
             yield make_candidate(work, "backend", node, "right" if value == backend else "needed")
-        elif value == CUDA.visible:
+        elif value == CUDA.visible_variable:
             yield make_candidate(work, "visible_devices", node, "needed")
         elif is_device_text(value):
             is_right = prefix == device or is_compared_with(work, node, device)

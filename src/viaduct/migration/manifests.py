@@ -174,7 +174,7 @@ def make_kernel_finding(path: str, text: str, rule: Rule, options: Options) -> F
 
 def check_visible_devices(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
     """Yield a finding for each line of a shell script with CUDA_VISIBLE_DEVICES, which --mode patch cannot replace."""
-    variable = CARDS[options.to].visible
+    variable = CARDS[options.to].visible_variable
     messages = (
         f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {variable}",
         f"加速卡不读取 CUDA_VISIBLE_DEVICES:请设置 {variable}",

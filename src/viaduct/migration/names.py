@@ -34,7 +34,7 @@ SPELLINGS = (
     ("horovod.tensorflow.compression.", "horovod.tensorflow."),
     ("horovod.tensorflow.mpi_ops.", "horovod.tensorflow."),
     ("horovod.tensorflow.functions.", "horovod.tensorflow."),
-    *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),  # torch_npu.npu is torch.npu
+    *((f"{card.plugin_module}.", f"{card.torch_module}.") for card in CARDS.values()),  # torch_npu.npu is torch.npu
 )
 Function = FunctionNode | ast.Lambda
 BINDING_NODES = (

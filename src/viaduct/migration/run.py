@@ -96,7 +96,7 @@ def audit_results(
     is_set_outside = any(file.changed and file.path not in scripts for file in results)
     lacking: list[Place] = []
     for path in plugin_import.find_scripts_without_plugin(marks, project.imports, scripts, is_set_outside):
-        extended = insert_plugin(by_path[path], texts, CARDS[options.to].module)
+        extended = insert_plugin(by_path[path], texts, CARDS[options.to].plugin)
         by_path[path] = extended or by_path[path]
         # Set even if the insertion failed: it is reported here, and audit_programs would report it again.
         marks[path] = marks.get(path, frozenset()) | {"imports plug-in"}

@@ -123,7 +123,7 @@ class ShellMigration:
     @property
     def device_module(self) -> str:
         """Module that replaces torch.cuda, such as torch.npu."""
-        return self.card.root
+        return self.card.torch_module
 
     @property
     def active_commands(self) -> list[list[Word]]:
@@ -158,11 +158,11 @@ class ShellMigration:
             *find_uses(self.script, CUDA_VISIBLE_DEVICES),
         }
         messages = (
-            f"{CUDA_VISIBLE_DEVICES} becomes {self.card.visible}",
-            f"{CUDA_VISIBLE_DEVICES} 改为 {self.card.visible}",
+            f"{CUDA_VISIBLE_DEVICES} becomes {self.card.visible_variable}",
+            f"{CUDA_VISIBLE_DEVICES} 改为 {self.card.visible_variable}",
         )
         for start in sorted(starts):
-            self.edits[start] = (start + len(CUDA_VISIBLE_DEVICES), self.card.visible)
+            self.edits[start] = (start + len(CUDA_VISIBLE_DEVICES), self.card.visible_variable)
             self.report(visible_devices.rule, "changed", start, messages, "low")
         advice = (
             "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",

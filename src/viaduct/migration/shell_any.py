@@ -25,7 +25,7 @@ from viaduct.migration.rules.torch import nccl_variables as nccl
 from viaduct.migration.shell import ASSIGNMENT, ShellMigration
 from viaduct.migration.shell_words import Word
 
-OTHER_VISIBLE = tuple(card.visible for card in CARDS.values())
+OTHER_VISIBLE = tuple(card.visible_variable for card in CARDS.values())
 NAME_COMMANDS = ("export", "unset")
 """Commands that take several names."""
 KEYWORDS = ("do", "then", "else", "if", "while", "until", "time", "{", "!")

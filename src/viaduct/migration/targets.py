@@ -41,11 +41,8 @@ class CardTarget:
 
     def select(self, for_card: Texts, for_any: Texts) -> Texts:
         """Return the message for one card, formatted with the card's names."""
-        names = {
-            name: getattr(self.card, name) for name in ("title", "device", "backend", "method", "visible", "module")
-        }
         english, chinese = for_card
-        return english.format(**names), chinese.format(**names)
+        return english.format(card=self.card), chinese.format(card=self.card)
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
         return f'"{self.card.device}"'
@@ -59,7 +56,7 @@ class CardTarget:
 
     def require_plugin(self, site: Site) -> None:
         """Request the import of the card's plug-in."""
-        site.work.effect_imports.add(self.card.module)
+        site.work.effect_imports.add(self.card.plugin)
 
 
 @dataclass(frozen=True)

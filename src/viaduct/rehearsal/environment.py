@@ -22,8 +22,8 @@ from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 HOOK_FOLDER = Path(__file__).parents[1] / "scripts" / "hook"
 VIADUCT_ROOT = Path(viaduct.__file__).parents[1]  # the folder that holds the package viaduct
 LAUNCHER_VARIABLES = {  # variables of a launcher or job around this process, which the script does not inherit
-    "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", NPU.rank_table, "DEVICE_ID",
-    NPU.device_choice, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
+    "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", NPU.rank_table_variable, "DEVICE_ID",
+    NPU.device_variable, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
     "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
 }  # fmt: skip
 TABLE_HOST = "192.0.2.1"  # reserved for documentation (RFC 5737); a rank table may not have a loopback address
@@ -86,7 +86,7 @@ def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, st
     path = Path(plan.record) / RANK_TABLE_FILE
     table = parse_table(path.read_bytes(), path=path)
     variables = table.environment(int(torchrun["RANK"]), job=os.environ.get("JOB_ID", DEFAULT_JOB_ID))
-    return {name: variables[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")}
+    return {name: variables[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table_variable, "JOB_ID")}
 
 
 def write_rank_table(plan: Plan) -> None:

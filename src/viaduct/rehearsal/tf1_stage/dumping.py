@@ -57,7 +57,7 @@ def is_dump_requested(record: SessionRecord, step: int) -> bool:
 
 
 def step_folder(run: GraphRun, started: str, step: int) -> Path:
-    device = os.environ.get(NPU.device_choice) or os.environ.get("DEVICE_ID") or "0"
+    device = os.environ.get(NPU.device_variable) or os.environ.get("DEVICE_ID") or "0"
     return Path(run.session_record.npu_options.values["dump_path"]) / started / device / "ge_default" / "1" / str(step)
 
 

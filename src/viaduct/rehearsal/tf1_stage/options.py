@@ -175,7 +175,7 @@ def list_unsupported(config: Any, rewrites: Any) -> Iterator[tuple[str, str]]:
 
 def check_visible_devices(at: Location) -> None:
     """Report a list of visible devices that the NPU does not take."""
-    text = os.environ.get(NPU.visible)
+    text = os.environ.get(NPU.visible_variable)
     if text is None:
         return
     numbers = text.split(",")
@@ -183,7 +183,7 @@ def check_visible_devices(at: Location) -> None:
         return
     limits.report_violation(
         "visible-devices",
-        f"{NPU.visible} is {text!r}.",
+        f"{NPU.visible_variable} is {text!r}.",
         "No device is visible, and the session cannot be opened.",
         "Write numbers and commas, strictly ascending: 0,1.",
         at=at,

@@ -25,7 +25,7 @@ from viaduct.rehearsal.torch_stage.cards import card_of, cards
 from viaduct.rehearsal.torch_stage.dispatch import make_library
 
 # By plug-in: the module of the vendor's patch, which scripts import to run CUDA code on the card.
-_VENDOR_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}
+_VENDOR_PATCHES = {card.plugin: card.patch_modules[0] for card in CARDS.values()}
 _CUDA = re.compile(r"cuda(?::(\d+))?")  # "cuda" or "cuda:1"
 
 

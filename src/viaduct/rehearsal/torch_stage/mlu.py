@@ -14,7 +14,7 @@ from viaduct.rehearsal.torch_stage import profiling, streams, surface
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 
 NAME = MLU.name  # of the device in PyTorch
-PACKAGE = MLU.module  # the vendor's plug-in
+PACKAGE = MLU.plugin  # the vendor's plug-in
 CARD_NAME = "MLU590-M9"
 MEMORY = 80 << 30  # bytes of each card
 

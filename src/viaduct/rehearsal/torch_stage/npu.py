@@ -17,7 +17,7 @@ from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
 
 NAME = NPU.name  # of the device in PyTorch
-PACKAGE = NPU.module  # the vendor's plug-in
+PACKAGE = NPU.plugin  # the vendor's plug-in
 CARD_NAME = "Ascend910B1"
 MEMORY = 64 << 30  # bytes of each card
 _options: dict[str, Any] = {}  # options that scripts set; only their getters read them

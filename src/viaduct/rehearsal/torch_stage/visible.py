@@ -11,7 +11,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 # Environment variables that list the visible cards; the first that is set counts. The MLU's third is CUDA's own, which
 # is not read here.
-_VARIABLES = {"npu": NPU.hiding, "mlu": MLU.hiding[:2]}
+_VARIABLES = {"npu": NPU.hiding_variables, "mlu": MLU.hiding_variables[:2]}
 
 
 def count_visible_cards() -> int:

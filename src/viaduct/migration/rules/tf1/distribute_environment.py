@@ -20,7 +20,7 @@ from viaduct.migration.rule import Rule, Site, cache_per_file
 
 rule = Rule(__name__)
 
-DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", NPU.device_choice: "0"}
+DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", NPU.device_variable: "0"}
 READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 
 

@@ -50,8 +50,8 @@ def is_by_rank(site: Site, value: ast.AST) -> bool:
 
 def report_removed(site: Site) -> None:
     site.report_change(
-        f"{NPU.device_choice} or DEVICE_ID chooses the device: removed",
-        zh=f"设备由环境变量 {NPU.device_choice} 或 DEVICE_ID 指定:已删除",
+        f"{NPU.device_variable} or DEVICE_ID chooses the device: removed",
+        zh=f"设备由环境变量 {NPU.device_variable} 或 DEVICE_ID 指定:已删除",
     )
 
 

@@ -17,7 +17,7 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 rule = Rule(__name__, category="advice", after=("horovod_devices",), runs_last=True)
 
 ALTERNATIVES = {  # variable, or its beginning -> advice in English and Chinese
-    CUDA.visible: (f"choose the device with {NPU.device_choice}", f"用 {NPU.device_choice} 选择设备"),
+    CUDA.visible_variable: (f"choose the device with {NPU.device_variable}", f"用 {NPU.device_variable} 选择设备"),
     "TF_XLA_FLAGS": ("XLA is off on the accelerator", "昇腾上 XLA 关闭"),
     "TF_ENABLE_AUTO_MIXED_PRECISION": ("choose the precision with --precision", "用 --precision 选择精度模式"),
 }

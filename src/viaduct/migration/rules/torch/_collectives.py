@@ -260,8 +260,8 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
 def report_replaced(site: Site, node: ast.AST) -> None:
     english, chinese = site.target.select(
         (
-            "NCCL supports NVIDIA GPUs only: the collective backend is {backend}",
-            "NCCL 仅支持 NVIDIA 设备:集合通信后端改为 {backend}",
+            "NCCL supports NVIDIA GPUs only: the collective backend is {card.backend}",
+            "NCCL 仅支持 NVIDIA 设备:集合通信后端改为 {card.backend}",
         ),
         ("the backend is that of the available card", "通信后端取决于现有的加速卡"),
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from viaduct.cards import CARDS
 from viaduct.migration.rule import Site
 
-RUN_TIME_PATCHES = tuple(patch for card in CARDS.values() for patch in card.patches)
+RUN_TIME_PATCHES = tuple(patch for card in CARDS.values() for patch in card.patch_modules)
 """Modules whose import redirects CUDA to the vendor's card."""
 
 

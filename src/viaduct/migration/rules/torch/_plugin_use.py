@@ -11,20 +11,20 @@ from viaduct.migration.rule import Site
 
 def is_imported_elsewhere(site: Site) -> bool:
     """Return True if another file of the project imports the plug-in."""
-    return bool(site.work.project.files_with(f"import {site.target.card.module}") - {site.work.path})
+    return bool(site.work.project.files_with(f"import {site.target.card.plugin}") - {site.work.path})
 
 
 def uses_card(site: Site) -> bool:
     """Return True if a rule requested the plug-in's import, or the file uses the card."""
-    return site.target.card.module in site.work.effect_imports or any(True for _ in card_uses(site))
+    return site.target.card.plugin in site.work.effect_imports or any(True for _ in card_uses(site))
 
 
 def card_uses(site: Site) -> Iterator[ast.AST]:
     """Yield the nodes that need the plug-in: its module, its methods and attributes, its device strings."""
     card = site.target.card
-    for name in (card.method, card.is_attr, card.activity):
+    for name in (card.method, card.is_attr, card.profiler_activity):
         yield from site.source.attributes.get(name, ())
-    yield from (node for node in site.source.of_kind(ast.Name) if node.id == card.module)
+    yield from (node for node in site.source.of_kind(ast.Name) if node.id == card.plugin)
     for node in site.source.of_kind(ast.Constant):
         is_docstring = isinstance(site.source.parents[node], ast.Expr)
         if literal_text(node).partition(":")[0] == card.device and not is_docstring:

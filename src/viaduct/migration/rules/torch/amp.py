@@ -31,9 +31,9 @@ AUTOCAST_NAMES = tuple(
 def name_arguments(site: Site) -> None:
     """Rename autocast, and name its positional arguments for the NPU."""
     card = site.target.card
-    if not site.is_editable or not site.name.startswith(("torch.cuda.", f"{card.root}.")):
+    if not site.is_editable or not site.name.startswith(("torch.cuda.", f"{card.torch_module}.")):
         return
-    new = site.name.replace("torch.cuda", card.root, 1)
+    new = site.name.replace("torch.cuda", card.torch_module, 1)
     renamed = rename_to(site, site.node.func, site.name, new)
     needs_parentheses = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)
     names_arguments = (

@@ -24,7 +24,7 @@ IN_TORCH = {
     "apex.parallel.convert_syncbn_model": "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
 }
 FUSED_OPTIMIZERS = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")
-NPU_FUSED = f"{NPU.module}.optim.NpuFused"
+NPU_FUSED = f"{NPU.plugin}.optim.NpuFused"
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_files_with=("apex",))

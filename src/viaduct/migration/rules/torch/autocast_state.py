@@ -34,7 +34,7 @@ SWITCH_ARGUMENTS = {"torch.is_autocast_enabled": 0, "torch.set_autocast_enabled"
 def move_imports(site: Site) -> None:
     """Import the dtype functions from the card's package."""
     if site.node.module == "torch" and not site.node.level:
-        package = site.target.card.package
+        package = site.target.card.plugin_module
         move_names(site, lambda name: f"{package}.{DTYPE_FUNCTIONS[name]}" if name in DTYPE_FUNCTIONS else None)
 
 
@@ -57,7 +57,7 @@ def rename_switch(site: Site) -> None:
 
 def rename(site: Site, name: str) -> None:
     """Replace a function of torch by the card's, unless it is imported by name: then the import is edited."""
-    new, node = f"{site.target.card.root}.{name}", named_node(site)
+    new, node = f"{site.target.card.torch_module}.{name}", named_node(site)
     if isinstance(node, ast.Attribute) and rename_to(site, node, site.name, new):
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif isinstance(node, ast.Attribute):

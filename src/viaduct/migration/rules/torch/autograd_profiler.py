@@ -26,14 +26,14 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 PROFILER = "torch.autograd.profiler"
 EMIT_NVTX = f"{PROFILER}.emit_nvtx"
-EMIT_CNPX = f"emit_{MLU.marks}"
+EMIT_CNPX = f"emit_{MLU.range_module}"
 
 
 @rule.node(ast.ImportFrom, only_files_with=("emit_nvtx",))
 def move_imports(site: Site) -> None:
     """Import emit_cnpx from torch_mlu."""
     if site.options.to == "mlu" and site.node.module == PROFILER:
-        move_names(site, lambda name: f"{MLU.module}.profiler.{EMIT_CNPX}" if name == EMIT_NVTX else None)
+        move_names(site, lambda name: f"{MLU.plugin}.profiler.{EMIT_CNPX}" if name == EMIT_NVTX else None)
 
 
 @rule.call(EMIT_NVTX)
@@ -68,7 +68,7 @@ def replace_use_cuda(site: Site) -> None:
 
 def report_for_npu(site: Site, name: str, node: ast.AST) -> None:
     site.request_review(
-        f"{name}: this profiler does not see the NPU; use {NPU.module}.profiler.profile",
-        zh=f"{name}:该性能分析器看不到 NPU,请使用 {NPU.module}.profiler.profile",
+        f"{name}: this profiler does not see the NPU; use {NPU.plugin}.profiler.profile",
+        zh=f"{name}:该性能分析器看不到 NPU,请使用 {NPU.plugin}.profiler.profile",
         node=node,
     )

@@ -51,8 +51,8 @@ DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
 # A message for one card, and one for `--to any`. The expression that decides the backend is inserted last, at {}:
 RUN_TIME_BACKEND: tuple[Texts, Texts] = (
     (
-        "the backend is decided at run time ({{}}): where that is nccl it must become {backend}",
-        "通信后端在运行时决定({{}}):若为 nccl,须改为 {backend}",
+        "the backend is decided at run time ({{}}): where that is nccl it must become {card.backend}",
+        "通信后端在运行时决定({{}}):若为 nccl,须改为 {card.backend}",
     ),
     (
         "the backend is decided at run time ({}): nccl works on CUDA only; use accelerator.backend()",
@@ -61,9 +61,9 @@ RUN_TIME_BACKEND: tuple[Texts, Texts] = (
 )
 GROUP_CLASS_REVIEW: tuple[Texts, Texts] = (
     (
-        "ProcessGroupNCCL has other options than HCCL: {module}._C._distributed_c10d.ProcessGroupHCCL.Options() has a "
-        "dict hccl_config, and no is_high_priority_stream",
-        "ProcessGroupNCCL 的选项与 HCCL 不同:请使用 {module}._C._distributed_c10d 中 "
+        "ProcessGroupNCCL has other options than HCCL: {card.plugin}._C._distributed_c10d.ProcessGroupHCCL.Options() "
+        "has a dict hccl_config, and no is_high_priority_stream",
+        "ProcessGroupNCCL 的选项与 HCCL 不同:请使用 {card.plugin}._C._distributed_c10d 中 "
         "ProcessGroupHCCL.Options() 的 hccl_config",
     ),
     (
@@ -73,8 +73,8 @@ GROUP_CLASS_REVIEW: tuple[Texts, Texts] = (
 )
 AVAILABILITY_REVIEW: tuple[Texts, Texts] = (
     (
-        "call torch.distributed.is_{backend}_available(), which {module} adds",
-        "请改用 {module} 提供的 torch.distributed.is_{backend}_available()",
+        "call torch.distributed.is_{card.backend}_available(), which {card.plugin} adds",
+        "请改用 {card.plugin} 提供的 torch.distributed.is_{card.backend}_available()",
     ),
     ("call is_backend_available(accelerator.backend())", "请改用 is_backend_available(accelerator.backend())"),
 )

@@ -63,7 +63,7 @@ def rename(site: Site) -> None:
     card_name = counterpart(site.name[len("torch.cuda.") :], card)
     if card_name is None or (card_name.endswith("Tensor") and is_default_type(site, site.node)):
         return
-    new = f"{card.root}.{card_name}"
+    new = f"{card.torch_module}.{card_name}"
     renamed = rename_to(site, named_node(site), site.name, new)
     if renamed:
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")

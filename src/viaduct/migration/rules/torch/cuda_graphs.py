@@ -14,7 +14,7 @@ rule = Rule(__name__, category="report", targets=("npu", "mlu"), after=("cuda_ap
 
 SHARED_NAMES = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
 CUDA_GRAPH_NAMES = tuple(f"torch.cuda.{name}" for name in (*SHARED_NAMES, "CUDAGraph", "graphs.*"))
-MLU_CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make_graphed_callables"))
+MLU_CAPTURES = tuple(f"{MLU.torch_module}.{name}" for name in (MLU.graph_class, "graph", "make_graphed_callables"))
 
 
 @rule.call(*CUDA_GRAPH_NAMES)
@@ -22,10 +22,10 @@ MLU_CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make
 def report_cuda_graph(site: Site) -> None:
     """Report names that stay: all on the NPU, and those that the MLU lacks."""
     card = site.target.card
-    name = site.name.rpartition(".")[2].replace("CUDAGraph", card.graph)  # NPUGraph or MLUGraph
+    name = site.name.rpartition(".")[2].replace("CUDAGraph", card.graph_class)  # NPUGraph or MLUGraph
     site.request_review(
-        f"{site.name} is for CUDA graphs; the nearest is {card.root}.{name}, in new {card.module} releases",
-        zh=f"{site.name} 用于 CUDA 图;最接近的是 {card.root}.{name},仅新版 {card.module} 提供",
+        f"{site.name} is for CUDA graphs; the nearest is {card.torch_module}.{name}, in new {card.plugin} releases",
+        zh=f"{site.name} 用于 CUDA 图;最接近的是 {card.torch_module}.{name},仅新版 {card.plugin} 提供",
         risk="high",
     )
 

@@ -40,8 +40,8 @@ rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_met
 # A message for one card, and one for `--to any`:
 METHOD_BY_NAME: tuple[Texts, Texts] = (
     (
-        "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{method}'",
-        "此处按名称查找 'cuda':若指张量或模块的方法,请改为 '{method}'",
+        "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{card.method}'",
+        "此处按名称查找 'cuda':若指张量或模块的方法,请改为 '{card.method}'",
     ),
     (
         "'cuda' is looked up by name: if a tensor's or module's method is meant, call .to(accelerator.device())",
@@ -50,8 +50,8 @@ METHOD_BY_NAME: tuple[Texts, Texts] = (
 )
 MODULE_BY_NAME: tuple[Texts, Texts] = (
     (
-        "torch.cuda is looked up by its name: write '{device}', or look up torch.{device}",
-        "此处按名称查找 torch.cuda:请改为 '{device}',或查找 torch.{device}",
+        "torch.cuda is looked up by its name: write '{card.device}', or look up torch.{card.device}",
+        "此处按名称查找 torch.cuda:请改为 '{card.device}',或查找 torch.{card.device}",
     ),
     (
         "torch.cuda is looked up by its name: use the helper's accelerator, which has the same functions",

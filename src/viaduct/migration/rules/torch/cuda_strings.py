@@ -37,7 +37,7 @@ def rename(site: Site) -> None:
     code = site.text(site.node)
     if new_name is None or code[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
         return
-    new = f"{card.root}.{new_name}".rstrip(".")
+    new = f"{card.torch_module}.{new_name}".rstrip(".")
     site.target.require_plugin(site)
     site.edit.replace_node(site.node, f"{code[0]}{new}{code[-1]}")
     site.report_change(f"{site.node.value!r} becomes {new!r}", zh=f"{site.node.value!r} 替换为 {new!r}")

@@ -23,8 +23,8 @@ HINTS = {  # first part of a name in torch.cuda -> its purpose, in English and C
     "get_arch_list": ("it lists CUDA architectures", "它列出的是 CUDA 架构"),
     "get_gencode_flags": ("it returns flags of NVIDIA's compiler", "它返回 NVIDIA 编译器选项"),
     "profiler": (
-        f"it controls NVIDIA's profiler: use {NPU.module}.profiler",
-        f"它控制 NVIDIA 性能工具:请使用 {NPU.module}.profiler",
+        f"it controls NVIDIA's profiler: use {NPU.plugin}.profiler",
+        f"它控制 NVIDIA 性能工具:请使用 {NPU.plugin}.profiler",
     ),
     "cudart": ("it is CUDA's runtime", "它是 CUDA 运行时"),
     "list_gpu_processes": ("the card's monitoring command lists processes", "请使用该设备自带的监控命令"),
@@ -52,10 +52,10 @@ def report_unknown(site: Site) -> None:
 def report_missing_member(site: Site) -> None:
     """Report `cuda.nccl` where `cuda` is the card's module now: its import, `from torch import cuda`, was edited."""
     card = site.target.card
-    name = site.name[len(card.root) + 1 :]
+    name = site.name[len(card.torch_module) + 1 :]
     root_name = name.partition(".")[0]
     if (
-        site.name.startswith(f"{card.root}.")
+        site.name.startswith(f"{card.torch_module}.")
         and root_name in CUDA_ONLY_NAMES - NAMES_REPORTED_BY_OTHER_RULES
         and counterpart(name, card) is None
     ):

@@ -50,9 +50,9 @@ def name_in_package(site: Site, name: str) -> str | None:
     """Return the name in the plug-in's package for a name of torch.cuda; None if the card does not have it."""
     card = site.target.card
     if name == "torch.cuda":
-        return card.package
+        return card.plugin_module
     card_name = counterpart(name.removeprefix("torch.cuda."), card) if name.startswith("torch.cuda.") else None
-    return f"{card.package}.{card_name}" if card_name else None
+    return f"{card.plugin_module}.{card_name}" if card_name else None
 
 
 def reduce_to_torch(site: Site, alias: ast.alias) -> None:
@@ -69,7 +69,7 @@ def reduce_to_torch(site: Site, alias: ast.alias) -> None:
 
 
 def report_star_import(site: Site) -> None:
-    title, package = site.target.card.title, site.target.card.package
+    title, package = site.target.card.title, site.target.card.plugin_module
     site.request_review(
         f"a star import of {site.node.module}: import the used names from {package}",
         zh=f"{site.node.module} 的星号导入:请写明所用名称,并改为从 {package} 导入({title})",

@@ -29,7 +29,9 @@ def advise_setting_device(site: Site) -> None:
     """Advise on a script that reads its local rank and sets no device."""
     if sets_device(site) or not reads_rank(site):
         return
-    function = "torch.accelerator.set_device_index" if site.target.is_any else f"{site.target.card.root}.set_device"
+    function = (
+        "torch.accelerator.set_device_index" if site.target.is_any else f"{site.target.card.torch_module}.set_device"
+    )
     setter = f"{function}(local_rank)"
     site.advise(
         f"no device is set in this file: call {setter} before the first tensor, else every rank begins on device 0",

@@ -47,9 +47,9 @@ LOADED_ON_HOST: tuple[Texts, Texts] = (
 UNKNOWN_USE: tuple[Texts, Texts] = (
     (
         'check where the content of this file is used: weights for load_state_dict need map_location="cpu", a network '
-        'or tensors for the card map_location="{device}"; content that was saved on the CPU needs nothing',
+        'or tensors for the card map_location="{card.device}"; content that was saved on the CPU needs nothing',
         '请确认此文件内容的用途:供 load_state_dict 使用的权重应传入 map_location="cpu",在加速卡上使用的网络或张量'
-        '应传入 map_location="{device}";在 CPU 上保存的内容无需改动',
+        '应传入 map_location="{card.device}";在 CPU 上保存的内容无需改动',
     ),
     (
         "check where the content of this file is used: weights for load_state_dict need "

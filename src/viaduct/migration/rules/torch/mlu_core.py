@@ -22,7 +22,7 @@ from viaduct.migration.rules.torch._imports import drop_alias
 
 rule = Rule(__name__, targets=("mlu",))
 
-FORMER_PACKAGE = f"{MLU.module}.core"
+FORMER_PACKAGE = f"{MLU.plugin}.core"
 FORMER_MODULE = f"{FORMER_PACKAGE}.mlu_model"
 SAME_NAMES = ("set_device", "synchronize", "device_count", "current_device", "is_available")
 REPLACED = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_device")}
@@ -51,8 +51,8 @@ def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
     if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.work.names.local_name("torch"):
         site.request_review(
-            f"current releases of {MLU.module} have no {site.name}: check whether it is needed",
-            zh=f"当前版本的 {MLU.module} 已没有 {site.name}:请确认是否需要",
+            f"current releases of {MLU.plugin} have no {site.name}: check whether it is needed",
+            zh=f"当前版本的 {MLU.plugin} 已没有 {site.name}:请确认是否需要",
         )
 
 

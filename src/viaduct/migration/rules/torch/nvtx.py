@@ -12,7 +12,7 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
-MLU_MARKS = f"{MLU.root}.{MLU.marks}"  # torch.mlu.cnpx, after `cuda_api`
+MLU_MARKS = f"{MLU.torch_module}.{MLU.range_module}"  # torch.mlu.cnpx, after `cuda_api`
 NVTX_NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
 # Function of NVTX -> the card's functions to use instead.
 ALTERNATIVES = {
@@ -31,7 +31,8 @@ def report(site: Site) -> None:
     if site.name.startswith(MLU_MARKS) and function in NVTX_FUNCTIONS:
         return  # torch_mlu has it
     site.request_review(
-        f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {card.root}.{card.marks}: "
+        f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {card.torch_module}.{card.range_module}: "
         f"{ALTERNATIVES.get(function, 'range_start, range_end, mark')}",
-        zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {card.root}.{card.marks} 的 range_start、range_end",
+        zh=f"{site.name} 为 NVIDIA 性能工具打标记;"
+        f"最接近的是 {card.torch_module}.{card.range_module} 的 range_start、range_end",
     )

@@ -89,7 +89,7 @@ def report_map_location(site: Site) -> None:
 def report_variable(site: Site) -> None:
     """Report the variable of visible devices, which the patch does not rename."""
     if site.node.value == "CUDA_VISIBLE_DEVICES":
-        visible = site.target.card.visible
+        visible = site.target.card.visible_variable
         site.request_review(
             f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
             zh=f"加速卡不读取 CUDA_VISIBLE_DEVICES:请设置 {visible}",
@@ -113,7 +113,7 @@ def report_missing(site: Site) -> None:
     patterns = WITHOUT_COUNTERPART.items()
     lacking_card = next(name for pattern, name in patterns if site.name.startswith(pattern.removesuffix("*")))
     if lacking_card in ("", site.options.to):
-        module = site.target.card.module
+        module = site.target.card.plugin
         site.request_review(
             f"{site.name} has no counterpart in {module}, so the patch cannot replace it: see {module}'s own functions",
             zh=f"{site.name} 没有可替换的对应接口:请参考 {module} 自有接口",

@@ -35,8 +35,8 @@ rule = Rule(
 
 # Target -> imports of the plug-in and of its patch.
 IMPORT_LINES = {
-    "npu": (f"import {NPU.module}", "from {} import {}".format(*NPU.patches[0].rsplit(".", 1))),
-    "mlu": (f"import {MLU.module}", f"import {MLU.patches[0]}"),
+    "npu": (f"import {NPU.plugin}", "from {} import {}".format(*NPU.patch_modules[0].rsplit(".", 1))),
+    "mlu": (f"import {MLU.plugin}", f"import {MLU.patch_modules[0]}"),
 }
 MAIN_GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILINE)
 NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
@@ -49,7 +49,7 @@ def import_patch(site: Site) -> None:
     if is_patched or not is_started(site) or not uses_torch(site):
         return
     plugin, patch = IMPORT_LINES[site.options.to]
-    body, module = site.source.tree.body, site.target.card.module
+    body, module = site.source.tree.body, site.target.card.plugin
     present = next((statement for statement in body if module in imported_modules(statement)), None)
     lines = [patch] if present else [plugin, patch]
     location = present or first_import_of_torch(site)

@@ -31,13 +31,22 @@ rule = Rule(
 
 Import = ast.Import | ast.ImportFrom
 ROOTS = ("torch", "torchvision", "torchaudio")
-DEVICE_WORDS = ("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), MLU.marks, ".to(", "device")
+DEVICE_WORDS = (
+    "npu",
+    "NPU",
+    "mlu",
+    "MLU",
+    *(card.backend for card in CARDS.values()),
+    MLU.range_module,
+    ".to(",
+    "device",
+)
 
 
 @rule.file(only_files_with=DEVICE_WORDS)
 def add_import(site: Site) -> None:
     """Import the plug-in after the imports of torch, at top level or in the functions that use the card."""
-    module = site.target.card.module
+    module = site.target.card.plugin
     statements: list[Import] = [*site.source.of_kind(ast.Import), *site.source.of_kind(ast.ImportFrom)]
     anchors = find_anchors(site, statements)
     if not anchors or needs_no_import(site) or not uses_card(site):
@@ -56,7 +65,7 @@ def is_plugin_imported(site: Site, statements: list[Import], anchor: ast.stmt) -
 
     False if the file uses the plug-in's name without binding it.
     """
-    module = site.target.card.module
+    module = site.target.card.plugin
     lines = [getattr(use, "lineno", 1) for use in card_uses(site) if is_covered(site, use, anchor)]
     first_use = min((line for line in lines if line > anchor.lineno), default=len(site.source.starts))
     imports = [item for item in statements if imports_any(item, (module,)) and item.lineno <= first_use]
@@ -68,7 +77,7 @@ def is_plugin_imported(site: Site, statements: list[Import], anchor: ast.stmt) -
 
 def is_card_used(site: Site, anchor: ast.stmt) -> bool:
     """Return True if a rule requested the import, or the card is used in the scope of an import of torch."""
-    is_requested = site.target.card.module in site.work.effect_imports
+    is_requested = site.target.card.plugin in site.work.effect_imports
     return is_requested or any(is_covered(site, use, anchor) for use in card_uses(site))
 
 
@@ -105,7 +114,7 @@ def needs_no_import(site: Site) -> bool:
     Another file of the project imports the plug-in, or the file has code for CUDA and the card, or --only names other
     rules.
     """
-    is_requested = site.target.card.module in site.work.effect_imports
+    is_requested = site.target.card.plugin in site.work.effect_imports
     changes = (finding for finding in site.work.findings if finding.status == "changed")
     if is_requested or any(finding.rule.startswith("torch.") for finding in changes):
         return False

@@ -33,7 +33,7 @@ from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_profiler",))
 
-TORCH_PROFILER, NPU_PROFILER = "torch.profiler", f"{NPU.module}.profiler"
+TORCH_PROFILER, NPU_PROFILER = "torch.profiler", f"{NPU.plugin}.profiler"
 # Names of torch.profiler that torch_npu.profiler has too.
 IN_PLUGIN = {
     *("profile", "schedule", "tensorboard_trace_handler"),
@@ -105,7 +105,7 @@ def new_name(site: Site, name: str) -> str:
     """
     member = site.name.removeprefix(f"{TORCH_PROFILER}.")
     if site.name == ACTIVITY:
-        activity = site.target.card.activity
+        activity = site.target.card.profiler_activity
         name, member = name.removesuffix("CUDA") + activity, member.removesuffix("CUDA") + activity
     is_in_plugin = site.options.to == "npu" and member.partition(".")[0] in IN_PLUGIN and profiles_cuda(site)
     is_imported_by_name = name.partition(".")[0] in names_from_profiler(site)
@@ -156,9 +156,9 @@ def report_tables(site: Site) -> None:
         return
     if not is_older_profiler(site, site.node.func.value):
         site.request_review(
-            f"{NPU.module}'s profiler writes files and has no key_averages(): give it on_trace_ready="
+            f"{NPU.plugin}'s profiler writes files and has no key_averages(): give it on_trace_ready="
             f"{NPU_PROFILER}.tensorboard_trace_handler(folder), and read op_statistic.csv there",
-            zh=f"{NPU.module} 的性能分析结果写入文件,没有 key_averages():请设置 on_trace_ready="
+            zh=f"{NPU.plugin} 的性能分析结果写入文件,没有 key_averages():请设置 on_trace_ready="
             f"{NPU_PROFILER}.tensorboard_trace_handler(目录),并查看其中的 op_statistic.csv",
         )
 

@@ -48,9 +48,9 @@ def set_device_type(site: Site) -> None:
 @rule.call(*SETTERS)
 def advise_state(site: Site) -> None:
     for_card = (
-        "the {title} cannot restore a generator's state from a CUDA checkpoint: make sure that this sets only states "
-        "that were saved on the {title}",
-        "CUDA 检查点中的随机数状态不适用于 {title}:请确认此处只恢复在 {title} 上保存的状态",
+        "the {card.title} cannot restore a generator's state from a CUDA checkpoint: make sure that this sets only "
+        "states that were saved on the {card.title}",
+        "CUDA 检查点中的随机数状态不适用于 {card.title}:请确认此处只恢复在 {card.title} 上保存的状态",
     )
     for_any = (
         "a generator's state can only be restored on the kind of card that saved it: make sure that this does so",

@@ -21,8 +21,8 @@ from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
 rule = Rule(__name__, category="report", targets=("any",), former_names=("any_vendor_code",), runs_last=True)
 
-PLUGINS = tuple(card.module for card in CARDS.values())
-VENDOR_NAMES = tuple(f"{card.root}.*" for card in CARDS.values())
+PLUGINS = tuple(card.plugin for card in CARDS.values())
+VENDOR_NAMES = tuple(f"{card.torch_module}.*" for card in CARDS.values())
 VENDOR_METHODS = tuple(card.method for card in CARDS.values())
 
 

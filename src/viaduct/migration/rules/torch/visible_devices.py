@@ -51,7 +51,7 @@ def replace_variable(site: Site) -> None:
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), card):
         report_list(site, str(value.value))
         return
-    site.edit.replace_node(site.node, code.replace(CUDA_VISIBLE_DEVICES, card.visible))
+    site.edit.replace_node(site.node, code.replace(CUDA_VISIBLE_DEVICES, card.visible_variable))
     report_renamed(site)
     if card is NPU and value is not None and not isinstance(value, ast.Constant):
         site.advise(
@@ -76,7 +76,7 @@ def replace_keyword(site: Site) -> None:
         report_list(site, str(value.value))
         return
     start = site.source.span(site.node)[0]
-    site.edit.replace(start, start + len(CUDA_VISIBLE_DEVICES), site.target.card.visible)
+    site.edit.replace(start, start + len(CUDA_VISIBLE_DEVICES), site.target.card.visible_variable)
     report_renamed(site)
 
 
@@ -93,7 +93,7 @@ def replace_in_command(site: Site) -> None:
         if not is_composed and not is_valid_device_list(match[1], card):
             report_list(site, match[1])
         else:
-            site.edit.replace(match.start(), match.start() + len(CUDA_VISIBLE_DEVICES), card.visible)
+            site.edit.replace(match.start(), match.start() + len(CUDA_VISIBLE_DEVICES), card.visible_variable)
             report_renamed(site)
 
 
@@ -116,7 +116,7 @@ def advise_on_other_cards(site: Site) -> None:
     """Advise on the variables of other cards, unless the statement has one."""
     text = site.text(site.source.statement_around(site.node)).replace(CUDA_VISIBLE_DEVICES, "")
     if site.is_editable and "VISIBLE_DEVICES" not in text:
-        names = ", ".join(card.visible for card in CARDS.values())
+        names = ", ".join(card.visible_variable for card in CARDS.values())
         site.advise(f"other cards have their own variables: {names}", zh=f"其他加速卡使用各自的变量:{names}")
 
 
@@ -129,7 +129,7 @@ def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscri
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), NPU):
         site.request_review(*explain_refused_devices(str(value.value), NPU))
         return
-    names = [site.text(site.node).replace(CUDA_VISIBLE_DEVICES, card.visible) for card in CARDS.values()]
+    names = [site.text(site.node).replace(CUDA_VISIBLE_DEVICES, card.visible_variable) for card in CARDS.values()]
     others = [f"{site.text(target.value)}[{name}] = " for name in names]
     equals = next(site.source.tokens_from(site.source.span(target)[1]))
     site.edit.insert(equals.end, f" {''.join(others).rstrip()}")
@@ -149,7 +149,7 @@ def is_command(site: Site) -> bool:
 
 
 def report_renamed(site: Site) -> None:
-    new = site.target.card.visible
+    new = site.target.card.visible_variable
     site.report_change(f"{CUDA_VISIBLE_DEVICES} becomes {new}", zh=f"{CUDA_VISIBLE_DEVICES} 改为 {new}")
 
 
