@@ -183,7 +183,7 @@ def test_a_batch_that_ranks_cannot_share_is_refused(split: Split, device: torch.
     with pytest.raises(BadValue, match="got rank 2 of 2"):
         Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(2, 2))
     with pytest.raises(BadValue, match=r"with mixup a global batch of 8 cannot be divided among 3 ranks.*\n  .* 12"):
-        Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 3, mirrored=True))
+        Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 3, paired=True))
 
 
 def test_too_few_images_for_one_batch(split: Split, device: torch.device) -> None:

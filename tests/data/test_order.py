@@ -71,7 +71,7 @@ def test_the_shares_of_all_ranks_are_the_batch(ranks: int, parts: int) -> None:
 
 @pytest.mark.parametrize(("ranks", "parts"), [(2, 1), (3, 2), (4, 3)])
 def test_a_mirrored_share_holds_both_of_a_pair(ranks: int, parts: int) -> None:
-    shares = [rank_positions(24, rank, ranks, parts, mirrored=True) for rank in range(ranks)]
+    shares = [rank_positions(24, rank, ranks, parts, paired=True) for rank in range(ranks)]
     assert sorted(np.concatenate(shares)) == list(range(24))
     for mine in shares:
         assert np.array_equal(mine[::-1], 23 - mine), "the mirror of the share is the mirror of the batch"

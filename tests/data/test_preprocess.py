@@ -13,16 +13,13 @@ import pytest
 import viaduct.data
 from viaduct.data import preprocess, references
 from viaduct.data.colour import (
-    ChromaColour,
-    IncreasedColour,
+    ChromaChange,
     Ranges,
-    SaturationColour,
-    draw_chroma,
-    draw_increased,
-    draw_saturation,
-    vary_chroma,
-    vary_increased,
-    vary_saturation,
+    SaturationChange,
+    YiqChange,
+    draw_chroma_change,
+    draw_saturation_change,
+    draw_yiq_change,
 )
 from viaduct.data.preprocess import normalisation, normalise, prepare_image, sample_crop
 from viaduct.errors import BadData, BadValue, UnknownName
@@ -91,9 +88,9 @@ def test_training_is_crop_flip_resize(name: str, seed: int) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-4)
 
 
-def their_colour(name: str, seen: Any, colour: SaturationColour | ChromaColour) -> Any:
+def their_colour(name: str, seen: Any, colour: SaturationChange | ChromaChange) -> Any:
     tf = tensorflow()
-    if isinstance(colour, SaturationColour):
+    if isinstance(colour, SaturationChange):
         seen = tf.image.adjust_brightness(seen, colour.brightness)
         seen = tf.image.adjust_contrast(seen, colour.contrast)
         return tf.clip_by_value(tf.image.adjust_saturation(seen, colour.saturation), 0.0, 255.0)
@@ -112,7 +109,7 @@ def test_training_is_crop_resize_flip_colour(name: str, seed: int) -> None:
     seen = tf.compat.v1.image.resize_bilinear(cropped[None], [224, 224])[0]
     if drawn.random() < 0.5:
         seen = tf.image.flip_left_right(seen)
-    colour = draw_saturation(drawn) if name == "resnext" else draw_chroma(drawn)
+    colour = draw_saturation_change(drawn) if name == "resnext" else draw_chroma_change(drawn)
     theirs = their_normalised(name, their_colour(name, seen, colour)).numpy()
     ours = preprocess(name, data, train=True, generator=np.random.default_rng(seed))
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-4)
@@ -126,16 +123,16 @@ def test_resnext_colour_is_tensorflows(brightness: float, contrast: float, satur
     chance = np.random.default_rng(0)
     seen = np.concatenate([chance.uniform(0, 255, (40, 60, 3)), np.repeat(chance.uniform(0, 255, (9, 60, 1)), 3, 2)])
     seen = seen.astype(np.float32)
-    colour = SaturationColour(brightness, contrast, saturation)
+    colour = SaturationChange(brightness, contrast, saturation)
     theirs = their_colour("resnext", seen, colour).numpy()
-    np.testing.assert_allclose(vary_saturation(seen.copy(), colour), theirs, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(colour(seen.copy()), theirs, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("colour", [(0.0, 0.0, 0.0), (32 / 255, 0.1, -0.1), (-32 / 255, -0.1, 0.1)])
 def test_amoebanet_colour_is_tensorflows(colour: tuple[float, float, float]) -> None:
     seen = photograph("chelsea")[:50, :70].astype(np.float32)
-    theirs = their_colour("amoebanet", seen, ChromaColour(*colour)).numpy()
-    np.testing.assert_allclose(vary_chroma(seen.copy(), ChromaColour(*colour)), theirs, rtol=0, atol=1e-3)
+    theirs = their_colour("amoebanet", seen, ChromaChange(*colour)).numpy()
+    np.testing.assert_allclose(ChromaChange(*colour)(seen.copy()), theirs, rtol=0, atol=1e-3)
 
 
 def yiq_by_hand(seen: np.ndarray, hue: float, saturation: float) -> np.ndarray:
@@ -152,22 +149,22 @@ def yiq_by_hand(seen: np.ndarray, hue: float, saturation: float) -> np.ndarray:
 @pytest.mark.parametrize(("hue", "saturation"), [(0.0, 1.0), (0.4, 0.6), (-0.4, 1.4), (3.0, 0.0)])
 def test_increased_colours_turn_and_scale_the_chroma(hue: float, saturation: float) -> None:
     seen = np.random.default_rng(2).uniform(60, 190, (6, 5, 3)).astype(np.float32)
-    varied = vary_increased(seen.copy(), IncreasedColour(0.0, hue, saturation, 1.0))
+    varied = YiqChange(0.0, hue, saturation, 1.0)(seen.copy())
     np.testing.assert_allclose(varied, np.clip(yiq_by_hand(seen, hue, saturation), 0, 255), rtol=0, atol=1e-3)
 
 
 def test_increased_colours_are_applied_in_the_zoos_order() -> None:
     seen = np.random.default_rng(2).uniform(0, 255, (6, 5, 3)).astype(np.float32)
-    colour = IncreasedColour(20.0, 0.3, 1.2, 0.7)
+    colour = YiqChange(20.0, 0.3, 1.2, 0.7)
     brighter = yiq_by_hand(seen + 20, 0.3, 1.2)
     mean = brighter.mean((0, 1))
     expected = np.clip((brighter - mean) * 0.7 + mean, 0, 255)
-    np.testing.assert_allclose(vary_increased(seen.copy(), colour), expected, rtol=0, atol=1e-2)
+    np.testing.assert_allclose(colour(seen.copy()), expected, rtol=0, atol=1e-2)
 
 
 def test_increased_colours_stay_within_their_ranges() -> None:
     generator = np.random.default_rng(0)
-    drawn = np.array([draw_increased(generator, Ranges(8, 0.5, 0.25, 0.1)) for _ in range(4000)])
+    drawn = np.array([draw_yiq_change(generator, Ranges(8, 0.5, 0.25, 0.1)) for _ in range(4000)])
     lowest, highest = [-8, -0.1 * np.pi, 0.25, 0.5], [8, 0.1 * np.pi, 1.75, 1.5]
     assert (drawn >= lowest).all()
     assert (drawn <= highest).all()
@@ -177,8 +174,8 @@ def test_increased_colours_stay_within_their_ranges() -> None:
 
 def test_colours_are_drawn_from_the_stated_ranges() -> None:
     generator = np.random.default_rng(0)
-    resnext = np.array([draw_saturation(generator) for _ in range(2000)])
-    amoebanet = np.array([draw_chroma(generator) for _ in range(2000)])
+    resnext = np.array([draw_saturation_change(generator) for _ in range(2000)])
+    amoebanet = np.array([draw_chroma_change(generator) for _ in range(2000)])
     np.testing.assert_allclose(resnext.min(0), [-0.4, 0.4, 0.4], atol=0.01)
     np.testing.assert_allclose(resnext.max(0), [0.4, 1.6, 1.6], atol=0.01)
     np.testing.assert_allclose(abs(amoebanet).max(0), [32 / 255, 0.1, 0.1], atol=0.001)

@@ -11,7 +11,7 @@ import simplejpeg
 from viaduct.data.geometry import resample
 from viaduct.data.png import encode_png
 from viaduct.data.preprocess import prepare_image
-from viaduct.data.views import central_four_fifths, central_seven_eighths, with_shorter_side
+from viaduct.data.views import central_four_fifths, central_seven_eighths, scale_to_shorter_side
 
 from .photographs import tensorflow
 
@@ -21,7 +21,7 @@ def test_the_shorter_side_is_truncated_in_float32_like_theirs() -> None:
     tf = tensorflow()
     sides = tf.range(1, 3000, dtype=tf.float32)
     theirs = tf.cast(sides * (256.0 / sides), tf.int32).numpy()
-    assert [with_shorter_side(256, side, side)[0] for side in range(1, 3000)] == theirs.tolist()
+    assert [scale_to_shorter_side(256, side, side)[0] for side in range(1, 3000)] == theirs.tolist()
     assert (theirs == 255).any()
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from training.test_loop import interrupted_at, resume_training, same
 from training.tiny_runs import CLASSES, RECIPE, train_recipe, training, weights, within
 from viaduct import models
-from viaduct.data.source_views import parse_name
+from viaduct.data.pillow_views import parse_name
 from viaduct.errors import BadValue
 from viaduct.recipes import Amoebanet, Init, Recipe, Records, Shapes, load
 from viaduct.training.freezing import freeze

@@ -9,8 +9,8 @@
     batches.py     batches of a split on the device, for the training loop
 
     preprocess.py  decode, crop and resize an image as each reference does   (no torch from here)
-    references/    the preprocessing of each reference         views.py         parts of these preprocessings
-    geometry.py    the crop sampler and bilinear resizing      colour.py        random colour in training
+    references/    the preprocessing of each reference         views.py         parts of these; pillow_views.py
+    geometry.py    the crop sampler and bilinear resizing      colour.py        random changes of colour
     jpeg.py        decoding as TensorFlow does it              png.py           the same for PNG
     region.py      decoding only the region of a crop          auto_augment.py  policies, made of operations.py
     crops.py       crops of several records in one call        compiled.py      lookup of the C extensions' functions

@@ -1,5 +1,5 @@
-/* Random changes of colour in training: the same draws and results as `draw_saturation` and `vary_saturation`, and
- * `draw_chroma` and `vary_chroma` in colour.py. Tests compare them.
+/* Random changes of colour in training: the same draws and results as `SaturationChange` and `ChromaChange` in
+ * colour.py. Tests compare them.
  *
  * The order of the arithmetic is numpy's: a mean over rows adds row after row, one over columns column after column.
  */

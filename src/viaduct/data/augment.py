@@ -3,8 +3,8 @@
     uint8 NHWC, stored ─► crop, mirror ─► float32, normalise ─► cut out ─► resize ─► N,3,H,W channels_last
 
 A plan is an int64 array that says which image is used at each position of an epoch, and how it is cropped. It has a
-column for each position and a row for each member of `Row`. The host computes it once an epoch; a step takes some of
-the columns. Nothing here waits for the device.
+column for each position and a row for each member of `Row`. The host computes it once an epoch, and each step uses its
+part of the columns. Nothing here waits for the device.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Row(IntEnum):
 def draw_training_plan(
     images: Images, height: int, width: int, *, seed: int, epoch: int, count: int
 ) -> npt.NDArray[np.int64]:
-    """Draw order, crop, mirroring and hole of every image of an epoch.
+    """Draw order, crop, mirroring and cutout of every image of an epoch.
 
-    All are drawn, even those that the recipe does not use, so that a change of one option does not change the others.
+    All four are drawn even if the recipe does not use them, so that switching one on leaves the others unchanged.
     """
     top, left, mirror, hole_top, hole_left = draw_uniforms(seed, epoch, count, draws=5).T
     mirrored = ((mirror < 0.5) & images.flip).astype(np.int64)
@@ -57,7 +57,7 @@ def scale_draws(draws: npt.NDArray[np.float32], choices: int) -> npt.NDArray[np.
 
 
 def make_evaluation_plan(count: int, padded: int) -> npt.NDArray[np.int64]:
-    """Return the plan with every image in order, padded with image 0 to `padded` columns."""
+    """Return the plan that has every image in order, filled with image 0 to `padded` columns."""
     positions = np.arange(padded, dtype=np.int64)
     return np.where(positions < count, positions, 0)[None]
 
@@ -67,7 +67,7 @@ def zero_pad(images_NHWC: Tensor, pad: int) -> Tensor:
 
 
 class Crop:
-    """Cut height x width windows out of padded images, mirrored or not, in a single gather."""
+    """Cuts a window of height x width out of each padded image, mirrored or not, in a single gather."""
 
     def __init__(self, height: int, width: int, pad: int, device: torch.device) -> None:
         self.height, self.width = height, width
@@ -78,7 +78,7 @@ class Crop:
     def __call__(self, padded_NHWC: Tensor, index: Tensor, plan: Tensor) -> Tensor:
         corners = (index * self.padded_area + plan[Row.CORNER]).view(-1, 1, 1)
         pixels = corners + plan[Row.STRIDE].view(-1, 1, 1) * self.columns + self.row_offsets
-        # On a CPU, 0.4 ms for 128 images of 32x32; images[index, row, column] takes 1.5 ms.
+        # On a CPU, index_select takes 0.4 ms for 128 images of 32x32, images[index, row, column] 1.5 ms.
         flat = padded_NHWC.view(-1, 3).index_select(0, pixels.view(-1))
         return flat.view(-1, self.height, self.width, 3)
 
@@ -117,7 +117,7 @@ class CutOut:
         self.positions = torch.arange(max(height, width), device=device)
 
     def __call__(self, images_NCHW: Tensor, plan: Tensor) -> Tensor:
-        # For each image: the offset of every row from the hole's first row, and of every column from its first column.
+        # 2 x images x positions: offset of each row from the hole's first row, of each column from its first column.
         offsets = self.positions - plan[Row.HOLE_TOP : Row.HOLE_LEFT + 1, :, None]
         rows, columns = (offsets >= 0) & (offsets < self.side)  # True within the hole
         hole = rows[:, None, : self.height, None] & columns[:, None, None, : self.width]

@@ -25,16 +25,17 @@ def compute_quotas(labels: Labels, strength: float) -> tuple[Labels, Labels, npt
 
 
 def draw_balanced_order(labels: Labels, strength: float, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    """Return the image at each position of an epoch."""
+    """Return the index of the image at each position of an epoch."""
     count = len(labels)
     if strength == 0:
         return permutation(seed, epoch, count)
     classes, counts, quotas = compute_quotas(labels, strength)
     draws = draw_words(seed, epoch, Purpose.BALANCE, count + 1)
-    by_class = np.lexsort((draws[:count], labels))
-    times = (quotas / counts)[np.searchsorted(classes, labels[by_class])]
-    # Systematic sampling: each image has an interval of length `times` on a line shifted by one draw, and is used once
-    # for each whole number in the interval. Every class is within one of its quota, and the total is `count`.
+    by_class = np.lexsort((draws[:count], labels))  # images sorted by class, in random order within a class
+    times = (quotas / counts)[np.searchsorted(classes, labels[by_class])]  # how often each is to be used; a fraction
+    # Systematic sampling: the images are intervals of length `times` on a line, which is shifted by one random draw. An
+    # image is used once for each whole number in its interval. So every class is within one of its quota, and the total
+    # is `count`.
     ends = np.cumsum(times)
     ends[-1] = count
     shifted = np.floor(ends + float(draws[count] >> np.uint64(11)) * 2.0**-53).astype(np.int64)
@@ -47,7 +48,7 @@ def describe_balance(labels: Labels, strength: float, names: dict[int, str]) -> 
     classes, counts, quotas = (array.tolist() for array in compute_quotas(labels, strength))
     lines = [
         f"{names.get(label, f'class {label}')}: {count:,} → {f'{quota:,.1f}'.removesuffix('.0')} (x{quota / count:.2f})"
-        for count, _, label, quota in sorted(zip(counts, range(len(counts)), classes, quotas, strict=True))
+        for count, label, quota in sorted(zip(counts, classes, quotas, strict=True))
     ]
     if len(lines) > 2 * SHOWN_CLASSES:
         lines = [*lines[:SHOWN_CLASSES], "…", *lines[-SHOWN_CLASSES:]]

@@ -57,7 +57,7 @@ class Share:
     rank: int = 0
     ranks: int = 1
     parts: int = 1  # of a training batch (gradient accumulation); each is divided among the ranks
-    mirrored: bool = False  # training with mixup, which mixes image i with image i from the end: a rank gets both
+    paired: bool = False  # for mixup, which mixes image i with image i from the end: a rank gets both of them
     ranks_on_machine: int = 1  # including this one
 
     def split_batch(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
@@ -65,8 +65,8 @@ class Share:
         if not train:
             global_batch = -(-global_batch // self.ranks) * self.ranks
             return global_batch, rank_positions(global_batch, self.rank, self.ranks)
-        mirrored = self.mirrored and self.ranks > 1
-        return global_batch, rank_positions(global_batch, self.rank, self.ranks, self.parts, mirrored)
+        paired = self.paired and self.ranks > 1
+        return global_batch, rank_positions(global_batch, self.rank, self.ranks, self.parts, paired)
 
 
 WHOLE = Share()

@@ -57,7 +57,7 @@ class Cifar10(Images):
 
 
 def find_folder(path: Path) -> Path:
-    """Return the folder with the files: the archive's folder in `path` if it is there, otherwise `path`."""
+    """Return the folder that has the files: `path`, or the archive's folder in it."""
     if path.is_file():
         raise BadData(f"{path}: expected a folder, found a file.", "If it is the archive, unpack it first.")
     if not path.is_dir():

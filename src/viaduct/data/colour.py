@@ -1,9 +1,10 @@
 """Random changes of colour in training, on float32 images of 0..255.
 
-vary_saturation(image, draw_saturation(generator))        brightness, contrast about the mean, saturation
-vary_chroma(image, draw_chroma(generator))                brightness and the two chroma axes
-vary_increased(image, draw_increased(generator, ranges))  brightness, hue and saturation in YIQ,
-                                                          contrast about the mean
+change = draw_saturation_change(generator)      brightness, contrast about the mean, saturation (in resnext)
+change = draw_chroma_change(generator)          brightness and the two chroma axes (in amoebanet)
+change = draw_yiq_change(generator, ranges)     brightness, hue and saturation in YIQ, contrast about the mean
+                                                (in every reference with data.increased_aug=on)
+change(image)                                   the image, changed in place
 """
 
 from __future__ import annotations
@@ -22,20 +23,41 @@ TO_YIQ = np.array([[0.299, 0.596, 0.211], [0.587, -0.274, -0.523], [0.114, -0.32
 FROM_YIQ = np.array([[1, 1, 1], [0.95617069, -0.2726886, -1.103744], [0.62143257, -0.64681324, 1.70062309]])
 
 
-class SaturationColour(NamedTuple):
-    """Random values for `vary_saturation`."""
+class SaturationChange(NamedTuple):
+    """Change of brightness, contrast and saturation."""
 
     brightness: float  # added on the 0..255 scale, which has almost no effect; the reference has this mistake
     contrast: float
     saturation: float
 
+    def __call__(self, image: Floats) -> Floats:
+        image += np.float32(self.brightness)
+        stretch_contrast(image, self.contrast)
+        scale_saturation(image, self.saturation)
+        return np.clip(image, 0, 255, out=image)
 
-class ChromaColour(NamedTuple):
-    """Random values for `vary_chroma`, on the scale of 0..1."""
+
+def draw_saturation_change(generator: np.random.Generator) -> SaturationChange:
+    return SaturationChange(generator.uniform(-0.4, 0.4), generator.uniform(0.4, 1.6), generator.uniform(0.4, 1.6))
+
+
+class ChromaChange(NamedTuple):
+    """Change of brightness and of the two chroma axes, on the scale of 0..1."""
 
     brightness: float
     blue: float
     red: float
+
+    def __call__(self, image: Floats) -> Floats:
+        shift = (1.402 * self.red, -0.344136 * self.blue - 0.714136 * self.red, 1.772 * self.blue)
+        change = (np.array(shift, dtype=np.float32) + np.float32(self.brightness)) * np.float32(255)
+        image += repeat_over_row(change, image)
+        return np.clip(image, 0, 255, out=image)
+
+
+def draw_chroma_change(generator: np.random.Generator) -> ChromaChange:
+    brightness = generator.uniform(-32 / 255, 32 / 255)
+    return ChromaChange(brightness, generator.uniform(-0.1, 0.1), generator.uniform(-0.1, 0.1))
 
 
 class Ranges(NamedTuple):
@@ -47,47 +69,28 @@ class Ranges(NamedTuple):
     hue: float = 0.13  # largest rotation, as a fraction of half a circle
 
 
-class IncreasedColour(NamedTuple):
-    """Random values for `vary_increased`."""
+class YiqChange(NamedTuple):
+    """Change of brightness, of hue and saturation in YIQ, and of contrast."""
 
     brightness: float
     hue: float  # radians
     saturation: float
     contrast: float
 
-
-def draw_saturation(generator: np.random.Generator) -> SaturationColour:
-    return SaturationColour(generator.uniform(-0.4, 0.4), generator.uniform(0.4, 1.6), generator.uniform(0.4, 1.6))
-
-
-def draw_chroma(generator: np.random.Generator) -> ChromaColour:
-    brightness = generator.uniform(-32 / 255, 32 / 255)
-    return ChromaColour(brightness, generator.uniform(-0.1, 0.1), generator.uniform(-0.1, 0.1))
+    def __call__(self, image: Floats) -> Floats:
+        image += np.float32(self.brightness)
+        image[:] = image @ make_yiq_rotation(self.hue, self.saturation)
+        stretch_contrast(image, self.contrast)
+        return np.clip(image, 0, 255, out=image)
 
 
-def draw_increased(generator: np.random.Generator, ranges: Ranges) -> IncreasedColour:
-    return IncreasedColour(
+def draw_yiq_change(generator: np.random.Generator, ranges: Ranges) -> YiqChange:
+    return YiqChange(
         brightness=generator.uniform(-ranges.brightness, ranges.brightness),
         hue=generator.uniform(-ranges.hue * math.pi, ranges.hue * math.pi),
         saturation=generator.uniform(ranges.saturation, 2 - ranges.saturation),
         contrast=generator.uniform(ranges.contrast, 2 - ranges.contrast),
     )
-
-
-def vary_saturation(image: Floats, colour: SaturationColour) -> Floats:
-    """Change brightness, contrast and saturation, in place."""
-    image += np.float32(colour.brightness)
-    stretch_contrast(image, colour.contrast)
-    scale_saturation(image, colour.saturation)
-    return np.clip(image, 0, 255, out=image)
-
-
-def vary_increased(image: Floats, colour: IncreasedColour) -> Floats:
-    """Change brightness, hue, saturation and contrast, in place."""
-    image += np.float32(colour.brightness)
-    image[:] = image @ make_yiq_rotation(colour.hue, colour.saturation)
-    stretch_contrast(image, colour.contrast)
-    return np.clip(image, 0, 255, out=image)
 
 
 def make_yiq_rotation(hue: float, saturation: float) -> Floats:
@@ -126,15 +129,6 @@ def scale_saturation_in_numpy(image: Floats, factor: float) -> None:
         channel -= largest
         channel *= limited
         channel += largest
-
-
-def vary_chroma(image: Floats, colour: ChromaColour) -> Floats:
-    """Change brightness and the two chroma axes, in place."""
-    brightness, blue, red = colour
-    shift = (1.402 * red, -0.344136 * blue - 0.714136 * red, 1.772 * blue)
-    change = (np.array(shift, dtype=np.float32) + np.float32(brightness)) * np.float32(255)
-    image += repeat_over_row(change, image)
-    return np.clip(image, 0, 255, out=image)
 
 
 def repeat_over_row(channels: Floats, image: Floats) -> Floats:

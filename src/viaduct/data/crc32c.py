@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", RuntimeWarning)  # given if the C extension of google_crc32c is missing
+    warnings.simplefilter("ignore", RuntimeWarning)  # google_crc32c warns if its own C extension is missing
     import google_crc32c
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -1,13 +1,12 @@
 """Training crops of several TFRecords in one call of the C extension, which releases Python's global lock.
 
-    crops = find_crops(records, folder, normalised=False)         None if these data cannot be prepared in one call
-    ready = crops.prepare(numbers, positions, seed, epoch, out)   True for each image that is in `out`, bit for bit
-                                                                  equal to that of `preprocess.prepare_image`
+    crops = find_crops(records, folder, normalised=False)         None if the extension cannot prepare these data
+    ready = crops.prepare(numbers, positions, seed, epoch, out)   a mask: True for each image that was written to `out`
 
-The caller prepares the other images with `prepare_image`: those of damaged or unusual records and, with
-data.decode=fast, those with a crop that is shrunk during decoding. `prepare_image` needs Python's global lock for 90 µs
-an image, which limits 16 threads to 5,700 images/s; with one call for several images they reach 17,400 (measured with a
-sleep of 0.85 ms in place of decoding).
+An image in `out` is bit for bit that of `preprocess.prepare_image`. The caller prepares the other images with
+`prepare_image`: those of damaged or unusual records and, with data.decode=fast, those with a crop that is shrunk during
+decoding. `prepare_image` needs Python's global lock for 90 µs an image, which limits 16 threads to 5,700 images/s; with
+one call for several images they reach 17,400 (measured with a sleep of 0.85 ms in place of decoding).
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data import region
+from viaduct.data.colour import draw_chroma_change, draw_saturation_change
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import WORD_MASK
 from viaduct.data.preprocess import find_preprocessing, make_normalisation_rows
 from viaduct.data.records import Folder, Records
 from viaduct.data.tfrecord import HEADER
-from viaduct.data.views import draw_chroma_change, draw_saturation_change
 from viaduct.errors import BadData
 
 Floats = npt.NDArray[np.float32]
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-# Numbers of `Colours` in _recolour.h.
+# The enum `Colours` in _recolour.h.
 COLOUR_CODES: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chroma_change: 2}
 
 
 class Crops:
-    """Training crops of the records of a folder, preprocessed for one network."""
+    """Prepares training crops of the records of one folder."""
 
     def __init__(self, compiled: Callable[..., None], folder: RecordFolder, records: Records, normalised: bool) -> None:
-        network, size, fast = records.preprocess, records.size, records.decode == "fast"
-        reference = find_preprocessing(network)
+        size, fast = records.size, records.decode == "fast"
+        reference = find_preprocessing(records.preprocess)
         sampler = reference.sampler
         assert sampler is not None
         self._compiled, self._folder, self._size = compiled, folder, size
@@ -46,16 +45,16 @@ class Crops:
         self._shrunk_from = 2 * size if fast else 0
         self._starts = np.array(folder.starts)
         self._fancy_upsampling = reference.fancy_upsampling_in_training and not fast
-        self._normalisation = make_normalisation_rows(network, size) if normalised else (None, None)
+        self._normalisation = make_normalisation_rows(records.preprocess, size) if normalised else (None, None)
         settings = (*sampler.ratio, *sampler.area, sampler.least_covered, sampler.attempts, sampler.uses_boxes)
         self._sampler = np.array([*settings, sampler.frame or 0], dtype=np.float64)  # in the order that C reads them
         self._mirrors_before = reference.mirrors_before_resize
         self._colours = COLOUR_CODES[None if records.increased_aug == "off" else reference.recolour]
 
     def prepare(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Mask:
-        """Prepare training crops of the records `numbers`, used at `positions` of the epoch, in `out`.
+        """Write training crops of the records `numbers` to `out`; they are used at `positions` of the epoch.
 
-        Return a mask that is True for the prepared ones.
+        Return a mask that is True for the crops that were written.
         """
         folder, is_ready = self._folder, np.zeros(len(numbers), dtype=np.bool_)
         files = (np.searchsorted(self._starts, numbers, side="right") - 1).tolist()
@@ -76,10 +75,10 @@ class Crops:
 
 
 def find_crops(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
-    """Return the crops of this folder; None without the extension, and for data or options that it does not support."""
+    """Return the `Crops` of this folder; None if the extension is missing or does not support these data or options."""
     compiled = region.find_function("prepare_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None
-    if not isinstance(folder, RecordFolder) or find_preprocessing(records.preprocess).source_views:
+    if not isinstance(folder, RecordFolder) or find_preprocessing(records.preprocess).pillow_views:
         return None
     return Crops(compiled, folder, records, normalised)

@@ -1,6 +1,6 @@
 """Class folders and lists of images as a training source, without building records first.
 
-Classes, labels and validation images are those of `viaduct data build` with its defaults.
+Classes, labels and the choice of validation images are those of `viaduct data build` with its defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.errors import BadData
 
 
 class ImageFolder:
-    """Images of a split by number; the same methods as `RecordFolder`."""
+    """Images of a split by number; has the methods of `RecordFolder` (index.py), so that batches can use either."""
 
     def __init__(self, origin: Origin, images: Sequence[SourceImage], labels: dict[str, int]) -> None:
         self.origin, self.images = origin, images
@@ -32,7 +32,7 @@ class ImageFolder:
         return len(self.images)
 
     def fields(self, number: int) -> ImageFields:
-        """Return image and label."""
+        """Return image, label and class name; there are no boxes."""
         image = self.images[number]
         encoded = memoryview(self.origin.read(image))
         return ImageFields(encoded, int(self._labels[number]), image.class_name, NO_BOXES)
@@ -57,11 +57,11 @@ class ImageFolder:
 
 
 def holds_images(path: Path) -> bool:
-    """Return True for a .csv list of images, and for a folder with subfolders and without TFRecord files."""
-    if path.suffix.lower() == ".csv":
-        return True
-    has_records = path.is_dir() and any(find_shard_sets(path, split) for split in SPLITS)
-    return path.is_dir() and not has_records and any(entry.is_dir() for entry in path.iterdir())
+    """Return True for a .csv list of images, and for a folder that has subfolders but no TFRecord files."""
+    if not path.is_dir():
+        return path.suffix.lower() == ".csv"
+    has_records = any(find_shard_sets(path, split) for split in SPLITS)
+    return not has_records and any(entry.is_dir() for entry in path.iterdir())
 
 
 def read_class_names(path: Path) -> dict[int, str]:

@@ -16,7 +16,7 @@ from numpy.random.bit_generator import ISeedSequence
 
 from viaduct.errors import BadValue
 
-WORD_MASK = (1 << 64) - 1  # mask of 64 bits, for negative seeds and epochs
+WORD_MASK = (1 << 64) - 1  # makes an unsigned word of a seed or epoch that is negative
 
 
 class Purpose(IntEnum):
@@ -71,19 +71,19 @@ def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generato
 
 
 def rank_positions(
-    global_batch: int, rank: int, ranks: int, parts: int = 1, mirrored: bool = False
+    global_batch: int, rank: int, ranks: int, parts: int = 1, paired: bool = False
 ) -> npt.NDArray[np.int64]:
     """Return the sorted positions of a global batch that a rank processes: an equal share of each part.
 
     `parts` is the number of gradient accumulation steps. If a part does not divide evenly, the first ranks get one
-    image more. With `mirrored`, a rank that has position i of a part also has position i from the end, because mixup
-    mixes these two; each part must then be divisible by twice the number of ranks.
+    image more. With `paired`, a rank that has position i of a part also has position i counted from the part's end,
+    because mixup mixes these two images. Each part must then be divisible by twice the number of ranks.
     """
+    check_ranks(global_batch, rank, ranks, parts, paired)
     size = global_batch // parts
-    check_ranks(global_batch, rank, ranks, parts, mirrored)
-    if mirrored:
+    if paired:
         front = np.arange(rank * size // (2 * ranks), (rank + 1) * size // (2 * ranks))
-        within = np.concatenate([front, size - 1 - front[::-1]])
+        within = np.concatenate([front, size - 1 - front[::-1]])  # positions within a part
     else:
         share, remainder = divmod(size, ranks)
         first = rank * share + min(rank, remainder)
@@ -92,7 +92,7 @@ def rank_positions(
     return positions
 
 
-def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, mirrored: bool) -> None:
+def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, paired: bool) -> None:
     """Raise `BadValue` if the rank is out of range or the batch cannot be divided among the ranks."""
     if ranks < 1 or not 0 <= rank < ranks:
         raise BadValue(f"rank must be from 0 to ranks - 1, got rank {rank} of {ranks}.")
@@ -103,7 +103,7 @@ def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, mirrored: 
             f"a global batch of {global_batch}{in_parts} leaves some of {ranks} ranks without an image.",
             f"Make it at least {ranks * parts}, or use fewer ranks.",
         )
-    if mirrored and size % (2 * ranks):
+    if paired and size % (2 * ranks):
         step = 2 * ranks * parts
         raise BadValue(
             f"with mixup a global batch of {global_batch}{in_parts} cannot be divided among {ranks} ranks: images "

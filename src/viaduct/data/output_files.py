@@ -1,4 +1,4 @@
-"""Output files: their paths are checked before the work, and results are written atomically."""
+"""Output files of a verb: check the path before the work begins, write the result atomically."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from viaduct.errors import BadData, BadValue
 
 
 def check_output(out: Path, suffix: str, signature: bytes, kind: str, flag: str = "--out") -> None:
-    """Refuse another suffix, a folder that is not writable, and to overwrite a file of another kind.
+    """Raise `BadValue` if `out` has another suffix, lies in no writable folder, or is a file of another kind.
 
-    `signature` is the first bytes of every result, `kind` is the type of file in messages, such as "a PNG".
+    `signature` are the first bytes of a file of the right kind; `kind` names it in messages, such as "a PNG".
     """
     if out.suffix.lower() != suffix:
         raise BadValue(f"{out}: the name of {kind} must end in {suffix}.", f"Try: {flag} {out.name}{suffix}")
@@ -29,7 +29,7 @@ def check_output(out: Path, suffix: str, signature: bytes, kind: str, flag: str 
 
 
 def has_signature(out: Path, signature: bytes) -> bool:
-    """Return True for a file that begins with the signature."""
+    """Return True if the file begins with the signature."""
     if not out.is_file():  # reading a pipe would block
         return False
     try:

@@ -1,12 +1,12 @@
 """Preprocessing of encoded images as in each network's reference implementation; differences from it are listed below.
 
-    preprocess("official", data)                                       evaluation: float32 224x224x3, normalised
-    preprocess("v15", data, train=True, generator=generator)           training, distributed as in the reference
-    prepare_image("v15", data)                                         the same before normalisation, 0..255
-    normalisation("v15")                                               (mean, scale): (image - mean) * scale
+    preprocess("official", data)                                evaluation: float32 224x224x3, normalised
+    preprocess("v15", data, train=True, generator=generator)    training, with random draws distributed as in v15
+    prepare_image("v15", data)                                  the same before normalisation, 0..255
+    normalisation("v15")                                        (mean, scale): (image - mean) * scale
 
-A `View` has the positions of the needed pixels and the change of colours. It is computed from the size of the image;
-then the image is decoded and resampled once.
+The names are those of the files in references/. A `View` (views.py) has the positions of the needed pixels and the
+change of colours. It is computed from the size of the image; then the image is decoded and resampled once.
 
 The mode `exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of
 TensorFlow. The mode `fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 during decoding, if the shrunk image still
@@ -16,8 +16,8 @@ references skip pixels. Mean and 99th percentile of the differences, of 255 grey
 1411x1411), 3.0 and 19 (a field of stars, 1000x872), 4.4 and 41 (a portrait, 512x512).
 
 In both modes only the region of a view is decoded, if region.py can do so; its pixels are those of the whole image.
-References that decode regions in training get other chroma from TensorFlow in the leftmost and rightmost column, by up
-to 13 grey levels (60 crops).
+A reference that decodes regions in training, too, gets slightly different chroma from TensorFlow in the leftmost and
+rightmost column of a region: up to 13 grey levels in 60 crops.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from viaduct.data.geometry import (
     shrink_axis,
     stretch_axis,
 )
-from viaduct.data.source_views import PREFIX, SourceViews, parse_name
+from viaduct.data.pillow_views import PREFIX, PillowViews, parse_name
 from viaduct.data.views import DrawColour, Floats, Preprocessing, Recolour, View
 from viaduct.errors import BadValue
 
-Mode = Literal["exact", "fast"]
+Mode = Literal["exact", "fast"]  # see above
 Colours = Literal["reference"] | DrawColour | None  # changes of colour in training; None: no changes
 NEEDS_GENERATOR = ("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
 
@@ -61,9 +61,9 @@ def preprocess(
     size: int = 224,
     mode: Mode = "exact",
 ) -> Floats:
-    """Return an image for the network of reference `name`: float32, size x size x 3, normalised.
+    """Return an image preprocessed as the reference `name` does: float32, size x size x 3, normalised.
 
-    Training needs a generator.
+    With `train`, crop, mirroring and colours are drawn from `generator`, which is then required.
     """
     check_arguments(name, jpeg_bytes, generator, size)
     return prepare_image(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
@@ -102,17 +102,17 @@ def prepare_image(
     policy: Policy | None = None,
     colours: Colours = "reference",
 ) -> Floats:
-    """Prepare an image, on the scale of 0..255 unless `normalised`, in `out` if it is given.
+    """Return an image on the scale of 0..255 or `normalised`, written to `out` if that is given.
 
-    `policy` is applied to training images before the changes of colour.
+    `policy` (auto_augment.py) is applied to training images before the changes of colour.
     """
     preprocessing = find_preprocessing(name)
     normalise_as = name if normalised else None
-    if (source_views := preprocessing.source_views) is not None:
-        image, recolour = cut_with_pillow(source_views, jpeg_bytes, train, generator, size, policy, colours)
+    if (pillow_views := preprocessing.pillow_views) is not None:
+        image, recolour = cut_with_pillow(pillow_views, jpeg_bytes, train, generator, size, policy, colours)
         out = np.empty((size, size, 3), dtype=np.float32) if out is None else out
         out[:] = image
-        return finish(out, recolour, normalise_as)
+        return recolour_and_normalise(out, recolour, normalise_as)
     height, width = jpeg.dimensions(jpeg_bytes)
     view = choose_view(name, height, width, train, generator, boxes, size, colours)
     if train:
@@ -123,11 +123,11 @@ def prepare_image(
         return render(jpeg_bytes, view, normalise_as, fancy_upsampling, mode, out)
     out = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
     out[:] = policy(as_bytes(out), generator)
-    return finish(out, view.recolour, normalise_as)
+    return recolour_and_normalise(out, view.recolour, normalise_as)
 
 
 def cut_with_pillow(
-    source_views: SourceViews,
+    pillow_views: PillowViews,
     jpeg_bytes: jpeg.Encoded,
     train: bool,
     generator: np.random.Generator | None,
@@ -135,13 +135,13 @@ def cut_with_pillow(
     policy: Policy | None,
     colours: Colours,
 ) -> tuple[jpeg.Pixels, Recolour | None]:
-    """Return the crop of an image for a network of another package, uint8, and the change of its colours."""
+    """Return the crop of an image for a network of torchvision or timm, uint8, and the change of its colours."""
     pixels = jpeg.decode(jpeg_bytes, dct="accurate")
     if not train:
-        return source_views.cut_centre(pixels, size), None
+        return pillow_views.cut_centre(pixels, size), None
     if generator is None:
         raise BadValue(*NEEDS_GENERATOR)
-    image = source_views.cut_random(pixels, size, generator)
+    image = pillow_views.cut_random(pixels, size, generator)
     image = policy(np.ascontiguousarray(image), generator) if policy else image
     return image, colours(generator) if callable(colours) else None
 
@@ -166,9 +166,9 @@ def normalise(name: str, image: Floats) -> Floats:
 
 
 def find_preprocessing(name: str) -> Preprocessing:
-    """Return the preprocessing of a reference, or of a network of another package."""
+    """Return the preprocessing of a reference, or of a network of torchvision or timm."""
     if isinstance(name, str) and name.startswith(f"{PREFIX}:"):
-        return load_source_preprocessing(name)
+        return make_pillow_preprocessing(name)
     return references.load(name)
 
 
@@ -180,15 +180,15 @@ def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generat
 
 
 @cache
-def load_source_preprocessing(name: str) -> Preprocessing:
-    """Return the preprocessing of a network of another package, from its settings in `name`."""
-    settings = parse_name(name)  # with mean and deviation for pixels from 0 to 1
-    mean, scale = (255 * value for value in settings.mean), (1 / (255 * value) for value in settings.deviation)
-    return Preprocessing(refuse_view, tuple(mean), tuple(scale), source_views=settings)  # type: ignore[arg-type]
+def make_pillow_preprocessing(name: str) -> Preprocessing:
+    """Return the preprocessing of a network of torchvision or timm; `name` contains its settings."""
+    views = parse_name(name)  # mean and deviation are for pixels from 0 to 1
+    mean, scale = (255 * value for value in views.mean), (1 / (255 * value) for value in views.deviation)
+    return Preprocessing(refuse_view, tuple(mean), tuple(scale), pillow_views=views)  # type: ignore[arg-type]
 
 
 def refuse_view(height: int, width: int, size: int) -> View:
-    """Raise `BadValue`: a View has positions between pixels, which cannot describe antialiased resizing."""
+    """Raise `BadValue`, because the positions in a `View` cannot describe Pillow's antialiased resizing."""
     raise BadValue("images of a network of another package are resized by Pillow, which this step cannot do.")
 
 
@@ -202,10 +202,9 @@ def choose_view(
     size: int = 224,
     colours: Colours = "reference",
 ) -> View:
-    """Return the view of an image of this size; in training draw a crop, mirroring and changes of colour.
+    """Return the view of an image of this size; in training draw crop, mirroring and change of colours, in this order.
 
-    All random draws except a policy's happen here, in this order (for networks of other packages: in
-    `cut_with_pillow`).
+    These are all random draws except those of a policy, and those in `cut_with_pillow`.
     """
     if size < 1:
         raise BadValue(f"size must be at least 1, got {size}.")
@@ -232,7 +231,7 @@ def render(
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """Decode, resample and recolour an image, and normalise it for the reference `normalise_as` if given."""
+    """Decode, resample and recolour an image, and normalise it as the reference `normalise_as` does, if given."""
     if mode not in ("exact", "fast"):
         raise BadValue(f"mode must be 'exact' or 'fast', got {mode!r}.")
     rows, columns, recolour = view
@@ -249,13 +248,13 @@ def render(
     )
     options: dict[str, Any] = {"shrink": shrink, "fancy_upsampling": fancy_upsampling}
     if region.decode_view(jpeg_bytes, rows, columns, out, **options, normalisation=normalisation_rows):
-        return out if normalisation_rows else finish(out, recolour, normalise_as)
+        return out if normalisation_rows else recolour_and_normalise(out, recolour, normalise_as)
     pixels = jpeg.decode(jpeg_bytes, **options)
-    return finish(resample(pixels, rows, columns, out), recolour, normalise_as)
+    return recolour_and_normalise(resample(pixels, rows, columns, out), recolour, normalise_as)
 
 
-def finish(image: Floats, recolour: Recolour | None, normalise_as: str | None) -> Floats:
-    """Recolour pixels and normalise them for the reference `normalise_as`, in place; None skips a step."""
+def recolour_and_normalise(image: Floats, recolour: Recolour | None, normalise_as: str | None) -> Floats:
+    """Recolour an image and normalise it as the reference `normalise_as` does, in place; None skips the step."""
     if recolour:
         image = recolour(image)
     return normalise(normalise_as, image) if normalise_as else image

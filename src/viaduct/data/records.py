@@ -1,4 +1,4 @@
-"""ImageNet-scale sources, as parts of a recipe: TFRecord files, MindRecord files or class folders.
+"""The data of a recipe in files, too large for memory: TFRecord files, MindRecord files or class folders.
 
     Records(global_batch=256, size=224, classes=1001, preprocess="official")     --data records/, or class folders
 
@@ -8,7 +8,7 @@ Nothing here imports torch, so that recipes can be listed without it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,9 +20,9 @@ from viaduct.data.file_index import CORRUPT
 from viaduct.data.folder import ImageFolder, holds_images, open_image_splits, read_class_names
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, open_mindrecord_splits
+from viaduct.data.pillow_views import PREFIX, parse_name
 from viaduct.data.shards import LABELS_FILE, explain_nothing_found, read_label_names, record_files
 from viaduct.data.source import Colour, Dataset, Labels, Pixels, Source
-from viaduct.data.source_views import PREFIX, parse_name
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, UnknownName
 
@@ -74,12 +74,11 @@ class Records(Source):
 
     @property
     def colours(self) -> Any:
-        """Change of colours in training: "reference" for the reference's own, a function that draws one, or None."""
-        from viaduct.data.colour import Ranges
-        from viaduct.data.views import increased_colour
+        """Changes of colour in training: "reference" for those of the reference, a function that draws one, or None."""
+        from viaduct.data.colour import Ranges, draw_yiq_change
 
         if self.increased_aug == "on":
-            return increased_colour(Ranges(*(getattr(self, field) for field in COLOUR_FIELDS)))
+            return partial(draw_yiq_change, ranges=Ranges(*(getattr(self, field) for field in COLOUR_FIELDS)))
         return None if self.increased_aug == "off" else "reference"
 
     @property

@@ -1,4 +1,4 @@
-"""Contact sheet of records or folders: each image beside its preprocessed views."""
+"""Contact sheet of records or class folders: each image beside its evaluation view and three training crops."""
 
 from __future__ import annotations
 
@@ -22,46 +22,47 @@ from viaduct.errors import BadData
 
 Pixels = npt.NDArray[np.uint8]
 SIDE, GAP = 160, 8  # pixels
-CROPS = 3  # training views in a row
+CROPS = 3  # training crops in a row
 BLANK: Pixels = np.full((SIDE, SIDE, 3), 224, np.uint8)
 
 
 def write_contact_sheet(
-    records: Path, out: Path, name: str, count: int, split: str, seed: int, auto_augment: str = ""
+    records: Path, out: Path, reference: str, count: int, split: str, seed: int, auto_augment: str = ""
 ) -> list[str]:
-    """Write the sheet of `count` images; return a line of text for each row.
+    """Write the sheet of `count` images, preprocessed as `reference` does; return a line of text for each row.
 
-    A row has the original, and the evaluation view and three training views of the reference `name`. An image that
-    cannot be decoded is reported on stderr and has a blank row; if all fail, the first error is raised.
+    An image that cannot be decoded is reported on stderr and has a blank row; if all fail, the first error is raised.
     """
     check_output(out, ".png", SIGNATURE, "a PNG")
     policy = find_policy(auto_augment)
     folder = open_split(records, split)
-    rows, lines, bad = list[list[Pixels]](), list[str](), list[BadData]()
+    rows, lines, errors = list[list[Pixels]](), list[str](), list[BadData]()
     for number in permutation(seed, 0, len(folder))[:count].tolist():
         try:
-            row, line = build_row(folder, number, name, seed, policy)
+            row, line = build_row(folder, number, reference, seed, policy)
         except BadData as error:
-            bad.append(error if isinstance(error, BadRecord) else folder.make_error(number, error.message))
+            errors.append(error if isinstance(error, BadRecord) else folder.make_error(number, error.message))
             row, line = [BLANK] * (2 + CROPS), f"cannot be shown, {folder.describe_location(number)}"
         rows.append(row)
         lines.append(line)
-    if len(bad) == len(rows):
-        raise bad[0]
-    print_first_notices([f"warning: {error.message}" for error in bad], "more cannot be shown either")
+    if len(errors) == len(rows):
+        raise errors[0]
+    print_first_notices([f"warning: {error.message}" for error in errors], "more cannot be shown either")
     write_result(out, encode_png(arrange_views(rows)))
     return lines
 
 
-def build_row(folder: Folder, number: int, name: str, seed: int, policy: Policy | None) -> tuple[list[Pixels], str]:
-    """Return the views of one image, and its line of text."""
+def build_row(
+    folder: Folder, number: int, reference: str, seed: int, policy: Policy | None
+) -> tuple[list[Pixels], str]:
+    """Return an image beside its views, and a line of text about it."""
     fields = folder.fields(number)
     image = jpeg.decode(fields.encoded)
     height, width = image.shape[:2]
-    views = [prepare_image(name, fields.encoded, size=SIDE)]
+    views = [prepare_image(reference, fields.encoded, size=SIDE)]
     for crop in range(CROPS):
         generator = sample_generator(seed, crop, number)
-        views.append(prepare_image(name, fields.encoded, True, generator, fields.boxes, SIDE, policy=policy))
+        views.append(prepare_image(reference, fields.encoded, True, generator, fields.boxes, SIDE, policy=policy))
     label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
     line = f"label {label}, {width}x{height}, {folder.describe_location(number)}"
     return [fit_in_square(image), *map(as_bytes, views)], line
@@ -80,6 +81,7 @@ def fit_in_square(image: Pixels) -> Pixels:
 
 
 def arrange_views(rows: list[list[Pixels]]) -> Pixels:
+    """Return the sheet: a row of views for each image, on white."""
     step = SIDE + GAP
     sheet = np.full((len(rows) * step + GAP, len(rows[0]) * step + 2 * GAP, 3), 255, np.uint8)
     for down, row in enumerate(rows):

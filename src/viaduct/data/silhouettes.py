@@ -1,7 +1,7 @@
 """Ten shapes as signed distances: negative inside, zero on the outline, positive outside.
 
-Each has an area of one and its centre of mass at the origin. `x` points right and `y` down. Distances are exact along
-straight edges, and elsewhere accurate enough for antialiasing.
+Each has an area of one and its centre of mass at the origin; the numbers in the code follow from this. `x` points right
+and `y` down. Distances are exact along straight edges, and elsewhere accurate enough for antialiasing.
 """
 
 from __future__ import annotations

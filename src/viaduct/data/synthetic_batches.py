@@ -9,11 +9,11 @@ import torch
 from viaduct.data.batches import WHOLE, Batch, Share
 from viaduct.data.synthetic import SyntheticSplit
 
-MEAN, DEVIATION, LOWEST, HIGHEST = 127.0, 60.0, 7.0, 247.0  # of pixels, as in the references' synthetic data
+MEAN, DEVIATION, LOWEST, HIGHEST = 127.0, 60.0, 7.0, 247.0  # of pixels, as in TensorFlow's official models
 
 
 class SyntheticBatches:
-    """`Stream` of one batch of noise."""
+    """Batches for the training loop that are all made of one batch of noise."""
 
     def __init__(self, split: SyntheticSplit, *, device: torch.device, train: bool, share: Share = WHOLE) -> None:
         source = split.source
@@ -32,10 +32,10 @@ class SyntheticBatches:
         self._train, self._first = train, self._cut_batch(0)
 
     def reseed(self, seed: int) -> None:
-        """Do nothing; the noise does not depend on the seed."""
+        """Do nothing, because the noise does not depend on the seed."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Return the batches of an epoch; in training all are the same object, so the device does no work for them."""
+        """Return the batches of an epoch; in training each is the same object, so the device does no work for it."""
         return (self._first if self._train else self._cut_batch(step) for step in range(start, self.steps_per_epoch))
 
     def _cut_batch(self, step: int) -> Batch:

@@ -64,7 +64,7 @@ def prepare_encoded(source: Records, data: bytes) -> Floats:
 def prepare_decoded(source: Records, pixels: jpeg.Pixels) -> Floats:
     """Return the network's input for a decoded image."""
     name = source.preprocess
-    if views := preprocess.find_preprocessing(name).source_views:
+    if views := preprocess.find_preprocessing(name).pillow_views:
         return preprocess.finish(views.cut_centre(pixels, source.size).astype("float32"), None, name)
     height, width = pixels.shape[:2]
     view = preprocess.choose_view(name, height, width, size=source.size)

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from viaduct import models
+from viaduct.data.pillow_views import PREFIX, PillowViews
 from viaduct.data.records import Records
-from viaduct.data.source_views import PREFIX, SourceViews
 from viaduct.errors import BadValue
 from viaduct.models import sources
 from viaduct.recipes import Amoebanet, Recipe
@@ -52,7 +52,7 @@ def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
         size = data.size if keep_size else family.input_size
         return replace(recipe, data=replace(data, preprocess=family.preprocess, size=size))
     settings = sources.read_input(recipe.model) if isinstance(recipe.model, str) else sources.InputSettings()
-    views = SourceViews(settings.interpolation, settings.crop_share, settings.mean, settings.deviation)
+    views = PillowViews(settings.interpolation, settings.crop_share, settings.mean, settings.deviation)
     size = data.size if keep_size else settings.size
     return replace(recipe, data=replace(data, preprocess=views.name, size=size))
 

@@ -1,7 +1,7 @@
 """Preprocessing of the reference networks: one file each, registered by its file name.
 
-names()              all references: values of a recipe's data.preprocess
-load("official")     the Preprocessing in official.py
+names()              ("amoebanet", "official", …): the values that a recipe's data.preprocess may have
+load("official")     the `Preprocessing` in official.py
 """
 
 from __future__ import annotations

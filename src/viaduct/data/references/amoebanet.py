@@ -1,7 +1,8 @@
-"""Crops without objects, varied brightness and chroma, pixels scaled to -1..1."""
+"""AmoebaNet-D: crops drawn without regard to objects, varied brightness and chroma, pixels scaled to -1..1."""
 
+from viaduct.data.colour import draw_chroma_change
 from viaduct.data.geometry import Sampler
-from viaduct.data.views import Preprocessing, central_seven_eighths, draw_chroma_change
+from viaduct.data.views import Preprocessing, central_seven_eighths
 
 preprocessing = Preprocessing(
     evaluation=central_seven_eighths,

@@ -1,4 +1,4 @@
-"""TensorFlow's official ResNet: crops that cover an object, colours only centred."""
+"""TensorFlow's official ResNet: crops that cover an object; the mean colour is subtracted, without scaling."""
 
 from viaduct.data.geometry import Sampler
 from viaduct.data.views import Preprocessing, shorter_side_then_centre

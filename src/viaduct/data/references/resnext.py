@@ -1,7 +1,11 @@
-"""Crops sampled in a square frame, varied brightness, contrast and saturation, the centre cut by crop_and_resize."""
+"""ResNeXt-50: crops drawn in a square of 280 pixels; varied brightness, contrast and saturation.
 
+Evaluation cuts the centre as `tf.image.crop_and_resize` does.
+"""
+
+from viaduct.data.colour import draw_saturation_change
 from viaduct.data.geometry import Sampler
-from viaduct.data.views import Preprocessing, central_four_fifths, draw_saturation_change
+from viaduct.data.views import Preprocessing, central_four_fifths
 
 preprocessing = Preprocessing(
     evaluation=central_four_fifths,

@@ -82,7 +82,7 @@ def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str
     facts: dict[str, Any] = {"inside_the_graph": inside, "size": size, "channels": "RGB"}
     if isinstance(source, Records):
         reference = find_preprocessing(source.preprocess)
-        if views := reference.source_views:
+        if views := reference.pillow_views:
             resized, method = int(size / views.crop_share + 1e-6), f"Pillow's {views.interpolation} filter"
             crop = f"resize the shorter side to {resized} pixels with {method}, take the {size}x{size} in the middle"
         else:

@@ -38,7 +38,7 @@ def build_pixels(source: Source, image_shape: tuple[int, int] | None) -> Pixels:
 
 def refuse_views(source: Records) -> None:
     """Raise BadValue for the preprocessing of a network of another package."""
-    if find_preprocessing(source.preprocess).source_views:
+    if find_preprocessing(source.preprocess).pillow_views:
         raise BadValue(
             "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
             "Export the network alone: --input tensor.",

@@ -1,9 +1,10 @@
 """Preprocessing of networks from torchvision and timm, with Pillow's antialiased resizing.
 
-    settings = SourceViews("bicubic", 0.95, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    settings.name                 "source:bicubic:0.95:0.485,0.456,0.406:0.229,0.224,0.225", a recipe's data.preprocess
-    parse_name(settings.name)     the same settings
+    views = PillowViews("bicubic", 0.95, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    views.name                 "source:bicubic:0.95:0.485,0.456,0.406:0.229,0.224,0.225"
+    parse_name(views.name)     the same views
 
+The name is the value of a recipe's data.preprocess; `source` alone stands for the settings of the network's package.
 Evaluation resizes the shorter side and crops the centre. Training takes a random crop (area 8 to 100 %, ratio 3/4 to
 4/3 on a log scale, as RandomResizedCrop does), resizes it, and mirrors it with probability 1/2.
 """
@@ -27,17 +28,17 @@ AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 
 @dataclass(frozen=True)
-class SourceViews:
+class PillowViews:
     """Preprocessing settings of a network; mean and deviation are for pixels from 0 to 1."""
 
     interpolation: str
-    crop_share: float  # of the resized image's shorter side that evaluation keeps
+    crop_share: float  # the side of the evaluation crop is this share of the resized image's shorter side
     mean: tuple[float, float, float]
     deviation: tuple[float, float, float]
 
     @property
     def name(self) -> str:
-        """Settings as the text of a recipe's `data.preprocess`."""
+        """Settings as text, for a recipe's `data.preprocess`."""
         mean, deviation = (",".join(f"{value:.9g}" for value in values) for values in (self.mean, self.deviation))
         return f"{PREFIX}:{self.interpolation}:{self.crop_share:.9g}:{mean}:{deviation}"
 
@@ -86,8 +87,8 @@ def draw_box(height: int, width: int, generator: np.random.Generator) -> tuple[i
 
 
 @cache
-def parse_name(name: str) -> SourceViews:
-    """Parse the text of a recipe's `data.preprocess`."""
+def parse_name(name: str) -> PillowViews:
+    """Return the settings that a recipe's `data.preprocess` gives as text."""
     try:
         prefix, interpolation, share, mean, deviation = name.split(":")
         means, deviations = (tuple(map(float, text.split(","))) for text in (mean, deviation))
@@ -99,4 +100,4 @@ def parse_name(name: str) -> SourceViews:
             f"data.preprocess is {name!r}, which cannot be read.",
             "It is source:INTERPOLATION:CROP_SHARE:MEAN:DEVIATION, or `source` for the network's own.",
         ) from None
-    return SourceViews(interpolation, float(share), means, deviations)
+    return PillowViews(interpolation, float(share), means, deviations)

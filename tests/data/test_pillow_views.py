@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from viaduct.data import preprocess as room
+from viaduct.data.pillow_views import PillowViews, draw_box, parse_name
 from viaduct.data.preprocess import find_preprocessing, prepare_image
 from viaduct.data.records import Records
-from viaduct.data.source_views import SourceViews, draw_box, parse_name
 from viaduct.errors import BadValue, UnknownName
 
-VIEWS = SourceViews("bicubic", 0.875, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+VIEWS = PillowViews("bicubic", 0.875, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 PHOTO = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
 
 
