@@ -13,7 +13,7 @@ from carrying.made_up_observations import make_observation, no_drift
 from viaduct.carrying.agreement import judge, pair_observations
 from viaduct.carrying.causes import explain, find_changed_settings, find_ineffective
 from viaduct.comparison.rows import Row
-from viaduct.comparison.tensors import Pair, Stored
+from viaduct.comparison.tensors import Pair, StoredTensor
 from viaduct.rehearsal.inspection import Fact
 
 SECOND = """\
@@ -90,7 +90,7 @@ def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:
 
 
 def test_an_input_that_could_not_be_compared_is_not_said_to_differ() -> None:
-    stored = Stored("network", role="input", fault="cut short")
+    stored = StoredTensor("network", role="input", fault="cut short")
     row = Row(Pair(0, stored, stored, "network", "network", "name"), None, "refused", "cut short")
     left, right = make_observation(), make_observation(gradients={"w": np.full(4, 2, np.float32)})
     found = explain(judge(pair_observations(left, right)), left, right, replace(no_drift(), rows=(row,)), "npu")

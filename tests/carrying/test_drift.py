@@ -44,7 +44,7 @@ def compare(migrated: Path, original: Path, shaken: Path | None = None) -> tuple
 
 
 def results(drift: Drift) -> dict[str, str]:
-    return {f"{row.stored.step} {row.tensor_index}": row.result for row in drift.rows}
+    return {f"{row.tensor.step} {row.tensor_index}": row.result for row in drift.rows}
 
 
 def test_equal_runs_have_good_rows_only(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_value_that_the_script_magnifies_is_refused_not_good(tmp_path: Path) -
     original, shaken = write_record(tmp_path / "cuda"), write_record(tmp_path / "shaken", losses=[2.0, 1.2])
     agreement, drift = compare(write_record(tmp_path / "npu", losses=[2.0, 1.1]), original, shaken)
     assert not agreement.bad
-    row = next(row for row in drift.rows if row.stored.step == 1)
+    row = next(row for row in drift.rows if row.tensor.step == 1)
     assert row.result == "refused"
     assert "amplifies" in row.reason
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from comparison.scenes import Array, Story
+from comparison.comparison_builder import Array, ComparisonBuilder
 from viaduct.comparison.tensors import Side
 
 
 @pytest.fixture
 def values() -> Array:
     """Activations of 16 channels, normally distributed."""
-    return Story().normal(8, 16, 10, 10)
+    return ComparisonBuilder().normal(8, 16, 10, 10)
 
 
 @pytest.fixture(scope="module")

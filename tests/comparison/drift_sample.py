@@ -11,7 +11,7 @@ import numpy as np
 from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.measures import Measures, measure
 from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
-from viaduct.comparison.tensors import Pair, Result, Role, Side, Stored
+from viaduct.comparison.tensors import Pair, Result, Role, Side, StoredTensor
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 ORIGIN = "layer3.0.bn2"
@@ -44,8 +44,8 @@ def measure_kind(kind: str, seed: int) -> Measures:
     return measure(left.astype(np.float32), right)
 
 
-def make_stored(op: str, order: int, step: int, role: Role = "output") -> Stored:
-    return Stored(op, op_type(op), role, 0, order, step, 0, "float32", (2, 8, 4, 4), None)
+def make_stored(op: str, order: int, step: int, role: Role = "output") -> StoredTensor:
+    return StoredTensor(op, op_type(op), role, 0, order, step, 0, "float32", (2, 8, 4, 4), None)
 
 
 def op_type(op: str) -> str:
@@ -133,11 +133,11 @@ def sample_explanation(rows: list[Row]) -> Explanation:
         causes=(
             Cause(
                 "wrong BN epsilon",
-                0.92,
                 "left = 0.81 · right per channel, as 1e-3 for 1e-5 would give",
                 "Set eps=1e-5.",
+                confidence=0.92,
             ),
-            Cause("stale weight", 0.2, "the scale differs too", "Load both from the same checkpoint."),
+            Cause("stale weight", "the scale differs too", "Load both from the same checkpoint.", confidence=0.2),
         ),
         neighbours=(shortcut, *neighbours, joined),
         edges=(*edges, (names["conv3"], "layer3.0.add")),
@@ -149,4 +149,4 @@ def sample_drift(rows: list[Row], explanation: Explanation) -> Drift:
 
 
 def row_of(rows: list[Row], op: str) -> int | None:
-    return next((n for n, row in enumerate(rows) if row.op == op and row.stored.role == "output"), None)
+    return next((n for n, row in enumerate(rows) if row.op == op and row.tensor.role == "output"), None)

@@ -20,16 +20,16 @@ from viaduct.comparison.align import Alignment
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.readers import read
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Pair, Role, Side, Stored
+from viaduct.comparison.tensors import Pair, Role, Side, StoredTensor
 
 
-def tensor(op: str, role: Role = "output", index: int = 0, order: int = 0, **more: Any) -> Stored:
+def tensor(op: str, role: Role = "output", index: int = 0, order: int = 0, **more: Any) -> StoredTensor:
     fields: dict[str, Any] = {"op_type": "", "step": 0, "rank": 0, "dtype": "float32", "shape": (2, 3), "path": None}
     fields |= {"statistics": {"min": -1.0, "max": 1.0, "mean": 0.0, "norm": 1.0}}
-    return Stored(op=op, role=role, index=index, order=order, **{**fields, **more})
+    return StoredTensor(op=op, role=role, index=index, order=order, **{**fields, **more})
 
 
-def side(tensors: Iterable[Stored], kind: str = "viaduct", **more: Any) -> Side:
+def side(tensors: Iterable[StoredTensor], kind: str = "viaduct", **more: Any) -> Side:
     return Side(Path("dump"), kind, tuple(tensors), **more)
 
 

@@ -16,7 +16,7 @@ from viaduct.comparison import Dump
 from viaduct.comparison.measuring import check_file
 from viaduct.comparison.readers.viaduct import read
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Side, Stored
+from viaduct.comparison.tensors import Side, StoredTensor
 
 
 class Block(nn.Module):
@@ -121,7 +121,7 @@ def dumping(network: nn.Module, folder: Path | None, options: dict[str, Any]) ->
         yield dump
 
 
-def find_tensor(side: Side, op: str, role: str, index: int = 0, step: int = 0, call: int = 0) -> Stored:
+def find_tensor(side: Side, op: str, role: str, index: int = 0, step: int = 0, call: int = 0) -> StoredTensor:
     """The one tensor of that name."""
     (only,) = (
         tensor

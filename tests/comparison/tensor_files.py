@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from viaduct.comparison.tensors import Stored
+from viaduct.comparison.tensors import StoredTensor
 
 VALUES = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
-def make_stored(path: Path | None, member: str = "", fault: str = "") -> Stored:
-    return Stored("op", "", "output", 0, 0, 0, 0, "float32", (), path, member, fault=fault)
+def make_stored(path: Path | None, member: str = "", fault: str = "") -> StoredTensor:
+    return StoredTensor("op", "", "output", 0, 0, 0, 0, "float32", (), path, member, fault=fault)
 
 
 def npy_with(path: Path, header: str, data: bytes = b"") -> Path:

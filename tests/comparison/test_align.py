@@ -17,7 +17,7 @@ from comparison.foreign_dumps import (
 from comparison.made_up_sides import names, nothing_lost, side, tensor, world
 from viaduct.comparison.align import align
 from viaduct.comparison.readers import read
-from viaduct.comparison.tensors import Side, Stored
+from viaduct.comparison.tensors import Side, StoredTensor
 
 # By name.
 
@@ -87,7 +87,7 @@ def test_inputs_without_a_graph_are_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("theirs", [[], [tensor("b", "parameter", shape=(9,))], [tensor("b", "input", shape=(9,))]])
-def test_a_graph_is_advised_only_against_outputs(theirs: list[Stored]) -> None:
+def test_a_graph_is_advised_only_against_outputs(theirs: list[StoredTensor]) -> None:
     [pair] = [p for p in align(side([tensor("a", "input")]), side(theirs)).pairs if p.left]
     assert pair.reason == "no counterpart was found on the right side"
 

@@ -11,7 +11,15 @@ import pytest
 from comparison.causes.test_amplifying_structure import AMPLIFIERS, add_jitter
 from comparison.causes.test_constant_folding import make_scaled_story, make_standardised_story
 from comparison.causes.test_operator_fusion import Normed
-from comparison.scenes import AMPLIFYING, COMPILER_CAUSES, FOLDING, FUSION, Array, Story, name_cause_of_output
+from comparison.comparison_builder import (
+    AMPLIFYING,
+    COMPILER_CAUSES,
+    FOLDING,
+    FUSION,
+    Array,
+    ComparisonBuilder,
+    name_cause_of_output,
+)
 from viaduct.comparison.causes import list_causes
 from viaduct.comparison.tensors import Role
 
@@ -33,25 +41,25 @@ SHAPES += [(1, 2, 2, 2, 2), (1,) * 9]
 def test_no_shape_type_or_role_makes_a_cause_stumble(role: Role, dtype: str) -> None:
     for shape in SHAPES:
         for op_type in ("Conv2d", "BatchNorm2d"):
-            story = Story()
-            left, right = ((4 * story.normal(*shape)).astype(dtype) for _ in range(2))
+            builder = ComparisonBuilder()
+            left, right = ((4 * builder.normal(*shape)).astype(dtype) for _ in range(2))
             for step in (0, 1):
-                story.tell("op", right, right, "parameter", parameter="weight", op_type=op_type, step=step)
-                story.tell("op", right, right, "input", op_type=op_type, step=step)
-            story.tell("op", left, right, role, op_type=op_type, step=1, parameter="weight")
-            story.causes()  # fails where one of them did
+                builder.add("op", right, right, "parameter", parameter="weight", op_type=op_type, step=step)
+                builder.add("op", right, right, "input", op_type=op_type, step=step)
+            builder.add("op", left, right, role, op_type=op_type, step=1, parameter="weight")
+            builder.causes()  # fails where one of them did
 
 
 def test_a_cause_that_stumbles_is_told_and_the_others_are_heard(values: Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stumble(scene: object) -> None:
+    def stumble(divergence: object) -> None:
         raise IndexError("tuple index out of range")
 
     monkeypatch.setattr("viaduct.comparison.causes.shuffle.find_cause", stumble)
     left = values.copy()
     left[0, 3, 2, 2] = np.inf
-    story = Story()
-    story.tell("op", left, values)
-    explanation = story.explained()
+    builder = ComparisonBuilder()
+    builder.add("op", left, values)
+    explanation = builder.explained()
     assert explanation.cause == "overflow"
     assert "shuffle" in explanation.notes[0]
     assert "IndexError" in explanation.notes[0]
@@ -62,23 +70,23 @@ def test_noise_from_nowhere_has_no_known_cause(values: Array) -> None:
     assert name_cause_of_output(values + 0.5 * noise, values) is None
 
 
-STORIES: dict[str, tuple[str, Callable[[], Story]]] = {
-    "fused in float16": (FUSION, lambda: Normed().tell(Normed().fused(np.float16), np.float16)),
-    "fused in float32": (FUSION, lambda: Normed().tell(Normed().fused())),
+STORIES: dict[str, tuple[str, Callable[[], ComparisonBuilder]]] = {
+    "fused in float16": (FUSION, lambda: Normed().add(Normed().fused(np.float16), np.float16)),
+    "fused in float32": (FUSION, lambda: Normed().add(Normed().fused())),
     "folded weight": (FOLDING, make_standardised_story),
     "folded factor": (FOLDING, make_scaled_story),
-    **{f"amplified by {name}": (AMPLIFYING, story) for name, story in AMPLIFIERS.items()},
+    **{f"amplified by {name}": (AMPLIFYING, builder) for name, builder in AMPLIFIERS.items()},
 }
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_no_other_of_these_causes_is_named(name: str) -> None:
-    expected, story = STORIES[name]
-    assert [cause.name for cause in story().causes() if cause.name in COMPILER_CAUSES] == [expected]
+    expected, builder = STORIES[name]
+    assert [cause.name for cause in builder().causes() if cause.name in COMPILER_CAUSES] == [expected]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_is_none_of_these_causes(seed: int, values: Array) -> None:
-    story = Story()
-    story.tell("op", add_jitter(values, 0.05, seed), values)
-    assert not [cause.name for cause in story.causes() if cause.name in COMPILER_CAUSES]
+    builder = ComparisonBuilder()
+    builder.add("op", add_jitter(values, 0.05, seed), values)
+    assert not [cause.name for cause in builder.causes() if cause.name in COMPILER_CAUSES]

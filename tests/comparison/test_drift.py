@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from comparison.comparison_builder import ComparisonBuilder
 from comparison.made_up_sides import side, tensor
-from comparison.scenes import Story
 from viaduct.comparison.drift import Drift, Options, choose_missing_result, compare, require_same_level, select_pairs
 from viaduct.comparison.naming import parse_steps
 from viaduct.comparison.rows import Explanation, Row
-from viaduct.comparison.tensors import Pair, Stored
+from viaduct.comparison.tensors import Pair, StoredTensor
 from viaduct.errors import BadData, BadValue
 
 ONES = np.ones(4, np.float32)
@@ -28,10 +28,10 @@ def pair_of(op: str, step: int = 0, **more: str) -> Pair:
 
 
 def test_nothing_that_was_not_compared_counts_as_good() -> None:
-    story = Story()
-    good, bad = story.tell("a", ONES, ONES), story.tell("b", 2 * ONES, ONES)
-    refused = story.tell("c", None, ONES)
-    new = Row(Pair(0, Stored("d"), None, "d", "*", "none"), None, "new")
+    builder = ComparisonBuilder()
+    good, bad = builder.add("a", ONES, ONES), builder.add("b", 2 * ONES, ONES)
+    refused = builder.add("c", None, ONES)
+    new = Row(Pair(0, StoredTensor("d"), None, "d", "*", "none"), None, "new")
     assert drift_of().exit_code == 2
     assert drift_of(refused, new).exit_code == 2
     assert drift_of(good, refused).exit_code == 1
@@ -66,9 +66,9 @@ def test_pairs_are_selected_by_step_name_and_tensor() -> None:
 
 
 def test_a_damaged_tensor_is_refused_though_the_compiler_put_it_in() -> None:
-    assert choose_missing_result(Pair(0, Stored("a"), None, "a", "*", "none")) == "new"
-    assert choose_missing_result(Pair(0, Stored("a", fault="cut short"), None, "a", "*", "none")) == "refused"
-    assert choose_missing_result(Pair(0, Stored("a"), None, "a", "a", "none")) == "refused"
+    assert choose_missing_result(Pair(0, StoredTensor("a"), None, "a", "*", "none")) == "new"
+    assert choose_missing_result(Pair(0, StoredTensor("a", fault="cut short"), None, "a", "*", "none")) == "refused"
+    assert choose_missing_result(Pair(0, StoredTensor("a"), None, "a", "a", "none")) == "refused"
 
 
 def test_a_tensor_that_differs_is_found_in_two_archives(tmp_path: Path) -> None:

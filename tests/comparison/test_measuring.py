@@ -14,18 +14,20 @@ import pytest
 from viaduct.comparison import measuring
 from viaduct.comparison.measures import Measures
 from viaduct.comparison.measuring import Refusal, make_batches, measure_pair, measure_pairs
-from viaduct.comparison.tensors import Pair, Stored
+from viaduct.comparison.tensors import Pair, StoredTensor
 
 
-def store_array(path: Path | None, array: np.ndarray | None = None, op: str = "conv1", **fields: object) -> Stored:
+def store_array(
+    path: Path | None, array: np.ndarray | None = None, op: str = "conv1", **fields: object
+) -> StoredTensor:
     if path is not None and array is not None:
         np.save(path, array)
     shape, dtype = (array.shape, str(array.dtype)) if array is not None else ((), "float32")
-    made = Stored(op, "Conv2d", "output", 0, 0, 0, 0, dtype, shape, path)
+    made = StoredTensor(op, "Conv2d", "output", 0, 0, 0, 0, dtype, shape, path)
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
-def pair_of(left: Stored | None, right: Stored | None, **fields: object) -> Pair:
+def pair_of(left: StoredTensor | None, right: StoredTensor | None, **fields: object) -> Pair:
     names = [side.op if side else "*" for side in (left, right)]
     return replace(Pair(0, left, right, *names, "name"), **fields)  # type: ignore[arg-type]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from viaduct.comparison.divergence import ArrayPair
 from viaduct.comparison.permutations import describe_order, find_order, match_slices
-from viaduct.comparison.scene import Both
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -15,11 +15,11 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 def test_unrelated_equal_and_single_slices_have_no_new_order() -> None:
     right = normal(4, 8, 5)
-    assert find_order(Both(normal(4, 8, 5, seed=1), right), 1) is None
-    assert find_order(Both(right, right), 1) is None
-    assert find_order(Both(normal(4, 1, 5, seed=1), normal(4, 1, 5)), 1) is None
-    assert find_order(Both(normal(8), normal(8)), 0) is None, "slices of one element"
-    assert find_order(Both(right[:, ::-1], right), 3) is None, "there is no such axis"
+    assert find_order(ArrayPair(normal(4, 8, 5, seed=1), right), 1) is None
+    assert find_order(ArrayPair(right, right), 1) is None
+    assert find_order(ArrayPair(normal(4, 1, 5, seed=1), normal(4, 1, 5)), 1) is None
+    assert find_order(ArrayPair(normal(8), normal(8)), 0) is None, "slices of one element"
+    assert find_order(ArrayPair(right[:, ::-1], right), 3) is None, "there is no such axis"
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -27,7 +27,7 @@ def test_the_order_of_the_slices_is_found_in_spite_of_rounding(axis: int) -> Non
     right = normal(6, 7, 8)
     order = np.random.default_rng(3).permutation(right.shape[axis])
     left = np.take(right, order, axis) + 1e-6 * normal(6, 7, 8, seed=1)
-    found = find_order(Both(left, right), axis)
+    found = find_order(ArrayPair(left, right), axis)
     assert found is not None
     assert found.tolist() == order.tolist()
 
@@ -35,7 +35,7 @@ def test_the_order_of_the_slices_is_found_in_spite_of_rounding(axis: int) -> Non
 def test_a_new_order_beside_another_fault_is_not_reported() -> None:
     right = normal(6, 7, 8)
     left = right[:, ::-1] + 0.5 * normal(6, 7, 8, seed=1)
-    assert find_order(Both(left, right), 1) is None
+    assert find_order(ArrayPair(left, right), 1) is None
 
 
 def test_equal_slices_stay_in_their_own_places() -> None:

@@ -7,19 +7,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from comparison.scenes import Layer, Story
+from comparison.comparison_builder import ComparisonBuilder, Layer
+from viaduct.comparison.divergence import ArrayPair, Divergence
 from viaduct.comparison.replay import apply_kernels, move_inside, replay_origin, reshape_to_convolution, solve_geometry
 from viaduct.comparison.rows import Origin
-from viaduct.comparison.scene import Both, Scene
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def scene_of(story: Story) -> Scene:
-    stored = story.rows[-1].stored
-    return Scene(story.rows, Origin(stored.op, "operator", 0, 0, len(story.rows) - 1, ""), story.open)
+def scene_of(builder: ComparisonBuilder) -> Divergence:
+    stored = builder.rows[-1].tensor
+    return Divergence(builder.rows, Origin(stored.op, "operator", 0, 0, len(builder.rows) - 1, ""), builder.open)
 
 
 def convolve(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, **options: int) -> np.ndarray:
@@ -30,16 +30,16 @@ def convolve(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, 
 def test_what_the_layer_does_not_give_is_not_replayed() -> None:
     x, weight = normal(2, 4, 9, 9), normal(6, 4, 3, 3)
     output = convolve(x, weight, padding=1)
-    assert solve_geometry(x, weight, np.zeros(6), Both(output, 1.1 * output)) is None
-    assert reshape_to_convolution(x, normal(6, 4, 3), Both(output, output)) is None
-    assert reshape_to_convolution(x, weight, Both(output[:1], output[:1])) is None, "another batch"
+    assert solve_geometry(x, weight, np.zeros(6), ArrayPair(output, 1.1 * output)) is None
+    assert reshape_to_convolution(x, normal(6, 4, 3), ArrayPair(output, output)) is None
+    assert reshape_to_convolution(x, weight, ArrayPair(output[:1], output[:1])) is None, "another batch"
 
 
 @pytest.mark.parametrize(("stride", "padding", "kernel"), [(1, 1, 3), (2, 1, 3), (2, 3, 7), (1, 0, 1), (1, 0, 3)])
 def test_stride_and_padding_are_those_of_the_right_side(stride: int, padding: int, kernel: int) -> None:
     x, weight, bias = normal(2, 4, 12, 12), normal(6, 4, kernel, kernel, seed=1), normal(6, seed=2)
     output = convolve(x, weight, bias, stride=stride, padding=padding)
-    replay = solve_geometry(x, weight, bias, Both(output + 0.1, output))
+    replay = solve_geometry(x, weight, bias, ArrayPair(output + 0.1, output))
     assert replay is not None
     assert (replay.geometry.stride, replay.geometry.padding) == ((stride, stride), (padding, padding))
     assert np.allclose(replay.predict(), replay.outputs.right)
@@ -52,7 +52,7 @@ def test_a_grouped_convolution_and_a_linear_layer_are_computed_too() -> None:
     assert np.allclose(apply_kernels(patches, weight), convolve(patches, weight, groups=2)[:, :, 0, 0])
     x, matrix = normal(3, 5, 8), normal(6, 8, seed=1)
     output = x @ matrix.T
-    shaped = reshape_to_convolution(x, matrix, Both(output, output))
+    shaped = reshape_to_convolution(x, matrix, ArrayPair(output, output))
     assert shaped is not None
     assert solve_geometry(shaped[0], shaped[1], np.zeros(6), shaped[2]) is not None
 
@@ -68,11 +68,11 @@ def test_the_kinds_of_edge_are_those_of_padding(edge: str, mode: str) -> None:
 
 def test_the_origin_is_replayed_once_and_only_for_its_output() -> None:
     layer = Layer(stride=2)
-    layer.story.tell("conv", layer.right() + 1, layer.right(), op_type="Conv2d")
-    scene = scene_of(layer.story)
-    replay = replay_origin(scene)
+    layer.builder.add("conv", layer.right() + 1, layer.right(), op_type="Conv2d")
+    divergence = scene_of(layer.builder)
+    replay = replay_origin(divergence)
     assert replay is not None
     assert replay.geometry.stride == (2, 2)
-    assert replay_origin(scene) is replay
-    layer.story.tell("conv", layer.weight + 1, layer.weight, "gradient", op_type="Conv2d")
-    assert replay_origin(scene_of(layer.story)) is None
+    assert replay_origin(divergence) is replay
+    layer.builder.add("conv", layer.weight + 1, layer.weight, "gradient", op_type="Conv2d")
+    assert replay_origin(scene_of(layer.builder)) is None

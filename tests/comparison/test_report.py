@@ -128,25 +128,25 @@ def test_a_hostile_name_never_becomes_markup(html):
 
 def test_the_chart_shows_the_origins_step_and_leaves_out_inputs_that_are_outputs_elsewhere():
     shown = report.select_charted(ROWS, EXPLANATION.origin.row)
-    assert {ROWS[n].stored.step for n in shown} == {0}
-    assert {ROWS[n].stored.role for n in shown} == {"output", "grad_output"}
+    assert {ROWS[n].tensor.step for n in shown} == {0}
+    assert {ROWS[n].tensor.role for n in shown} == {"output", "grad_output"}
     assert EXPLANATION.origin.row in shown
 
 
 def test_inputs_are_charted_where_nothing_else_was_dumped():
-    inputs = [row for row in ROWS if row.stored.role == "input"]
-    assert len(report.select_charted(inputs, None)) == sum(row.stored.step == 0 for row in inputs)
+    inputs = [row for row in ROWS if row.tensor.role == "input"]
+    assert len(report.select_charted(inputs, None)) == sum(row.tensor.step == 0 for row in inputs)
 
 
 def test_an_origin_that_is_an_input_is_charted_all_the_same():
-    index = next(n for n, row in enumerate(ROWS) if row.stored.role == "input")
+    index = next(n for n, row in enumerate(ROWS) if row.tensor.role == "input")
     assert index in report.select_charted(ROWS, index)
 
 
 def test_the_stages_of_the_network_are_named_along_the_axis():
-    forward = [row for row in ROWS if row.stored.role == "output" and row.stored.step == 0 and "." not in row.op[:6]]
+    forward = [row for row in ROWS if row.tensor.role == "output" and row.tensor.step == 0 and "." not in row.op[:6]]
     assert report.name_stages(forward)[:3] == ["conv1", "bn1", "maxpool"]
-    shown = [ROWS[n] for n in report.select_charted(ROWS, None) if ROWS[n].stored.role == "output"]
+    shown = [ROWS[n] for n in report.select_charted(ROWS, None) if ROWS[n].tensor.role == "output"]
     labels = [span.label for span in report.make_spans(shown, report.number_positions(shown))]
     assert labels[:9] == ["conv1", "bn1", "maxpool", "layer1", "layer2", "layer3", "layer4", "avgpool", "fc"]
 
@@ -196,7 +196,7 @@ def test_the_thresholds_of_the_types_that_occur_are_drawn():
 
 def test_a_chart_by_step_appears_with_the_second_step(html, tmp_path):
     assert "Along the steps" in html
-    first = [row for row in ROWS if row.stored.step == 0]
+    first = [row for row in ROWS if row.tensor.step == 0]
     assert "Along the steps" not in page_of(tmp_path, first, sample_explanation(first))
 
 
@@ -239,7 +239,7 @@ def test_a_crowd_of_neighbours_is_thinned_and_the_rest_counted():
 
 def test_details_of_a_bad_row_lead_to_what_it_follows_from(html):
     details = details_of(html)
-    number = next(n for n, row in enumerate(ROWS) if row.follows_from == ORIGIN and row.stored.step == 1)
+    number = next(n for n, row in enumerate(ROWS) if row.follows_from == ORIGIN and row.tensor.step == 1)
     (link,) = [block for block in details[str(number)] if block["kind"] == "link"]
     assert link == {"kind": "link", "text": f"follows from {ORIGIN}", "address": f"#rows-{EXPLANATION.origin.row}"}
 
@@ -276,7 +276,7 @@ def test_sides_are_called_by_what_tells_them_apart(left, right, names):
 
 
 def test_other_explanations_are_listed_with_their_confidence(tmp_path):
-    causes = (*EXPLANATION.causes, Cause(HOSTILE, 0.1, HOSTILE, HOSTILE))
+    causes = (*EXPLANATION.causes, Cause(HOSTILE, HOSTILE, HOSTILE, confidence=0.1))
     html = page_of(tmp_path, explanation=replace(EXPLANATION, causes=causes))
     assert "20 % sure" in html
     assert HOSTILE not in html

@@ -151,7 +151,7 @@ def test_a_tap_on_a_phone_opens_a_row_and_filters_are_large_enough_for_a_finger(
 
 def test_a_long_name_wraps_and_its_row_is_no_higher_than_the_others(tmp_path: Path) -> None:
     long = "model/encoder/block_11/attention/output_projection/kernel_quantized_to_int8_and_back" * 2
-    rows = [replace(row, pair=replace(row.pair, left=replace(row.stored, op=long))) for row in sample_rows(1)[-5:-4]]
+    rows = [replace(row, pair=replace(row.pair, left=replace(row.tensor, op=long))) for row in sample_rows(1)[-5:-4]]
     rows += sample_rows(1)
     path = tmp_path / "report.html"
     write_report(path, sample_drift(rows, sample_explanation(rows)))

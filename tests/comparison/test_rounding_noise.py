@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comparison.scenes import Array, Story
+from comparison.comparison_builder import Array, ComparisonBuilder
 from viaduct.comparison.rounding_noise import flag_rounding_noise
 from viaduct.comparison.rows import Row
 
@@ -14,13 +14,13 @@ CHANNELS = 8
 
 def make_bias_story(left: Array | None, right: Array, *, dtype: str = "float32", arriving: bool = True) -> list[Row]:
     """A convolution with these gradients of its bias, which are sums of normal numbers; and updates made of them."""
-    story = Story()
-    terms = story.normal(4, CHANNELS, 8, 8)
+    builder = ComparisonBuilder()
+    terms = builder.normal(4, CHANNELS, 8, 8)
     if arriving:
-        story.tell("conv", terms.astype(dtype), terms.astype(dtype), "grad_output")
-    story.tell("conv", left, right, "gradient", index=1, parameter="bias")
-    story.tell("conv", left, right, "update", index=1, parameter="bias")
-    return flag_rounding_noise(story.rows)[-2:]
+        builder.add("conv", terms.astype(dtype), terms.astype(dtype), "grad_output")
+    builder.add("conv", left, right, "gradient", index=1, parameter="bias")
+    builder.add("conv", left, right, "update", index=1, parameter="bias")
+    return flag_rounding_noise(builder.rows)[-2:]
 
 
 def noise(size: float, seed: int) -> Array:

@@ -9,26 +9,26 @@ import pytest
 
 from viaduct.comparison.measures import measure
 from viaduct.comparison.rows import Row, count_results
-from viaduct.comparison.tensors import Pair, Stored
+from viaduct.comparison.tensors import Pair, StoredTensor
 
 
 def test_a_refused_row_is_not_compared_even_with_measures() -> None:
     nothing_finite = measure(np.full(3, np.nan), np.full(3, np.nan))
-    pair = Pair(0, Stored("a"), Stored("a"), "a", "a", "name")
+    pair = Pair(0, StoredTensor("a"), StoredTensor("a"), "a", "a", "name")
     assert not Row(pair, nothing_finite, "refused").is_compared
     assert not Row(pair, None, "new").is_compared
     assert Row(pair, measure(np.ones(3), np.ones(3)), "flag").is_compared
 
 
 def test_a_row_without_a_left_tensor_is_called_by_the_right_one() -> None:
-    right = Stored("conv", role="input", index=2, path=Path("conv.npy"))
+    right = StoredTensor("conv", role="input", index=2, path=Path("conv.npy"))
     row = Row(Pair(0, None, right, "*", "conv", "none"), None, "new")
     assert (row.op, row.tensor_index) == ("conv", "conv:input:2")
     with pytest.raises(ValueError, match="without either side"):
-        _ = Row(Pair(0, None, None, "", "", "none"), None, "new").stored
+        _ = Row(Pair(0, None, None, "", "", "none"), None, "new").tensor
 
 
 def test_results_that_do_not_occur_are_counted_as_0() -> None:
-    pair = Pair(0, Stored("a"), None, "a", "*", "none")
+    pair = Pair(0, StoredTensor("a"), None, "a", "*", "none")
     counts = count_results([Row(pair, None, "new"), Row(pair, None, "new")])
     assert counts == {"good": 0, "bad": 0, "flag": 0, "refused": 0, "new": 2}

@@ -17,7 +17,7 @@ from comparison.foreign_dumps import (
 from comparison.made_up_sides import names, nothing_lost, side, tensor
 from viaduct.comparison.align import align
 from viaduct.comparison.readers import read
-from viaduct.comparison.tensors import Role, Side, Stored
+from viaduct.comparison.tensors import Role, Side, StoredTensor
 from viaduct.models import build
 
 
@@ -25,7 +25,7 @@ def network_dump(name: str, seed: int = 0, drift: float = 0.0) -> Side:
     """Module by module what a forward pass of a real network leaves behind, as statistics."""
     torch.manual_seed(0)
     network = build(name, classes=10).eval()
-    held: list[Stored] = []
+    held: list[StoredTensor] = []
 
     def record(path: str) -> Any:
         def hook(module: torch.nn.Module, given: tuple[Any, ...], made: Any) -> None:
@@ -47,7 +47,7 @@ def network_dump(name: str, seed: int = 0, drift: float = 0.0) -> Side:
 
 def stored_of(
     op: str, kind: str, role: Role, value: Any, order: int, drift: float, parameter: str = "", index: int = 0
-) -> Stored:  # fmt: skip
+) -> StoredTensor:  # fmt: skip
     value = value.detach().double()
     value = value * (1 + drift)
     statistics = {

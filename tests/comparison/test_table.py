@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from comparison.scenes import Story
+from comparison.comparison_builder import ComparisonBuilder
 from viaduct.comparison.rows import Row
 from viaduct.comparison.table import make_csv
 
@@ -25,20 +25,20 @@ def rows_of(text: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text.decode(), newline="")))
 
 
-def story() -> Story:
-    seen = Story()
+def builder() -> ComparisonBuilder:
+    seen = ComparisonBuilder()
     values = seen.normal(2, 3)
-    seen.tell("conv1", values, values, op_type="Conv2d")
+    seen.add("conv1", values, values, op_type="Conv2d")
     return seen
 
 
 def test_the_columns_are_the_specified_ones_in_their_order() -> None:
-    head = make_csv(story().rows).split(b"\r\n")[0].decode()
+    head = make_csv(builder().rows).split(b"\r\n")[0].decode()
     assert head.split(",") == SPECIFIED
 
 
 def test_a_good_row_has_every_measure_with_six_decimals() -> None:
-    (row,) = rows_of(make_csv(story().rows))
+    (row,) = rows_of(make_csv(builder().rows))
     assert row["TensorIndex"] == "conv1:output:0"
     assert row["Shape"] == "[2,3]"
     assert row["CosineSimilarity"] == "1.000000"
@@ -48,8 +48,8 @@ def test_a_good_row_has_every_measure_with_six_decimals() -> None:
 
 
 def test_a_row_without_measures_says_nan_and_why() -> None:
-    seen = Story()
-    seen.tell("conv1", None, seen.normal(2, 3))
+    seen = ComparisonBuilder()
+    seen.add("conv1", None, seen.normal(2, 3))
     (row,) = rows_of(make_csv(seen.rows))
     assert row["CosineSimilarity"] == row["MeanRelativeError"] == row["OverFlow"] == "NaN"
     assert row["Result"] == "refused"
@@ -57,8 +57,8 @@ def test_a_row_without_measures_says_nan_and_why() -> None:
 
 
 def test_several_steps_are_told_apart_by_columns_at_the_end() -> None:
-    seen = story()
-    seen.tell("conv1", seen.normal(2), seen.normal(2), step=5, rank=1)
+    seen = builder()
+    seen.add("conv1", seen.normal(2), seen.normal(2), step=5, rank=1)
     text = make_csv(seen.rows)
     assert text.split(b"\r\n")[0].decode().split(",") == [*SPECIFIED, "Step", "Rank"]
     assert [(row["Step"], row["Rank"]) for row in rows_of(text)] == [("0", "0"), ("5", "1")]
@@ -72,26 +72,26 @@ def rename_row(row: Row, name: str) -> Row:
 
 @pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "+cmd|'/c calc'!A0", "-2+3", "\tx", "\rx"])
 def test_no_name_becomes_a_formula(name: str) -> None:
-    (row,) = rows_of(make_csv([rename_row(story().rows[0], name)]))
+    (row,) = rows_of(make_csv([rename_row(builder().rows[0], name)]))
     assert row["LeftOp"] == f"'{name}"
     assert row["TensorIndex"].startswith("'")
 
 
 @pytest.mark.parametrize("name", ['a"b', "a,b", "a\nb", "层.卷积", "a;b"])
 def test_any_other_name_survives_the_round_trip(name: str) -> None:
-    (row,) = rows_of(make_csv([rename_row(story().rows[0], name)]))
+    (row,) = rows_of(make_csv([rename_row(builder().rows[0], name)]))
     assert row["LeftOp"] == name
 
 
 def test_what_a_bad_row_follows_from_is_in_its_reason() -> None:
-    seen = Story()
-    seen.tell("a", np.ones(4, np.float32), np.arange(4, dtype=np.float32))
+    seen = ComparisonBuilder()
+    seen.add("a", np.ones(4, np.float32), np.arange(4, dtype=np.float32))
     row = replace(seen.rows[0], follows_from="conv1")
     assert rows_of(make_csv([row]))[0]["CompareFailReason"].endswith("; follows from conv1")
 
 
 def test_nothing_in_the_table_talks_to_a_terminal() -> None:
-    row = replace(story().rows[0], reason="\x1b]0;title\x07\x9b2J")
+    row = replace(builder().rows[0], reason="\x1b]0;title\x07\x9b2J")
     text = make_csv([row])
     assert b"\\x1b]0;title\\x07\\x9b2J" in text
     assert b"\x1b" not in text

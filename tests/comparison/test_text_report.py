@@ -44,7 +44,7 @@ def test_good_rows_alone_make_no_table_of_the_worst() -> None:
 def test_the_origin_is_the_first_of_the_worst_and_comes_once() -> None:
     lines = print_table(make_worst_table(DRIFT, len(ROWS)))[1:]
     origin = ROWS[DRIFT.explanation.origin.row]
-    assert f"{origin.stored.step}  {origin.tensor_index}" in lines[0]
+    assert f"{origin.tensor.step}  {origin.tensor_index}" in lines[0]
     assert len(lines) == sum(row.result in ("bad", "refused") for row in ROWS)
     assert len(print_table(make_worst_table(DRIFT, 3))) == 4
 

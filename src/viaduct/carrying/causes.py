@@ -172,11 +172,11 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
     """
     row = find_first_differing_call(drift)
     if row is not None:
-        of_rank = f" of rank {row.stored.rank}" if row.stored.rank else ""
-        if row.stored.role == "input" and not row.is_compared:
+        of_rank = f" of rank {row.tensor.rank}" if row.tensor.rank else ""
+        if row.tensor.role == "input" and not row.is_compared:
             explanation.remarks.append(f"An input{of_rank} of {row.op} could not be compared: {row.reason}.")
             return
-        if row.stored.role == "input":
+        if row.tensor.role == "input":
             explanation.remarks.append(f"The first batch{of_rank} already differs: the data, its order or its share.")
             explanation.keywords += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
             return
@@ -186,12 +186,12 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
             explanation.remarks.append(f"{first_module} could not be compared is {row.op}: {row.reason}.")
         else:
             explanation.remarks.append(f"{first_module} differs is {row.op}{describe_likely_cause(drift, row)}.")
-        rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first_rank)
+        rank = next((candidate for candidate in right.ranks if candidate.number == row.tensor.rank), right.first_rank)
         modules = (fact for fact in rank.facts if fact.kind == "module" and fact.name == row.op)
         explanation.suspected_lines += [fact.line for fact in modules if fact.line]
         return
     # Rows without a key are inputs and outputs of modules; the others are losses, gradients and weights.
-    has_calls = any(make_agreement_key(row.stored) is None for row in drift.rows)
+    has_calls = any(make_agreement_key(row.tensor) is None for row in drift.rows)
     if has_calls and first.kind == "loss" and first.step == 0:
         agreeing = "The recorded samples of module outputs agree in the first step"
         explanation.remarks.append(f"{agreeing}, so the loss is probably computed differently.")

@@ -18,7 +18,7 @@ from viaduct.carrying.agreement import Pair as JudgedPair
 from viaduct.comparison.drift import ChooseThresholds, Drift, Options, compare_pairs
 from viaduct.comparison.readers import rehearsal
 from viaduct.comparison.rows import Row
-from viaduct.comparison.tensors import Pair, Stored
+from viaduct.comparison.tensors import Pair, StoredTensor
 from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
 
 EXACTLY_EQUAL = Thresholds(euclid=0.0, differing=0.0)
@@ -55,13 +55,13 @@ def compare_tensors(
     drift = compare_records(migrated, original, make_threshold_function(agreement, noise), MEASURED)
     judged = {pair.key: pair for pair in agreement.pairs}
     rows = (
-        row if (key := make_agreement_key(row.stored)) is None else apply_agreement(row, judged.get(key))
+        row if (key := make_agreement_key(row.tensor)) is None else apply_agreement(row, judged.get(key))
         for row in drift.rows
     )
     return replace(drift, rows=tuple(rows))
 
 
-def pair_by_name(left: tuple[Stored, ...], right: tuple[Stored, ...]) -> list[Pair]:
+def pair_by_name(left: tuple[StoredTensor, ...], right: tuple[StoredTensor, ...]) -> list[Pair]:
     """Pair tensors of the same rank, step, role, name, index and call; others become one-sided pairs."""
     theirs = {make_key(tensor): tensor for tensor in right}
     ours = {make_key(tensor) for tensor in left}
@@ -71,7 +71,7 @@ def pair_by_name(left: tuple[Stored, ...], right: tuple[Stored, ...]) -> list[Pa
     return [replace(pair, group=number) for number, pair in enumerate(pairs)]
 
 
-def make_pair(left: Stored | None, right: Stored | None) -> Pair:
+def make_pair(left: StoredTensor | None, right: StoredTensor | None) -> Pair:
     names = (left.op if left else "", right.op if right else "")
     if left and right:
         return Pair(0, left, right, *names, "name")
@@ -79,7 +79,7 @@ def make_pair(left: Stored | None, right: Stored | None) -> Pair:
     return Pair(0, left, right, *names, "none", reason=reason)
 
 
-def make_key(tensor: Stored) -> Key:
+def make_key(tensor: StoredTensor) -> Key:
     return tensor.rank, tensor.step, tensor.role, tensor.op, tensor.index, tensor.call
 
 
@@ -110,7 +110,7 @@ def make_threshold_function(agreement: Agreement, noise: Mapping[Key, float]) ->
     return choose_thresholds
 
 
-def make_agreement_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
+def make_agreement_key(tensor: StoredTensor) -> tuple[Kind, str, int, int | None] | None:
     """Return the key of a tensor in an agreement; None for the inputs and outputs of modules."""
     if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.AFTER_CALLS:
         return "loss", name_loss(tensor.index), tensor.rank, tensor.step
@@ -119,7 +119,7 @@ def make_agreement_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | No
     return ("weight", tensor.op, tensor.rank, None) if tensor.role == "parameter" else None
 
 
-def find_epsilon(tensor: Stored) -> float:
+def find_epsilon(tensor: StoredTensor) -> float:
     """Return the machine epsilon of a tensor's dtype; 0 for any but float16, float32 and float64."""
     return float(np.finfo(np.dtype(tensor.dtype)).eps) if tensor.dtype in ("float16", "float32", "float64") else 0.0
 
@@ -128,7 +128,7 @@ def measure_forward_noise(perturbed: str | Path, original: str | Path) -> dict[K
     """Return the relative difference of each tensor between the original and the perturbed run."""
     drift = compare_records(perturbed, original, lambda pair: EXACTLY_EQUAL)
     return {
-        make_key(row.stored): error
+        make_key(row.tensor): error
         for row in drift.rows
         if row.measures is not None and math.isfinite(error := row.measures.relative_euclidean)
     }
@@ -145,8 +145,8 @@ def apply_agreement(row: Row, judged: JudgedPair | None) -> Row:
 
 def find_first_differing_call(drift: Drift) -> Row | None:
     """Return the first input or output of a module that differs or was not compared, of the lowest rank."""
-    calls = [row for row in drift.rows if make_agreement_key(row.stored) is None and not is_within_limits(row)]
-    return min(calls, key=lambda row: (row.stored.rank, row.stored.step, row.stored.order), default=None)
+    calls = [row for row in drift.rows if make_agreement_key(row.tensor) is None and not is_within_limits(row)]
+    return min(calls, key=lambda row: (row.tensor.rank, row.tensor.step, row.tensor.order), default=None)
 
 
 def is_within_limits(row: Row) -> bool:
@@ -162,4 +162,4 @@ def find_first_differing_module(again: str | Path, first: str | Path) -> str | N
 
 def describe_call(row: Row) -> str:
     """Return a module's name, with the number of its input."""
-    return f"{row.op} {row.stored.role} {row.stored.index}" if row.stored.role == "input" else row.op
+    return f"{row.op} {row.tensor.role} {row.tensor.index}" if row.tensor.role == "input" else row.op

@@ -22,7 +22,7 @@ from viaduct.comparison.graph import Graph, Node, read_graph
 from viaduct.comparison.readers.listing import join_some
 from viaduct.comparison.rules import Rules, read_rules
 from viaduct.comparison.structure import Op, align_operators
-from viaduct.comparison.tensors import INSERTED, Matched, Pair, Role, Side, Stored
+from viaduct.comparison.tensors import INSERTED, Matched, Pair, Role, Side, StoredTensor
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
@@ -58,19 +58,19 @@ class StepPairing:
     The pairs get their group numbers in `number_groups`.
     """
 
-    left: list[Stored]
-    right: list[Stored]
+    left: list[StoredTensor]
+    right: list[StoredTensor]
     ordered_pairs: list[OrderedPair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, left: Stored, pair: Pair) -> None:
+    def add(self, left: StoredTensor, pair: Pair) -> None:
         """Add a pair at the position of its left tensor."""
         self.ordered_pairs.append(OrderedPair(pair, ("op", left.order, left.op, left.call), make_sort_key(left)))
 
-    def add_match(self, left: Stored, right: Stored, matched: Matched, confidence: float = 1.0) -> None:
+    def add_match(self, left: StoredTensor, right: StoredTensor, matched: Matched, confidence: float = 1.0) -> None:
         self.add(left, Pair(0, left, right, left.op, right.op, matched, confidence))
 
-    def add_left_only(self, left: Stored, right_op: str, reason: str) -> None:
+    def add_left_only(self, left: StoredTensor, right_op: str, reason: str) -> None:
         self.add(left, Pair(0, left, None, left.op, right_op, "none", reason=reason))
 
     def add_note(self, note: str) -> None:
@@ -78,16 +78,16 @@ class StepPairing:
         if note not in self.notes:
             self.notes.append(note)
 
-    def drop(self, tensors: Iterable[Stored]) -> None:
+    def drop(self, tensors: Iterable[StoredTensor]) -> None:
         """Remove tensors from those without a partner."""
         ids = set(map(id, tensors))
         self.left = [tensor for tensor in self.left if id(tensor) not in ids]
         self.right = [tensor for tensor in self.right if id(tensor) not in ids]
 
-    def pair_by_key(self, key: Callable[[Stored], Key]) -> list[Key]:
+    def pair_by_key(self, key: Callable[[StoredTensor], Key]) -> list[Key]:
         """Pair tensors whose key is unique on both sides. Return the keys that are ambiguous."""
         ours, theirs = _group_by(self.left, key), _group_by(self.right, key)
-        paired: list[Stored] = []
+        paired: list[StoredTensor] = []
         ambiguous = []
         for tensor_key, tensors in ours.items():
             others = theirs.get(tensor_key, [])
@@ -100,13 +100,15 @@ class StepPairing:
         return ambiguous
 
 
-def make_sort_key(tensor: Stored) -> tuple[float, ...]:
+def make_sort_key(tensor: StoredTensor) -> tuple[float, ...]:
     """Return the position of a tensor in execution order."""
     return (tensor.order, tensor.call, ROLE_ORDER[tensor.role], tensor.index)
 
 
-def _group_by(tensors: Iterable[Stored], key: Callable[[Stored], GroupKey]) -> dict[GroupKey, list[Stored]]:
-    groups: dict[GroupKey, list[Stored]] = defaultdict(list)
+def _group_by(
+    tensors: Iterable[StoredTensor], key: Callable[[StoredTensor], GroupKey]
+) -> dict[GroupKey, list[StoredTensor]]:
+    groups: dict[GroupKey, list[StoredTensor]] = defaultdict(list)
     for tensor in tensors:
         groups[key(tensor)].append(tensor)
     return groups
@@ -180,7 +182,7 @@ def match_by_rules(pairing: StepPairing, rules: Rules) -> None:
     """Pair tensors as the rules file says, and drop those that it ignores."""
     _drop_ignored(pairing, rules)
     theirs = {(tensor.op, tensor.call, *_slot(tensor)): tensor for tensor in pairing.right}
-    paired: list[Stored] = []
+    paired: list[StoredTensor] = []
     missing = []
     for tensor in pairing.left:
         partner = rules.find_partner(tensor.op, tensor.call)
@@ -210,7 +212,7 @@ def _drop_ignored(pairing: StepPairing, rules: Rules) -> None:
         pairing.notes.append(f"left out by the rules: {len(left)} tensors of the left, {len(right)} of the right")
 
 
-def _slot(tensor: Stored) -> tuple[Role, str | int]:
+def _slot(tensor: StoredTensor) -> tuple[Role, str | int]:
     """Return the slot of a tensor within its operator: role and parameter name, or role and number."""
     return tensor.role, tensor.parameter or tensor.index
 
@@ -228,7 +230,7 @@ def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None
     for tensor, node in known:
         first_order[node.name] = min(tensor.order, first_order.get(node.name, tensor.order))
         last_call[node.name] = max(tensor.call, last_call.get(node.name, 0))
-    paired: list[Stored] = []
+    paired: list[StoredTensor] = []
     for tensor, node in known:
         pair = originals.pair(tensor, node, obstacle=originals.explain_uncompared(node, first_order))
         if tensor.call < last_call[node.name]:
@@ -242,7 +244,7 @@ def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None
     pairing.drop(paired)
 
 
-def _find_nodes(pairing: StepPairing, graph: Graph) -> list[tuple[Stored, Node]]:
+def _find_nodes(pairing: StepPairing, graph: Graph) -> list[tuple[StoredTensor, Node]]:
     """Return the dumped tensors whose operator is in the graph, each with its node."""
     by_name = fusion.group_by_file_name(graph)
     known, ambiguous = [], []
@@ -281,7 +283,7 @@ def match_by_name(pairing: StepPairing, without_roles: bool) -> None:
         pairing.pair_by_key(lambda tensor: (_normal_key(tensor, "")[0], tensor.call))
 
 
-def _normal_key(tensor: Stored, prefix: str) -> Key:
+def _normal_key(tensor: StoredTensor, prefix: str) -> Key:
     """Return a tensor's normalised name without a prefix, its call, role and number (-1 for a parameter)."""
     name = f"{tensor.op}.{tensor.parameter}" if tensor.parameter else tensor.op
     return _normalise(name).removeprefix(prefix), tensor.call, tensor.role, -1 if tensor.parameter else tensor.index
@@ -320,7 +322,7 @@ def match_by_structure(pairing: StepPairing, ordered: bool) -> None:
     position_of_order = {order: position for position, order in enumerate(orders, 1)}
     ours = _group_unmatched_calls(pairing.left, [(left, position_of_order[left.order]) for left, _ in matched])
     theirs = _group_unmatched_calls(pairing.right, [(right, position_of_order[left.order]) for left, right in matched])
-    paired: list[Stored] = []
+    paired: list[StoredTensor] = []
     for match in align_operators(ours, theirs, ordered):
         for left, right in _pair_slots(ours[match.left], theirs[match.right]):
             pairing.add_match(left, right, "structure", match.confidence)
@@ -328,14 +330,14 @@ def match_by_structure(pairing: StepPairing, ordered: bool) -> None:
     pairing.drop(paired)
 
 
-def _group_unmatched_calls(tensors: list[Stored], anchors: list[tuple[Stored, int]]) -> list[Op]:
+def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[StoredTensor, int]]) -> list[Op]:
     """Return readable unmatched calls in order, each with the position of the last matched call before it, or 0.
 
     `anchors`: matched tensors, each with the position of its left call among the matched ones, from 1.
     """
     matched = {(tensor.op, tensor.call) for tensor, _ in anchors}
     known = sorted((tensor.order, position) for tensor, position in anchors)
-    calls: dict[tuple[int, str, int], list[Stored]] = defaultdict(list)
+    calls: dict[tuple[int, str, int], list[StoredTensor]] = defaultdict(list)
     for tensor in tensors:
         if (tensor.op, tensor.call) not in matched and not tensor.fault:
             calls[tensor.order, tensor.op, tensor.call].append(tensor)
@@ -346,7 +348,7 @@ def _group_unmatched_calls(tensors: list[Stored], anchors: list[tuple[Stored, in
     return ops
 
 
-def _pair_slots(ours: Op, theirs: Op) -> Iterator[tuple[Stored, Stored]]:
+def _pair_slots(ours: Op, theirs: Op) -> Iterator[tuple[StoredTensor, StoredTensor]]:
     """Yield tensors of the same slot, then others of the same role. Their sizes agree in any order of axes."""
     left, right = list(ours.tensors), list(theirs.tensors)
     for exact in (True, False):
@@ -358,7 +360,7 @@ def _pair_slots(ours: Op, theirs: Op) -> Iterator[tuple[Stored, Stored]]:
                 yield tensor, partner
 
 
-def _is_same_slot(ours: Stored, theirs: Stored, exact: bool) -> bool:
+def _is_same_slot(ours: StoredTensor, theirs: StoredTensor, exact: bool) -> bool:
     if ours.role != theirs.role or sorted(ours.shape) != sorted(theirs.shape):
         return False
     return _slot(ours) == _slot(theirs) if exact else bool(ours.parameter) == bool(theirs.parameter)
@@ -392,7 +394,7 @@ def add_unmatched(pairing: StepPairing, graph: Graph | None) -> None:
     pairing.left, pairing.right = [], []
 
 
-def _make_right_only_pair(tensor: Stored, group: fusion.Group | None, dumped: set[str]) -> Pair:
+def _make_right_only_pair(tensor: StoredTensor, group: fusion.Group | None, dumped: set[str]) -> Pair:
     """Return the pair of a right tensor; `group` computes it, `dumped` are the left operators with a tensor."""
     if group is None:
         left_op, reason = tensor.op, "no counterpart was found on the left side"

@@ -99,7 +99,7 @@ def group_by_step(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -
     """Group rows by step and rank, in order."""
     rows_by_step: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
-        rows_by_step[row.stored.step, row.stored.rank].append(index)
+        rows_by_step[row.tensor.step, row.tensor.rank].append(index)
     return [make_rank_step(rows, step, rank, rows_by_step[step, rank], feeders) for step, rank in sorted(rows_by_step)]
 
 
@@ -109,15 +109,15 @@ def make_rank_step(
     calls: dict[tuple[str, int], Call] = {}
     weights: dict[Role, list[int]] = {"parameter": [], "update": []}
     for index in row_indices:
-        stored = rows[index].stored
-        if stored.role in weights:
-            weights[stored.role].append(index)
+        tensor = rows[index].tensor
+        if tensor.role in weights:
+            weights[tensor.role].append(index)
             continue
-        call = calls.setdefault((stored.op, stored.call), Call(stored.op, stored.call, stored.order))
-        call.order = min(call.order, stored.order)
-        call.row_indices[stored.role].append(index)
+        call = calls.setdefault((tensor.op, tensor.call), Call(tensor.op, tensor.call, tensor.order))
+        call.order = min(call.order, tensor.order)
+        call.row_indices[tensor.role].append(index)
     ordered = tuple(sorted(calls.values(), key=lambda call: call.order))
-    parameters, updates = (tuple(sorted(indices, key=lambda n: rows[n].stored.order)) for indices in weights.values())
+    parameters, updates = (tuple(sorted(indices, key=lambda n: rows[n].tensor.order)) for indices in weights.values())
     return RankStep(rows, step, rank, ordered, feeders, parameters, updates, *group_calls(ordered))
 
 

@@ -120,7 +120,7 @@ def iterate_notes(name: str, side: Side) -> Iterator[str]:
 def select_pairs(pairs: Iterable[Pair], options: Options) -> list[Pair]:
     """Return the pairs of the selected steps and operators; raise an error if there are none."""
     pairs = list(pairs)
-    steps = {stored.step for pair in pairs for stored in (pair.left, pair.right) if stored is not None}
+    steps = {tensor.step for pair in pairs for tensor in (pair.left, pair.right) if tensor is not None}
     if options.steps is not None and not any(step in options.steps for step in steps):
         available = ", ".join(map(str, sorted(steps)))
         raise BadValue(f"the dumps hold no step {options.steps.describe_missing(())}.", f"They hold: {available}.")
@@ -133,8 +133,8 @@ def select_pairs(pairs: Iterable[Pair], options: Options) -> list[Pair]:
 
 
 def is_selected(pair: Pair, options: Options) -> bool:
-    sides = [stored for stored in (pair.left, pair.right) if stored is not None]
-    if options.steps is not None and not any(stored.step in options.steps for stored in sides):
+    sides = [tensor for tensor in (pair.left, pair.right) if tensor is not None]
+    if options.steps is not None and not any(tensor.step in options.steps for tensor in sides):
         return False
     patterns = [part.strip() for part in options.only.split(",") if part.strip()]
     names = [name for side in sides for name in (side.op, side.tensor_index)]
@@ -151,6 +151,6 @@ def make_row(pair: Pair, answer: Answer, thresholds: Thresholds | None) -> Row:
 
 def choose_missing_result(pair: Pair) -> Result:
     """Return the result of a pair without measures: new if a compiler inserted or fused the operator, else refused."""
-    if any(stored is not None and stored.fault for stored in (pair.left, pair.right)):
+    if any(tensor is not None and tensor.fault for tensor in (pair.left, pair.right)):
         return "refused"
     return "new" if INSERTED in (pair.left_op, pair.right_op) else "refused"

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from viaduct.comparison.calls import compute_error
 from viaduct.comparison.causes import amplifying_structure, find_causes
+from viaduct.comparison.divergence import Divergence, Opener
 from viaduct.comparison.judge import Judgement, WeightDrift
 from viaduct.comparison.rows import SEVERITY, Cause, Explanation, Neighbour, Origin, Row
-from viaduct.comparison.scene import Opener, Scene
 from viaduct.comparison.storage import open_tensor
 
 HOPS = 2  # neighbours up to this distance from the origin are shown
@@ -37,11 +37,11 @@ def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: O
     if not judgement.origins:
         return explain_accumulation(judgement) if judgement.growth else explain_no_mismatch(judgement.rows)
     origin, *further = judgement.origins
-    scene = Scene(judgement.rows, origin, open_)
-    causes = find_causes(scene)
+    divergence = Divergence(judgement.rows, origin, open_)
+    causes = find_causes(divergence)
     hops = find_neighbourhood(judgement.rows, origin, feeders)
     neighbours, edges = describe_neighbourhood(judgement.rows, origin, hops, feeders)
-    headline, notes = make_headline(origin, causes), tuple(scene.failures)
+    headline, notes = make_headline(origin, causes), tuple(divergence.failures)
     return Explanation(headline, origin, tuple(further), causes, neighbours, edges, notes)
 
 
@@ -69,7 +69,7 @@ def explain_accumulation(judgement: Judgement) -> Explanation:
     evidence = f"{grows}; no operator adds a jump of its own{describe_formats(judgement.rows)}"
     if judgement.weight_drift is not None:
         return explain_drift(judgement.weight_drift, evidence)
-    cause = Cause(ACCUMULATED, 0.8, evidence, ADVICE)
+    cause = Cause(ACCUMULATED, evidence, ADVICE, confidence=0.8)
     if (amplified := find_amplification(judgement.rows)) is not None:
         headline = "no single origin: the network enlarges small differences from layer to layer."
         return Explanation(headline, None, causes=(amplified, replace(cause, confidence=0.4)))
@@ -78,9 +78,9 @@ def explain_accumulation(judgement: Judgement) -> Explanation:
 
 def find_amplification(rows: Sequence[Row]) -> Cause | None:
     """Return the cause if errors grow far beyond a sum: n equal roundings add up to n times one at most."""
-    first = min(row.stored.step for row in rows if row.result == "bad")
-    outputs = [row for row in rows if row.stored.role == "output" and row.stored.step == first]
-    outputs.sort(key=lambda row: (row.stored.rank, row.stored.order))
+    first = min(row.tensor.step for row in rows if row.result == "bad")
+    outputs = [row for row in rows if row.tensor.role == "output" and row.tensor.step == first]
+    outputs.sort(key=lambda row: (row.tensor.rank, row.tensor.order))
     errors = [error for row in outputs if 0 < (error := compute_error(row)) < math.inf]
     if len(errors) < MIN_LAYERS:
         return None
@@ -92,7 +92,7 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
         f"the error grows from {early:.2g} to {late:.2g} over {errors.index(late) + 1} outputs, {factor:.3g} times a "
         f"layer; rounding that only adds up would give {len(errors) * early:.2g} at most"
     )
-    return Cause(amplifying_structure.NAME, 0.85, evidence, GROWING)
+    return Cause(amplifying_structure.NAME, evidence, GROWING, confidence=0.85)
 
 
 def explain_drift(drift: WeightDrift, growth: str) -> Explanation:
@@ -101,7 +101,7 @@ def explain_drift(drift: WeightDrift, growth: str) -> Explanation:
     counts = f"{drift.weights} of {drift.all_weights} weights"
     evidence = f"{counts} differ as step {drift.after} begins, none as {drift.before} began"
     advice = f"Dump every step from {steps} (--dump-steps {drift.before}-{drift.after}) to see where they part."
-    cause = Cause(ACCUMULATED, 0.6, f"{evidence}; {growth}", f"{advice} {ADVICE}")
+    cause = Cause(ACCUMULATED, f"{evidence}; {growth}", f"{advice} {ADVICE}", confidence=0.6)
     return Explanation(f"no single origin: the sides drift apart over steps {steps}.", None, causes=(cause,))
 
 
@@ -147,9 +147,9 @@ def spread_neighbours(
 
 def find_neighbours_by_order(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
     """Return the calls just before and after the origin."""
-    here = [row for row in rows if (row.stored.step, row.stored.rank) == (origin.step, origin.rank)]
-    ran = [row for row in here if row.stored.role in ("input", "output")]
-    ops = list(dict.fromkeys(row.op for row in sorted(ran, key=lambda row: row.stored.order)))
+    here = [row for row in rows if (row.tensor.step, row.tensor.rank) == (origin.step, origin.rank)]
+    ran = [row for row in here if row.tensor.role in ("input", "output")]
+    ops = list(dict.fromkeys(row.op for row in sorted(ran, key=lambda row: row.tensor.order)))
     position = ops.index(origin.op) if origin.op in ops else -1
     span = range(max(0, position - HOPS), min(len(ops), position + HOPS + 1)) if position >= 0 else range(0)
     return {origin.op: 0} | {ops[index]: index - position for index in span}
@@ -161,7 +161,7 @@ def describe_neighbourhood(
     """Return the neighbours with their verdicts, and the edges among them; without edges a chain in order."""
     rows_by_op: dict[str, list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
-        if row.op in around and (row.stored.step, row.stored.rank) == (origin.step, origin.rank):
+        if row.op in around and (row.tensor.step, row.tensor.rank) == (origin.step, origin.rank):
             rows_by_op[row.op].append(index)
     nearest = sorted(around.items(), key=lambda item: item[1])
     neighbours = tuple(make_neighbour(rows, op, hops, rows_by_op[op]) for op, hops in nearest)
@@ -171,9 +171,9 @@ def describe_neighbourhood(
 
 def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequence[int]) -> Neighbour:
     """Return an operator with its worst row and the largest error of its outputs, or else of all its tensors."""
-    outputs = [index for index in row_indices if rows[index].stored.role == "output"] or list(row_indices)
+    outputs = [index for index in row_indices if rows[index].tensor.role == "output"] or list(row_indices)
     if not outputs:
         return Neighbour(op, "", hops, "refused", None, None)
     worst = max(outputs, key=lambda index: (-SEVERITY.index(rows[index].result), compute_error(rows[index])))
     measured = [compute_error(rows[index]) for index in outputs if rows[index].measures is not None]
-    return Neighbour(op, rows[worst].stored.op_type, hops, rows[worst].result, max(measured, default=None), worst)
+    return Neighbour(op, rows[worst].tensor.op_type, hops, rows[worst].result, max(measured, default=None), worst)

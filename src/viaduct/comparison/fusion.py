@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from viaduct.comparison.graph import Graph, Node, Output
-from viaduct.comparison.tensors import INSERTED, Layout, Pair, Stored
+from viaduct.comparison.tensors import INSERTED, Layout, Pair, StoredTensor
 
 CONVERSIONS = ("Cast", "TransData")  # types of operators that convert a tensor and compute nothing
 _FLAT = re.compile(r"[/\\.:\s]")
@@ -82,13 +82,13 @@ def _make_group_key(node: Node) -> tuple[str, ...]:
 class Golden:
     """Outputs of the right (golden) side by name, and the original names that have the same file name."""
 
-    tensors: Mapping[tuple[str, int], Stored]  # by flattened name and output
-    exact: Mapping[tuple[str, int], Stored]  # by name and output, if the dump has unflattened names
+    tensors: Mapping[tuple[str, int], StoredTensor]  # by flattened name and output
+    exact: Mapping[tuple[str, int], StoredTensor]  # by name and output, if the dump has unflattened names
     names: Mapping[str, set[str]]  # flattened name -> its original names
     shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape in the graph
     translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
 
-    def find(self, original: Original) -> Stored | str:
+    def find(self, original: Original) -> StoredTensor | str:
         """Return the right side's tensor, or the reason why there is none."""
         name, index = self.translated.get((original.op, original.output), (original.op, original.output))
         if (name, index) in self.exact:
@@ -103,7 +103,7 @@ class Golden:
         written = f"{listed} are all written as {flatten_name(name)} in file names"
         return f"ambiguous: {written}; it is not known which of them this tensor is"
 
-    def _fits_only(self, name: str, index: int, rivals: set[str], stored: Stored) -> bool:
+    def _fits_only(self, name: str, index: int, rivals: set[str], stored: StoredTensor) -> bool:
         """Return True if only this one of the rival names has the file's shape."""
         shapes = {rival: self.shapes.get((rival, index)) for rival in rivals}
         fitting = [rival for rival, shape in shapes.items() if shape is None or sorted(shape) == sorted(stored.shape)]
@@ -111,7 +111,7 @@ class Golden:
 
 
 def index_golden(
-    tensors: Iterable[Stored], graph: Graph, graph_right: Graph | None, groups: Mapping[str, Group]
+    tensors: Iterable[StoredTensor], graph: Graph, graph_right: Graph | None, groups: Mapping[str, Group]
 ) -> Golden:
     """Index the right side's outputs by name, with the names and shapes that the graph gives."""
     outputs = [tensor for tensor in tensors if tensor.role == "output" and tensor.call == 0]
@@ -133,7 +133,7 @@ def index_golden(
     )
 
 
-def is_fused_away(tensor: Stored, group: Group) -> bool:
+def is_fused_away(tensor: StoredTensor, group: Group) -> bool:
     """Return True if no output of the group stands for this original tensor. In an L1 group, inner ones may."""
     outputs = [(node, index) for node in group.nodes for index in range(len(node.outputs))]
     if len(group.originals) < 2 or not outputs:
@@ -189,7 +189,7 @@ class Originals:
         """
         for _ in range(len(self.graph.nodes)):
             own = read_original(node, index, self.groups[node.name])
-            is_in_golden = not node.is_inserted and own and isinstance(self.golden.find(own), Stored)
+            is_in_golden = not node.is_inserted and own and isinstance(self.golden.find(own), StoredTensor)
             if node.type not in CONVERSIONS or is_in_golden:
                 return own or f"the graph names no original for output {index} of {node.name}"
             if index >= len(node.inputs):
@@ -209,7 +209,7 @@ class Originals:
             return f"the graph has no operator {producer}, which feeds {node.name}"
         return self.find_original_of_output(self.graph.nodes[producer], output)
 
-    def pair(self, tensor: Stored, node: Node, obstacle: str) -> Pair:
+    def pair(self, tensor: StoredTensor, node: Node, obstacle: str) -> Pair:
         """Return the pair of one dumped tensor. `obstacle`: why it is not compared; empty if it is."""
         group = self.groups[node.name]
         several = len(group.nodes) > 1
@@ -249,7 +249,7 @@ def _find_ends(group: Group, first_order: Mapping[str, int]) -> set[str]:
     return {node.name for node in (members[-1:] if same else members[:1] + members[-1:])}
 
 
-def find_left_layout(tensor: Stored, node: Node) -> str:
+def find_left_layout(tensor: StoredTensor, node: Node) -> str:
     """Return the layout of a left tensor, from the dump or from the graph."""
     if tensor.layout:
         return tensor.layout
@@ -257,7 +257,7 @@ def find_left_layout(tensor: Stored, node: Node) -> str:
     return layouts[tensor.index] if tensor.index < len(layouts) else ""
 
 
-def find_layout(left: Stored, right: Stored, original: Original) -> Layout | None:
+def find_layout(left: StoredTensor, right: StoredTensor, original: Original) -> Layout | None:
     """Return left layout, right layout and right shape (rule 6); None if both files have the same layout."""
     theirs = original.layout.upper()
     for (layout, axes), other in TRANSPOSITIONS.items():
@@ -278,7 +278,7 @@ def transposes_to(shape: tuple[int, ...], ours: str, theirs: str, target: tuple[
     return tuple(shape[ours.index(axis)] for axis in theirs) == target
 
 
-def _find_stored_layout(left: Stored, right: Stored, theirs: str) -> str:
+def _find_stored_layout(left: StoredTensor, right: StoredTensor, theirs: str) -> str:
     """Return the left's layout: the graph's, unless the file's number of axes contradicts it.
 
     NC1HWC0 is NCHW with the channels in blocks of 16 or 32 along a fifth axis.
@@ -301,7 +301,7 @@ def group_by_file_name(graph: Graph) -> dict[str, list[Node]]:
     return nodes
 
 
-def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str | None:
+def find_node(tensor: StoredTensor, by_name: Mapping[str, list[Node]]) -> Node | str | None:
     """Return the node of a dumped tensor, a message if its name is ambiguous, or None.
 
     `by_name`: group_by_file_name of the graph.

@@ -29,7 +29,7 @@ from viaduct.comparison.calls import (
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
 from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Origin, OriginKind, Row
-from viaduct.comparison.tensors import Role, Stored
+from viaduct.comparison.tensors import Role, StoredTensor
 
 JUMP_FACTOR = 6.0  # an operator adds an error of its own if its output's error is this many times that of its inputs
 EXACT_ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
@@ -67,7 +67,7 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     is_gradual = False
     weight_drift: WeightDrift | None = None
     equal_step: dict[int, int] = {}  # of each rank, the last step that began with equal weights
-    first_bad = min(row.stored.step for row in rows if row.result == "bad")
+    first_bad = min(row.tensor.step for row in rows if row.result == "bad")
     for step in group_by_step(rows, feeders):
         if step.number > first_bad:
             break  # the first bad step had no single origin; later bad rows follow from it
@@ -84,8 +84,8 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
             origins = [jumps[0].origin, *further[:MAX_FURTHER]]
             return Judgement(mark_followers(rows, origins), tuple(origins))
     if is_gradual:
-        before = [row for row in rows if row.stored.step <= first_bad]
-        errors = [compute_error(row) for row in before if row.stored.role == "output"] or [
+        before = [row for row in rows if row.tensor.step <= first_bad]
+        errors = [compute_error(row) for row in before if row.tensor.role == "output"] or [
             compute_error(row) for row in before
         ]
         finite = [error for error in errors if 0 < error < math.inf] or [0.0]
@@ -163,25 +163,25 @@ def find_wrong_parameters(step: RankStep) -> list[Candidate]:
 
 def find_wrong_updates(step: RankStep) -> list[Candidate]:
     return [
-        make_candidate(step, [index], "parameter", explain_update(step, step.rows[index].stored))
+        make_candidate(step, [index], "parameter", explain_update(step, step.rows[index].tensor))
         for index in step.updates
         if is_bad(step, index)
     ]
 
 
-def explain_update(step: RankStep, update: Stored) -> str:
+def explain_update(step: RankStep, update: StoredTensor) -> str:
     """Describe how an update differs, and what is known about its gradient."""
     gradients = [
         step.rows[index]
         for call in step.by_op.get(update.op, ())
         for index in call.row_indices.get("gradient", ())
-        if step.rows[index].stored.index == update.index
+        if step.rows[index].tensor.index == update.index
     ]
     if not gradients:
         return "its update differs, while the weight itself agrees; its gradient was not dumped"
     for row in gradients:
-        for side, stored in (("left", row.pair.left), ("right", row.pair.right)):
-            if stored is None:
+        for side, tensor in (("left", row.pair.left), ("right", row.pair.right)):
+            if tensor is None:
                 return f"its update differs: it has no gradient on the {side}, while the weight itself agrees"
         if not row.is_compared:
             return f"its update differs, while the weight itself agrees; its gradient was not compared: {row.reason}"
@@ -205,7 +205,7 @@ def make_candidate(
     """Return the candidate for some bad rows; operator and order are those of the first row, unless given."""
     row = step.rows[row_indices[0]]
     origin = Origin(op or row.op, kind, step.number, step.rank, row_indices[0], why)
-    position = row.stored.order if order is None else order
+    position = row.tensor.order if order is None else order
     return Candidate(origin, input_error, step.largest_error(row_indices), find_rounding_unit(row), position)
 
 
@@ -248,7 +248,7 @@ def list_input_rows(step: RankStep, call: Call) -> list[int]:
 
 def describe_output(step: RankStep, index: int, known: Sequence[int], has_parts: bool) -> str:
     """Describe the error of an output and of its inputs. `has_parts`: there are modules within the call."""
-    differs = f"its {step.rows[index].stored.role} differs by {compute_error(step.rows[index]):.2g} of the golden size"
+    differs = f"its {step.rows[index].tensor.role} differs by {compute_error(step.rows[index]):.2g} of the golden size"
     if not known:
         return f"{differs}; the dump does not tell whether its inputs were good"
     if uncompared := sum(not step.rows[row].is_compared for row in known):
@@ -259,7 +259,7 @@ def describe_output(step: RankStep, index: int, known: Sequence[int], has_parts:
 
 def find_rounding_unit(row: Row) -> float:
     """Return the relative error of one rounding in the coarser of a row's two formats."""
-    dtypes = [stored.dtype for stored in (row.pair.left, row.pair.right) if stored is not None]
+    dtypes = [tensor.dtype for tensor in (row.pair.left, row.pair.right) if tensor is not None]
     return max(EPSILONS.get(dtype, FLOAT32.epsilon) for dtype in dtypes)
 
 
@@ -325,7 +325,7 @@ def is_after_network(step: RankStep, call: Call) -> bool:
 def explain_loss_input(step: RankStep, call: Call, bad: Sequence[int], differs: str) -> Candidate:
     """Return the candidate for a loss with a bad input: labels, or values that the loop computes from the output."""
     why = (
-        f"{differs} (input number {step.rows[bad[0]].stored.index}), though nothing that the network computed is "
+        f"{differs} (input number {step.rows[bad[0]].tensor.index}), though nothing that the network computed is "
         "bad: look at the input pipeline and the training loop"
     )
     return make_candidate(step, bad, "input", why, order=call.order - 0.5)
@@ -391,7 +391,7 @@ def sort_backward(step: RankStep, calls: Sequence[Call]) -> list[Call]:
 def find_first_orders(step: RankStep, roles: Sequence[Role]) -> dict[int, int]:
     """Return the lowest order of each call's tensors with these roles, by id of the call."""
     return {
-        id(call): min(step.rows[index].stored.order for index in row_indices)
+        id(call): min(step.rows[index].tensor.order for index in row_indices)
         for call in step.calls
         if (row_indices := [index for role in roles for index in call.row_indices.get(role, ())])
     }
@@ -401,11 +401,11 @@ def find_first_bad(rows: Sequence[Row]) -> Origin:
     """Return the first bad row as the origin, for rows without any inputs that are known to be good."""
     index = min(
         (index for index, row in enumerate(rows) if row.result == "bad"),
-        key=lambda index: (rows[index].stored.step, rows[index].stored.order),
+        key=lambda index: (rows[index].tensor.step, rows[index].tensor.order),
     )
-    stored = rows[index].stored
+    tensor = rows[index].tensor
     why = "it is the first bad one in execution order; the dump does not tell whether its inputs were still good"
-    return Origin(stored.op, "operator", stored.step, stored.rank, index, why)
+    return Origin(tensor.op, "operator", tensor.step, tensor.rank, index, why)
 
 
 def mark_followers(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row, ...]:
@@ -416,9 +416,9 @@ def mark_followers(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row,
     return tuple(
         replace(row, follows_from=main.op)
         if row.result == "bad"
-        and row.stored.step >= main.step
+        and row.tensor.step >= main.step
         and index not in origin_rows
-        and (row.op, row.stored.step, row.stored.rank) not in origin_calls
+        and (row.op, row.tensor.step, row.tensor.rank) not in origin_calls
         else row
         for index, row in enumerate(rows)
     )

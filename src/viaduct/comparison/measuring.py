@@ -27,7 +27,7 @@ from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.measures import Measures, Unmeasurable, measure, measure_statistics
 from viaduct.comparison.passes import Kld
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Array, Layout, Pair, Stored
+from viaduct.comparison.tensors import Array, Layout, Pair, StoredTensor
 from viaduct.cores import count_cores
 from viaduct.errors import BadData, ViaductError
 from viaduct.signals import name_signal
@@ -108,9 +108,9 @@ def make_batches(jobs: list[Job]) -> list[list[Job]]:
 def measure_pair(pair: Pair, kld: Kld = "book") -> Answer:
     """Measure one pair. An error in its files becomes the reason of a refusal."""
     if pair.left is None or pair.right is None:
-        for side, stored in (("left", pair.left), ("right", pair.right)):
-            if stored is not None and stored.fault:
-                return Refusal(f"{side}: {stored.fault}")
+        for side, tensor in (("left", pair.left), ("right", pair.right)):
+            if tensor is not None and tensor.fault:
+                return Refusal(f"{side}: {tensor.fault}")
         return Refusal(pair.reason or f"the {'left' if pair.left is None else 'right'} side has no such tensor")
     try:
         return compare_stored(pair.left, pair.right, pair.layout, kld)
@@ -122,12 +122,12 @@ def measure_pair(pair: Pair, kld: Kld = "book") -> Answer:
         return Refusal(str(error))
 
 
-def compare_stored(left: Stored, right: Stored, layout: Layout | None, kld: Kld) -> Measures:
+def compare_stored(left: StoredTensor, right: StoredTensor, layout: Layout | None, kld: Kld) -> Measures:
     """Measure two stored tensors, after converting the layout of the left one; raise Unmeasurable if impossible."""
-    for side, stored in (("left", left), ("right", right)):
-        if stored.fault:
-            raise Unmeasurable(f"{side}: {stored.fault}")
-        if stored.path is None and not stored.statistics:
+    for side, tensor in (("left", left), ("right", right)):
+        if tensor.fault:
+            raise Unmeasurable(f"{side}: {tensor.fault}")
+        if tensor.path is None and not tensor.statistics:
             raise Unmeasurable(f"{side}: the dump has neither the tensor nor its statistics")
     if left.path is None or right.path is None:
         return compare_statistics(left, right)
@@ -139,31 +139,31 @@ def compare_stored(left: Stored, right: Stored, layout: Layout | None, kld: Kld)
     return measure(ours, theirs, find_dtype(left, ours), find_dtype(right, theirs), kld=kld)
 
 
-def open_checked(side: str, stored: Stored) -> Array:
+def open_checked(side: str, tensor: StoredTensor) -> Array:
     """Open a tensor, and check it against its index if it belongs to a viaduct dump."""
     try:
-        array = open_tensor(stored)
-        if stored.crc32 is not None:
-            check_file(stored, array)
+        array = open_tensor(tensor)
+        if tensor.crc32 is not None:
+            check_file(tensor, array)
         return array
     except FileNotFoundError:
-        raise Unmeasurable(f"{side}: the file {stored.path} is missing") from None
+        raise Unmeasurable(f"{side}: the file {tensor.path} is missing") from None
     except ViaductError as error:
         raise Unmeasurable(f"{side}: {error.message}") from None
 
 
-def check_file(stored: Stored, array: Array) -> None:
+def check_file(tensor: StoredTensor, array: Array) -> None:
     """Check dtype, shape and checksum of a file against its index; raise BadData."""
-    path = Path(str(stored.path))
+    path = Path(str(tensor.path))
     # NumPy has neither bfloat16 nor eight-bit floats: they are stored as their bits.
-    as_bits = "uint16" if stored.dtype == "bfloat16" else "uint8" if stored.dtype.startswith("float8") else stored.dtype
-    if str(array.dtype) not in (as_bits, stored.dtype):
-        raise BadData(f"{path.name} is damaged: it holds {array.dtype}, its index says {stored.dtype}")
-    if array.shape != stored.shape:
-        shapes = f"it has the shape {list(array.shape)}, its index says {list(stored.shape)}"
+    as_bits = "uint16" if tensor.dtype == "bfloat16" else "uint8" if tensor.dtype.startswith("float8") else tensor.dtype
+    if str(array.dtype) not in (as_bits, tensor.dtype):
+        raise BadData(f"{path.name} is damaged: it holds {array.dtype}, its index says {tensor.dtype}")
+    if array.shape != tensor.shape:
+        shapes = f"it has the shape {list(array.shape)}, its index says {list(tensor.shape)}"
         raise BadData(f"{path.name} is damaged: {shapes}")
-    if stored.crc32 and (crc32 := compute_checksum(path, read_file_stamp(path))) != stored.crc32:
-        raise BadData(f"{path.name} is damaged: its checksum is {crc32:08x}, its index says {stored.crc32:08x}")
+    if tensor.crc32 and (crc32 := compute_checksum(path, read_file_stamp(path))) != tensor.crc32:
+        raise BadData(f"{path.name} is damaged: its checksum is {crc32:08x}, its index says {tensor.crc32:08x}")
 
 
 @lru_cache(maxsize=4096)
@@ -176,10 +176,10 @@ def compute_checksum(path: Path, file_stamp: FileStamp) -> int:
     return crc32
 
 
-def find_dtype(stored: Stored, array: Array) -> str:
+def find_dtype(tensor: StoredTensor, array: Array) -> str:
     """Return the dtype of the file, or bfloat16 if the dump says so: NumPy arrays do not have it."""
     can_hold_bits = array.dtype.kind in "ui" and array.dtype.itemsize == 2
-    return "bfloat16" if stored.dtype == "bfloat16" and can_hold_bits else str(array.dtype)
+    return "bfloat16" if tensor.dtype == "bfloat16" and can_hold_bits else str(array.dtype)
 
 
 def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
@@ -192,7 +192,7 @@ def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     raise Unmeasurable(text)
 
 
-def compare_statistics(left: Stored, right: Stored) -> Measures:
+def compare_statistics(left: StoredTensor, right: StoredTensor) -> Measures:
     """Compare statistics; they are computed for a side that has the tensor."""
     if left.shape and right.shape:
         refuse_shapes(left.shape, right.shape)
@@ -200,12 +200,12 @@ def compare_statistics(left: Stored, right: Stored) -> Measures:
     return measure_statistics(*numbers, left.dtype, right.dtype, (left.shape, right.shape))
 
 
-def read_statistics(side: str, stored: Stored) -> dict[str, float]:
+def read_statistics(side: str, tensor: StoredTensor) -> dict[str, float]:
     """Return the dumped statistics, or compute them from the tensor."""
-    if stored.statistics:
-        return dict(stored.statistics)
-    array = open_checked(side, stored)
-    dtype = find_dtype(stored, array)
+    if tensor.statistics:
+        return dict(tensor.statistics)
+    array = open_checked(side, tensor)
+    dtype = find_dtype(tensor, array)
     figures = measure(array, array, dtype, dtype).left
     return {name: float(getattr(figures, name)) for name in tensor_statistics.NAMES}
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from viaduct.comparison.scene import Both, explained_share, flatten_channels
+from viaduct.comparison.divergence import ArrayPair, explained_share, flatten_channels
 from viaduct.comparison.tensors import Array
 
 MAX_SLICES = 4096  # all pairs of slices are compared
 ENOUGH = 0.9  # share of the difference that the new order must explain
 
 
-def find_order(both: Both, axis: int) -> Array | None:
+def find_order(arrays: ArrayPair, axis: int) -> Array | None:
     """Return the order of the right side's slices that explains 90 % of the difference, or None."""
-    count = both.left.shape[axis] if axis < both.left.ndim else 0
-    if not 2 <= count <= MAX_SLICES or both.left.size // count < 2:
+    count = arrays.left.shape[axis] if axis < arrays.left.ndim else 0
+    if not 2 <= count <= MAX_SLICES or arrays.left.size // count < 2:
         return None
-    order = match_slices(project_slices(both.left, axis), project_slices(both.right, axis))
-    if order is None or explained_share(np.take(both.right, order, axis), both) < ENOUGH:
+    order = match_slices(project_slices(arrays.left, axis), project_slices(arrays.right, axis))
+    if order is None or explained_share(np.take(arrays.right, order, axis), arrays) < ENOUGH:
         return None
     return order
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from viaduct.comparison.scene import Both, Scene, explained_share, rms
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, rms
 from viaduct.comparison.tensors import Array
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
@@ -45,7 +45,7 @@ class Replay:
     weight_OIHW: Array
     bias: Array
     positions: tuple[Array, Array, Array]  # example, row, column
-    outputs: Both  # (position, channel)
+    outputs: ArrayPair  # (position, channel)
     geometry: Geometry
     extent: tuple[int, int]  # rows and columns of the whole output
 
@@ -63,46 +63,46 @@ class Replay:
         return explained_share(prediction, self.outputs)
 
 
-def replay_origin(scene: Scene) -> Replay | None:
+def replay_origin(divergence: Divergence) -> Replay | None:
     """Return the replay of the origin, computed once; None if it does not give the right side's numbers."""
-    if "replay" not in scene.shared_results:
-        scene.shared_results["replay"] = _replay_origin(scene)
-    replay = scene.shared_results["replay"]
+    if "replay" not in divergence.shared_results:
+        divergence.shared_results["replay"] = _replay_origin(divergence)
+    replay = divergence.shared_results["replay"]
     return replay if isinstance(replay, Replay) else None
 
 
-def _replay_origin(scene: Scene) -> Replay | None:
-    output, x = scene.load_origin(), scene.load_row(scene.find_row("input", 0))
-    weight = scene.load_row(scene.find_weight())
-    if scene.role != "output" or output is None or x is None or weight is None:
+def _replay_origin(divergence: Divergence) -> Replay | None:
+    output, x = divergence.load_arrays(), divergence.load_row(divergence.find_row("input", 0))
+    weight = divergence.load_row(divergence.find_weight())
+    if divergence.role != "output" or output is None or x is None or weight is None:
         return None
     convolution = reshape_to_convolution(x.right, weight.right, output)
     if convolution is None:
         return None
     x_NCHW, weight_OIHW, outputs = convolution
-    return solve_geometry(x_NCHW, weight_OIHW, find_bias(scene, weight_OIHW.shape[0]), outputs)
+    return solve_geometry(x_NCHW, weight_OIHW, find_bias(divergence, weight_OIHW.shape[0]), outputs)
 
 
-def reshape_to_convolution(x: Array, weight: Array, outputs: Both) -> tuple[Array, Array, Both] | None:
+def reshape_to_convolution(x: Array, weight: Array, outputs: ArrayPair) -> tuple[Array, Array, ArrayPair] | None:
     """Return input, weight and output as those of a 2-D convolution; for a linear layer, of 1x1 images."""
     if weight.ndim == 2 and x.shape[-1] == weight.shape[1] and outputs.left.shape[-1] == weight.shape[0]:
         x, left, right = (array.reshape(-1, array.shape[-1], 1, 1) for array in (x, outputs.left, outputs.right))
-        return x, weight[:, :, None, None], Both(left, right)
+        return x, weight[:, :, None, None], ArrayPair(left, right)
     if weight.ndim != 4 or x.ndim != 4 or outputs.left.ndim != 4:
         return None
     fits = outputs.left.shape[1] == weight.shape[0] and x.shape[1] % weight.shape[1] == 0
     return (x, weight, outputs) if fits and x.shape[0] == outputs.left.shape[0] else None
 
 
-def find_bias(scene: Scene, channels: int) -> Array:
-    for row in scene.find_rows("parameter"):
-        both = scene.load_row(row)
-        if both is not None and both.right.shape == (channels,):
-            return both.right
+def find_bias(divergence: Divergence, channels: int) -> Array:
+    for row in divergence.find_rows("parameter"):
+        arrays = divergence.load_row(row)
+        if arrays is not None and arrays.right.shape == (channels,):
+            return arrays.right
     return np.zeros(channels)
 
 
-def solve_geometry(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: Both) -> Replay | None:
+def solve_geometry(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: ArrayPair) -> Replay | None:
     """Return a replay with the geometry that gives the right side's numbers, or None."""
     extent = outputs.left.shape[2:]
     positions = choose_positions(outputs.left.shape[0], extent)
@@ -125,10 +125,10 @@ def choose_positions(examples: int, extent: tuple[int, ...]) -> tuple[Array, Arr
     return example, row, column
 
 
-def sample_outputs(outputs: Both, positions: tuple[Array, Array, Array]) -> Both:
+def sample_outputs(outputs: ArrayPair, positions: tuple[Array, Array, Array]) -> ArrayPair:
     """Return both outputs at the positions, as (position, channel)."""
     example, row, column = positions
-    return Both(*(side[example, :, row, column] for side in outputs))
+    return ArrayPair(*(side[example, :, row, column] for side in outputs))
 
 
 def iterate_geometries(replay: Replay) -> Iterator[Geometry]:

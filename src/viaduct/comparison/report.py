@@ -120,10 +120,10 @@ def format_confidence(share: float) -> str:
 def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
     """Return links to the origin's row, to further origins and to the table."""
     origin = [Link("the origin's row", link_to_row(explanation.origin.row))] if explanation.origin else []
-    several_steps = has_several(row.stored.step for row in rows)
+    several_steps = has_several(row.tensor.step for row in rows)
     further = []
     for other in explanation.further[:MAX_FURTHER]:
-        step = f", step {rows[other.row].stored.step}" if several_steps else ""
+        step = f", step {rows[other.row].tensor.step}" if several_steps else ""
         further.append(Link(f"also by itself: {rows[other.row].tensor_index}{step}", link_to_row(other.row)))
     return [*origin, *further, Link(CSV, CSV)]
 
@@ -153,8 +153,8 @@ def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels:
     shown = select_charted(rows, origin.row if origin else None)
     if not shown:
         return []
-    first = rows[shown[0]].stored
-    rank = f", rank {first.rank}" if has_several(row.stored.rank for row in rows) else ""
+    first = rows[shown[0]].tensor
+    rank = f", rank {first.rank}" if has_several(row.tensor.rank for row in rows) else ""
     positions = number_positions([rows[n] for n in shown])
     chart = ScatterChart(
         f"Relative error, step {first.step}{rank}",
@@ -172,8 +172,8 @@ def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels:
 
 def describe_chart(rows: Sequence[Row], shown: Sequence[int]) -> str:
     text = "Every point is a tensor; a click on it shows its row."
-    here = (rows[shown[0]].stored.step, rows[shown[0]].stored.rank)
-    unmeasured = sum(row.measures is None and (row.stored.step, row.stored.rank) == here for row in rows)
+    here = (rows[shown[0]].tensor.step, rows[shown[0]].tensor.rank)
+    unmeasured = sum(row.measures is None and (row.tensor.step, row.tensor.rank) == here for row in rows)
     return f"{text} Only in the table, since they have no measure: {unmeasured:,}." if unmeasured else text
 
 
@@ -185,11 +185,11 @@ def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
     measured = [n for n, row in enumerate(rows) if row.measures is not None]
     if not measured:
         return []
-    first = rows[origin if origin is not None else measured[0]].stored
-    here = [n for n in measured if (rows[n].stored.step, rows[n].stored.rank) == (first.step, first.rank)]
-    has_outputs = any(rows[n].stored.role == "output" for n in here)
-    charted = [n for n in here if n == origin or not (has_outputs and rows[n].stored.role in ("input", "grad_input"))]
-    return sorted(charted, key=lambda n: (rows[n].stored.order, n))
+    first = rows[origin if origin is not None else measured[0]].tensor
+    here = [n for n in measured if (rows[n].tensor.step, rows[n].tensor.rank) == (first.step, first.rank)]
+    has_outputs = any(rows[n].tensor.role == "output" for n in here)
+    charted = [n for n in here if n == origin or not (has_outputs and rows[n].tensor.role in ("input", "grad_input"))]
+    return sorted(charted, key=lambda n: (rows[n].tensor.order, n))
 
 
 def make_point(number: int, row: Row, position: int) -> Point:
@@ -200,7 +200,7 @@ def make_point(number: int, row: Row, position: int) -> Point:
 def number_positions(rows: Sequence[Row]) -> list[int]:
     """Return each row's position on the axis: one per call and operator."""
     position_of: dict[tuple[int, str], int] = {}
-    return [position_of.setdefault((row.stored.order, row.op), len(position_of)) for row in rows]
+    return [position_of.setdefault((row.tensor.order, row.op), len(position_of)) for row in rows]
 
 
 def make_spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
@@ -219,8 +219,8 @@ def name_stages(rows: Sequence[Row]) -> list[str]:
     """
     names: list[str] = []
     for depth in (1, 2, 3):
-        names = [PHASES.get(row.stored.role) or ".".join(re.split(r"[./]", row.op)[:depth]) for row in rows]
-        forward = Counter(name for name, row in zip(names, rows, strict=True) if row.stored.role not in PHASES)
+        names = [PHASES.get(row.tensor.role) or ".".join(re.split(r"[./]", row.op)[:depth]) for row in rows]
+        forward = Counter(name for name, row in zip(names, rows, strict=True) if row.tensor.role not in PHASES)
         if max(forward.values(), default=0) <= MAX_PER_STAGE * forward.total():
             break
     return names
@@ -231,12 +231,12 @@ def has_several(values: Iterable[int]) -> bool:
 
 
 def make_step_sections(rows: Sequence[Row]) -> list[Section]:
-    if not has_several(row.stored.step for row in rows):
+    if not has_several(row.tensor.step for row in rows):
         return []
     by_step: dict[int, list[float]] = {}
     for row in rows:
         if row.measures is not None:
-            by_step.setdefault(row.stored.step, []).append(row.measures.relative_euclidean)
+            by_step.setdefault(row.tensor.step, []).append(row.measures.relative_euclidean)
     steps = sorted(by_step)
     finite = [[error for error in by_step[step] if math.isfinite(error)] for step in steps]
     series = [

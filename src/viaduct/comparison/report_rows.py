@@ -54,7 +54,7 @@ def order_rows(rows: Sequence[Row], origin: int | None) -> list[int]:
 
 def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
     tones: dict[str, Tone] = {result: TONES[result] for result in SEVERITY}
-    stored = [row.stored for row in rows]
+    stored = [row.tensor for row in rows]
     several = [
         DataColumn(name.title(), values, 6, choose=True, keep=3)
         for name, values in (("step", [tensor.step for tensor in stored]), ("rank", [tensor.rank for tensor in stored]))

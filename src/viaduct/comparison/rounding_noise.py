@@ -25,18 +25,18 @@ def flag_rounding_noise(rows: Sequence[Row]) -> list[Row]:
     """Return the rows; bad gradients that are only rounding, and their updates, are flagged."""
     arriving: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.stored.role == "grad_output" and row.stored.index == 0:
+        if row.tensor.role == "grad_output" and row.tensor.index == 0:
             arriving[make_operator_key(row)].append(row)
     noise = {
-        (*make_operator_key(row), row.stored.index): reason
+        (*make_operator_key(row), row.tensor.index): reason
         for row in rows
-        if row.stored.role == "gradient" and (reason := explain_rounding(row, arriving[make_operator_key(row)]))
+        if row.tensor.role == "gradient" and (reason := explain_rounding(row, arriving[make_operator_key(row)]))
     }
-    return [flag_row(row, noise.get((*make_operator_key(row), row.stored.index), "")) for row in rows]
+    return [flag_row(row, noise.get((*make_operator_key(row), row.tensor.index), "")) for row in rows]
 
 
 def make_operator_key(row: Row) -> Key:
-    return row.op, row.stored.step, row.stored.rank
+    return row.op, row.tensor.step, row.tensor.rank
 
 
 def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
@@ -44,13 +44,13 @@ def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
 
     `arriving`: the layer's output gradients; one of their axes must be the channels.
     """
-    measures, channels = row.measures, math.prod(row.stored.shape)
+    measures, channels = row.measures, math.prod(row.tensor.shape)
     gradients = [other.measures for other in arriving if other.measures is not None]
-    if measures is None or measures.mismatched or len(row.stored.shape) != 1 or not channels or not gradients:
+    if measures is None or measures.mismatched or len(row.tensor.shape) != 1 or not channels or not gradients:
         return ""
-    if len(gradients) != len(arriving) or any(channels not in other.stored.shape for other in arriving):
+    if len(gradients) != len(arriving) or any(channels not in other.tensor.shape for other in arriving):
         return ""
-    terms = sum(math.prod(other.stored.shape) for other in arriving) / channels
+    terms = sum(math.prod(other.tensor.shape) for other in arriving) / channels
     epsilon = max(find_rounding_unit(other) for other in (row, *arriving))
     share = min(EXACT_ROUNDINGS * epsilon * math.sqrt(terms), MAX_SHARE)
     for side in ("left", "right"):
@@ -62,8 +62,8 @@ def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
 
 def flag_row(row: Row, reason: str) -> Row:
     """Turn a bad gradient or update into a flag if a reason is given."""
-    if not reason or row.result != "bad" or row.stored.role not in ("gradient", "update"):
+    if not reason or row.result != "bad" or row.tensor.role not in ("gradient", "update"):
         return row
-    if row.stored.role == "update":
+    if row.tensor.role == "update":
         return replace(row, result="flag", reason=f"computed from a gradient that is rounding; {row.reason}")
     return replace(row, result="flag", reason=f"rounding: {reason}")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from viaduct.comparison.tensors import Pair, Result, Stored
+from viaduct.comparison.tensors import Pair, Result, StoredTensor
 
 if TYPE_CHECKING:
     from viaduct.comparison.measures import Measures
@@ -38,17 +38,17 @@ class Row:
     follows_from: str = ""  # the operator whose divergence explains this row
 
     @property
-    def stored(self) -> Stored:
+    def tensor(self) -> StoredTensor:
         """Return the left tensor, or the right one if the left is missing."""
-        stored = self.pair.left or self.pair.right
-        if stored is None:
+        tensor = self.pair.left or self.pair.right
+        if tensor is None:
             raise ValueError("a pair without either side")
-        return stored
+        return tensor
 
     @property
     def op(self) -> str:
         """Return the operator's name on the left, or on the right if the left is missing."""
-        return self.stored.op
+        return self.tensor.op
 
     @property
     def is_compared(self) -> bool:
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def tensor_index(self) -> str:
-        return self.stored.tensor_index
+        return self.tensor.tensor_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Cause:
     """One possible cause of the origin, with its evidence."""
 
     name: str  # overflow, reduced precision, wrong layout …: the word in summary.json
-    confidence: float  # 0 … 1
+    confidence: float = field(kw_only=True)  # 0 … 1, from how often such evidence has another explanation
     evidence: str  # observations in the tensors, with numbers
     advice: str  # what to try
 

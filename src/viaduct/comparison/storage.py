@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from viaduct.comparison.formats import Header, Members, npy, npz, pt, safetensors
-from viaduct.comparison.tensors import Array, Stored
+from viaduct.comparison.tensors import Array, StoredTensor
 from viaduct.errors import BadData
 
 
@@ -31,11 +31,11 @@ FORMATS = {
 SUFFIXES = tuple(FORMATS)
 
 
-def open_tensor(stored: Stored) -> Array:
+def open_tensor(tensor: StoredTensor) -> Array:
     """Open a tensor read-only, memory-mapped if the file allows it; raise BadData if it cannot be opened."""
-    if stored.fault or stored.path is None:
-        raise BadData(stored.fault or f"{stored.tensor_index} was not stored; the dump has its statistics only.")
-    return _format(stored.path).open_array(stored.path, stored.member)
+    if tensor.fault or tensor.path is None:
+        raise BadData(tensor.fault or f"{tensor.tensor_index} was not stored; the dump has its statistics only.")
+    return _format(tensor.path).open_array(tensor.path, tensor.member)
 
 
 def describe(path: Path, member: str = "") -> tuple[str, tuple[int, ...]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from viaduct.comparison.formats import BFLOAT16, widen_bfloat16
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Stored
+from viaduct.comparison.tensors import StoredTensor
 from viaduct.errors import ViaductError
 
 MAX_CELLS = 40_000_000  # of the alignment's table; with more nothing is matched by structure
@@ -52,10 +52,10 @@ class Op:
     name: str
     type: str
     matched_before: int  # number of the last matched call before it, counted on the left; 0: none
-    tensors: list[Stored]
+    tensors: list[StoredTensor]
 
     @property
-    def main_tensors(self) -> list[Stored]:
+    def main_tensors(self) -> list[StoredTensor]:
         """Return its outputs, or else its parameters, gradients or inputs."""
         for roles in (("output",), ("parameter",), ("gradient", "update"), ("grad_output", "grad_input"), ("input",)):
             if tensors := [tensor for tensor in self.tensors if tensor.role in roles]:
@@ -216,14 +216,14 @@ def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
     return table
 
 
-def _read_statistics(tensor: Stored) -> tuple[float, float] | None:
+def _read_statistics(tensor: StoredTensor) -> tuple[float, float] | None:
     statistics, count = tensor.statistics, math.prod(tensor.shape)
     if not statistics or "mean" not in statistics or "norm" not in statistics or not count:
         return None
     return statistics["mean"], statistics["norm"] / math.sqrt(count)
 
 
-def _sample_values(tensor: Stored) -> tuple[float, float] | None:
+def _sample_values(tensor: StoredTensor) -> tuple[float, float] | None:
     try:
         array: NDArray[Any] = open_tensor(tensor)
     except (ViaductError, MemoryError):

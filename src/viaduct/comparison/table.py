@@ -22,12 +22,12 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def make_csv(rows: Sequence[Row]) -> bytes:
-    has_several_steps = len({(row.stored.step, row.stored.rank) for row in rows}) > 1
+    has_several_steps = len({(row.tensor.step, row.tensor.rank) for row in rows}) > 1
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow((*COLUMNS, "Step", "Rank") if has_several_steps else COLUMNS)
     for row in rows:
-        steps = (row.stored.step, row.stored.rank) if has_several_steps else ()
+        steps = (row.tensor.step, row.tensor.rank) if has_several_steps else ()
         writer.writerow((*make_cells(row).values(), *steps))
     return text.getvalue().encode("utf-8", "backslashreplace")
 
@@ -37,13 +37,13 @@ def make_cells(row: Row) -> dict[str, str]:
     follows = f"follows from {row.follows_from}" if row.follows_from else ""
     return {
         "Index": str(pair.group),
-        "OpType": escape_cell(row.stored.op_type),
+        "OpType": escape_cell(row.tensor.op_type),
         "LeftOp": escape_cell(pair.left_op),
         "LeftDtype": escape_cell(pair.left.dtype if pair.left else ""),
         "RightOp": escape_cell(pair.right_op),
         "RightDtype": escape_cell(pair.right.dtype if pair.right else ""),
         "TensorIndex": escape_cell(row.tensor_index),
-        "Shape": f"[{','.join(map(str, row.stored.shape))}]",
+        "Shape": f"[{','.join(map(str, row.tensor.shape))}]",
         "OverFlow": measures.overflow if measures else "NaN",
         **(measures.columns() if measures else dict.fromkeys(MEASURES, "NaN")),
         "Result": row.result,

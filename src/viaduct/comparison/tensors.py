@@ -22,7 +22,7 @@ Layout = tuple[str, str, tuple[int, ...]]  # left layout, right layout, shape of
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTensor:
     """One tensor of a dump, by the path of its file. With a `fault`, `dtype`, `shape` and `path` may be missing."""
 
     op: str  # the operator's or module's name: layer3.0.conv2
@@ -55,7 +55,7 @@ class Side:
 
     path: Path
     kind: str  # viaduct, rehearsal, npu, tfdbg, msprobe, folder
-    tensors: tuple[Stored, ...]
+    tensors: tuple[StoredTensor, ...]
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # operator -> the operators that feed it
     notes: tuple[str, ...] = ()  # for the user: name collisions, files that were left out
     settings: Mapping[str, str] = field(default_factory=dict)  # device, precision, mode, deterministic, seed, script …
@@ -70,8 +70,8 @@ class Pair:
     """
 
     group: int  # the Index column: rows of one fused group share it
-    left: Stored | None
-    right: Stored | None
+    left: StoredTensor | None
+    right: StoredTensor | None
     left_op: str  # as shown: names of a split operator are joined by commas; "*" for none
     right_op: str
     matched: Matched

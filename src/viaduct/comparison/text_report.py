@@ -46,7 +46,7 @@ def make_worst_table(drift: Drift, most: int) -> Table | None:
 def make_cells(row: Row) -> Iterator[Text]:
     measures = row.measures
     yield Text(row.result, style=COLOURS[row.result])
-    yield Text(str(row.stored.step))
+    yield Text(str(row.tensor.step))
     yield Text(escape_unprintable(row.tensor_index))
     for name in ("cosine", "relative_euclidean", "max_absolute"):
         yield Text(format_measure(getattr(measures, name)) if measures else "NaN")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from comparison.scenes import AMPLIFYING, Array, Story, make_norm_story
+from comparison.comparison_builder import AMPLIFYING, Array, ComparisonBuilder, build_norm_comparison
 
 
 def add_jitter(values: Array, size: float = 3e-7, seed: int = 5) -> Array:
@@ -23,52 +23,52 @@ def normalise(x: Array) -> Array:
     ).astype(np.float32)
 
 
-def small_variance_story() -> Story:
+def small_variance_story() -> ComparisonBuilder:
     """A norm over channels that hardly vary: it divides by a thousandth."""
-    story = Story()
-    x = (np.float32(5) + np.float32(2e-4) * story.normal(4, 8, 6, 6)).astype(np.float32)
-    story.tell("norm", add_jitter(x), x, "input", op_type="BatchNorm2d")
-    story.tell("norm", normalise(add_jitter(x)), normalise(x), op_type="BatchNorm2d")
-    return story
+    builder = ComparisonBuilder()
+    x = (np.float32(5) + np.float32(2e-4) * builder.normal(4, 8, 6, 6)).astype(np.float32)
+    builder.add("norm", add_jitter(x), x, "input", op_type="BatchNorm2d")
+    builder.add("norm", normalise(add_jitter(x)), normalise(x), op_type="BatchNorm2d")
+    return builder
 
 
-def cancelling_story() -> Story:
-    story = Story()
-    first = story.normal(4, 8, 6, 6) + np.float32(10)
-    second = (first + np.float32(1e-4) * story.normal(4, 8, 6, 6)).astype(np.float32)
+def cancelling_story() -> ComparisonBuilder:
+    builder = ComparisonBuilder()
+    first = builder.normal(4, 8, 6, 6) + np.float32(10)
+    second = (first + np.float32(1e-4) * builder.normal(4, 8, 6, 6)).astype(np.float32)
     lefts = add_jitter(first, seed=1), add_jitter(second, seed=2)
-    story.tell("sub", lefts[0], first, "input", index=0)
-    story.tell("sub", lefts[1], second, "input", index=1)
-    story.tell("sub", lefts[0] - lefts[1], first - second)
-    return story
+    builder.add("sub", lefts[0], first, "input", index=0)
+    builder.add("sub", lefts[1], second, "input", index=1)
+    builder.add("sub", lefts[0] - lefts[1], first - second)
+    return builder
 
 
-def curve_story(function: Callable[[Array], Array]) -> Story:
-    story = Story()
-    x = (np.float32(30) + story.normal(4, 8, 8, 8)).astype(np.float32)
+def curve_story(function: Callable[[Array], Array]) -> ComparisonBuilder:
+    builder = ComparisonBuilder()
+    x = (np.float32(30) + builder.normal(4, 8, 8, 8)).astype(np.float32)
     left = add_jitter(x, 1e-4)
-    story.tell("f", left, x, "input")
-    story.tell(
+    builder.add("f", left, x, "input")
+    builder.add(
         "f", function(left.astype(np.float64)).astype(np.float32), function(x.astype(np.float64)).astype(np.float32)
     )
-    return story
+    return builder
 
 
-def layer_story() -> Story:
+def layer_story() -> ComparisonBuilder:
     """A linear layer along whose rows the input nearly cancels."""
-    story = Story()
-    x = (story.normal(64, 32) + np.float32(100)).astype(np.float32)
-    weight = story.normal(16, 32)
+    builder = ComparisonBuilder()
+    x = (builder.normal(64, 32) + np.float32(100)).astype(np.float32)
+    weight = builder.normal(16, 32)
     weight -= weight.mean(1, keepdims=True)
     left = add_jitter(x, 1e-4)
-    story.tell("fc", weight, weight, "parameter", parameter="weight", op_type="Linear")
-    story.tell("fc", left, x, "input", op_type="Linear")
+    builder.add("fc", weight, weight, "parameter", parameter="weight", op_type="Linear")
+    builder.add("fc", left, x, "input", op_type="Linear")
     sides = [(side.astype(np.float64) @ weight.T).astype(np.float32) for side in (left, x)]
-    story.tell("fc", *sides, op_type="Linear")
-    return story
+    builder.add("fc", *sides, op_type="Linear")
+    return builder
 
 
-AMPLIFIERS: dict[str, Callable[[], Story]] = {
+AMPLIFIERS: dict[str, Callable[[], ComparisonBuilder]] = {
     "a small variance": small_variance_story,
     "cancellation": cancelling_story,
     "an exponential": lambda: curve_story(lambda x: np.exp(x)),
@@ -83,19 +83,19 @@ def test_an_operator_that_enlarges_what_came_in_is_told(name: str) -> None:
     assert "times as" in cause.evidence
 
 
-def steep_norm_story() -> Story:
+def steep_norm_story() -> ComparisonBuilder:
     """A norm over channels whose mean is far above their deviation; the two sides round that mean differently."""
-    story = Story()
-    x = (np.float32(3) + np.float32(1e-4) * story.normal(8, 8, 12, 12)).astype(np.float32)
+    builder = ComparisonBuilder()
+    x = (np.float32(3) + np.float32(1e-4) * builder.normal(8, 8, 12, 12)).astype(np.float32)
     sides = []
     for mean in (x.sum((0, 2, 3), dtype=np.float32) / np.float32(8 * 144), x.mean((0, 2, 3), dtype=np.float64)):
         centred = x - mean.astype(np.float32).reshape(1, -1, 1, 1) + np.float32(0)
         spread = np.sqrt(x.astype(np.float64).var((0, 2, 3)) + 1e-12).astype(np.float32)
         sides.append(centred / spread.reshape(1, -1, 1, 1))
     sides[0] = sides[0] + np.float32(3 * 2**-22) / np.float32(1e-4)  # four roundings of the mean
-    story.tell("norm", x, x, "input", op_type="BatchNorm2d")
-    story.tell("norm", *sides, op_type="BatchNorm2d")
-    return story
+    builder.add("norm", x, x, "input", op_type="BatchNorm2d")
+    builder.add("norm", *sides, op_type="BatchNorm2d")
+    return builder
 
 
 def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_told_and_no_matter_of_mode() -> None:
@@ -106,54 +106,54 @@ def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_told_and_no_matter
 
 @pytest.mark.parametrize(("left", "is_amplifying"), [(1.0, False), (0.0, True)])
 def test_an_input_that_is_zero_on_the_right_alone_counts_as_different(left: float, is_amplifying: bool) -> None:
-    story = steep_norm_story()
+    builder = steep_norm_story()
     zeros = np.zeros(4, np.float32)
-    story.tell("norm", zeros + np.float32(left), zeros, "input", index=1, op_type="BatchNorm2d")
-    assert (AMPLIFYING in [cause.name for cause in story.causes(1)]) == is_amplifying
+    builder.add("norm", zeros + np.float32(left), zeros, "input", index=1, op_type="BatchNorm2d")
+    assert (AMPLIFYING in [cause.name for cause in builder.causes(1)]) == is_amplifying
 
 
 def test_a_constant_output_against_zeros_is_not_explained_by_a_slope_of_zero() -> None:
-    story = Story()
-    x = story.normal(4, 8, 6, 6)
-    story.tell("op", add_jitter(x), x, "input")
-    story.tell("op", np.ones_like(x), np.zeros_like(x))
-    assert AMPLIFYING not in [cause.name for cause in story.causes()]
+    builder = ComparisonBuilder()
+    x = builder.normal(4, 8, 6, 6)
+    builder.add("op", add_jitter(x), x, "input")
+    builder.add("op", np.ones_like(x), np.zeros_like(x))
+    assert AMPLIFYING not in [cause.name for cause in builder.causes()]
 
 
 def test_a_norm_in_another_mode_over_such_channels_is_still_that() -> None:
-    story = Story()
-    x = (np.float32(3) + np.float32(1e-3) * story.normal(8, 8, 12, 12)).astype(np.float32)
+    builder = ComparisonBuilder()
+    x = (np.float32(3) + np.float32(1e-3) * builder.normal(8, 8, 12, 12)).astype(np.float32)
     right = normalise(x)
-    story.tell("norm", x, x, "input", op_type="BatchNorm2d")
-    story.tell("norm", (x - np.float32(2.9)) / np.float32(0.5), right, op_type="BatchNorm2d")
-    assert AMPLIFYING not in [cause.name for cause in story.causes()]
+    builder.add("norm", x, x, "input", op_type="BatchNorm2d")
+    builder.add("norm", (x - np.float32(2.9)) / np.float32(0.5), right, op_type="BatchNorm2d")
+    assert AMPLIFYING not in [cause.name for cause in builder.causes()]
 
 
 def test_equal_inputs_are_not_amplified() -> None:
-    assert AMPLIFYING not in [cause.name for cause in make_norm_story(1e-3, 1e-5).causes()]
+    assert AMPLIFYING not in [cause.name for cause in build_norm_comparison(1e-3, 1e-5).causes()]
 
 
 def test_a_wrong_operator_with_slightly_different_inputs_is_not_amplifying() -> None:
-    story = Story()
-    x = story.normal(4, 8, 6, 6)
-    story.tell("norm", add_jitter(x), x, "input")
-    story.tell("norm", normalise(add_jitter(x)) * np.float32(1.3), normalise(x))
-    assert AMPLIFYING not in [cause.name for cause in story.causes()]
+    builder = ComparisonBuilder()
+    x = builder.normal(4, 8, 6, 6)
+    builder.add("norm", add_jitter(x), x, "input")
+    builder.add("norm", normalise(add_jitter(x)) * np.float32(1.3), normalise(x))
+    assert AMPLIFYING not in [cause.name for cause in builder.causes()]
 
 
-def residual_story(gain: float, depth: int = 40) -> Story:
+def residual_story(gain: float, depth: int = 40) -> ComparisonBuilder:
     """Blocks x + gain sin(3 x): with a large gain two nearly equal inputs part as fast as they can."""
-    story = Story()
-    right = story.normal(8, 64)
+    builder = ComparisonBuilder()
+    right = builder.normal(8, 64)
     left = add_jitter(right)
-    story.tell("network", left, right, "input", order=0)
+    builder.add("network", left, right, "input", order=0)
     for number in range(depth):
         before = left, right
         left, right = (side + np.float32(gain) * np.sin(np.float32(3) * side) for side in before)
         left = add_jitter(left, 1e-7, seed=number)
-        story.tell(f"block{number:02}", *before, "input", order=number + 1)
-        story.tell(f"block{number:02}", left, right, order=number + 1)
-    return story
+        builder.add(f"block{number:02}", *before, "input", order=number + 1)
+        builder.add(f"block{number:02}", left, right, order=number + 1)
+    return builder
 
 
 def test_residual_blocks_that_enlarge_from_one_to_the_next_are_told() -> None:
@@ -164,14 +164,14 @@ def test_residual_blocks_that_enlarge_from_one_to_the_next_are_told() -> None:
 
 
 def test_rounding_that_only_adds_up_is_not_amplifying() -> None:
-    story = Story()
-    right = story.normal(8, 64)
+    builder = ComparisonBuilder()
+    right = builder.normal(8, 64)
     left = right
-    story.tell("network", left, right, "input", order=0)
+    builder.add("network", left, right, "input", order=0)
     for number in range(40):
         before = left, right
         left, right = add_jitter(left, 2e-3, seed=number), right
-        story.tell(f"block{number:02}", *before, "input", order=number + 1)
-        story.tell(f"block{number:02}", left, right, order=number + 1)
-    explanation = story.explained()
+        builder.add(f"block{number:02}", *before, "input", order=number + 1)
+        builder.add(f"block{number:02}", left, right, order=number + 1)
+    explanation = builder.explained()
     assert explanation.cause != AMPLIFYING

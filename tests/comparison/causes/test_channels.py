@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from comparison.scenes import Array, Story
+from comparison.comparison_builder import Array, ComparisonBuilder
 
 
 def test_red_and_blue_exchanged_are_swapped_channels() -> None:
-    story = Story()
-    images = story.normal(4, 3, 8, 8)
-    story.tell("network", images[:, ::-1], images, "input")
-    cause = story.causes(kind="input")[0]
+    builder = ComparisonBuilder()
+    images = builder.normal(4, 3, 8, 8)
+    builder.add("network", images[:, ::-1], images, "input")
+    cause = builder.causes(kind="input")[0]
     assert cause.name == "swapped channels"
     assert "RGB against BGR" in cause.evidence
 
@@ -17,7 +17,7 @@ def test_red_and_blue_exchanged_are_swapped_channels() -> None:
 def test_two_channels_of_many_are_swapped_channels_even_beside_dead_ones(values: Array) -> None:
     values[:, [4, 9]] = 0
     order = [0, 2, 1, *range(3, 16)]
-    story = Story()
-    story.tell("op", values[:, order], values)
-    assert story.cause() == "swapped channels"
-    assert "1 and 2 exchanged" in story.causes()[0].evidence
+    builder = ComparisonBuilder()
+    builder.add("op", values[:, order], values)
+    assert builder.cause() == "swapped channels"
+    assert "1 and 2 exchanged" in builder.causes()[0].evidence

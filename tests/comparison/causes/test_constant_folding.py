@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comparison.scenes import FOLDING, Array, Story, convolve, round_to_half, shape_per_channel
+from comparison.comparison_builder import FOLDING, Array, ComparisonBuilder, convolve, round_to_half, shape_per_channel
 
 
 def standardise(weight: Array, kind: type) -> Array:
@@ -16,16 +16,16 @@ def standardise(weight: Array, kind: type) -> Array:
     return np.asarray((values - mean).astype(kind) / spread.astype(kind)).astype(kind)
 
 
-def make_standardised_story() -> Story:
+def make_standardised_story() -> ComparisonBuilder:
     """A convolution with a standardised weight: made as the right runs, in half precision, and once on the left."""
-    story = Story()
-    x, weight = story.normal(4, 8, 12, 12), story.normal(16, 8, 3, 3)
+    builder = ComparisonBuilder()
+    x, weight = builder.normal(4, 8, 12, 12), builder.normal(16, 8, 3, 3)
     made, folded = standardise(weight, np.float16), standardise(weight, np.float64)
-    story.tell("standardise", weight, weight, "parameter", parameter="weight", order=0)
-    story.tell("standardise", None, made, order=0)
-    story.tell("conv", x, x, "input", order=1, op_type="Conv2d")
-    story.tell("conv", convolve(x, folded), convolve(x, made.astype(np.float32)), order=1, op_type="Conv2d")
-    return story
+    builder.add("standardise", weight, weight, "parameter", parameter="weight", order=0)
+    builder.add("standardise", None, made, order=0)
+    builder.add("conv", x, x, "input", order=1, op_type="Conv2d")
+    builder.add("conv", convolve(x, folded), convolve(x, made.astype(np.float32)), order=1, op_type="Conv2d")
+    return builder
 
 
 def test_a_weight_that_was_worked_out_beforehand_is_constant_folding() -> None:
@@ -34,19 +34,19 @@ def test_a_weight_that_was_worked_out_beforehand_is_constant_folding() -> None:
     assert "standardise of the right side seems to depend on weights alone" in cause.evidence
 
 
-def make_scaled_story(add: bool = False) -> Story:
+def make_scaled_story(add: bool = False) -> ComparisonBuilder:
     """A factor 1 / sqrt(variance) * gamma a channel: three operators in half precision, or one number."""
-    story = Story()
-    x = story.normal(6, 16, 5, 5)
-    gamma, variance = story.normal(16) + np.float32(3), np.abs(story.normal(16)) + np.float32(0.5)
+    builder = ComparisonBuilder()
+    x = builder.normal(6, 16, 5, 5)
+    gamma, variance = builder.normal(16) + np.float32(3), np.abs(builder.normal(16)) + np.float32(0.5)
     made = round_to_half(round_to_half(1 / round_to_half(np.sqrt(round_to_half(variance)))) * round_to_half(gamma))
     folded = (gamma.astype(np.float64) / np.sqrt(variance)).astype(np.float32)
-    story.tell("factor", gamma, gamma, "parameter", parameter="gamma", order=0)
-    story.tell("factor", None, made, order=0)
-    story.tell("apply", x, x, "input", order=1)
+    builder.add("factor", gamma, gamma, "parameter", parameter="gamma", order=0)
+    builder.add("factor", None, made, order=0)
+    builder.add("apply", x, x, "input", order=1)
     sides = [x + shape_per_channel(k) if add else x * shape_per_channel(k) for k in (folded, made.astype(np.float32))]
-    story.tell("apply", *sides, order=1)
-    return story
+    builder.add("apply", *sides, order=1)
+    return builder
 
 
 @pytest.mark.parametrize("add", [False, True])
@@ -57,25 +57,25 @@ def test_a_factor_or_addend_that_was_worked_out_beforehand_is_constant_folding(a
 
 
 def test_a_constant_is_known_by_its_steps_where_its_inputs_are_not_dumped() -> None:
-    story, made = Story(), round_to_half(Story().normal(16) + np.float32(2))
+    builder, made = ComparisonBuilder(), round_to_half(ComparisonBuilder().normal(16) + np.float32(2))
     for step in (0, 1):
-        x = story.normal(6, 16, 5, 5)
-        story.tell("factor", None, made, step=step)
-        story.tell("apply", x, x, "input", step=step)
-        story.tell(
+        x = builder.normal(6, 16, 5, 5)
+        builder.add("factor", None, made, step=step)
+        builder.add("apply", x, x, "input", step=step)
+        builder.add(
             "apply",
             x * shape_per_channel(made * np.float32(1.0007)),
             x * shape_per_channel(made.astype(np.float32)),
             step=step,
         )
-    assert story.cause() == FOLDING
+    assert builder.cause() == FOLDING
 
 
 def test_a_factor_that_is_simply_wrong_is_no_constant_folding() -> None:
-    story = make_scaled_story()
-    rows = story.rows
-    left = story.open(rows[-1].pair.left) * np.float32(1.5)  # type: ignore[arg-type]
-    right = story.open(rows[-1].pair.right)  # type: ignore[arg-type]
-    story.rows.pop()
-    story.tell("apply", left, right, order=1)
-    assert FOLDING not in [cause.name for cause in story.causes()]
+    builder = make_scaled_story()
+    rows = builder.rows
+    left = builder.open(rows[-1].pair.left) * np.float32(1.5)  # type: ignore[arg-type]
+    right = builder.open(rows[-1].pair.right)  # type: ignore[arg-type]
+    builder.rows.pop()
+    builder.add("apply", left, right, order=1)
+    assert FOLDING not in [cause.name for cause in builder.causes()]

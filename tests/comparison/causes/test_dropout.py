@@ -5,22 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comparison.scenes import Array, Story, name_cause_of_output
+from comparison.comparison_builder import Array, ComparisonBuilder, name_cause_of_output
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_dropout_is_told_with_its_share(values: Array, p: float) -> None:
     kept = np.random.default_rng(4).random(values.shape) >= p
-    story = Story()
-    story.tell("op", (values * kept / (1 - p)).astype(np.float32), values)
-    assert story.cause() == "dropout"
+    builder = ComparisonBuilder()
+    builder.add("op", (values * kept / (1 - p)).astype(np.float32), values)
+    assert builder.cause() == "dropout"
 
 
 def test_drop_path_takes_whole_examples(values: Array) -> None:
     kept = np.array([1, 0, 1, 1, 0, 1, 1, 1]).reshape(-1, 1, 1, 1)
-    story = Story()
-    story.tell("op", (values * kept / 0.75).astype(np.float32), values)
-    assert "drop path" in story.causes()[0].evidence
+    builder = ComparisonBuilder()
+    builder.add("op", (values * kept / 0.75).astype(np.float32), values)
+    assert "drop path" in builder.causes()[0].evidence
 
 
 def test_different_draws_on_both_sides_are_dropout_too(values: Array) -> None:

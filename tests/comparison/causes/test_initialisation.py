@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from comparison.scenes import Story
+from comparison.comparison_builder import ComparisonBuilder
 
 
 def test_weights_drawn_anew_are_an_initialisation() -> None:
-    story = Story()
+    builder = ComparisonBuilder()
     for name in ("a", "b"):
-        story.tell(name, story.normal(16, 8, 3, 3), story.normal(16, 8, 3, 3), "parameter", parameter="weight")
-    assert story.cause(kind="parameter") == "initialisation"
+        builder.add(name, builder.normal(16, 8, 3, 3), builder.normal(16, 8, 3, 3), "parameter", parameter="weight")
+    assert builder.cause(kind="parameter") == "initialisation"

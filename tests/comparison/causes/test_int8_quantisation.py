@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comparison.scenes import COMPILER_CAUSES, INT8, Array, Layer, Story, convolve, name_cause_of_output
+from comparison.comparison_builder import (
+    COMPILER_CAUSES,
+    INT8,
+    Array,
+    ComparisonBuilder,
+    Layer,
+    convolve,
+    name_cause_of_output,
+)
 from viaduct.comparison.grids import BFLOAT16, FLOAT16
 
 
@@ -16,9 +24,9 @@ def quantise(values: Array, axes: tuple[int, ...] | None = None) -> Array:
 
 
 def test_an_output_stored_in_int8_is_told_with_its_levels(values: Array) -> None:
-    story = Story()
-    story.tell("op", quantise(values), values)
-    cause = story.causes()[0]
+    builder = ComparisonBuilder()
+    builder.add("op", quantise(values), values)
+    cause = builder.causes()[0]
     assert cause.name == INT8
     assert "levels" in cause.evidence
 
@@ -31,10 +39,10 @@ def test_an_output_behind_a_relu_in_uint8_is_told_too(values: Array) -> None:
 
 
 def test_a_weight_in_int8_by_channel_is_told() -> None:
-    story = Story()
-    weight = story.normal(32, 16, 3, 3) * np.linspace(0.1, 4, 32, dtype=np.float32).reshape(-1, 1, 1, 1)
-    story.tell("conv", quantise(weight, (1, 2, 3)), weight, "parameter", parameter="weight")
-    cause = story.causes(kind="parameter")[0]
+    builder = ComparisonBuilder()
+    weight = builder.normal(32, 16, 3, 3) * np.linspace(0.1, 4, 32, dtype=np.float32).reshape(-1, 1, 1, 1)
+    builder.add("conv", quantise(weight, (1, 2, 3)), weight, "parameter", parameter="weight")
+    cause = builder.causes(kind="parameter")[0]
     assert cause.name == INT8
     assert "channels" in cause.evidence
 
@@ -55,17 +63,17 @@ def test_saturated_values_do_not_hide_the_levels(values: Array) -> None:
 
 @pytest.mark.parametrize("step", [1 / 16, 1 / 4, 0.1])
 def test_rounding_to_a_step_is_no_half_precision_reduction(values: Array, step: float) -> None:
-    story = Story()
-    story.tell("op", (np.rint(values / step) * step).astype(np.float32), values)
-    names = [cause.name for cause in story.causes()]
+    builder = ComparisonBuilder()
+    builder.add("op", (np.rint(values / step) * step).astype(np.float32), values)
+    names = [cause.name for cause in builder.causes()]
     assert "half-precision reduction" not in names
     assert "reduced precision" not in names
 
 
 def test_more_levels_than_eight_bits_have_are_no_int8(values: Array) -> None:
-    story = Story()
-    story.tell("op", (np.rint(values * 100) / 100).astype(np.float32), values)
-    assert story.cause() not in (INT8, "half-precision reduction")
+    builder = ComparisonBuilder()
+    builder.add("op", (np.rint(values * 100) / 100).astype(np.float32), values)
+    assert builder.cause() not in (INT8, "half-precision reduction")
 
 
 @pytest.mark.parametrize("grid", [FLOAT16, BFLOAT16])
@@ -79,9 +87,9 @@ def test_a_narrow_range_in_half_precision_is_no_int8(grid: object, values: Array
 def test_eight_bits_are_no_other_of_these_causes(what: str, values: Array) -> None:
     if what == "layer":
         layer = Layer()
-        layer.story.tell("conv", convolve(quantise(layer.x), quantise(layer.weight)), layer.right())
-        story = layer.story
+        layer.builder.add("conv", convolve(quantise(layer.x), quantise(layer.weight)), layer.right())
+        builder = layer.builder
     else:
-        story = Story()
-        story.tell("op", quantise(values), values, "parameter" if what == "weight" else "output")
-    assert [cause.name for cause in story.causes() if cause.name in COMPILER_CAUSES] == [INT8]
+        builder = ComparisonBuilder()
+        builder.add("op", quantise(values), values, "parameter" if what == "weight" else "output")
+    assert [cause.name for cause in builder.causes() if cause.name in COMPILER_CAUSES] == [INT8]

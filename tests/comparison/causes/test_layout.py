@@ -5,22 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comparison.scenes import Array, Layer, Story, convolve
+from comparison.comparison_builder import Array, ComparisonBuilder, Layer, convolve
 
 
 @pytest.mark.parametrize("order", [(0, 1, 3, 2), (1, 0, 2, 3)])
 def test_a_weight_on_its_side_is_a_wrong_layout(order: tuple[int, ...]) -> None:
-    story = Story()
-    weight = story.normal(8, 8, 3, 3)
-    story.tell("conv", np.ascontiguousarray(weight.transpose(order)), weight, "parameter", parameter="weight")
-    assert story.cause(kind="parameter") == "wrong layout"
+    builder = ComparisonBuilder()
+    weight = builder.normal(8, 8, 3, 3)
+    builder.add("conv", np.ascontiguousarray(weight.transpose(order)), weight, "parameter", parameter="weight")
+    assert builder.cause(kind="parameter") == "wrong layout"
 
 
 def test_a_buffer_read_with_the_wrong_shape_is_a_wrong_layout(values: Array) -> None:
     left = values.transpose(0, 2, 3, 1).reshape(values.shape)
-    story = Story()
-    story.tell("op", left, values)
-    cause = story.causes()[0]
+    builder = ComparisonBuilder()
+    builder.add("op", left, values)
+    cause = builder.causes()[0]
     assert cause.name == "wrong layout"
     assert "NHWC" in cause.evidence
 

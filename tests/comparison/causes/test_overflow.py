@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comparison.scenes import Array, name_cause_of_output
+from comparison.comparison_builder import Array, name_cause_of_output
 
 
 def test_infinities_on_the_left_are_an_overflow(values: Array) -> None:

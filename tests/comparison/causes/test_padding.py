@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comparison.scenes import Array, Layer, convolve, name_cause_of_output
+from comparison.comparison_builder import Array, Layer, convolve, name_cause_of_output
 
 
 def test_padding_moved_by_a_cell_is_found_at_stride_two() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comparison.scenes import Array, Layer, convolve, name_cause_of_output
+from comparison.comparison_builder import Array, Layer, convolve, name_cause_of_output
 from viaduct.comparison.grids import BFLOAT16, FLOAT16
 
 

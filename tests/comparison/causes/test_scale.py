@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from comparison.scenes import Array, Story, name_cause_of_output
+from comparison.comparison_builder import Array, ComparisonBuilder, name_cause_of_output
 
 
 def test_one_factor_everywhere_is_a_wrong_scale(values: Array) -> None:
-    story = Story()
-    story.tell("network", values / 255, values, "input")
-    cause = story.causes(kind="input")[0]
+    builder = ComparisonBuilder()
+    builder.add("network", values / 255, values, "input")
+    cause = builder.causes(kind="input")[0]
     assert cause.name == "wrong scale"
     assert "0.0039" in cause.evidence
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comparison.scenes import Array, name_cause_of_output
+from comparison.comparison_builder import Array, name_cause_of_output
 
 
 def test_examples_in_another_order_are_a_shuffle(values: Array) -> None:

@@ -1,7 +1,8 @@
-"""Causes of a first divergence, the origin: one file per cause; being in this folder is registration.
+"""Likely causes of a divergence: one file per cause; being in this folder is registration.
 
-A cause has a `NAME`, which is written to summary.json, and `find_cause(scene)`, which returns a `Cause` with evidence
-and advice, or None if it does not explain the origin. Helpers for several causes live outside the folder.
+Each file has a `NAME`, which is written to summary.json, and `find_cause(divergence)`. It returns a `Cause` with
+evidence, advice and confidence if it explains why the sides differ in the origin (the first tensor that differs), else
+None. Helpers for several causes live outside the folder.
 """
 
 from __future__ import annotations
@@ -11,25 +12,25 @@ import pkgutil
 
 import numpy as np
 
+from viaduct.comparison.divergence import Divergence
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Scene
 
 
-def find_causes(scene: Scene) -> tuple[Cause, ...]:
+def find_causes(divergence: Divergence) -> tuple[Cause, ...]:
     """Return the causes that explain the origin, most likely first."""
     with np.errstate(all="ignore"):  # the tensors may hold NaN and Inf
-        causes = [examine_cause(name, scene) for name in list_causes()]
+        causes = [examine_cause(name, divergence) for name in list_causes()]
     return tuple(sorted((cause for cause in causes if cause is not None), key=lambda cause: -cause.confidence))
 
 
-def examine_cause(name: str, scene: Scene) -> Cause | None:
-    """Return a cause if it fits. An exception in its code is a bug of viaduct: it is noted for the user."""
+def examine_cause(name: str, divergence: Divergence) -> Cause | None:
+    """Return the cause if it fits. An exception in its code is a bug of viaduct: it becomes a note for the user."""
     try:
-        cause: Cause | None = importlib.import_module(f"{__name__}.{name}").find_cause(scene)
+        cause: Cause | None = importlib.import_module(f"{__name__}.{name}").find_cause(divergence)
         return cause
     except Exception as error:
-        scene.failures.append(
-            f"whether {name.replace('_', ' ')} explains {scene.row.tensor_index} could not be examined: "
+        divergence.failures.append(
+            f"whether {name.replace('_', ' ')} explains {divergence.row.tensor_index} could not be examined: "
             f"{type(error).__name__} ({error}), a bug of viaduct; please report it"
         )
         return None

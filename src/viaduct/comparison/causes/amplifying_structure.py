@@ -13,12 +13,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from viaduct.comparison.judge import find_rounding_unit
-from viaduct.comparison.replay import replay_origin, reshape_to_convolution
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import (
-    Both,
-    Scene,
+from viaduct.comparison.divergence import (
+    ArrayPair,
+    Divergence,
     explained_share,
     fit_factor,
     flatten_channels,
@@ -26,6 +23,9 @@ from viaduct.comparison.scene import (
     relative_error,
     rms,
 )
+from viaduct.comparison.judge import find_rounding_unit
+from viaduct.comparison.replay import replay_origin, reshape_to_convolution
+from viaduct.comparison.rows import Cause
 from viaduct.comparison.tensors import Array
 
 NAME = "amplifying structure"
@@ -40,17 +40,24 @@ STEEP = 100.0  # a norm amplifies the rounding of a mean that is this many times
 EXACT = 1e-3  # relative error up to which the sum of two inputs counts as the right side's output
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    output = scene.load_origin()
-    inputs = [both for row in scene.find_rows("input") if (both := scene.load_row(row)) is not None]
-    if scene.role != "output" or output is None or not inputs or not all(map(has_finite_floats, [output, *inputs])):
+def find_cause(divergence: Divergence) -> Cause | None:
+    output = divergence.load_arrays()
+    inputs = [arrays for row in divergence.find_rows("input") if (arrays := divergence.load_row(row)) is not None]
+    if (
+        divergence.role != "output"
+        or output is None
+        or not inputs
+        or not all(map(has_finite_floats, [output, *inputs]))
+    ):
         return None
     input_error, output_error = max(map(relative_error, inputs)), relative_error(output)
-    if (evidence := describe_own_rounding(scene, inputs[0], output)) and input_error <= find_rounding_unit(scene.row):
-        return Cause(NAME, 0.95, evidence, ADVICE)
+    if (evidence := describe_own_rounding(divergence, inputs[0], output)) and input_error <= find_rounding_unit(
+        divergence.row
+    ):
+        return Cause(NAME, evidence, ADVICE, confidence=0.95)
     if not 0 < AMPLIFICATION * input_error <= output_error < math.inf:
         return None
-    share, operator = max(iterate_guesses(scene, output, inputs), default=(0.0, ""))
+    share, operator = max(iterate_guesses(divergence, output, inputs), default=(0.0, ""))
     if share < ENOUGH:
         return None
     evidence = (
@@ -58,10 +65,10 @@ def find_cause(scene: Scene) -> Cause | None:
         f"{output_error / input_error:.3g} times as much; {operator} explains {share:.0%} of that difference by the "
         "left side's inputs"
     )
-    return Cause(NAME, 0.93, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.93)
 
 
-def describe_own_rounding(scene: Scene, x: Both, y: Both) -> str:
+def describe_own_rounding(divergence: Divergence, x: ArrayPair, y: ArrayPair) -> str:
     """Describe a norm that amplifies the rounding of its mean; empty if y is not a norm of x, or differs by more."""
     if x.left.shape != y.left.shape or x.left.ndim < 2:
         return ""
@@ -70,7 +77,9 @@ def describe_own_rounding(scene: Scene, x: Both, y: Both) -> str:
     slope = fit_slope(x_right, y_right)
     if slope is None or not deviation.all():
         return ""
-    unit = find_rounding_unit(scene.row) * rms(slope[:, 0] * mean)  # change of the output by one rounding of the means
+    unit = find_rounding_unit(divergence.row) * rms(
+        slope[:, 0] * mean
+    )  # change of the output by one rounding of the means
     size, count = rms(y_left - y_right), x_right.shape[1]
     steep = float(np.median(np.abs(mean) / deviation))
     # The rounding of a mean grows at most with the root of the number of values; 16 allows for further operations.
@@ -82,20 +91,20 @@ def describe_own_rounding(scene: Scene, x: Both, y: Both) -> str:
     )
 
 
-def iterate_guesses(scene: Scene, output: Both, inputs: list[Both]) -> Iterator[tuple[float, str]]:
+def iterate_guesses(divergence: Divergence, output: ArrayPair, inputs: list[ArrayPair]) -> Iterator[tuple[float, str]]:
     """Yield for each guess at the operator the share of the difference that it explains by the inputs, and a name."""
-    yield explain_by_layer(scene, inputs[0], output), "the recomputed layer"
-    same_shape = [both for both in inputs if both.left.shape == output.left.shape]
-    for both in same_shape[:1]:
-        yield explain_by_slope(both, output), "one slope for each channel"
-        yield explain_by_curve(both, output), "the same function of single values"
+    yield explain_by_layer(divergence, inputs[0], output), "the recomputed layer"
+    same_shape = [arrays for arrays in inputs if arrays.left.shape == output.left.shape]
+    for arrays in same_shape[:1]:
+        yield explain_by_slope(arrays, output), "one slope for each channel"
+        yield explain_by_curve(arrays, output), "the same function of single values"
     if len(same_shape) > 1:
         yield explain_by_sum(same_shape, output), "the sum or difference of the inputs"
 
 
-def explain_by_layer(scene: Scene, x: Both, output: Both) -> float:
+def explain_by_layer(divergence: Divergence, x: ArrayPair, output: ArrayPair) -> float:
     """Return the share explained by recomputing the layer from the left side's input."""
-    replay, weight = replay_origin(scene), scene.load_row(scene.find_weight())
+    replay, weight = replay_origin(divergence), divergence.load_row(divergence.find_weight())
     if replay is None or weight is None:
         return 0.0
     convolution = reshape_to_convolution(x.left, weight.right, output)
@@ -104,7 +113,7 @@ def explain_by_layer(scene: Scene, x: Both, output: Both) -> float:
     return 0.0 if change is None else replay.explained_share(replay.outputs.right + change)
 
 
-def explain_by_slope(x: Both, y: Both) -> float:
+def explain_by_slope(x: ArrayPair, y: ArrayPair) -> float:
     """Return the share explained by a norm fitted on the right side: y = s x + t in every channel.
 
     The better of two slopes counts: the right side's, and the slope by the left side's own deviation.
@@ -121,7 +130,9 @@ def explain_by_slope(x: Both, y: Both) -> float:
     deviation = x_left.std(1, keepdims=True)
     left_slope = slope * x_right.std(1, keepdims=True) / np.where(deviation > 0, deviation, 1.0)
     with_left_slope = left_slope * (x_left - x_left.mean(1, keepdims=True)) + mean
-    return max(explained_share(prediction, Both(y_left, y_right)) for prediction in (with_right_slope, with_left_slope))
+    return max(
+        explained_share(prediction, ArrayPair(y_left, y_right)) for prediction in (with_right_slope, with_left_slope)
+    )
 
 
 def fit_slope(x: Array, y: Array) -> Array | None:
@@ -132,7 +143,7 @@ def fit_slope(x: Array, y: Array) -> Array | None:
     return slope if x.shape[1] >= 4 and rms(fit - y) <= 0.05 * rms(y) else None
 
 
-def explain_by_curve(x: Both, y: Both) -> float:
+def explain_by_curve(x: ArrayPair, y: ArrayPair) -> float:
     """Return the share explained by an elementwise function, such as exp or a power, fitted on the right side.
 
     A twentieth of the values at either end is left out, since few values give no reliable slope.
@@ -151,10 +162,10 @@ def explain_by_curve(x: Both, y: Both) -> float:
     run = xs[high] - xs[low]
     slope = (ys[high] - ys[low]) / np.where(run > 0, run, np.inf)
     change = slope * (x.left.ravel()[order] - xs)
-    return explained_share(ys + change, Both(y.left.ravel()[order], ys))
+    return explained_share(ys + change, ArrayPair(y.left.ravel()[order], ys))
 
 
-def explain_by_sum(inputs: list[Both], y: Both) -> float:
+def explain_by_sum(inputs: list[ArrayPair], y: ArrayPair) -> float:
     """Return the share explained by the sum or difference of the first two inputs; 0 if y is neither."""
     first, second = inputs[:2]
     for sign in (1.0, -1.0):

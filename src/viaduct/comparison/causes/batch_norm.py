@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, flatten_channels, rms
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained_share, flatten_channels, rms
 from viaduct.comparison.tensors import Array
 
 NAME = "batch norm epsilon"
@@ -40,17 +40,17 @@ class Affine:
     variance: Array
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    outputs, inputs = scene.load_origin(), scene.load_row(scene.find_row("input", 0))
-    if scene.role != "output" or outputs is None or inputs is None:
+def find_cause(divergence: Divergence) -> Cause | None:
+    outputs, inputs = divergence.load_arrays(), divergence.load_row(divergence.find_row("input", 0))
+    if divergence.role != "output" or outputs is None or inputs is None:
         return None
     if outputs.left.shape != inputs.left.shape or outputs.left.ndim < 2:
         return None
-    x_CN, y_CN = Both(*map(flatten_channels, inputs)), Both(*map(flatten_channels, outputs))
+    x_CN, y_CN = ArrayPair(*map(flatten_channels, inputs)), ArrayPair(*map(flatten_channels, outputs))
     left, right = fit_affine(x_CN.left, y_CN.left), fit_affine(x_CN.right, y_CN.right)
     if left is None or right is None:
         return None
-    gamma, beta = load_gamma_and_beta(scene, len(left.slope))
+    gamma, beta = load_gamma_and_beta(divergence, len(left.slope))
     return explain_epsilon(left, right, gamma, beta, y_CN, x_CN.right) or explain_mode(left, right, gamma, beta)
 
 
@@ -67,16 +67,18 @@ def fit_affine(x_CN: Array, y_CN: Array) -> Affine | None:
     return Affine(slope, offset, mean, variance) if residual <= LINEAR * max(rms(y_CN), 1e-30) else None
 
 
-def load_gamma_and_beta(scene: Scene, channels: int) -> tuple[Array, Array]:
+def load_gamma_and_beta(divergence: Divergence, channels: int) -> tuple[Array, Array]:
     """Return the first two dumped parameters with one number for each channel, else ones and zeros."""
-    rows = [row for row in scene.find_rows("parameter") if not RUNNING.match(row.stored.parameter)]
-    loaded = [both.right for row in rows if (both := scene.load_row(row)) is not None]
+    rows = [row for row in divergence.find_rows("parameter") if not RUNNING.match(row.tensor.parameter)]
+    loaded = [arrays.right for row in rows if (arrays := divergence.load_row(row)) is not None]
     vectors = [values for values in loaded if values.shape == (channels,)]
     gamma = vectors[0] if vectors else np.ones(channels)
     return gamma, vectors[1] if len(vectors) > 1 else np.zeros(channels)
 
 
-def explain_epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outputs: Both, x_CN: Array) -> Cause | None:
+def explain_epsilon(
+    left: Affine, right: Affine, gamma: Array, beta: Array, outputs: ArrayPair, x_CN: Array
+) -> Cause | None:
     """Report a single change of epsilon that explains the difference in all channels.
 
     gamma^2 / slope^2 is variance + epsilon. Its difference between the sides is averaged over the channels.
@@ -102,7 +104,7 @@ def explain_epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outp
     if 0 < epsilon < 1 and epsilon + difference > 0:
         values = f"{epsilon + difference:.1e} on the left, {epsilon:.1e} on the right"
         evidence += f"; solved from the batch's variance: {values}"
-    return Cause(NAME, 0.6 + 0.38 * share, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.6 + 0.38 * share)
 
 
 def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
@@ -112,7 +114,7 @@ def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Caus
         return None
     batch, running = ("left", "right") if by_batch[0] else ("right", "left")
     evidence = f"the {batch} side normalises by the batch's own mean and variance, the {running} side does not"
-    return Cause(MODE_NAME, 0.85, evidence, MODE_ADVICE)
+    return Cause(MODE_NAME, evidence, MODE_ADVICE, confidence=0.85)
 
 
 def measure_deviation_from_batch(side: Affine, gamma: Array, beta: Array) -> Array:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from viaduct.comparison.divergence import Divergence
 from viaduct.comparison.permutations import describe_order, find_order
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Scene
 
 NAME = "swapped channels"
 ADVICE = (
@@ -14,17 +14,17 @@ ADVICE = (
 )
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None or both.left.dtype.kind not in "fiu":
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None or arrays.left.dtype.kind not in "fiu":
         return None
-    for axis in find_channel_axes(both.left.shape, scene.is_weight):
-        order = find_order(both, axis)
+    for axis in find_channel_axes(arrays.left.shape, divergence.is_weight):
+        order = find_order(arrays, axis)
         if order is not None:
             slices = f"slices along axis {axis} reordered: {describe_order(order)}"
             extra = " (RGB against BGR)" if list(order) == [2, 1, 0] else ""
-            return Cause(NAME, 0.96, f"the left side is the right side with its {slices}{extra}", ADVICE)
-    replay = replay_origin(scene)
+            return Cause(NAME, f"the left side is the right side with its {slices}{extra}", ADVICE, confidence=0.96)
+    replay = replay_origin(divergence)
     return None if replay is None else explain_reversed_input(replay)
 
 
@@ -44,4 +44,4 @@ def explain_reversed_input(replay: Replay) -> Cause | None:
     if share < 0.9:
         return None
     evidence = f"with the input's channels reversed, {share:.0%} of the difference is gone"
-    return Cause(NAME, 0.95 * share, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.95 * share)

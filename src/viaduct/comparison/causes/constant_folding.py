@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_factor, rms
 from viaduct.comparison.judge import find_rounding_unit
 from viaduct.comparison.replay import (
     apply_kernels,
@@ -20,7 +21,6 @@ from viaduct.comparison.replay import (
     solve_geometry,
 )
 from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.scene import Both, Scene, explained_share, fit_factor, rms
 from viaduct.comparison.tensors import Array
 
 NAME = "constant folding"
@@ -34,81 +34,81 @@ MAX_UNKNOWN = 1024  # weights of one output channel that are solved for
 NEAR = 12  # a constant ran at most this many operators before the origin
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both, x = scene.load_float_origin(), scene.load_row(scene.find_row("input", 0))
-    if scene.role != "output" or both is None or x is None:
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays, x = divergence.load_float_arrays(), divergence.load_row(divergence.find_row("input", 0))
+    if divergence.role != "output" or arrays is None or x is None:
         return None
-    if not (np.isfinite(both.left).all() and np.isfinite(both.right).all()):
+    if not (np.isfinite(arrays.left).all() and np.isfinite(arrays.right).all()):
         return None
-    for row in find_constants(scene):
-        constant = scene.load_golden(row)
+    for row in find_constants(divergence):
+        constant = divergence.load_right(row)
         if constant is None or constant.dtype.kind != "f":
             continue
-        solution = solve_elementwise(x, both, constant) or solve_layer(x, both, constant)
+        solution = solve_elementwise(x, arrays, constant) or solve_layer(x, arrays, constant)
         if solution is None:
             continue
         used, share, kind = solution
         error = rms(used - constant) / (rms(constant) or 1.0)
-        unit = max(find_rounding_unit(row), find_rounding_unit(scene.row))
+        unit = max(find_rounding_unit(row), find_rounding_unit(divergence.row))
         if share > ENOUGH and 0 < error <= ROUNDINGS * unit:
             evidence = (
                 f"{row.op} of the right side seems to depend on weights alone and has no partner on the left; "
                 f"with a {kind} that is {error / unit:.2g} roundings from it, {share:.0%} of the difference is gone"
             )
-            return Cause(NAME, 0.95, evidence, ADVICE)
+            return Cause(NAME, evidence, ADVICE, confidence=0.95)
     return None
 
 
-def find_constants(scene: Scene) -> list[Row]:
+def find_constants(divergence: Divergence) -> list[Row]:
     """Return right-only outputs that seem to depend on weights alone, nearest first."""
     constants = [
         row
-        for row in scene.step_rows
-        if row.pair.left is None and row.pair.right is not None and row.stored.role == "output"
-        if 0 < scene.row.stored.order - row.stored.order <= NEAR and is_constant(scene, row)
+        for row in divergence.step_rows
+        if row.pair.left is None and row.pair.right is not None and row.tensor.role == "output"
+        if 0 < divergence.row.tensor.order - row.tensor.order <= NEAR and is_constant(divergence, row)
     ]
-    return sorted(constants, key=lambda row: -row.stored.order)
+    return sorted(constants, key=lambda row: -row.tensor.order)
 
 
-def is_constant(scene: Scene, row: Row) -> bool:
+def is_constant(divergence: Divergence, row: Row) -> bool:
     """Return True if an operator's output seems to depend on weights alone.
 
     Its dumped inputs must equal parameters or other constants. Without dumped inputs, its output must be equal in all
     dumped steps. If only one step was dumped, an operator with parameters counts.
     """
-    inputs = scene.find_rows("input", op=row.op)
+    inputs = divergence.find_rows("input", op=row.op)
     if inputs:
-        return all(is_known_constant(scene, other) for other in inputs)
+        return all(is_known_constant(divergence, other) for other in inputs)
     others = [
         values
-        for other in scene.rows
-        if other.op == row.op and other.stored.role == "output" and other.stored.step != row.stored.step
-        if (values := scene.load_golden(other)) is not None
+        for other in divergence.rows
+        if other.op == row.op and other.tensor.role == "output" and other.tensor.step != row.tensor.step
+        if (values := divergence.load_right(other)) is not None
     ]
-    values_here = scene.load_golden(row)
+    values_here = divergence.load_right(row)
     if others and values_here is not None:
         return all(np.array_equal(values, values_here) for values in others)
-    return bool(scene.find_rows("parameter", op=row.op))
+    return bool(divergence.find_rows("parameter", op=row.op))
 
 
-def is_known_constant(scene: Scene, row: Row) -> bool:
+def is_known_constant(divergence: Divergence, row: Row) -> bool:
     """Return True if the row equals a parameter or another constant."""
-    values = scene.load_golden(row)
+    values = divergence.load_right(row)
     if values is None:
         return False
-    for other in scene.rows:
-        is_parameter = other.stored.role == "parameter"
-        is_right_only = other.stored.role == "output" and other.pair.left is None
-        can_be_source = is_parameter or (is_right_only and other.stored.order < row.stored.order)
-        if other is row or not can_be_source or other.stored.shape != row.stored.shape:
+    for other in divergence.rows:
+        is_parameter = other.tensor.role == "parameter"
+        is_right_only = other.tensor.role == "output" and other.pair.left is None
+        can_be_source = is_parameter or (is_right_only and other.tensor.order < row.tensor.order)
+        if other is row or not can_be_source or other.tensor.shape != row.tensor.shape:
             continue
-        source = scene.load_golden(other)
+        source = divergence.load_right(other)
         if source is not None and np.array_equal(source, values):
-            return is_parameter or is_constant(scene, other)
+            return is_parameter or is_constant(divergence, other)
     return False
 
 
-def solve_elementwise(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
+def solve_elementwise(x: ArrayPair, y: ArrayPair, constant: Array) -> tuple[Array, float, str] | None:
     """Return the factor or addend that the left used, its explained share and its name.
 
     None if the right's output is neither the product nor the sum of its input and the constant.
@@ -142,7 +142,7 @@ def reshape_for_broadcast(constant: Array, shape: tuple[int, ...]) -> Array | No
     return None
 
 
-def solve_layer(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
+def solve_layer(x: ArrayPair, y: ArrayPair, constant: Array) -> tuple[Array, float, str] | None:
     """Return the weight that the left's layer used, its explained share and its name; None if it cannot be solved."""
     convolution = reshape_to_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
     if convolution is None or math.prod(constant.shape[1:]) > MAX_UNKNOWN:

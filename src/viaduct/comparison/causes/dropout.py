@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained_share
 from viaduct.comparison.tensors import Array
 
 NAME = "dropout"
@@ -15,29 +15,29 @@ ADVICE = (
 )
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None or both.left.dtype.kind != "f" or scene.is_weight:
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None or arrays.left.dtype.kind != "f" or divergence.is_weight:
         return None
     return (
-        explain_one_side(both, "left")
-        or explain_one_side(Both(both.right, both.left), "right")
-        or explain_both_sides(both)
+        explain_one_side(arrays, "left")
+        or explain_one_side(ArrayPair(arrays.right, arrays.left), "right")
+        or explain_both_sides(arrays)
     )
 
 
-def explain_one_side(both: Both, side: str) -> Cause | None:
-    """Report zeros in `both.left` only, and about one ratio of the other values.
+def explain_one_side(arrays: ArrayPair, side: str) -> Cause | None:
+    """Report zeros in `arrays.left` only, and about one ratio of the other values.
 
-    `side`: the side that `both.left` holds; if it is "right", the caller swapped the two.
+    `side`: the side that `arrays.left` holds; if it is "right", the caller swapped the two.
     """
-    alive = (both.right != 0) & np.isfinite(both.left) & np.isfinite(both.right)
-    zeros = alive & (both.left == 0)
+    alive = (arrays.right != 0) & np.isfinite(arrays.left) & np.isfinite(arrays.right)
+    zeros = alive & (arrays.left == 0)
     share = float(zeros.sum() / max(1, alive.sum()))
-    if not 0.01 < share < 0.99 or alive.sum() < 16 or is_relu(both.right[zeros], both.right[alive & ~zeros]):
+    if not 0.01 < share < 0.99 or alive.sum() < 16 or is_relu(arrays.right[zeros], arrays.right[alive & ~zeros]):
         return None
-    ratio = float(np.median(both.left[alive & ~zeros] / both.right[alive & ~zeros]))
-    if explained_share(np.where(zeros, 0.0, ratio * both.right), both) < 0.9:
+    ratio = float(np.median(arrays.left[alive & ~zeros] / arrays.right[alive & ~zeros]))
+    if explained_share(np.where(zeros, 0.0, ratio * arrays.right), arrays) < 0.9:
         return None
     dropped = describe_dropped(zeros, alive)
     evidence = (
@@ -45,7 +45,7 @@ def explain_one_side(both: Both, side: str) -> Cause | None:
         f"are typically {ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
     )
     fits = abs(ratio * (1 - share) - 1) < 0.25 or abs(ratio - 1) < 1e-3
-    return Cause(NAME, 0.97 if fits else 0.75, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.97 if fits else 0.75)
 
 
 def is_relu(zeroed: Array, others: Array) -> bool:
@@ -53,9 +53,9 @@ def is_relu(zeroed: Array, others: Array) -> bool:
     return bool((zeroed < 0).all() and (others > 0).all())
 
 
-def explain_both_sides(both: Both) -> Cause | None:
+def explain_both_sides(arrays: ArrayPair) -> Cause | None:
     """Report zeros at different positions on both sides, with equal values elsewhere."""
-    left, right = both.left == 0, both.right == 0
+    left, right = arrays.left == 0, arrays.right == 0
     differing, common = left != right, ~left & ~right
     if (
         not 0.02 < differing.mean() < 0.98
@@ -63,10 +63,10 @@ def explain_both_sides(both: Both) -> Cause | None:
         or common.sum() < 16
     ):
         return None
-    if not np.allclose(both.left[common], both.right[common], rtol=1e-2, atol=0):
+    if not np.allclose(arrays.left[common], arrays.right[common], rtol=1e-2, atol=0):
         return None
     evidence = f"{differing.mean():.0%} of the values are 0 on one side only, and the sides agree within 1 % elsewhere"
-    return Cause(NAME, 0.9, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.9)
 
 
 def describe_dropped(zeros: Array, alive: Array) -> str:

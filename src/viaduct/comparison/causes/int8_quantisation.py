@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, flatten_channels, rms
 from viaduct.comparison.grids import HALVES, Uniform, find_uniform, is_one_rounding
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, flatten_channels, rms
 from viaduct.comparison.tensors import Array
 
 NAME = "int8 quantisation"
@@ -27,32 +27,32 @@ ENOUGH = 0.7  # share of the difference that a replay must explain
 MIN_VALUES = 32  # of a tensor or channel; in fewer no grid is searched
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_float_origin()
-    if both is None or not np.isfinite(both.left).all():
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_float_arrays()
+    if arrays is None or not np.isfinite(arrays.left).all():
         return None
-    if any(is_one_rounding(both.left, both.right, grid) for grid in HALVES):
+    if any(is_one_rounding(arrays.left, arrays.right, grid) for grid in HALVES):
         return None  # a narrow range of half-precision numbers has equal steps too
-    if evidence := describe_levels(both, 0 if scene.is_weight else 1):
-        return Cause(NAME, 0.92, evidence, ADVICE)
-    replay = replay_origin(scene)
+    if evidence := describe_levels(arrays, 0 if divergence.is_weight else 1):
+        return Cause(NAME, evidence, ADVICE, confidence=0.92)
+    replay = replay_origin(divergence)
     return None if replay is None else explain_by_replay(replay)
 
 
-def describe_levels(both: Both, axis: int) -> str:
+def describe_levels(arrays: ArrayPair, axis: int) -> str:
     """Describe the grid on which the left side lies and the right does not, or a grid in each channel; else empty.
 
     `axis`: that of the channels.
     """
-    grid = find_grid(both.left.ravel(), both.right.ravel())
+    grid = find_grid(arrays.left.ravel(), arrays.right.ravel())
     if grid is not None:
         return (
             f"every value on the left is one of {grid.levels} levels, {grid.step:.4g} apart; the sides are "
-            f"{rms(both.left - both.right) / grid.step:.2g} of these steps apart (RMS; rounding alone gives 0.29)"
+            f"{rms(arrays.left - arrays.right) / grid.step:.2g} of these steps apart (RMS; rounding alone gives 0.29)"
         )
-    if both.left.ndim < 2 or both.left.shape[axis] < 2:
+    if arrays.left.ndim < 2 or arrays.left.shape[axis] < 2:
         return ""
-    left, right = (flatten_channels(side, axis) for side in both)
+    left, right = (flatten_channels(side, axis) for side in arrays)
     grids = [find_grid(*channel) for channel in zip(left, right, strict=True)]
     steps = [grid.step for grid in grids if grid is not None]
     if len(steps) < max(2, 0.9 * len(grids)):
@@ -78,7 +78,7 @@ def explain_by_replay(replay: Replay) -> Cause | None:
         share = replay.explained_share(replay.predict(x=x, weight=weight))
         if share > ENOUGH:
             evidence = f"computed again with {operands} in 8 bits, {share:.0%} of the difference is gone"
-            return Cause(NAME, 0.8 + 0.1 * share, evidence, ADVICE)
+            return Cause(NAME, evidence, ADVICE, confidence=0.8 + 0.1 * share)
     return None
 
 

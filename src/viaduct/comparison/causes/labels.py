@@ -10,8 +10,8 @@ import re
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene
 from viaduct.comparison.tensors import Array
 
 NAME = "label offset"
@@ -24,36 +24,36 @@ ADVICE = (
 OTHER_ADVICE = "Make both sides read the same examples in the same order: shuffle off, one seed, one record list."
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None:
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None:
         return None
-    if both.left.dtype.kind in "iu" and both.right.dtype.kind in "iu" and are_labels(scene):
-        left, right = (side.ravel().astype(np.int64) for side in both)
-        return explain_offset(left, right, count_classes(scene), "the labels")
-    if both.left.ndim == 2 and both.left.shape[1] > 1 and scene.role in ("grad_output", "grad_input"):
-        return explain_gradient(both)
+    if arrays.left.dtype.kind in "iu" and arrays.right.dtype.kind in "iu" and are_labels(divergence):
+        left, right = (side.ravel().astype(np.int64) for side in arrays)
+        return explain_offset(left, right, count_classes(divergence), "the labels")
+    if arrays.left.ndim == 2 and arrays.left.shape[1] > 1 and divergence.role in ("grad_output", "grad_input"):
+        return explain_gradient(arrays)
     return None
 
 
-def are_labels(scene: Scene) -> bool:
+def are_labels(divergence: Divergence) -> bool:
     """Return True if the integers enter a loss or are named like labels."""
-    stored = scene.row.stored
-    return stored.role in ("input", "output") and LABEL_OPERATORS.search(f"{stored.op} {stored.op_type}") is not None
+    tensor = divergence.row.tensor
+    return tensor.role in ("input", "output") and LABEL_OPERATORS.search(f"{tensor.op} {tensor.op_type}") is not None
 
 
-def count_classes(scene: Scene) -> int:
+def count_classes(divergence: Divergence) -> int:
     """Return the number of classes, from the logits of the same loss; 0 if unknown."""
-    logits = scene.find_rows("input", 0) if scene.role == "input" and scene.row.stored.index else []
-    return logits[0].stored.shape[1] if logits and len(logits[0].stored.shape) == 2 else 0
+    logits = divergence.find_rows("input", 0) if divergence.role == "input" and divergence.row.tensor.index else []
+    return logits[0].tensor.shape[1] if logits and len(logits[0].tensor.shape) == 2 else 0
 
 
-def explain_gradient(both: Both) -> Cause | None:
+def explain_gradient(arrays: ArrayPair) -> Cause | None:
     """Compare the labels read from the gradients of the logits."""
-    if not (is_one_hot_gradient(both.left) and is_one_hot_gradient(both.right)):
+    if not (is_one_hot_gradient(arrays.left) and is_one_hot_gradient(arrays.right)):
         return None
     subject = "the labels, read from the gradient of the logits,"
-    return explain_offset(both.left.argmin(1), both.right.argmin(1), both.left.shape[1], subject)
+    return explain_offset(arrays.left.argmin(1), arrays.right.argmin(1), arrays.left.shape[1], subject)
 
 
 def is_one_hot_gradient(gradient_NK: Array) -> bool:
@@ -71,6 +71,6 @@ def explain_offset(left: Array, right: Array, classes: int, subject: str) -> Cau
     wrapped = offset % classes if classes else offset
     if np.all(wrapped == wrapped[0]):
         by = int(wrapped[0]) - classes if classes and wrapped[0] > classes // 2 else int(wrapped[0])
-        return Cause(NAME, 0.97, f"{subject} are off by {by:+d} in all {len(left)} examples", ADVICE)
+        return Cause(NAME, f"{subject} are off by {by:+d} in all {len(left)} examples", ADVICE, confidence=0.97)
     evidence = f"{subject} differ in {np.count_nonzero(offset)} of {len(left)} examples, by no common number"
-    return Cause(OTHER_NAME, 0.7, evidence, OTHER_ADVICE)
+    return Cause(OTHER_NAME, evidence, OTHER_ADVICE, confidence=0.7)

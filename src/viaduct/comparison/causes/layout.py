@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained_share
 from viaduct.comparison.tensors import Array
 
 NAME = "wrong layout"
@@ -27,25 +27,25 @@ ENOUGH = 0.9  # share of the difference that the other layout must explain
 AXES = {4: {"activation": "NCHW", "parameter": "OIHW"}, 2: {"parameter": "OI", "activation": "NC"}}
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None:
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None:
         return None
-    kind = "parameter" if scene.is_weight else "activation"
-    if arrangement := find_arrangement(both, kind):
-        return Cause(NAME, 0.97, f"the left side is the right side {arrangement}", ADVICE)
-    replay = replay_origin(scene)
+    kind = "parameter" if divergence.is_weight else "activation"
+    if arrangement := find_arrangement(arrays, kind):
+        return Cause(NAME, f"the left side is the right side {arrangement}", ADVICE, confidence=0.97)
+    replay = replay_origin(divergence)
     return None if replay is None else explain_weight_layout(replay)
 
 
-def find_arrangement(both: Both, kind: str) -> str | None:
+def find_arrangement(arrays: ArrayPair, kind: str) -> str | None:
     """Return the change of layout that turns the right side into the left, or None."""
-    indices = np.random.default_rng(2).integers(0, both.left.size, min(SAMPLE, both.left.size))
-    sample = Both(both.left.reshape(-1)[indices], both.right.reshape(-1)[indices])
-    for view, description in iterate_arrangements(both.right, name_axes(both.right.ndim, kind)):
+    indices = np.random.default_rng(2).integers(0, arrays.left.size, min(SAMPLE, arrays.left.size))
+    sample = ArrayPair(arrays.left.reshape(-1)[indices], arrays.right.reshape(-1)[indices])
+    for view, description in iterate_arrangements(arrays.right, name_axes(arrays.right.ndim, kind)):
         prediction = view[np.unravel_index(indices, view.shape)]
         is_likely = explained_share(prediction, sample) > ENOUGH
-        if is_likely and explained_share(view.reshape(both.left.shape), both) > ENOUGH:
+        if is_likely and explained_share(view.reshape(arrays.left.shape), arrays) > ENOUGH:
             return description
     return None
 
@@ -61,7 +61,7 @@ def explain_weight_layout(replay: Replay) -> Cause | None:
     if best < ENOUGH:
         return None
     evidence = f"computed again with the weight {description}, {best:.0%} of the difference is gone"
-    return Cause(NAME, 0.97 * best, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.97 * best)
 
 
 def iterate_arrangements(values: Array, names: str) -> Iterator[tuple[Array, str]]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained_share
 
 NAME = "missing operator"
 ADVICE = (
@@ -18,53 +18,57 @@ ADVICE = (
 ENOUGH = 0.99  # share of the difference that the missing operator must explain
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None:
-        return explain_by_unmatched(scene)
-    if both.left.dtype.kind != "f":
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None:
+        return explain_by_unmatched(divergence)
+    if arrays.left.dtype.kind != "f":
         return None
-    evidence = describe_unchanged_input(scene, both) or describe_missing_activation(both)
-    evidence = evidence or describe_missing_bias(scene, both)
+    evidence = describe_unchanged_input(divergence, arrays) or describe_missing_activation(arrays)
+    evidence = evidence or describe_missing_bias(divergence, arrays)
     # A norm in evaluation mode whose statistics were never updated does nothing either.
-    confidence = 0.8 if "norm" in scene.op_type.lower() else 0.95
-    return Cause(NAME, confidence, evidence, ADVICE) if evidence else explain_by_unmatched(scene)
+    confidence = 0.8 if "norm" in divergence.op_type.lower() else 0.95
+    return Cause(NAME, evidence, ADVICE, confidence=confidence) if evidence else explain_by_unmatched(divergence)
 
 
-def describe_unchanged_input(scene: Scene, both: Both) -> str:
+def describe_unchanged_input(divergence: Divergence, arrays: ArrayPair) -> str:
     """Describe an output that equals its input; empty if it does not."""
-    for row in scene.find_rows("input") if scene.role == "output" else ():
-        source = scene.load_row(row)
-        if source is not None and source.left.shape == both.left.shape and explained_share(source.left, both) > ENOUGH:
+    for row in divergence.find_rows("input") if divergence.role == "output" else ():
+        source = divergence.load_row(row)
+        if (
+            source is not None
+            and source.left.shape == arrays.left.shape
+            and explained_share(source.left, arrays) > ENOUGH
+        ):
             return f"the left side's output is its own {row.tensor_index}: the operator does nothing"
     return ""
 
 
-def describe_missing_activation(both: Both) -> str:
-    for side, raw, clipped in (("left", both.left, both.right), ("right", both.right, both.left)):
+def describe_missing_activation(arrays: ArrayPair) -> str:
+    for side, raw, clipped in (("left", arrays.left, arrays.right), ("right", arrays.right, arrays.left)):
         if raw.min() < 0 <= clipped.min() and np.allclose(np.maximum(raw, 0), clipped, rtol=1e-4, atol=1e-6):
             return f"the {side} side lacks a ReLU: with its negative numbers set to 0 both sides agree"
     return ""
 
 
-def describe_missing_bias(scene: Scene, both: Both) -> str:
-    channel = -1 if both.left.ndim == 2 else 1
-    for row in scene.find_rows("parameter"):
-        vector = scene.load_row(row)
-        if both.left.ndim > 1 and vector is not None and vector.right.shape == (both.left.shape[channel],):
-            shape = [1] * both.left.ndim
+def describe_missing_bias(divergence: Divergence, arrays: ArrayPair) -> str:
+    channel = -1 if arrays.left.ndim == 2 else 1
+    for row in divergence.find_rows("parameter"):
+        vector = divergence.load_row(row)
+        if arrays.left.ndim > 1 and vector is not None and vector.right.shape == (arrays.left.shape[channel],):
+            shape = [1] * arrays.left.ndim
             shape[channel] = -1
-            if np.any(vector.right) and explained_share(both.right - vector.right.reshape(shape), both) > ENOUGH:
+            if np.any(vector.right) and explained_share(arrays.right - vector.right.reshape(shape), arrays) > ENOUGH:
                 return f"the left side is the right side without {row.tensor_index}"
     return ""
 
 
-def explain_by_unmatched(scene: Scene) -> Cause | None:
+def explain_by_unmatched(divergence: Divergence) -> Cause | None:
     """Report an operator of the right side without a partner, run at most two places before the origin."""
-    order = scene.row.stored.order
-    right_only = [row for row in scene.step_rows if row.pair.left is None]
-    unmatched = [row for row in right_only if 0 <= order - row.stored.order <= 2]
+    order = divergence.row.tensor.order
+    right_only = [row for row in divergence.step_rows if row.pair.left is None]
+    unmatched = [row for row in right_only if 0 <= order - row.tensor.order <= 2]
     if not unmatched:
         return None
-    evidence = f"{unmatched[-1].op} of the right side has no partner on the left, just before {scene.origin.op}"
-    return Cause(NAME, 0.6, evidence, ADVICE)
+    evidence = f"{unmatched[-1].op} of the right side has no partner on the left, just before {divergence.origin.op}"
+    return Cause(NAME, evidence, ADVICE, confidence=0.6)

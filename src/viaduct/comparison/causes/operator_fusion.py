@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_factor, flatten_channels, rms
 from viaduct.comparison.judge import find_rounding_unit
 from viaduct.comparison.replay import Replay, sample_outputs, solve_geometry
 from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.scene import Both, Scene, explained_share, fit_factor, flatten_channels, rms
 from viaduct.comparison.tensors import Array
 
 NAME = "operator fusion"
@@ -36,45 +36,56 @@ EPSILONS = (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5)  # usual ones of batch norms; the 
 UNKNOWN_TERMS = 256  # assumed for a sum if the weight was not dumped
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if scene.role == "parameter" and both is not None:
-        return explain_folded_norm(scene, both)
-    if scene.role != "output" or both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if divergence.role == "parameter" and arrays is not None:
+        return explain_folded_norm(divergence, arrays)
+    if (
+        divergence.role != "output"
+        or arrays is None
+        or arrays.left.dtype.kind != "f"
+        or not np.isfinite(arrays.left).all()
+    ):
         return None
-    later = find_later(scene, scene.row, both)
+    later = find_later(divergence, divergence.row, arrays)
     if later is not None:
-        evidence = f"the left side's {scene.row.op} holds what the right has after {later.op}: it does both"
-        return Cause(NAME, 0.96, evidence, ADVICE)
-    return explain_missing_rounding(scene, both)
+        evidence = f"the left side's {divergence.row.op} holds what the right has after {later.op}: it does both"
+        return Cause(NAME, evidence, ADVICE, confidence=0.96)
+    return explain_missing_rounding(divergence, arrays)
 
 
-def explain_folded_norm(scene: Scene, both: Both) -> Cause | None:
+def explain_folded_norm(divergence: Divergence, arrays: ArrayPair) -> Cause | None:
     """Report a norm that was folded into the weight before it."""
-    if both.left.ndim < 2 or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+    if arrays.left.ndim < 2 or arrays.left.dtype.kind != "f" or not np.isfinite(arrays.left).all():
         return None
-    left, right = (flatten_channels(side, 0) for side in both)
+    left, right = (flatten_channels(side, 0) for side in arrays)
     factor = fit_factor(left, right, 1)
-    if explained_share(factor[:, None] * right, Both(left, right)) < SAME or np.ptp(factor) < 1e-3:
+    if explained_share(factor[:, None] * right, ArrayPair(left, right)) < SAME or np.ptp(factor) < 1e-3:
         return None
     span = f"{factor.min():.3g} to {factor.max():.3g}"
     factors = f"the left side's weight is the right side's times {span}, a factor a channel"
-    for row in scene.find_rows("output"):
-        output = scene.load_row(row)
-        later = find_later(scene, row, output) if output is not None else None
+    for row in divergence.find_rows("output"):
+        output = divergence.load_row(row)
+        later = find_later(divergence, row, output) if output is not None else None
         if later is not None:
-            return Cause(NAME, 0.97, f"{factors}, and its layer holds what the right has after {later.op}", ADVICE)
-    norm = find_norm(scene, factor)
-    return Cause(NAME, 0.93, f"{factors}, which is what {norm} on the right multiplies by", ADVICE) if norm else None
+            return Cause(
+                NAME, f"{factors}, and its layer holds what the right has after {later.op}", ADVICE, confidence=0.97
+            )
+    norm = find_norm(divergence, factor)
+    return (
+        Cause(NAME, f"{factors}, which is what {norm} on the right multiplies by", ADVICE, confidence=0.93)
+        if norm
+        else None
+    )
 
 
-def find_norm(scene: Scene, factor: Array) -> str:
+def find_norm(divergence: Divergence, factor: Array) -> str:
     """Return the right side's norm with gamma / sqrt(variance + epsilon) equal to these factors; empty if none."""
     vectors: dict[str, dict[str, Array]] = {}  # by operator and name of the parameter
-    for row in scene.step_rows:
+    for row in divergence.step_rows:
         stored = row.pair.right
         if stored is not None and stored.role == "parameter" and stored.shape == factor.shape:
-            values = scene.load_golden(row)
+            values = divergence.load_right(row)
             if values is not None:
                 vectors.setdefault(stored.op, {})[stored.parameter] = values
     for op, parameters in vectors.items():
@@ -89,52 +100,52 @@ def find_norm(scene: Scene, factor: Array) -> str:
     return ""
 
 
-def find_later(scene: Scene, origin: Row, both: Both) -> Row | None:
+def find_later(divergence: Divergence, origin: Row, arrays: ArrayPair) -> Row | None:
     """Return a right output, up to MAX_LATER operators after `origin`, that equals the left side of `origin`.
 
-    `both` holds both sides of `origin`.
+    `arrays` holds both sides of `origin`.
     """
     later: dict[str, Row] = {}  # the first output of each operator
-    for row in sorted(scene.step_rows, key=lambda row: row.stored.order):
+    for row in sorted(divergence.step_rows, key=lambda row: row.tensor.order):
         is_output = row.pair.right is not None and row.pair.right.role == "output"
-        if is_output and row.stored.order > origin.stored.order and row.op != origin.op:
+        if is_output and row.tensor.order > origin.tensor.order and row.op != origin.op:
             later.setdefault(row.op, row)
     for row in list(later.values())[:MAX_LATER]:
-        values = scene.load_golden(row)
-        if values is not None and values.shape == both.right.shape and explained_share(values, both) > SAME:
+        values = divergence.load_right(row)
+        if values is not None and values.shape == arrays.right.shape and explained_share(values, arrays) > SAME:
             return row
     return None
 
 
-def explain_missing_rounding(scene: Scene, both: Both) -> Cause | None:
+def explain_missing_rounding(divergence: Divergence, arrays: ArrayPair) -> Cause | None:
     """Report a tensor that the right side rounds and the left side does not have."""
-    for row in find_right_only(scene):
-        hidden = scene.load_golden(row)
-        if hidden is None or hidden.shape != both.right.shape or hidden.ndim < 2 or hidden.dtype.kind != "f":
+    for row in find_right_only(divergence):
+        hidden = divergence.load_right(row)
+        if hidden is None or hidden.shape != arrays.right.shape or hidden.ndim < 2 or hidden.dtype.kind != "f":
             continue
-        affine = fit_channels(hidden, both.right)
+        affine = fit_channels(hidden, arrays.right)
         if affine is None:
             continue
-        epsilon, size = max(find_rounding_unit(row), find_rounding_unit(scene.row)), rms(affine.slope * hidden)
-        terms, replay = replay_layer(scene, row)
+        epsilon, size = max(find_rounding_unit(row), find_rounding_unit(divergence.row)), rms(affine.slope * hidden)
+        terms, replay = replay_layer(divergence, row)
         # In float32 the order of the sum counts as well as the rounding of its result.
         allowed = ROUNDINGS * math.sqrt(max(1, terms) if epsilon < 1e-5 else 1)
-        difference = rms(both.left - both.right)
+        difference = rms(arrays.left - arrays.right)
         if epsilon * size and difference <= allowed * epsilon * size:
-            return describe_fusion(scene, row, both, difference / (epsilon * size), replay, affine)
+            return describe_fusion(divergence, row, arrays, difference / (epsilon * size), replay, affine)
     return None
 
 
-def find_right_only(scene: Scene) -> list[Row]:
+def find_right_only(divergence: Divergence) -> list[Row]:
     """Return right-only outputs just before the origin or in its fused group, nearest first."""
-    group = set(scene.row.pair.right_op.split(","))
+    group = set(divergence.row.pair.right_op.split(","))
     right_only = [
         row
-        for row in scene.step_rows
-        if row.pair.left is None and row.pair.right is not None and row.stored.role == "output"
-        if row.op in group or 0 <= scene.row.stored.order - row.stored.order <= NEAR
+        for row in divergence.step_rows
+        if row.pair.left is None and row.pair.right is not None and row.tensor.role == "output"
+        if row.op in group or 0 <= divergence.row.tensor.order - row.tensor.order <= NEAR
     ]
-    return sorted(right_only, key=lambda row: -row.stored.order)
+    return sorted(right_only, key=lambda row: -row.tensor.order)
 
 
 class ChannelFit(NamedTuple):
@@ -169,33 +180,33 @@ def fit_channels(x: Array, y: Array) -> ChannelFit | None:
     return ChannelFit(slope.reshape(shape), offset.reshape(shape), clipped)
 
 
-def replay_layer(scene: Scene, row: Row) -> tuple[int, Replay | None]:
+def replay_layer(divergence: Divergence, row: Row) -> tuple[int, Replay | None]:
     """Return the number of terms in the sum of an element of `row`'s tensor, and its layer's replay, if possible."""
-    source = scene.find_row("input", 0, op=row.op)
-    weights = sorted(scene.find_rows("parameter", op=row.op), key=lambda other: -math.prod(other.stored.shape))
-    x = scene.load_golden(source) if source is not None else None
-    weight = scene.load_golden(weights[0]) if weights else None
-    hidden = scene.load_golden(row)
+    source = divergence.find_row("input", 0, op=row.op)
+    weights = sorted(divergence.find_rows("parameter", op=row.op), key=lambda other: -math.prod(other.tensor.shape))
+    x = divergence.load_right(source) if source is not None else None
+    weight = divergence.load_right(weights[0]) if weights else None
+    hidden = divergence.load_right(row)
     if x is None or weight is None or hidden is None or weight.ndim != 4 or x.ndim != 4 or hidden.ndim != 4:
         return (math.prod(weight.shape[1:]) if weight is not None and weight.ndim > 1 else UNKNOWN_TERMS), None
     terms = math.prod(weight.shape[1:])
     if x.shape[1] % weight.shape[1] or hidden.shape[1] != weight.shape[0]:
         return terms, None
-    return terms, solve_geometry(x, weight, np.zeros(weight.shape[0]), Both(hidden, hidden))
+    return terms, solve_geometry(x, weight, np.zeros(weight.shape[0]), ArrayPair(hidden, hidden))
 
 
 def describe_fusion(
-    scene: Scene, row: Row, both: Both, roundings: float, replay: Replay | None, affine: ChannelFit
+    divergence: Divergence, row: Row, arrays: ArrayPair, roundings: float, replay: Replay | None, affine: ChannelFit
 ) -> Cause:
     evidence = (
-        f"{row.op} of the right side has no tensor on the left, {scene.origin.op} is a slope and an offset of it, and "
-        f"the sides differ by {roundings:.2g} roundings of it"
+        f"{row.op} of the right side has no tensor on the left, {divergence.origin.op} is a slope and an offset of it, "
+        f"and the sides differ by {roundings:.2g} roundings of it"
     )
     if replay is not None:
         unrounded = affine.slope.reshape(-1) * replay.predict() + affine.offset.reshape(-1)
         prediction = np.maximum(unrounded, 0) if affine.clipped else unrounded
-        share = explained_share(prediction, sample_outputs(both, replay.positions))
+        share = explained_share(prediction, sample_outputs(arrays, replay.positions))
         if share > 0.3:
             evidence += f"; computed through without rounding it, {share:.0%} of the difference is gone"
-            return Cause(NAME, 0.94, evidence, ADVICE)
-    return Cause(NAME, 0.85, evidence, ADVICE)
+            return Cause(NAME, evidence, ADVICE, confidence=0.94)
+    return Cause(NAME, evidence, ADVICE, confidence=0.85)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence
 from viaduct.comparison.grids import FLOAT16
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene
 
 NAME = "overflow"
 ADVICE = (
@@ -15,40 +15,42 @@ ADVICE = (
 )
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None:
-        return explain_by_statistics(scene)
-    if both.left.dtype.kind != "f":
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None:
+        return explain_by_statistics(divergence)
+    if arrays.left.dtype.kind != "f":
         return None
-    lost = ~np.isfinite(both.left) & np.isfinite(both.right)
-    infinite, saturated = int(np.isinf(both.left[lost]).sum()), count_saturated(both)
+    lost = ~np.isfinite(arrays.left) & np.isfinite(arrays.right)
+    infinite, saturated = int(np.isinf(arrays.left[lost]).sum()), count_saturated(arrays)
     if infinite or saturated:
-        return Cause(NAME, 0.97, describe_overflow(both, infinite, int(lost.sum()) - infinite, saturated), ADVICE)
+        return Cause(
+            NAME, describe_overflow(arrays, infinite, int(lost.sum()) - infinite, saturated), ADVICE, confidence=0.97
+        )
     if lost.any():
         evidence = f"{int(lost.sum()):,} values are NaN on the left only, without an infinity among them"
-        return Cause(NAME, 0.5, evidence + ": Inf - Inf, 0 * Inf, or an invalid operation inside", ADVICE)
+        return Cause(NAME, evidence + ": Inf - Inf, 0 * Inf, or an invalid operation inside", ADVICE, confidence=0.5)
     return None
 
 
-def explain_by_statistics(scene: Scene) -> Cause | None:
+def explain_by_statistics(divergence: Divergence) -> Cause | None:
     """Report overflow from dumped statistics alone."""
-    measures = scene.row.measures
+    measures = divergence.row.measures
     if measures is None or measures.left.inf <= measures.right.inf:
         return None
     evidence = f"{measures.left.inf:,} values are infinite on the left, {measures.right.inf:,} on the right"
-    return Cause(NAME, 0.9, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.9)
 
 
-def count_saturated(both: Both) -> int:
+def count_saturated(arrays: ArrayPair) -> int:
     """Count left values at float16's largest number with a larger right value."""
-    return int(((np.abs(both.left) == FLOAT16.largest) & (np.abs(both.right) > FLOAT16.largest)).sum())
+    return int(((np.abs(arrays.left) == FLOAT16.largest) & (np.abs(arrays.right) > FLOAT16.largest)).sum())
 
 
-def describe_overflow(both: Both, infinite: int, nans: int, saturated: int) -> str:
+def describe_overflow(arrays: ArrayPair, infinite: int, nans: int, saturated: int) -> str:
     """Describe how many values overflowed, with the right side's largest."""
     parts = [f"{infinite:,} values are infinite" if infinite else "", f"{nans:,} are NaN" if nans else ""]
     parts.append(f"{saturated:,} are ±65504, float16's largest number" if saturated else "")
-    finite = np.abs(both.right[np.isfinite(both.right)])
+    finite = np.abs(arrays.right[np.isfinite(arrays.right)])
     largest = float(finite.max()) if finite.size else 0.0
     return f"{', '.join(part for part in parts if part)} on the left; the right side's largest is {largest:.4g}"

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
 from viaduct.comparison.replay import Geometry, Replay, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained_share
 
 NAME = "wrong padding"
 ADVICE = (
@@ -23,12 +23,12 @@ ADVICE = (
 MAX_SHIFT = 3  # cells by which an image may be shifted
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None or both.left.ndim != 4 or scene.role not in ("output", "input"):
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None or arrays.left.ndim != 4 or divergence.role not in ("output", "input"):
         return None
-    replay = replay_origin(scene)
-    return (explain_by_replay(replay) if replay else None) or explain_shift(both) or explain_border(both)
+    replay = replay_origin(divergence)
+    return (explain_by_replay(replay) if replay else None) or explain_shift(arrays) or explain_border(arrays)
 
 
 def explain_by_replay(replay: Replay) -> Cause | None:
@@ -39,7 +39,7 @@ def explain_by_replay(replay: Replay) -> Cause | None:
     if share < 0.8:
         return None
     evidence = f"computed again with {best}, {share:.0%} of the difference is gone; the right has {replay.geometry}"
-    return Cause(NAME, 0.98 * share, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.98 * share)
 
 
 def list_geometries(replay: Replay) -> list[Geometry]:
@@ -52,35 +52,37 @@ def list_geometries(replay: Replay) -> list[Geometry]:
     return geometries
 
 
-def explain_shift(both: Both) -> Cause | None:
+def explain_shift(arrays: ArrayPair) -> Cause | None:
     """Report a left image that is the right one shifted by a few cells."""
-    middle = cut_window(both, 0, 0)
-    top, side = find_margins(both)
+    middle = cut_window(arrays, 0, 0)
+    top, side = find_margins(arrays)
     for down in range(-top, top + 1):
         for across in range(-side, side + 1):
-            if (down or across) and explained_share(cut_window(both, down, across).right, middle) > 0.9:
+            if (down or across) and explained_share(cut_window(arrays, down, across).right, middle) > 0.9:
                 moved = f"moved by {down} rows, {across} columns"
-                return Cause(NAME, 0.9, f"away from the border the left side is the right side {moved}", ADVICE)
+                return Cause(
+                    NAME, f"away from the border the left side is the right side {moved}", ADVICE, confidence=0.9
+                )
     return None
 
 
-def cut_window(both: Both, down: int, across: int) -> Both:
+def cut_window(arrays: ArrayPair, down: int, across: int) -> ArrayPair:
     """Return the centre of the left image, and the right one's shifted accordingly."""
-    (top, side), (height, width) = find_margins(both), both.left.shape[2:]
+    (top, side), (height, width) = find_margins(arrays), arrays.left.shape[2:]
     rows, columns = slice(top - down, height - top - down), slice(side - across, width - side - across)
-    return Both(both.left[:, :, top : height - top, side : width - side], both.right[:, :, rows, columns])
+    return ArrayPair(arrays.left[:, :, top : height - top, side : width - side], arrays.right[:, :, rows, columns])
 
 
-def find_margins(both: Both) -> tuple[int, int]:
+def find_margins(arrays: ArrayPair) -> tuple[int, int]:
     """Return the rows and columns that a shift may cover."""
-    height, width = both.left.shape[2:]
+    height, width = arrays.left.shape[2:]
     return min(MAX_SHIFT, (height - 1) // 3), min(MAX_SHIFT, (width - 1) // 3)
 
 
-def explain_border(both: Both) -> Cause | None:
+def explain_border(arrays: ArrayPair) -> Cause | None:
     """Report differences that lie along the border only, apart from those below a thousandth of the largest."""
-    height, width = both.left.shape[2:]
-    worst = np.abs(both.left.astype(np.float64) - both.right).max((0, 1))
+    height, width = arrays.left.shape[2:]
+    worst = np.abs(arrays.left.astype(np.float64) - arrays.right).max((0, 1))
     differs = worst > 1e-3 * float(worst.max())
     rows, columns = np.indices((height, width))
     depth = np.minimum.reduce([rows, columns, height - 1 - rows, width - 1 - columns])
@@ -88,4 +90,4 @@ def explain_border(both: Both) -> Cause | None:
     if not deepest or deepest > min(height, width) // 4 or min(height, width) < 4:
         return None
     border = f"within {deepest} cells of the border of the {height}x{width} image"
-    return Cause(NAME, 0.85, f"all differences above a thousandth of the largest lie {border}", ADVICE)
+    return Cause(NAME, f"all differences above a thousandth of the largest lie {border}", ADVICE, confidence=0.85)

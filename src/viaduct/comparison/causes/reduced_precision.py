@@ -6,10 +6,10 @@ right; or the layer recomputed from inputs and weights rounded to the shorter fo
 
 from __future__ import annotations
 
+from viaduct.comparison.divergence import Divergence
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, HALVES, TF32, is_one_rounding
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Scene
 
 NAME = "reduced precision"
 ADVICE = (
@@ -19,15 +19,17 @@ ADVICE = (
 )
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None or both.left.dtype.kind != "f":
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None or arrays.left.dtype.kind != "f":
         return None
     for grid in HALVES:
-        if is_one_rounding(both.left, both.right, grid):
+        if is_one_rounding(arrays.left, arrays.right, grid):
             close = "nearly all are within one rounding of the right side's"
-            return Cause(NAME, 0.9, f"every finite value on the left is a {grid.name} number, and {close}", ADVICE)
-    replay = replay_origin(scene)
+            return Cause(
+                NAME, f"every finite value on the left is a {grid.name} number, and {close}", ADVICE, confidence=0.9
+            )
+    replay = replay_origin(divergence)
     return None if replay is None else explain_by_replay(replay)
 
 
@@ -41,5 +43,5 @@ def explain_by_replay(replay: Replay) -> Cause | None:
         if share > 0.7:
             rounded = f"input and weights rounded to {grid.name}"
             evidence = f"computed again with {rounded}, {share:.0%} of the difference is gone"
-            return Cause(NAME, 0.85 + 0.1 * share, evidence, ADVICE)
+            return Cause(NAME, evidence, ADVICE, confidence=0.85 + 0.1 * share)
     return None

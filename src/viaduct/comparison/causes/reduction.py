@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence, correlation, has_finite_floats, relative_error
 from viaduct.comparison.grids import FLOAT32, HALVES, Grid, find_uniform
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, correlation, has_finite_floats, relative_error
 from viaduct.comparison.tensors import Array
 
 NAME = "half-precision reduction"
@@ -25,38 +25,38 @@ ADVICE = (
 ORDER_ADVICE = "No change is needed. Compare with a wider threshold, or run with --deterministic."
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None or not has_finite_floats(both):
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None or not has_finite_floats(arrays):
         return None
-    if scene.role in ("parameter", "update"):
+    if divergence.role in ("parameter", "update"):
         return None  # neither is a sum of products
-    terms, error = count_terms(scene, both), relative_error(both)
+    terms, error = count_terms(divergence, arrays), relative_error(arrays)
     for grid in HALVES:
-        if grid.contains_all(both.left) and not grid.contains_all(both.right):
-            return explain_on_grid(both, grid, terms, error)
+        if grid.contains_all(arrays.left) and not grid.contains_all(arrays.right):
+            return explain_on_grid(arrays, grid, terms, error)
     cause = explain_other_order(terms, error)
-    return explain_off_grid(both, terms, error) if cause is None and has_half_precision(scene) else cause
+    return explain_off_grid(arrays, terms, error) if cause is None and has_half_precision(divergence) else cause
 
 
-def has_half_precision(scene: Scene) -> bool:
+def has_half_precision(divergence: Divergence) -> bool:
     names = {grid.name for grid in HALVES}
-    sides = (stored for row in scene.step_rows for stored in (row.pair.left, row.pair.right))
-    return any(stored is not None and stored.dtype in names for stored in sides)
+    sides = (tensor for row in divergence.step_rows for tensor in (row.pair.left, row.pair.right))
+    return any(tensor is not None and tensor.dtype in names for tensor in sides)
 
 
-def explain_on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:
+def explain_on_grid(arrays: ArrayPair, grid: Grid, terms: int, error: float) -> Cause | None:
     """Report half-precision values that are off by more than one rounding, but within a sum's error."""
-    steps = np.abs(both.left - both.right) / grid.spacing(both.right)
+    steps = np.abs(arrays.left - arrays.right) / grid.spacing(arrays.right)
     typical, bound = float(np.median(steps)), grid.epsilon * 4 * max(terms, 4)
-    if typical < 0.3 or error > bound or error > 0.25 or is_fixed_point(both.left, grid):
+    if typical < 0.3 or error > bound or error > 0.25 or is_fixed_point(arrays.left, grid):
         return None
     evidence = (
         f"every value on the left is a {grid.name} number, typically {typical:.1f} steps from the right side's, while "
         f"one rounding costs at most 0.5; relative error {error:.1e}, {error / grid.epsilon:.1f} roundings, in sums of "
         f"{terms:,} terms"
     )
-    return Cause(NAME, 0.9, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.9)
 
 
 def is_fixed_point(values: Array, grid: Grid) -> bool:
@@ -65,14 +65,14 @@ def is_fixed_point(values: Array, grid: Grid) -> bool:
     return uniform is not None and uniform.step >= 4 * float(np.median(grid.spacing(values[values != 0])))
 
 
-def explain_off_grid(both: Both, terms: int, error: float) -> Cause | None:
+def explain_off_grid(arrays: ArrayPair, terms: int, error: float) -> Cause | None:
     """Report noise of the size of half-precision sums in a result with a wider format."""
-    dependence = abs(correlation(both.left - both.right, both.right))  # noise does not depend on the values
+    dependence = abs(correlation(arrays.left - arrays.right, arrays.right))  # noise does not depend on the values
     for grid in reversed(HALVES):
         bound = 2 * grid.epsilon * math.sqrt(max(terms, 4))
         if 0.5 * grid.epsilon < error < bound and dependence < 0.3 and terms > 1:
             roundings = f"{error / grid.epsilon:.1f} {grid.name} roundings"
-            return Cause(NAME, 0.5, f"the error looks like noise of {roundings}, of {terms:,} terms", ADVICE)
+            return Cause(NAME, f"the error looks like noise of {roundings}, of {terms:,} terms", ADVICE, confidence=0.5)
     return None
 
 
@@ -80,16 +80,16 @@ def explain_other_order(terms: int, error: float) -> Cause | None:
     """Report an error that is typical of float32 sums in another order."""
     if terms > 1 and 0 < error <= 8 * FLOAT32.epsilon * math.sqrt(terms):
         evidence = f"relative error {error:.1e}, which is typical of float32 sums of {terms:,} terms in another order"
-        return Cause(ORDER_NAME, 0.8, evidence, ORDER_ADVICE)
+        return Cause(ORDER_NAME, evidence, ORDER_ADVICE, confidence=0.8)
     return None
 
 
-def count_terms(scene: Scene, both: Both) -> int:
+def count_terms(divergence: Divergence, arrays: ArrayPair) -> int:
     """Return the number of terms in the sum of an element: by the weight, a norm's channel, or the input's size."""
-    weight = scene.find_weight()
-    if weight is not None and len(weight.stored.shape) > 1:
-        return math.prod(weight.stored.shape[1:])
-    source = scene.find_row("input", 0)
-    size = math.prod(source.stored.shape) if source is not None else both.left.size
-    channels = both.left.shape[1] if both.left.ndim > 1 else 1
-    return max(1, size // both.left.size, size // channels if "norm" in scene.op_type.lower() else 1)
+    weight = divergence.find_weight()
+    if weight is not None and len(weight.tensor.shape) > 1:
+        return math.prod(weight.tensor.shape[1:])
+    source = divergence.find_row("input", 0)
+    size = math.prod(source.tensor.shape) if source is not None else arrays.left.size
+    channels = arrays.left.shape[1] if arrays.left.ndim > 1 else 1
+    return max(1, size // arrays.left.size, size // channels if "norm" in divergence.op_type.lower() else 1)

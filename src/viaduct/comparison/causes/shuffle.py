@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from viaduct.comparison.divergence import ArrayPair, Divergence
 from viaduct.comparison.permutations import describe_order, find_order
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene
 
 NAME = "shuffle"
 ADVICE = (
@@ -15,20 +15,20 @@ ADVICE = (
 )
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if both is None or scene.is_weight:
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if arrays is None or divergence.is_weight:
         return None
-    order = find_order(both, 0)
+    order = find_order(arrays, 0)
     if order is not None:
         evidence = f"the left side holds the right side's examples in another order: {describe_order(order)}"
-        return Cause(NAME, 0.96, evidence, ADVICE)
-    if has_same_integers(both):
-        return Cause(NAME, 0.8, "both sides hold the same whole numbers, in another order", ADVICE)
+        return Cause(NAME, evidence, ADVICE, confidence=0.96)
+    if has_same_integers(arrays):
+        return Cause(NAME, "both sides hold the same whole numbers, in another order", ADVICE, confidence=0.8)
     return None
 
 
-def has_same_integers(both: Both) -> bool:
+def has_same_integers(arrays: ArrayPair) -> bool:
     """Return True if both sides hold the same integers, in any order."""
-    integers = both.left.dtype.kind in "iu" and both.right.dtype.kind in "iu" and both.left.size > 2
-    return integers and bool(np.array_equal(np.sort(both.left, axis=None), np.sort(both.right, axis=None)))
+    integers = arrays.left.dtype.kind in "iu" and arrays.right.dtype.kind in "iu" and arrays.left.size > 2
+    return integers and bool(np.array_equal(np.sort(arrays.left, axis=None), np.sort(arrays.right, axis=None)))

@@ -6,8 +6,8 @@ same gradient and weight differ by the weight times the difference of learning r
 
 from __future__ import annotations
 
+from viaduct.comparison.divergence import Divergence, explained_share, fit_factor, rms
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Scene, explained_share, fit_factor, rms
 from viaduct.comparison.tensors import Array, Role
 
 NAME = "weight decay"
@@ -19,15 +19,15 @@ ENOUGH = 0.9  # share of the difference that the weight explains
 SAME = 1e-3  # relative difference up to which weight and gradient count as equal
 
 
-def find_cause(scene: Scene) -> Cause | None:
-    both = scene.load_origin()
-    if scene.role != "update" or both is None or both.left.dtype.kind != "f" or both.left.size < 2:
+def find_cause(divergence: Divergence) -> Cause | None:
+    arrays = divergence.load_arrays()
+    if divergence.role != "update" or arrays is None or arrays.left.dtype.kind != "f" or arrays.left.size < 2:
         return None
-    weight = load_equal(scene, "parameter")
-    if weight is None or weight.shape != both.left.shape or not has_equal_gradient(scene):
+    weight = load_equal(divergence, "parameter")
+    if weight is None or weight.shape != arrays.left.shape or not has_equal_gradient(divergence):
         return None
-    factor = float(fit_factor(both.left - both.right, weight))
-    share = explained_share(both.right + factor * weight, both)
+    factor = float(fit_factor(arrays.left - arrays.right, weight))
+    share = explained_share(arrays.right + factor * weight, arrays)
     if not factor or share < ENOUGH:
         return None
     side = "left" if factor < 0 else "right"
@@ -35,18 +35,21 @@ def find_cause(scene: Scene) -> Cause | None:
         f"the updates differ by {factor:.4g} times the weight, which explains {share:.0%} of the difference: learning "
         f"rate times weight decay is larger by {abs(factor):.4g} on the {side}"
     )
-    return Cause(NAME, 0.97 * share, evidence, ADVICE)
+    return Cause(NAME, evidence, ADVICE, confidence=0.97 * share)
 
 
-def load_equal(scene: Scene, role: Role) -> Array | None:
+def load_equal(divergence: Divergence, role: Role) -> Array | None:
     """Return the right side's parameter or gradient of the update; None if the sides differ in it."""
-    rows = scene.find_rows(role, scene.row.stored.index)
-    both = scene.load_row(rows[0]) if rows else None
-    if both is None or both.left.dtype.kind != "f" or rms(both.left - both.right) > SAME * rms(both.right):
+    rows = divergence.find_rows(role, divergence.row.tensor.index)
+    arrays = divergence.load_row(rows[0]) if rows else None
+    if arrays is None or arrays.left.dtype.kind != "f" or rms(arrays.left - arrays.right) > SAME * rms(arrays.right):
         return None
-    return both.right
+    return arrays.right
 
 
-def has_equal_gradient(scene: Scene) -> bool:
+def has_equal_gradient(divergence: Divergence) -> bool:
     """Return True if the sides agree in the gradient of this weight, or if it was not dumped."""
-    return not scene.find_rows("gradient", scene.row.stored.index) or load_equal(scene, "gradient") is not None
+    return (
+        not divergence.find_rows("gradient", divergence.row.tensor.index)
+        or load_equal(divergence, "gradient") is not None
+    )

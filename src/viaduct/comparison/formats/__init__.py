@@ -32,7 +32,7 @@ class Header(NamedTuple):
 
     dtype: str  # float32, bfloat16 …
     shape: tuple[int, ...]
-    stored: str  # NumPy's name of the dtype in the file: <f4, >i8, |b1, V2 (bfloat16)
+    descr: str  # NumPy's name of the dtype in the file: <f4, >i8, |b1, V2 (bfloat16)
     offset: int  # of the first element, from the start of the file or of the unpacked member
     fortran: bool = False
 
@@ -42,7 +42,7 @@ class Header(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        return self.element_count * _width(self.stored)
+        return self.element_count * _width(self.descr)
 
 
 Members = Mapping[str, Header | str]
@@ -104,11 +104,11 @@ def shape_array(flat: Array, header: Header) -> Array:
 
 
 def _numpy_type(header: Header) -> np.dtype[Any]:
-    return np.dtype(header.stored.replace("V2", "u2").replace("|u2", "<u2"))
+    return np.dtype(header.descr.replace("V2", "u2").replace("|u2", "<u2"))
 
 
-def _width(stored: str) -> int:
-    match = _WIDTH.search(stored)
+def _width(descr: str) -> int:
+    match = _WIDTH.search(descr)
     return int(match.group()) if match else 1
 
 

@@ -16,7 +16,7 @@ from viaduct.comparison.index import INDEX_FILE, read_index
 from viaduct.comparison.readers import viaduct
 from viaduct.comparison.readers.listing import find_unread, join_some, list_files, natural_key
 from viaduct.comparison.storage import SUFFIXES, read_headers
-from viaduct.comparison.tensors import Role, Side, Stored
+from viaduct.comparison.tensors import Role, Side, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "folder"
@@ -53,7 +53,7 @@ def read(path: Path) -> Side:
     return Side(path, KIND, tuple(_sort_naturally(tensors)), notes=tuple(notes))
 
 
-def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
+def _read_tensors(root: Path, name: str, alone: bool) -> list[StoredTensor]:
     """Return the tensors of one file. `alone`: no other file may hold several, so a tensor's key is its name."""
     bare, step, rank = _split_path(name)
     path = root / name
@@ -68,7 +68,7 @@ def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
     return tensors
 
 
-def _apply_index(tensor: Stored, notes: list[str]) -> Stored:
+def _apply_index(tensor: StoredTensor, notes: list[str]) -> StoredTensor:
     """Return a tensor with dtype, shape, checksum and type from the index, if its file is part of a viaduct dump."""
     if tensor.path is None or not viaduct.can_read(tensor.path.parent):
         return tensor
@@ -97,9 +97,9 @@ def _split_path(name: str) -> tuple[str, int, int]:
     return "/".join(parts), step, rank
 
 
-def _make_stored(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> Stored:
+def _make_stored(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> StoredTensor:
     op, role, index, parameter = parse_name(name)
-    tensor = Stored(op, "", role, index, 0, step, rank, member=member, parameter=parameter)
+    tensor = StoredTensor(op, "", role, index, 0, step, rank, member=member, parameter=parameter)
     if isinstance(header, str):
         return replace(tensor, fault=header)
     return replace(tensor, dtype=header.dtype, shape=header.shape, path=path)
@@ -119,12 +119,12 @@ def parse_name(name: str) -> tuple[str, Role, int, str]:
     return op, role, index, ""
 
 
-def _make_refused(name: str, why: str) -> Stored:
+def _make_refused(name: str, why: str) -> StoredTensor:
     bare, step, rank = _split_path(name)
     return _make_stored(Path(name), "", bare, f"{name}: {why}", step, rank)
 
 
-def _sort_naturally(tensors: list[Stored]) -> list[Stored]:
+def _sort_naturally(tensors: list[StoredTensor]) -> list[StoredTensor]:
     """Return the tensors in natural order of their names, since the order of execution is unknown."""
     order = {op: index for index, op in enumerate(sorted({tensor.op for tensor in tensors}, key=natural_key))}
     tensors = sorted(tensors, key=lambda tensor: (tensor.step, tensor.rank, order[tensor.op], tensor.parameter))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.comparison.storage import describe
-from viaduct.comparison.tensors import Stored
+from viaduct.comparison.tensors import StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 MAX_FILES = 1_000_000
@@ -106,10 +106,10 @@ def find_unread(listing: Listing, suffixes: tuple[str, ...]) -> dict[str, str]:
     return {**dict.fromkeys(links, "it is a link that leaves the folder; it was not followed"), **listing.special}
 
 
-def list_refused_tensors(listing: Listing, suffixes: tuple[str, ...], order: int) -> list[Stored]:
+def list_refused_tensors(listing: Listing, suffixes: tuple[str, ...], order: int) -> list[StoredTensor]:
     """Return unread files as tensors with a fault, by their full names."""
     unread = find_unread(listing, suffixes)
-    return [Stored(name, order=order, fault=f"{name}: {why}") for name, why in unread.items()]
+    return [StoredTensor(name, order=order, fault=f"{name}: {why}") for name, why in unread.items()]
 
 
 def _is_within(path: str, real_root: str) -> bool:
@@ -137,7 +137,7 @@ def load_json(path: Path) -> Any:
         raise BadData(f"{path.name} is not complete JSON: {reason}.") from None
 
 
-def read_header_of(tensor: Stored) -> Stored:
+def read_header_of(tensor: StoredTensor) -> StoredTensor:
     """Return a tensor with dtype and shape from its file's header, or with a fault if that cannot be read."""
     assert tensor.path is not None
     try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from viaduct.comparison.readers.listing import join_some, list_files, load_json, resolve_inside
-from viaduct.comparison.tensors import Role, Side, Stored
+from viaduct.comparison.tensors import Role, Side, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "msprobe"
@@ -60,7 +60,7 @@ class Reading:
     folder: Path
     step: int
     rank: int
-    tensors: list[Stored] = field(default_factory=list)
+    tensors: list[StoredTensor] = field(default_factory=list)
     present: set[str] | None = None  # names in the folder of tensors; None: there is no such folder
     not_understood: list[str] = field(default_factory=list)  # names of entries
     counts: dict[tuple[str, int, Role], int] = field(default_factory=dict)  # tensors so far, by operator, call and role
@@ -101,7 +101,7 @@ def _list_candidates(path: Path) -> list[str]:
 def read(path: Path) -> Side:
     """Read all steps and ranks of a dump."""
     notes: list[str] = []
-    damaged: list[Stored] = []
+    damaged: list[StoredTensor] = []
     readings: list[Reading] = []
     settings: dict[str, str] = {}
     edges: dict[str, dict[str, None]] = {}
@@ -171,9 +171,9 @@ def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
             _add(reading, call, roles[key], values, order)
 
 
-def _make_refused(reading: Reading, op: str, why: str, order: int = 0) -> Stored:
+def _make_refused(reading: Reading, op: str, why: str, order: int = 0) -> StoredTensor:
     """Return a tensor with a fault for an entry that was not understood."""
-    return Stored(op, order=order, step=reading.step, rank=reading.rank, fault=why)
+    return StoredTensor(op, order=order, step=reading.step, rank=reading.rank, fault=why)
 
 
 def _add(reading: Reading, call: Call, role: Role, values: Any, order: int, parameter: str = "") -> None:
@@ -203,7 +203,7 @@ def _iterate_tensors(values: Any, depth: int) -> Iterator[dict[str, Any]]:
 
 def _make_stored(
     reading: Reading, call: Call, role: Role, index: int, entry: dict[str, Any], order: int, parameter: str
-) -> Stored:  # fmt: skip
+) -> StoredTensor:  # fmt: skip
     path, fault = _find_file(reading, entry.get("data_name"))
     statistics = _read_statistics(entry)
     shape, dtype = entry.get("shape"), _normalise_dtype(entry.get("dtype", ""))
@@ -211,7 +211,7 @@ def _make_stored(
         shape, fault = [], f"{DUMP} gives it {'no shape' if shape is None else f'the shape {str(shape)[:60]}'}"
     if path is None and not fault and statistics is None:
         fault = f"{DUMP} has neither a file nor statistics of it"
-    return Stored(
+    return StoredTensor(
         call.op, call.op_type, role, index, order, reading.step, reading.rank, dtype, tuple(shape),
         None if fault else path, call=call.number, statistics=statistics, fault=fault, parameter=parameter,
     )  # fmt: skip
@@ -282,7 +282,7 @@ def _find_edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[
     return edges
 
 
-def _fingerprint(tensor: Stored) -> tuple[Any, ...] | None:
+def _fingerprint(tensor: StoredTensor) -> tuple[Any, ...] | None:
     """Return shape and statistics; None if they are incomplete or not finite, or if all values are equal."""
     values = tensor.statistics
     if not values or len(values) < 4 or values["max"] == values["min"] or not all(map(math.isfinite, values.values())):

@@ -29,7 +29,7 @@ from viaduct.comparison.readers.listing import (
     read_header_of,
     resolve_inside,
 )
-from viaduct.comparison.tensors import Side, Stored
+from viaduct.comparison.tensors import Side, StoredTensor
 from viaduct.errors import BadData
 
 KIND = "npu"
@@ -279,9 +279,9 @@ def _drop_converted_raw_files(files: list[DumpFile]) -> list[DumpFile]:
     return [file for file in files if not file.name.raw or (file.identity, file.name.text) not in converted]
 
 
-def _make_tensors(files: list[DumpFile], notes: list[str]) -> list[Stored]:
+def _make_tensors(files: list[DumpFile], notes: list[str]) -> list[StoredTensor]:
     """Return the tensors in execution order; a second file of the same tensor is another call."""
-    tensors: list[Stored] = []
+    tensors: list[StoredTensor] = []
     by_step: dict[tuple[int, int], list[DumpFile]] = defaultdict(list)
     for file in files:
         by_step[file.identity.step, file.identity.device].append(file)
@@ -308,20 +308,20 @@ def _number_calls(order: dict[Call, int]) -> dict[Call, int]:
     return numbers
 
 
-def _make_stored(file: DumpFile, order: int, call: int) -> Stored:
+def _make_stored(file: DumpFile, order: int, call: int) -> StoredTensor:
     name, identity, op = file.name, file.identity, file.call.op
     role, step, rank = name.role, identity.step, identity.device
-    tensor = Stored(op, file.call.op_type, role, name.number, order, step, rank, call=call)
+    tensor = StoredTensor(op, file.call.op_type, role, name.number, order, step, rank, call=call)
     if name.raw:
         return replace(tensor, fault=f"{file.path.name} is {RAW}")
     return read_header_of(replace(tensor, path=file.path, layout=name.layout))
 
 
-def _make_unnamed(path: Path, order: int) -> Stored:
+def _make_unnamed(path: Path, order: int) -> StoredTensor:
     """Return a tensor with a fault for a .npy file whose name is not understood."""
     why = " and no mapping.csv beside it names it" if path.stem.isdecimal() else ""
     fault = f"{path.name} is not named as NPU dumps are{why}"
-    return Stored(path.stem, order=order, fault=fault)
+    return StoredTensor(path.stem, order=order, fault=fault)
 
 
 def _make_settings(files: list[DumpFile]) -> dict[str, str]:

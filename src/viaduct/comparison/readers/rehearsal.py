@@ -17,7 +17,7 @@ from pathlib import Path
 
 from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.storage import read_headers
-from viaduct.comparison.tensors import Role, Side, Stored
+from viaduct.comparison.tensors import Role, Side, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "rehearsal"
@@ -55,7 +55,7 @@ def read_record(path: Path) -> Side:
     return Side(path, KIND, tuple(sorted(tensors, key=lambda tensor: (tensor.step, tensor.order))))
 
 
-def read_rank(folder: Path, rank: int) -> Iterator[Stored]:
+def read_rank(folder: Path, rank: int) -> Iterator[StoredTensor]:
     losses = [*read_file(folder / "losses.npz", rank, identify_loss)]
     last = max((loss.step for loss in losses), default=-1)
     yield from losses
@@ -76,14 +76,14 @@ def identify_call(name: str) -> Identity:
     return module or ROOT_MODULE, "output" if input_index is None else "input", int(input_index or 0), int(number), 0
 
 
-def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Iterator[Stored]:
+def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Iterator[StoredTensor]:
     """Yield the tensors of one archive, identified by their keys; an unreadable one has a fault."""
     if not path.exists():
         return
     try:
         headers = read_headers(path)
     except ViaductError as error:
-        yield Stored(path.stem, rank=rank, fault=error.message)
+        yield StoredTensor(path.stem, rank=rank, fault=error.message)
         return
     calls: Counter[tuple[str, Role, int]] = Counter()
     for name, header in headers.items():
@@ -91,7 +91,7 @@ def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Ite
         call = calls[op, role, index]
         if role in ("input", "output") and op != LOSS:  # a loss is not the call of a module
             calls[op, role, index] += 1
-        tensor = Stored(op, "", role, index, order, step, rank)
+        tensor = StoredTensor(op, "", role, index, order, step, rank)
         if isinstance(header, str):
             yield replace(tensor, fault=header)
         else:

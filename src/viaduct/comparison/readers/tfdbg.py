@@ -19,7 +19,7 @@ from viaduct.comparison.readers.listing import (
     natural_key,
     read_header_of,
 )
-from viaduct.comparison.tensors import Side, Stored
+from viaduct.comparison.tensors import Side, StoredTensor
 
 KIND = "tfdbg"
 SUFFIX = ".npy"
@@ -51,11 +51,11 @@ def read(path: Path) -> Side:
         newest[key] = max(dated_file, newest.get(key, dated_file))
     order = {op: number for number, op in enumerate(sorted({op for op, _ in newest}, key=natural_key))}
     tensors = [
-        read_header_of(Stored(op, index=index, order=order[op], path=listing.root / name))
+        read_header_of(StoredTensor(op, index=index, order=order[op], path=listing.root / name))
         for (op, index), (_, name) in sorted(newest.items(), key=lambda item: (order[item[0][0]], item[0][1]))
     ]
     for unnamed_path in (listing.root / name for name in unnamed):
-        tensors.append(read_header_of(Stored(unnamed_path.stem, order=len(order), path=unnamed_path)))
+        tensors.append(read_header_of(StoredTensor(unnamed_path.stem, order=len(order), path=unnamed_path)))
     tensors += list_refused_tensors(listing, (SUFFIX,), len(order) + 1)
     return Side(path, KIND, tuple(tensors), notes=tuple(_make_notes(listing, unnamed, older)))
 

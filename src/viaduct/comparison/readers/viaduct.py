@@ -14,7 +14,7 @@ from typing import get_args
 
 from viaduct.comparison.index import FORMAT, INDEX_FILE, Entry, Index, read_index
 from viaduct.comparison.naming import RANK_FOLDER, STEP_FOLDER, is_plain_file_name
-from viaduct.comparison.tensors import Role, Side, Stored
+from viaduct.comparison.tensors import Role, Side, StoredTensor
 from viaduct.errors import BadData
 
 KIND = "viaduct"
@@ -77,7 +77,9 @@ def read(path: Path) -> Side:
         except BadData as error:
             notes.append(" ".join((f"left out: {error.message}", *error.hints)))
             step, rank, _ = identify_index(index_path)
-            damaged.append(Stored(INDEX_FILE, step=step, rank=rank, fault=error.message))  # represents the whole step
+            damaged.append(
+                StoredTensor(INDEX_FILE, step=step, rank=rank, fault=error.message)
+            )  # represents the whole step
     if not indexes:
         raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or explain_missing(path)))
     tensors = [tensor for folder, index in indexes for tensor in iterate_tensors(folder, index)]
@@ -108,7 +110,7 @@ def explain_missing(path: Path) -> list[str]:
     return [f"Looked for {INDEX_FILE}, step_000000/{INDEX_FILE} and dump/step_000000/{INDEX_FILE}."]
 
 
-def iterate_tensors(folder: Path, index: Index) -> Iterator[Stored]:
+def iterate_tensors(folder: Path, index: Index) -> Iterator[StoredTensor]:
     """Yield the tensors of one index; links in its folder are ignored."""
     with os.scandir(folder) as files:
         sizes = {file.name: file.stat().st_size for file in files if file.is_file(follow_symlinks=False)}
@@ -131,8 +133,8 @@ def find_fault(entry: Entry, sizes: Mapping[str, int]) -> str:
     return ""
 
 
-def to_stored(folder: Path, index: Index, entry: Entry, fault: str) -> Stored:
-    return Stored(
+def to_stored(folder: Path, index: Index, entry: Entry, fault: str) -> StoredTensor:
+    return StoredTensor(
         op=entry.op,
         op_type=entry.type,
         role=ROLES.get(entry.role, "output"),
@@ -159,7 +161,7 @@ def join_edges(indexes: list[tuple[Path, Index]]) -> dict[str, tuple[str, ...]]:
     return {op: tuple(feeders) for op, feeders in edges.items()}
 
 
-def describe_settings(first: Index, tensors: list[Stored]) -> dict[str, str]:
+def describe_settings(first: Index, tensors: list[StoredTensor]) -> dict[str, str]:
     steps = sorted({tensor.step for tensor in tensors})
     return {**first.settings, "steps": ", ".join(str(step) for step in steps), "ranks": str(first.ranks)}
 

@@ -19,15 +19,15 @@ from viaduct.comparison.formats import widen_bfloat16
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.rows import Origin, Row
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Array, Pair, Role, Stored
+from viaduct.comparison.tensors import Array, Pair, Role, StoredTensor
 from viaduct.errors import ViaductError
 
 MAX_ELEMENTS = 1 << 24  # of one tensor that a cause reads
 WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # have the shape of a weight; axis 0: outputs
-Opener = Callable[[Stored], Array]
+Opener = Callable[[StoredTensor], Array]
 
 
-class Both(NamedTuple):
+class ArrayPair(NamedTuple):
     """One tensor of both sides; floats are widened to float64."""
 
     left: Array
@@ -35,13 +35,13 @@ class Both(NamedTuple):
 
 
 @dataclass
-class Scene:
+class Divergence:
     """The origin of a divergence, all rows, and their tensors, which are opened when a cause needs them."""
 
     rows: Sequence[Row]
     origin: Origin
     open: Opener = open_tensor
-    cache: dict[int, Both | None] = field(default_factory=dict)  # by the row's id
+    cache: dict[int, ArrayPair | None] = field(default_factory=dict)  # by the row's id
     shared_results: dict[str, object] = field(default_factory=dict)  # computed by one cause, used by others
     failures: list[str] = field(default_factory=list)  # messages of causes that raised an exception
 
@@ -51,7 +51,7 @@ class Scene:
 
     @property
     def role(self) -> Role:
-        return self.row.stored.role
+        return self.row.tensor.role
 
     @property
     def is_weight(self) -> bool:
@@ -60,15 +60,15 @@ class Scene:
 
     @property
     def op_type(self) -> str:
-        return self.row.stored.op_type
+        return self.row.tensor.op_type
 
     @property
     def step_rows(self) -> list[Row]:
         """Return the rows of the origin's step and rank."""
         here = (self.origin.step, self.origin.rank)
-        return [row for row in self.rows if (row.stored.step, row.stored.rank) == here]
+        return [row for row in self.rows if (row.tensor.step, row.tensor.rank) == here]
 
-    def load_row(self, row: Row | None) -> Both | None:
+    def load_row(self, row: Row | None) -> ArrayPair | None:
         """Return both sides of a row; None if one is missing, unreadable, empty, complex or of another shape."""
         if row is None or row.pair.left is None or row.pair.right is None:
             return None
@@ -76,25 +76,25 @@ class Scene:
             self.cache[id(row)] = load_pair(row.pair, self.open)
         return self.cache[id(row)]
 
-    def load_golden(self, row: Row) -> Array | None:
+    def load_right(self, row: Row) -> Array | None:
         """Return the right side alone, without caching it."""
-        stored = row.pair.right
+        tensor = row.pair.right
         try:
-            array = None if stored is None else self.open(stored)
+            array = None if tensor is None else self.open(tensor)
         except (OSError, ValueError, ViaductError):
             return None
-        if stored is None or array is None or not array.size:
+        if tensor is None or array is None or not array.size:
             return None
-        return widen(array[select_leading_slices(array.shape)], stored.dtype)
+        return widen(array[select_leading_slices(array.shape)], tensor.dtype)
 
-    def load_origin(self) -> Both | None:
+    def load_arrays(self) -> ArrayPair | None:
         """Return both sides of the origin's tensor; None as in `load_row`."""
         return self.load_row(self.row)
 
-    def load_float_origin(self) -> Both | None:
+    def load_float_arrays(self) -> ArrayPair | None:
         """Return both sides of the origin's tensor; None as in `load_row`, or if the left is not floating point."""
-        both = self.load_origin()
-        return both if both is not None and both.left.dtype.kind == "f" else None
+        arrays = self.load_arrays()
+        return arrays if arrays is not None and arrays.left.dtype.kind == "f" else None
 
     def find_rows(
         self, role: Role, index: int | None = None, *, op: str | None = None, step: int | None = None
@@ -108,8 +108,8 @@ class Scene:
         return [
             row
             for row in self.rows
-            if (row.stored.role, row.stored.step, row.stored.rank, row.op) == (role, step, self.origin.rank, op)
-            and index in (None, row.stored.index)
+            if (row.tensor.role, row.tensor.step, row.tensor.rank, row.op) == (role, step, self.origin.rank, op)
+            and index in (None, row.tensor.index)
         ]
 
     def find_row(self, role: Role, index: int, *, op: str | None = None) -> Row | None:
@@ -119,21 +119,21 @@ class Scene:
     def find_weight(self) -> Row | None:
         """Return the origin's largest parameter: the kernel of a convolution, the matrix of a linear layer."""
         rows = self.find_rows("parameter")
-        return max(rows, key=lambda row: math.prod(row.stored.shape), default=None)
+        return max(rows, key=lambda row: math.prod(row.tensor.shape), default=None)
 
     def find_similar(self) -> list[Row]:
         """Return the rows of the origin's step and shape that are not bad, nearest in execution order first."""
-        row, stored = self.row, self.row.stored
+        row, tensor = self.row, self.row.tensor
         similar = [
             other
             for other in self.step_rows
             if other is not row and other.result != "bad" and other.pair.right is not None
-            if other.stored.shape == stored.shape
+            if other.tensor.shape == tensor.shape
         ]
-        return sorted(similar, key=lambda other: abs(other.stored.order - stored.order))
+        return sorted(similar, key=lambda other: abs(other.tensor.order - tensor.order))
 
 
-def load_pair(pair: Pair, open_: Opener) -> Both | None:
+def load_pair(pair: Pair, open_: Opener) -> ArrayPair | None:
     """Return both tensors of a pair; None if they cannot be compared element by element."""
     if pair.left is None or pair.right is None:
         return None
@@ -146,7 +146,7 @@ def load_pair(pair: Pair, open_: Opener) -> Both | None:
     if left.shape != right.shape or not left.size or not {left.dtype.kind, right.dtype.kind} <= set("fiub"):
         return None
     keep = select_leading_slices(left.shape)
-    return Both(widen(left[keep], pair.left.dtype), widen(right[keep], pair.right.dtype))
+    return ArrayPair(widen(left[keep], pair.left.dtype), widen(right[keep], pair.right.dtype))
 
 
 def select_leading_slices(shape: tuple[int, ...]) -> Any:
@@ -170,14 +170,14 @@ def rms(values: Array) -> float:
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else math.inf
 
 
-def relative_error(both: Both) -> float:
+def relative_error(arrays: ArrayPair) -> float:
     """Return the RMS difference relative to the right side's RMS; infinite if only the latter is zero."""
-    return divide_by_size(rms(both.left - both.right), rms(both.right))
+    return divide_by_size(rms(arrays.left - arrays.right), rms(arrays.right))
 
 
-def has_finite_floats(both: Both) -> bool:
+def has_finite_floats(arrays: ArrayPair) -> bool:
     """Return True if both sides are floating point without NaN and Inf."""
-    return all(side.dtype.kind == "f" and bool(np.isfinite(side).all()) for side in both)
+    return all(side.dtype.kind == "f" and bool(np.isfinite(side).all()) for side in arrays)
 
 
 def flatten_channels(values: Array, axis: int = 1) -> Array:
@@ -199,8 +199,8 @@ def fit_factor(y: Array, x: Array, axes: int | tuple[int, ...] | None = None, ke
     return factor
 
 
-def explained_share(prediction: Array, both: Both) -> float:
+def explained_share(prediction: Array, arrays: ArrayPair) -> float:
     """Return the share of the difference that a prediction of the left side removes, at least 0."""
-    left = both.left.astype(np.float64)  # NumPy cannot subtract booleans, and unsigned integers wrap around
-    before, after = rms(left - both.right), rms(left - prediction)
+    left = arrays.left.astype(np.float64)  # NumPy cannot subtract booleans, and unsigned integers wrap around
+    before, after = rms(left - arrays.right), rms(left - prediction)
     return max(0.0, 1 - after / before) if 0 < before < math.inf else 0.0

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from viaduct.comparison.causes import find_causes
+from viaduct.comparison.divergence import Divergence
 from viaduct.comparison.drift import make_row
 from viaduct.comparison.explain import explain
 from viaduct.comparison.judge import Judgement, judge
 from viaduct.comparison.measures import Unmeasurable, measure
 from viaduct.comparison.measuring import Refusal
 from viaduct.comparison.rows import Cause, Explanation, Origin, Row
-from viaduct.comparison.scene import Scene
-from viaduct.comparison.tensors import Pair, Role, Stored
+from viaduct.comparison.tensors import Pair, Role, StoredTensor
 
 Array = np.ndarray[Any, Any]
 
@@ -28,8 +28,8 @@ COMPILER_CAUSES = (FUSION, FOLDING, INT8, AMPLIFYING)
 
 
 @dataclass
-class Story:
-    """Tensors in the order in which they are told; `draw` gives numbers."""
+class ComparisonBuilder:
+    """Pairs of tensors, added one by one and judged as the command judges them; `draw`: a random generator."""
 
     rows: list[Row] = field(default_factory=list)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Story:
     def normal(self, *shape: int) -> Array:
         return self.draw.standard_normal(shape).astype(np.float32)
 
-    def tell(
+    def add(
         self,
         op: str,
         left: Array | None,
@@ -53,7 +53,7 @@ class Story:
         parameter: str = "",
         dtypes: tuple[str, str] = ("", ""),
     ) -> Row:
-        """One more pair; None: that side has no such tensor."""
+        """Add a pair; None: that side has no such tensor."""
         position = len(self.rows) if order is None else order
         sides = [
             None
@@ -70,15 +70,17 @@ class Story:
         self.rows.append(make_row(pair, answer, None))
         return self.rows[-1]
 
-    def _stored(self, array: Array, dtype: str, op: str, op_type: str, role: Role, index: int, *numbers: Any) -> Stored:
+    def _stored(
+        self, array: Array, dtype: str, op: str, op_type: str, role: Role, index: int, *numbers: Any
+    ) -> StoredTensor:
         order, step, rank, parameter = numbers
         member = str(len(self.arrays))
         self.arrays[member] = array
         kind, shape = dtype or str(array.dtype), array.shape
         key = order, step, rank, kind, shape, Path("memory"), member
-        return Stored(op, op_type, role, index, *key, parameter=parameter)
+        return StoredTensor(op, op_type, role, index, *key, parameter=parameter)
 
-    def open(self, stored: Stored) -> Array:
+    def open(self, stored: StoredTensor) -> Array:
         return self.arrays[stored.member]
 
     def judged(self, edges: Mapping[str, Sequence[str]] | None = None) -> Judgement:
@@ -90,11 +92,11 @@ class Story:
     def causes(self, place: int = -1, kind: str = "operator") -> tuple[Cause, ...]:
         """Return the causes suspected of one row, by default the last."""
         place %= len(self.rows)
-        stored = self.rows[place].stored
+        stored = self.rows[place].tensor
         origin = Origin(stored.op, kind, stored.step, stored.rank, place, "")  # type: ignore[arg-type]
-        scene = Scene(self.rows, origin, self.open)
-        found = find_causes(scene)
-        assert not scene.failures, scene.failures
+        divergence = Divergence(self.rows, origin, self.open)
+        found = find_causes(divergence)
+        assert not divergence.failures, divergence.failures
         return found
 
     def cause(self, place: int = -1, kind: str = "operator") -> str | None:
@@ -116,45 +118,45 @@ def convolve(x_NCHW: Array, weight: Array, stride: int = 1, pad: tuple[int, int]
 
 
 class Layer:
-    """A convolution with its input and weight told; what it gives is up to the test."""
+    """A comparison with the input and weight of a convolution; a test adds the output."""
 
     def __init__(self, stride: int = 1) -> None:
-        self.story = Story()
-        self.x, self.weight = self.story.normal(3, 8, 12, 12), self.story.normal(16, 8, 3, 3)
+        self.builder = ComparisonBuilder()
+        self.x, self.weight = self.builder.normal(3, 8, 12, 12), self.builder.normal(16, 8, 3, 3)
         self.stride = stride
-        self.story.tell("conv", self.weight, self.weight, "parameter", parameter="weight", op_type="Conv2d")
-        self.story.tell("conv", self.x, self.x, "input", op_type="Conv2d")
+        self.builder.add("conv", self.weight, self.weight, "parameter", parameter="weight", op_type="Conv2d")
+        self.builder.add("conv", self.x, self.x, "input", op_type="Conv2d")
 
     def right(self) -> Array:
         return convolve(self.x, self.weight, self.stride)
 
     def blamed(self, left: Array) -> str | None:
-        self.story.tell("conv", left, self.right(), op_type="Conv2d")
-        return self.story.cause()
+        self.builder.add("conv", left, self.right(), op_type="Conv2d")
+        return self.builder.cause()
 
 
 def name_cause_of_output(left: Array, right: Array) -> str | None:
-    story = Story()
-    story.tell("op", left, right)
-    return story.cause()
+    builder = ComparisonBuilder()
+    builder.add("op", left, right)
+    return builder.cause()
 
 
-def make_norm_story(left_epsilon: float, right_epsilon: float, gammas: bool = True) -> Story:
-    story = Story()
-    x = (story.normal(4, 16, 6, 6) * np.linspace(0.05, 2, 16)[:, None, None] + 3).astype(np.float32)
-    gamma = story.normal(16) if gammas else np.ones(16, np.float32)
-    beta = story.normal(16) if gammas else np.zeros(16, np.float32)
+def build_norm_comparison(left_epsilon: float, right_epsilon: float, gammas: bool = True) -> ComparisonBuilder:
+    builder = ComparisonBuilder()
+    x = (builder.normal(4, 16, 6, 6) * np.linspace(0.05, 2, 16)[:, None, None] + 3).astype(np.float32)
+    gamma = builder.normal(16) if gammas else np.ones(16, np.float32)
+    beta = builder.normal(16) if gammas else np.zeros(16, np.float32)
     if gammas:
-        story.tell("norm", gamma, gamma, "parameter", index=0, parameter="weight", op_type="BatchNorm2d")
-        story.tell("norm", beta, beta, "parameter", index=1, parameter="bias", op_type="BatchNorm2d")
+        builder.add("norm", gamma, gamma, "parameter", index=0, parameter="weight", op_type="BatchNorm2d")
+        builder.add("norm", beta, beta, "parameter", index=1, parameter="bias", op_type="BatchNorm2d")
     mean, variance = x.mean((0, 2, 3)), x.astype(np.float64).var((0, 2, 3))
     sides = []
     for epsilon in (left_epsilon, right_epsilon):
         slope = gamma / np.sqrt(variance + epsilon)
         sides.append(((x - mean[:, None, None]) * slope[:, None, None] + beta[:, None, None]).astype(np.float32))
-    story.tell("norm", x, x, "input", op_type="BatchNorm2d")
-    story.tell("norm", *sides, op_type="BatchNorm2d")
-    return story
+    builder.add("norm", x, x, "input", op_type="BatchNorm2d")
+    builder.add("norm", *sides, op_type="BatchNorm2d")
+    return builder
 
 
 def round_to_half(values: Array) -> Array:
