@@ -9,7 +9,7 @@ import pytest
 from viaduct.cluster.torch_scripts import render_files
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
-from viaduct.migration.start_scripts import start_scripts
+from viaduct.migration.start_scripts import render_start_scripts
 
 DDP = """\
     import torch
@@ -29,7 +29,7 @@ DDP = """\
 
 def test_a_script_of_one_process_is_not_started_several_times(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch\ntorch.zeros(1).cuda()\n")
-    files = start_scripts(migrate_project(tmp_path, Options(), jobs=1))
+    files = render_start_scripts(migrate_project(tmp_path, Options(), jobs=1))
     assert set(files) == {"scripts/env.sh", "scripts/run_1p.sh"}
     assert "torch.distributed.run" not in files["scripts/run_1p.sh"]
     assert not any("npu_bridge" in text or "RANK_TABLE" in text for text in files.values())
@@ -38,13 +38,13 @@ def test_a_script_of_one_process_is_not_started_several_times(tmp_path: Path) ->
 def test_a_script_that_starts_its_ranks_itself_is_started_once(tmp_path: Path) -> None:
     text = "import torch.multiprocessing as mp\nimport torch\ndef work(local_rank): torch.cuda.set_device(local_rank)\n"
     (tmp_path / "train.py").write_text(text + "mp.spawn(work, nprocs=2)\n")
-    files = start_scripts(migrate_project(tmp_path, Options(), jobs=1))
+    files = render_start_scripts(migrate_project(tmp_path, Options(), jobs=1))
     assert set(files) == {"scripts/env.sh", "scripts/run_1p.sh"}
 
 
 def test_what_became_distributed_is_started_by_torchrun(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(dedent(DDP))
-    files = start_scripts(migrate_project(tmp_path, Options(data_parallel="ddp"), jobs=1))
+    files = render_start_scripts(migrate_project(tmp_path, Options(data_parallel="ddp"), jobs=1))
     assert '--nproc_per_node="${RANKS:-1}" "$here"/../train.py "$@"' in files["scripts/run_1p.sh"]
     assert '--nproc_per_node="${RANKS:-8}" "$here"/../train.py "$@"' in files["scripts/run_8p.sh"]
 
