@@ -58,6 +58,6 @@ def test_a_run_that_is_named_and_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_finished_run_without_weights_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a")
-    assert render_damage(list_runs([tmp_path]).runs, every=False) == ""
+    assert render_damage(list_runs([tmp_path]).runs, show_all=False) == ""
     (run / "model.safetensors").unlink()
-    assert "neither model.safetensors nor checkpoints" in render_damage(list_runs([tmp_path]).runs, every=False)
+    assert "neither model.safetensors nor checkpoints" in render_damage(list_runs([tmp_path]).runs, show_all=False)

@@ -61,7 +61,7 @@ def test_the_suggestion_is_an_order_below_divergence() -> None:
     assert found.rate is not None
     assert found.diverges is not None
     assert found.rate == pytest.approx(found.diverges / 10, rel=0.05)
-    assert "one order of magnitude below" in found.reason
+    assert "a tenth of that" in found.reason
 
 
 def test_a_bump_that_is_regained_is_not_divergence() -> None:

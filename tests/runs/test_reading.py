@@ -70,7 +70,7 @@ def test_damaged_metrics_of_a_finished_run_are_named_below_the_table(tmp_path: P
     make_run(tmp_path / "whole")
     damage_metrics(make_run(tmp_path / "a") / "metrics.jsonl", how)
     for _ in range(2):  # from the files, then from the index
-        text = render_damage(list_runs([tmp_path]).runs, every=False)
+        text = render_damage(list_runs([tmp_path]).runs, show_all=False)
         assert text.startswith("1 run has damaged or missing files:")
         assert reason in text
 
@@ -79,4 +79,4 @@ def test_a_half_written_line_of_a_run_that_goes_on_is_no_damage(tmp_path: Path) 
     run = make_run(tmp_path / "a", done=100, finished=False)
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "lo')
-    assert render_damage(list_runs([tmp_path]).runs, every=False) == ""
+    assert render_damage(list_runs([tmp_path]).runs, show_all=False) == ""

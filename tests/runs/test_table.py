@@ -54,9 +54,9 @@ def test_a_table_counts_its_runs_by_state_and_says_what_it_leaves_out(tmp_path: 
 
 def test_only_the_first_folders_without_a_run_are_named_unless_all_are_asked_for() -> None:
     problems = [Problem(f"p{number}", "why") for number in range(12)]
-    assert render_problems(problems, every=False).splitlines()[-1] == "  … and 2 more; --all names them"
-    assert render_problems(problems, every=True).splitlines()[-1] == "  p11: why"
-    assert render_problems(problems[:1], every=False) == "1 folder is not listed as runs:\n  p0: why"
+    assert render_problems(problems, show_all=False).splitlines()[-1] == "  … and 2 more; --all names them"
+    assert render_problems(problems, show_all=True).splitlines()[-1] == "  p11: why"
+    assert render_problems(problems[:1], show_all=False) == "1 folder is not listed as runs:\n  p0: why"
 
 
 def test_json_has_results_in_percent_and_the_fields_of_the_recipe(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Filters and order of runs: --filter 'recipe=resnet*' 'top1>90', --sort top1, best --by top1.
+"""Filters and order of runs: `viaduct runs --filter 'recipe=resnet*' --sort top1`, `viaduct runs best --by top1`.
 
 A field is one of `facts.FIELDS` or a path in the recipe (`optimizer.lr`). top1 is the best validation top-1 in percent.
-A run without a value of the field passes only `field=none` and `field!=value`, and comes last in any order.
+A run that has no value of a field passes only `field=none` and `field!=value`, and comes last in any order.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ COMPARISONS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": oper
 
 @dataclass(frozen=True)
 class Condition:
-    """One filter, such as `top1>90`."""
+    """One filter, such as `top1>90`: field `top1`, sign `>`, operand `90`."""
 
     field: str
     sign: str
     operand: str
 
     def is_met(self, run: RunFacts) -> bool:
-        """Return True if a run fulfils the condition."""
+        """Return True if a run passes the filter."""
         value = read_field(run, self.field)
         if self.sign == "!=":
             return not is_equal(value, self.operand)
@@ -84,10 +84,7 @@ def check_field(name: str, runs: list[RunFacts], flag: str) -> None:
 
 
 def is_equal(value: Any, text: str) -> bool:
-    """Return True if a value matches: as a number if both are numbers, else as a shell pattern.
-
-    `none`, `-` and an empty text match a missing value.
-    """
+    """Return True if a value equals a number, or matches a shell pattern; `none`, `-` and "" match a missing value."""
     if value is None:
         return text.lower() in ("none", "-", "")
     number, expected = read_number(value), read_number(text)
@@ -112,30 +109,30 @@ def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
     check_field(name, runs, "--sort")
 
     def sort_key(run: RunFacts) -> tuple[int, float, str]:
-        """Order numbers by value, then texts by spelling."""
+        """Sort numbers by value before texts by spelling."""
         value = read_field(run, name)
         number = read_number(value)
         return (1, 0.0, str(value)) if number is None else (0, number, "")
 
-    known = [run for run in runs if read_field(run, name) is not None]
+    with_value = [run for run in runs if read_field(run, name) is not None]
     has_minus = field.startswith("-")
-    known.sort(key=sort_key, reverse=not has_minus if name in LARGEST_FIRST else has_minus)
-    return [*known, *(run for run in runs if read_field(run, name) is None)]
+    with_value.sort(key=sort_key, reverse=not has_minus if name in LARGEST_FIRST else has_minus)
+    return [*with_value, *(run for run in runs if read_field(run, name) is None)]
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The runs with the best value of a measure, and numbers of the others."""
+    """The runs with the best value of a measure, and the numbers of runs that were compared and left out."""
 
     runs: list[RunFacts]
-    considered: int  # runs that were compared
-    without_value: int
-    on_noise: int  # runs trained on noise, which are not compared by accuracy or loss
+    considered: int  # number of runs that were compared
+    without_value: int  # number of runs that do not have the measure
+    on_noise: int  # number of runs on noise (`--data synthetic`), which are not compared by accuracy or loss
     tied: list[RunFacts] = dataclasses.field(default_factory=list)  # further runs with the value of the last in `runs`
 
 
 def find_best(runs: list[RunFacts], measure: str, count: int) -> Ranking:
-    """Return the `count` best runs by a measure; runs on noise compete in images_per_s only."""
+    """Return the `count` best runs by a measure; runs on noise are compared by images_per_s only."""
     if measure not in MEASURES:
         raise UnknownName("measure", measure, MEASURES)
     eligible = [run for run in runs if measure == "images_per_s" or not is_on_noise(run)]

@@ -1,4 +1,4 @@
-"""Export of runs as CSV, one row for each run, with `facts.FIELDS` and the fields of all recipes."""
+"""Export of runs as CSV: a row for each run, a column for each of `facts.FIELDS` and for each field of a recipe."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from viaduct.atomic_files import replace_file
 from viaduct.runs.facts import FIELDS, RunFacts
 
-PREFIX = "recipe."
+RECIPE_PREFIX = "recipe."
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(runs: Sequence[RunFacts], path: Path) -> None:
-    """Write the file atomically."""
+    """Write runs as a CSV file, atomically."""
     with replace_file(path) as file:
         file.write(render_csv(runs).encode("utf-8", "backslashreplace"))
 
@@ -27,10 +27,10 @@ def render_csv(runs: Sequence[RunFacts]) -> str:
     fields = list(dict.fromkeys(name for run in runs for name in run.fields))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["path", *FIELDS, "best_step", "reason", *(PREFIX + name for name in fields)])
+    writer.writerow(["path", *FIELDS, "best_step", "reason", *(RECIPE_PREFIX + name for name in fields)])
     for run in runs:
-        common = [run.path, *(read(run) for read in FIELDS.values()), run.best_step, run.reason]
-        writer.writerow([format_cell(value) for value in [*common, *(run.fields.get(name) for name in fields)]])
+        facts = [run.path, *(read(run) for read in FIELDS.values()), run.best_step, run.reason]
+        writer.writerow([format_cell(value) for value in [*facts, *(run.fields.get(name) for name in fields)]])
     return text.getvalue()
 
 

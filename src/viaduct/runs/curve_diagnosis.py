@@ -7,9 +7,9 @@ its start. A curve that fell a little and then stays flat may come from a rate t
 network that can learn no more, so the diagnosis is "cannot say". Differences count only if they are larger than the
 curve's own noise.
 
-If the rates of the steps are known, only the part from the end of the warm-up until the rate falls below half of its
-peak is read, because a loss flattens when the rate decays. If this part shows nothing, the whole curve can still show
-that the rate is good.
+If the rates of the steps are known, only the part between the end of the warm-up and the step where the rate falls
+below half of its peak is read, because a loss flattens when the rate decays. If this part shows nothing, the whole
+curve can still show that the rate is good.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Literal
 
 Kind = Literal["too low", "good", "too high", "cannot say"]
 
-MIN_VALUES = 20  # values below which no diagnosis is made
+MIN_VALUES = 20  # number of values below which no diagnosis is made
 SEGMENTS = 10  # equal parts into which a curve is divided
 STANDARD_ERRORS = 5.0  # standard errors that a difference must exceed; see `Curve.needed_errors`
 MIN_CHANGE = 0.02  # fraction of the first loss below which a change is ignored
@@ -33,13 +33,13 @@ EVEN = (0.38, 0.6)
 
 0.5 is a straight line, 0.38 an exponential of one time constant.
 """
-HIDDEN_BY_NOISE = 0.15  # largest fraction of a fall that noise may hide for the end of a curve to be called flat
-RISEN = 0.3  # fraction of the fall that must be lost again for the end to count as a rise
-SPIKE_DEVIATIONS = 8.0  # standard deviations by which a jump exceeds both neighbours
-SPIKES_SHARE = 0.03  # fraction of the values that must be jumps
-PEAK = 0.9  # fraction of the highest rate at which the warm-up ends
-FLAT = 0.1  # fraction of the first loss up to which a change counts as hardly any movement
-DECAYED = 0.5  # fraction of the highest rate below which the schedule has decayed
+HIDDEN_BY_NOISE = 0.15  # the end of a curve is called flat only if noise can hide at most this fraction of its fall
+RISEN = 0.3  # the end of a curve counts as a rise if more than this fraction of the fall is lost again
+JUMP_DEVIATIONS = 8.0  # standard deviations by which a jump exceeds both neighbours
+MIN_JUMPS = 0.03  # fraction of the values that must be jumps
+PEAK = 0.9  # the warm-up ends at this fraction of the highest rate
+FLAT = 0.1  # the loss hardly moved if it changed by at most this fraction of the first loss
+DECAYED = 0.5  # the rate has decayed below this fraction of the highest rate
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def ends_in_nan(losses: Sequence[float | None]) -> bool:
 
 
 def select_high_rates(losses: Sequence[float | None], rates: Sequence[float | None] | None) -> tuple[list[float], str]:
-    """Return the finite losses between warm-up and decay (all without rates); the text says why none are used."""
+    """Return the finite losses between warm-up and decay (all if the rates are not known), or why none can be used."""
     if rates is None:
         return [loss for loss in losses if loss is not None and math.isfinite(loss)], ""
     known = [rate if rate is not None and math.isfinite(rate) else 0.0 for rate in rates]
@@ -144,7 +144,7 @@ def measure(values: list[float]) -> Curve:
 
 def estimate_noise(values: Sequence[float]) -> float:
     """Return the standard deviation of the noise, from the median difference of neighbours; jumps hardly change it."""
-    # For normal noise, 1.4826 x the median of |difference| is its standard deviation: that of two values.
+    # 1.4826 x the median of |x| is the standard deviation of a normal x; a difference has sqrt(2) x that of a value.
     return 1.4826 * median(abs(after - before) for before, after in pairwise(values)) / math.sqrt(2)
 
 
@@ -183,16 +183,16 @@ def read_flat(curve: Curve, from_to: str, figures: dict[str, float]) -> Diagnosi
 def count_jumps(curve: Curve) -> int:
     """Return the number of values far above both neighbours; 0 if they are few. The first value is not tested."""
     values, jumps = curve.values, 0
-    limit = max(SPIKE_DEVIATIONS * curve.noise, 0.5 * abs(curve.fall), MIN_CHANGE * abs(curve.start))
+    limit = max(JUMP_DEVIATIONS * curve.noise, 0.5 * abs(curve.fall), MIN_CHANGE * abs(curve.start))
     for before, value, after in zip(values[1:], values[2:], values[3:], strict=False):
         jumps += value - max(before, after) > limit
-    return jumps if jumps >= max(3, SPIKES_SHARE * len(values)) else 0
+    return jumps if jumps >= max(3, MIN_JUMPS * len(values)) else 0
 
 
 def read_fall(curve: Curve, from_to: str, figures: dict[str, float], may_decay: bool) -> Diagnosis:
     """Return the diagnosis of a curve that falls, from its end and the part of the fall in its second half."""
     middle = fmean(curve.segments[4:6])  # the two of the ten segments around the middle
-    late = (middle - curve.end) / max(curve.segments[0] - curve.end, 1e-300)
+    late = (middle - curve.end) / max(curve.segments[0] - curve.end, 1e-300)  # part of the fall in the second half
     left = curve.end / curve.start if curve.start > 0 else math.nan
     figures = {**figures, "late_share": late, "share_left": left}
     falling = curve.is_change(curve.segments[6] - curve.end)  # in the last three tenths

@@ -1,6 +1,6 @@
 """Differences between two runs: recipe, data, code, machine, first and final weights; then losses and results.
 
-An aspect that one of the runs has not recorded is listed as not recorded.
+The first six are aspects, compared by what the runs recorded. An aspect that a run did not record is listed as such.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viaduct.runs.seeds import MIN_SEEDS, SeedNoise, measure_seed_noise
 from viaduct.runs.table import format_percent, render_rows
 
 MISSING = "(no such field)"  # shown for a field that only the other recipe has
-MAX_WEIGHTS_BYTES = 2 << 30
+MAX_WEIGHTS_BYTES = 2 << 30  # larger files are not hashed
 MACHINE_FIELDS = ("description", "device", "cpus", "threads", "system", "python")
 
 
@@ -27,9 +27,9 @@ class Aspect:
     """Comparison of one aspect of two runs."""
 
     name: str
-    same: bool | None  # None: not recorded in both runs, or not compared
+    same: bool | None  # None: not compared, because a run did not record it or its files are missing or too large
     text: str
-    changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # values of both runs by name
+    changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # name -> different values in A and B
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RunDifference:
     second: RunFacts
     recipe: Aspect
     others: list[Aspect]
-    losses: LossDifference | str
+    losses: LossDifference | str  # str: the reason why they were not compared
     noise: SeedNoise | None
 
     @property
@@ -49,13 +49,13 @@ class RunDifference:
 
     @property
     def differs(self) -> bool:
-        """True if any difference was found; an aspect that was not recorded does not count."""
-        unequal = isinstance(self.losses, LossDifference) and not self.losses.is_equal
-        results = (self.first.top1, self.first.best_top1) != (self.second.top1, self.second.best_top1)
-        return unequal or results or any(aspect.same is False for aspect in self.aspects)
+        """True if any difference was found; an aspect that was not compared does not count."""
+        losses_differ = isinstance(self.losses, LossDifference) and not self.losses.is_equal
+        results_differ = (self.first.top1, self.first.best_top1) != (self.second.top1, self.second.best_top1)
+        return losses_differ or results_differ or any(aspect.same is False for aspect in self.aspects)
 
     def lines(self) -> list[str]:
-        """Return the difference as text; it begins with the changed values, sorted by importance."""
+        """Return the difference as lines of text, beginning with the different values."""
         return [
             *([] if self.differs else ["No difference was found in what both runs have recorded."]),
             *self._list_changes(),
@@ -77,7 +77,7 @@ class RunDifference:
         return [*lines, f"Same {', '.join(same)}."] if same else lines
 
     def _describe_results(self) -> list[str]:
-        """Compare the last top-1; if they are equal, the best ones too."""
+        """Compare the last top-1; if it is equal in both, the best one."""
         first, second = self.first, self.second
         if first.top1 is None or second.top1 is None:
             return [f"Results: no evaluation in {name_missing((first.top1, second.top1))}."]
@@ -121,7 +121,7 @@ def diff_runs(first: RunFacts, second: RunFacts) -> RunDifference:
 
 
 def compare_recipes(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the names and all fields of the recipes; the most important differences come first."""
+    """Compare the names and all fields of the recipes."""
     fields = sorted({**first.fields, **second.fields}, key=rank_importance)
     pairs = {name: (first.fields.get(name, MISSING), second.fields.get(name, MISSING)) for name in fields}
     pairs = {"recipe": (first.recipe, second.recipe), **pairs}
@@ -164,7 +164,7 @@ def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
         missing = name_missing((first.machine, second.machine))
         return Aspect("machine", None, f"Machine: not recorded in {missing}")
     left, right = describe_machine(first), describe_machine(second)
-    names = {**left, **right}  # in the order of both
+    names = {**left, **right}  # ordered, unlike a set
     changes = {name: (left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)}
     return Aspect("machine", not changes, "The machines differ" if changes else "Machine: the same", changes)
 
@@ -180,10 +180,10 @@ def describe_machine(run: RunFacts) -> dict[str, Any]:
 def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
     """Compare the files of first weights by their recorded checksums; random weights count as the same."""
     runs = (first, second)
-    if all(run.fields.get("init.source") == "" for run in runs):
+    if all(run.fields.get("init.source") == "" for run in runs):  # both drew random weights
         return Aspect("origin of the first weights (drawn)", True, "First weights: drawn in both")
     if not all(run.has_provenance for run in runs):
-        missing = name_missing([run.has_provenance or None for run in runs])  # None instead of False
+        missing = name_missing([run.has_provenance or None for run in runs])  # name_missing looks for None, not False
         return Aspect("first weights", None, f"First weights: not recorded in {missing}")
     checksums = [run.init.get("sha256") if run.init else "" for run in runs]  # empty: drawn at random
     if None in checksums:
@@ -195,14 +195,14 @@ def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the files of final weights by their checksums, without missing, too large and unreadable files."""
+    """Compare the files of final weights by their checksums; `obstacle` is the first reason why a file is left out."""
     changes: dict[str, tuple[Any, Any]] = {}
     obstacle = ""
     for name in WEIGHTS:
         files = [Path(run.path) / name for run in (first, second)]
         present = [file if file.is_file() else None for file in files]
         if None in present:
-            if any(present) or name == WEIGHTS[0]:  # averaged weights may be missing in both
+            if any(present) or name == WEIGHTS[0]:  # the averaged weights, WEIGHTS[1], may be missing in both
                 obstacle = obstacle or f"not compared: no {name} in {name_missing(present)}"
             continue
         if max(file.stat().st_size for file in files) > MAX_WEIGHTS_BYTES:

@@ -1,4 +1,4 @@
-"""Facts of one run: a row of the table, and the fields that --filter and --sort read."""
+"""Facts of one run: a row of the table of runs. --filter, --sort and the exports read its fields."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ State = Literal["running", "finished", "interrupted", "pruned", "crashed", "neve
 
 @dataclass
 class RunFacts:
-    """Facts from the files of a run; None: not in the files. Times are Unix times in seconds."""
+    """Facts from the files of a run. A fact that is not in the files is None. Times are Unix times in seconds."""
 
     path: str
     name: str  # name in the table: the path, relative to the folder if only one is searched
     recipe: str
-    fields: dict[str, Any]  # the recipe's fields by their paths: `optimizer.lr`
+    fields: dict[str, Any]  # values of the recipe's fields by their paths, such as `optimizer.lr`
     data: str = ""
     data_path: str | None = None
-    fingerprint: str | None = None
+    fingerprint: str | None = None  # digest of the training data
     fingerprint_basis: str | None = None  # inputs of the fingerprint, in words
-    build: dict[str, Any] | None = None  # record of `viaduct data build`
+    build: dict[str, Any] | None = None  # record that `viaduct data build` wrote beside the data
     images: int | None = None  # number of training images
-    commit: str | None = None
+    commit: str | None = None  # of viaduct
     source: str | None = None  # digest of viaduct's source code
-    modified_files: int | None = None
+    modified_files: int | None = None  # number of source files that differ from the commit
     version: str | None = None
     device: str | None = None
     machine: dict[str, Any] | None = None
@@ -38,8 +38,8 @@ class RunFacts:
     sessions: int | None = None  # number of times that training was started
     id: str | None = None
     init: dict[str, Any] | None = None
-    """File of the first weights: source, file, sha256, bytes, step, and run and run_id if it belonged to a run."""
-    has_provenance: bool = False  # True if recipe.json records the sessions; early versions did not
+    """File of the first weights; lineage.py lists the keys."""
+    has_provenance: bool = False  # True if recipe.json records the sessions; early versions of viaduct did not
     command: str | None = None
     precision: str | None = None
     parameters: int | None = None
@@ -47,7 +47,7 @@ class RunFacts:
     steps_total: int | None = None
     epoch: float | None = None
     loss: float | None = None
-    top1: float | None = None  # of the last evaluation, from 0 to 1
+    top1: float | None = None  # of the last evaluation; 1.0 is 100 %
     best_top1: float | None = None
     best_step: int | None = None
     images_per_s: float | None = None
@@ -73,24 +73,24 @@ class RunFacts:
 
     @property
     def short_device(self) -> str | None:
-        """Machine's description up to the first comma, and the number of ranks if several: `NVIDIA H200 x2`."""
+        """Description of the device up to its first comma, and the number of ranks if several: `NVIDIA H200 x2`."""
         if self.device is None:
             return None
         description = self.device.split(",")[0]
         return f"{description} x{self.ranks}" if self.ranks and self.ranks > 1 else description
 
 
-def percent(share: float | None) -> float | None:
-    """Convert a share to percent, rounded: 0.14 is 14, not 14.000000000000002."""
-    return None if share is None else round(100 * share, 9)
+def percent(fraction: float | None) -> float | None:
+    """Convert a fraction to percent, rounded: 0.14 is 14, not 14.000000000000002."""
+    return None if fraction is None else round(100 * fraction, 9)
 
 
 def make_readers(*names: str) -> dict[str, Callable[[RunFacts], Any]]:
-    """Return, by name, functions that read the attributes of these names."""
+    """Return, for each attribute of RunFacts, the function that reads it."""
     return {name: attrgetter(name) for name in names}
 
 
-# Fields of --sort, --filter and exports in addition to those of the recipe. `top1` and `best` are the same.
+# Fields that --sort, --filter and exports have in addition to those of the recipe. `top1` and `best` are the same.
 FIELDS: Mapping[str, Callable[[RunFacts], Any]] = {
     **make_readers("name", "recipe", "data", "code", "commit", "version", "device", "host", "ranks"),
     **make_readers("steps", "steps_total", "epoch", "loss"),

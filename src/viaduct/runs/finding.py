@@ -1,8 +1,8 @@
 """Search for run directories below a folder: folders with recipe.json.
 
-Links are followed, and each folder is visited once. Run directories, records of rehearsals, hidden folders,
-`SKIPPED_FOLDERS` and folders more than `MAX_DEPTH` levels deep are not searched. Incomplete runs and unreadable folders
-are reported with the reason.
+Links are followed, and each folder is visited once. Nothing is searched inside run directories, records of rehearsals,
+hidden folders and `SKIPPED_FOLDERS`, nor more than `MAX_DEPTH` levels deep. Incomplete runs and unreadable folders are
+reported with the reason.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ RECIPE_JSON = "recipe.json"
 MAX_DEPTH = 6
 """Levels of folders that are searched below a root."""
 RUN_FILES = {"metrics.jsonl", "summary.json", "checkpoints", ".lock"}
-"""Names in a run directory: a folder with one of them and without recipe.json is an incomplete run."""
+"""Names in a run directory. A folder with one of them and without recipe.json is an incomplete run."""
 OTHER_VERBS_FILES = {"carry.json", "drift.csv", "plan.json", "profile.json", "study.json"}
-"""Files of carry, compare, rehearse, profile and search: a folder with one of them is not an incomplete run."""
+"""Files of carry, compare, rehearse, profile and search. A folder with one of them is not an incomplete run."""
 SKIPPED_FOLDERS = {"checkpoints", "node_modules", "__pycache__", "site-packages"}
 
 
@@ -76,7 +76,7 @@ def search_folder(folder: str, depth: int, result: FoundRuns, visited: set[tuple
     try:
         status = os.stat(folder)
     except OSError:
-        pass  # listing the folder fails below, and is reported there
+        pass  # scandir below fails, too, and its error is reported
     else:
         if (status.st_dev, status.st_ino) in visited:
             return

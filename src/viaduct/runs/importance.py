@@ -1,4 +1,4 @@
-"""Importance of the fields of a recipe for the result of a run."""
+"""Order in which recipe fields that differ are listed: those that probably change the result most come first."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ ORDER = (
     "parallel.*",
     "*",
 )
-BOOKKEEPING = ("data.workers", "data.prefetch", "data.eval_batch", "evaluation.*", "checkpoint.*", "log.*", "expects*")
-BOOKKEEPING_PARTS = ("evaluation", "checkpoint", "log", "sink", "callbacks", "metrics")
-"""With BOOKKEEPING: fields about logging, evaluation and data loading, which should not change the weights."""
+BOOKKEEPING = (
+    *("data.workers", "data.prefetch", "data.eval_batch", "evaluation", "evaluation.*", "checkpoint", "checkpoint.*"),
+    *("log", "log.*", "expects*", "sink", "callbacks", "metrics"),
+)
+"""Fields about logging, evaluation and data loading."""
 
 
 def is_bookkeeping(field: str) -> bool:
     """Return True for a field that should not change the weights."""
-    return field in BOOKKEEPING_PARTS or any(fnmatchcase(field, pattern) for pattern in BOOKKEEPING)
+    return any(fnmatchcase(field, pattern) for pattern in BOOKKEEPING)
 
 
 def rank_importance(field: str) -> int:

@@ -1,9 +1,9 @@
 """Cache of the facts of runs, so that the next command reads only changed files.
 
-The index is a file in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one for each list of folders. An entry is
-valid while inode, size and modification time of the files in `reading.FILES` are the same. An index that is damaged
-(its checksum does not fit), or is of another version, is read as empty. Errors in writing are ignored. The file is
-replaced atomically; of two processes that write at the same time, the later one wins.
+The index is a file in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one for each list of folders that were
+searched. An entry is valid while the run's signature (inode, size and modification time of its files) is the same. A
+damaged index, or one of another version, is read as empty. Errors in writing are ignored. The file is replaced
+atomically; of two processes that write at the same time, the later one wins.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_INDEX_BYTES = 512 << 20
 
 @dataclass
 class RunIndex:
-    """Stored facts of the runs below some folders, by path."""
+    """Stored facts and metrics of the runs below some folders, by path."""
 
     path: Path
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -42,18 +42,18 @@ class RunIndex:
         return RunFacts(**entry["facts"])
 
     def find_digest(self, folder: str) -> MetricsDigest | None:
-        """Return the stored digest of a run's metrics, even if its files have changed since; None if missing."""
+        """Return the stored digest of a run's metrics, to which `update_digest` adds the new lines; None if missing."""
         entry = self.entries.get(folder)
         return None if entry is None else MetricsDigest(*entry["digest"])
 
     def store(self, run: RunFacts, signature: Signature, digest: MetricsDigest) -> None:
-        """Store the facts of a run, and the digest as a list of its fields' values."""
+        """Store the facts of a run, and the digest of its metrics as a list of the values of its fields."""
         entry = {"signature": signature, "facts": dict(vars(run)), "digest": list(vars(digest).values())}
         self.entries[run.path] = entry
         self.changed = True
 
     def write(self, folders: set[str]) -> None:
-        """Write the index if it has changed, without runs that are not in `folders` any more."""
+        """Write the index if it has changed; only runs in `folders` are kept."""
         kept = {folder: entry for folder, entry in self.entries.items() if folder in folders}
         if not self.changed and len(kept) == len(self.entries):
             return
@@ -85,7 +85,7 @@ def open_index(roots: list[Path]) -> RunIndex:
 
 
 def choose_index_path(roots: list[Path]) -> Path:
-    """Return the index file of these folders; another spelling of a folder has another file."""
+    """Return the index file of these folders; `runs` and `./runs` have different ones."""
     key = "\0".join(f"{root}\0{os.path.abspath(root)}" for root in roots)
     name = hashlib.sha256(os.fsencode(key)).hexdigest()[:24]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))

@@ -1,8 +1,16 @@
 """Origin of a run's first weights and its data: a graph of runs, weight files and data.
 
-A run records the file of its first weights (`init`): path, SHA-256, and the id of the run that the file belonged to. A
-run that was moved or renamed is found by its id, or by the checksums in the manifests of its checkpoints. An origin
-that cannot be found is a node of kind `missing`. If a run has several copies, one with the recorded checksum is shown.
+A run records the file of its first weights as `init`, a dictionary:
+
+    source         the path that `--init` or the recipe names: a run, a checkpoint or a file of weights
+    file           path of the file
+    sha256, bytes  checksum and size of the file
+    run, run_id    path and id of the run that the file belonged to
+    step           step of that run after which the file was written
+
+Any key may be missing, or its value None. The run that the file belonged to may have been moved, so it is searched
+among the known runs by its id, or by the checksums of its weights. An origin that cannot be found is a node of kind
+`missing`. If there are several copies of a run, one with the recorded checksum is shown.
 """
 
 from __future__ import annotations
@@ -12,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from viaduct.errors import BadRun, BadValue
 from viaduct.run_files import compute_sha256, list_step_folders, read_manifest
@@ -25,10 +33,8 @@ WEIGHTS = ("model.safetensors", "ema.safetensors")
 MAX_GENERATIONS = 50
 Kind = Literal["run", "weights", "data", "missing"]
 Verdict = Literal["same", "unrecorded", "missing", "changed"]
+"""State of the recorded weights in a run, the best first; `unrecorded`: there is no checksum to compare."""
 NOTES: dict[Verdict, str] = {
-    # If several runs may be the origin, the one with the first of these verdicts is shown.
-    "same": "",
-    "unrecorded": "",
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
     "changed": "; its weights have changed since: their files have another checksum",
 }
@@ -49,12 +55,8 @@ class Node:
 
 
 @dataclass
-class Ancestors:
-    """Runs in which the file of another run's first weights is searched.
-
-    `init` is a run's record of the file of its first weights. Its keys are `source` (in the recipe), `file`, `step`,
-    `sha256`, `bytes`, `run` (path of the run that the file belonged to) and `run_id`. Any may be missing or None.
-    """
+class Candidates:
+    """Runs that the file of another run's first weights may have come from."""
 
     runs: list[RunFacts]
 
@@ -93,7 +95,7 @@ class Ancestors:
     def find_at_path(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
         """Return the run at the recorded path and a note; None and the reason if it is not the origin."""
         if not init.get("run"):
-            return None, "it lies in no run"
+            return None, "the file was not in a run"
         try:
             run = open_run(Path(str(init["run"])))
         except (BadRun, BadValue, OSError):
@@ -125,17 +127,17 @@ def has_begun(run: RunFacts) -> bool:
 
 
 def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | None:
-    """Return the run with the best verdict of `check_weights`, by the order of NOTES; None if there are no runs."""
-    order = list(NOTES)
+    """Return the run with the best verdict of `check_weights`; None if there are no runs."""
+    order = get_args(Verdict)
     return min(runs, key=lambda run: (order.index(check_weights(run, init)), has_other_final(run, init)), default=None)
 
 
 def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
-    """Return the end of a run's note: whether its weights have the recorded checksum; empty if there is no doubt."""
+    """Return what to add to the note about a match if its weights are not those that were recorded; empty otherwise."""
     verdict = check_weights(run, init)
     if verdict == "same" and has_other_final(run, init):
-        return "; the checkpoint fits, but its final weights have another checksum than this last step"
-    return NOTES[verdict]
+        return "; its checkpoint has the recorded checksum, but its final weights have another checksum"
+    return NOTES.get(verdict, "")
 
 
 def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
@@ -148,7 +150,7 @@ def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
 
 
 def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
-    """Return the verdict whether the recorded weights are still in a run; files are hashed again."""
+    """Return whether the recorded weights are still in a run; files are hashed again."""
     checksum, size = init.get("sha256"), init.get("bytes")
     if not checksum:
         return "unrecorded"
@@ -191,19 +193,19 @@ def hash_file(file: Path) -> str | None:
 
 
 def trace_lineage(run: RunFacts, others: Iterable[RunFacts]) -> Node:
-    """Return the graph of a run's recorded origins; `others` are runs that may be among them."""
-    return trace_run(run, Ancestors(list(others)), descendants=())
+    """Return the graph of a run's origins; `others` are the runs among which they are searched."""
+    return trace_run(run, Candidates(list(others)), descendants=())
 
 
-def trace_run(run: RunFacts, ancestors: Ancestors, descendants: tuple[str, ...]) -> Node:
-    """Return a run as a node with its origins; `descendants` are the ids or paths of runs made from it."""
+def trace_run(run: RunFacts, candidates: Candidates, descendants: tuple[str, ...]) -> Node:
+    """Return a run as a node with its origins; `descendants` are the ids or paths of the runs that lead to it."""
     node = Node("run", run.path, describe_result(run))
     key = run.id or str(Path(run.path).absolute())
     if key in descendants:
         return Node("missing", run.path, "named above already: the records form a circle")
     if len(descendants) > MAX_GENERATIONS:
-        return Node("missing", run.path, f"not followed further: {MAX_GENERATIONS} generations are shown above")
-    if weights := trace_weights(run, ancestors, (*descendants, key)):
+        return Node("missing", run.path, f"not followed further: {MAX_GENERATIONS} generations are above")
+    if weights := trace_weights(run, candidates, (*descendants, key)):
         node.parents.append(weights)
     node.parents.append(describe_data(run))
     return node
@@ -218,21 +220,21 @@ def describe_result(run: RunFacts) -> str:
     return ", ".join(parts)
 
 
-def trace_weights(run: RunFacts, ancestors: Ancestors, descendants: tuple[str, ...]) -> Node | None:
+def trace_weights(run: RunFacts, candidates: Candidates, descendants: tuple[str, ...]) -> Node | None:
     """Return the node of the file that gave a run its first weights; None if they were drawn from the seed."""
     source = run.fields.get("init.source")
     if not source and not run.init:
         return None
-    if run.init is None:
-        parent, note = ancestors.find_at_path({"run": source})
+    if run.init is None:  # early versions of viaduct did not record it
+        parent, note = candidates.find_at_path({"run": source})
         node = Node("weights", f"weights {source}", "checksum not recorded")
     else:
-        parent, note = ancestors.find(run.init)
+        parent, note = candidates.find(run.init)
         node = Node("weights", f"weights {run.init.get('source')}", describe_file(run.init))
     if parent is None:
         node.parents.append(Node("missing", "not found", note))
     else:
-        origin = trace_run(parent, ancestors, descendants)
+        origin = trace_run(parent, candidates, descendants)
         origin.note = f"{origin.note}; {note}"
         node.parents.append(origin)
     return node
@@ -262,7 +264,7 @@ def describe_data(run: RunFacts) -> Node:
 
 
 def describe_build(build: dict[str, Any]) -> str:
-    """Return size and options of a build of data; its record calls images `pictures`."""
+    """Return what `viaduct data build` read, and its options. Its record calls images `pictures`."""
     source, options = build.get("source") or {}, build.get("options") or {}
     counts = [
         f"{source[key]:,} {noun}"

@@ -26,7 +26,7 @@ class Listing:
 
 
 def list_runs(roots: list[Path]) -> Listing:
-    """Return the runs below these folders, or below `runs/` if no folder is given; the most recently changed first."""
+    """Return the runs below these folders (below `runs/` if the list is empty), the most recently changed first."""
     roots = roots or [DEFAULT_ROOT]
     search = search_folders(roots)
     index = open_index(roots)
@@ -74,14 +74,14 @@ def open_run(path: Path) -> RunFacts:
 
 
 def name_run(folder: str, roots: list[Path]) -> str:
-    """Return a run's path, relative to the root if there is only one and it is not the run itself."""
-    if len(roots) == 1 and folder != str(roots[0]):
+    """Return the name of a run in the table: its path, relative to the root if there is only one root."""
+    if len(roots) == 1 and folder != str(roots[0]):  # equal: the root is the run itself
         return os.path.relpath(folder, roots[0])
     return folder
 
 
 def require_runs(listing: Listing, roots: list[Path]) -> None:
-    """Raise BadValue, with the reasons of the first problems, if no run is listed."""
+    """Raise BadValue if no run is listed; its hints are the reasons why folders were not listed."""
     if listing.runs:
         return
     folders = " or ".join(repr(str(root)) for root in roots or [DEFAULT_ROOT])

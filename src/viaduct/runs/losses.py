@@ -1,4 +1,4 @@
-"""Comparison of the loss curves of two runs: first difference, noise, and distance."""
+"""Comparison of the loss curves of two runs, left (A) and right (B): first difference, noise, and distance."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from viaduct.errors import BadData
 class LossDifference:
     """Difference of two curves at their common steps.
 
-    A lost loss is NaN or infinite. `area` and `mean_gap` are None if a common step has a lost loss, `last_gap` is None
-    if one of the last steps has.
+    A lost loss is NaN or infinite. `area` and `mean_gap` are None if a common step has one; so is `last_gap` if one of
+    the last steps has one.
     """
 
     common: int  # number of common steps
-    only_left: int
+    only_left: int  # number of steps that only the left run logged
     only_right: int
     first: int | None  # first step whose losses differ at all; None: all are equal
     first_losses: tuple[float, float] | None
-    beyond_noise: int | None  # first step from which on the curves differ by more than the noise of both
+    beyond_noise: int | None  # step from which on the curves differ by more than the noise of both; None: no such step
     noise_measured: bool  # False: too few common steps to measure the noise
     area: float | None  # area between the curves in loss x steps
     mean_gap: float | None
     last_step: int
-    last_gap: float | None  # second minus first: median over the last tenth of the common steps, at most nine
-    lost_left: int = 0  # common steps whose loss is lost in the first curve
+    last_gap: float | None  # right minus left: median over the last tenth of the common steps, at most nine
+    lost_left: int = 0  # number of common steps whose loss is lost in the left curve
     lost_right: int = 0
-    first_lost: int | None = None
+    first_lost: int | None = None  # first common step with a lost loss in either curve
     lost_in_both: int = 0
 
     @property
@@ -45,7 +45,7 @@ class LossDifference:
 
 
 def compare_losses(left: Path, right: Path) -> LossDifference | str:
-    """Return the difference of two runs' losses, or a sentence why they cannot be compared."""
+    """Return the difference of two runs' losses, or the reason why they cannot be compared."""
     if missing := [name for name, run in (("A", left), ("B", right)) if not has_log(run)]:
         return f"{' and '.join(missing)} logged no loss."
     try:

@@ -7,8 +7,9 @@
     mlruns/<experiment>/<run>/tags/viaduct.path         code, machine, data, state
 
 Artifacts are hard links to the files of the run: they take no space, and `mlflow gc` removes only the links. A store on
-another disk has no links; then only the tag `viaduct.path` names the files. The store is written under a temporary name
-and renamed at the end. Values that are not finite are left out. Names consist of letters, digits and `_-. `.
+another disk cannot have links; there the tag `viaduct.path` is the only reference to the files. The store is written
+under a temporary name and renamed at the end. Values that are not finite are left out. MLflow's names consist of
+letters, digits and `_-. `.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def write_store(runs: Sequence[RunFacts], out: Path) -> int:
         draft.mkdir()
         write_experiment(draft, "0", "Default", out)
         for recipe in dict.fromkeys(run.recipe for run in runs):
-            # The id depends only on the name, so that a second export has the same; bit 56 sets its length.
+            # The id depends only on the recipe's name, so that every export has the same one. Bit 56 fixes its length.
             digest = hashlib.sha256(recipe.encode("utf-8", "surrogateescape")).digest()
             experiment = str(int.from_bytes(digest[:7], "big") | 1 << 56)
             write_experiment(draft, experiment, recipe, out)
@@ -146,7 +147,7 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
 
 
 def name_user() -> str:
-    """Return the name of this process's user; empty if there is none."""
+    """Return the name of the user of this process; empty if it has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user id without an entry in the password database
@@ -187,7 +188,7 @@ def write_value(folder: Path, name: str, text: str) -> None:
 
 
 def clean_name(name: str) -> str:
-    """Return a name that MLflow accepts and that cannot lead out of its folder."""
+    """Return a file name that MLflow accepts and that cannot lead out of its folder."""
     return FORBIDDEN_IN_NAMES.sub("_", name).replace("/", "_").strip(".")[:200] or "_"
 
 
@@ -207,7 +208,7 @@ def write_metrics(folder: Path, run: Path) -> None:
 
 
 def read_values(record: Json) -> Iterator[tuple[str, float]]:
-    """Yield name and value of the numbers in a log line or an evaluation, with the recipe's own metrics."""
+    """Yield name and value of each number in a log line or an evaluation, also of the recipe's own metrics."""
     if record["kind"] == "log":
         prefix, names = "training", list(TRAINING_METRICS)
     elif record["kind"] == "evaluation":

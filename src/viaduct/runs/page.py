@@ -34,15 +34,15 @@ from viaduct.runs.choosing import is_on_noise
 from viaduct.runs.facts import RunFacts, percent
 from viaduct.runs.finding import Problem
 from viaduct.runs.importance import is_bookkeeping, rank_importance
-from viaduct.runs.lineage import Node as Origin
+from viaduct.runs.lineage import Node as LineageNode
 from viaduct.runs.lineage import trace_lineage
 from viaduct.runs.table import count_states, format_percent
 
-MAX_CURVES = 24  # runs that are drawn as curves and as lineages
-MAX_LINES = 500  # runs in the plot of hyper-parameters
-MAX_PARAMETERS = 7  # hyper-parameters in that plot
-CURVE_POINTS = 300
-LOG_SCALE_RATIO = 20.0  # ratio of the largest to the smallest loss above which the scale is logarithmic
+MAX_CURVES = 24  # number of runs that are drawn as curves, and in the lineage
+MAX_LINES = 500  # number of runs in the plot of hyper-parameters
+MAX_PARAMETERS = 7  # number of hyper-parameters in that plot
+CURVE_POINTS = 300  # a curve is thinned to about this number of points
+LOG_SCALE_RATIO = 20.0  # the scale is logarithmic if the largest loss is more than this many times the smallest
 TONES: dict[str, Tone] = {
     "finished": "good",
     "running": "new",
@@ -51,7 +51,7 @@ TONES: dict[str, Tone] = {
     "unknown": "muted",
     "never begun": "muted",
 }
-RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (  # label, unit, function that reads it
+RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (  # label, unit, reader of the value
     ("images/s", "", lambda run: run.images_per_s),
     ("last loss", "", lambda run: run.loss),
     ("best top-1", "%", lambda run: percent(run.best_top1)),
@@ -112,7 +112,7 @@ def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
 
 
 def build_curves(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the curves of training loss and validation top-1; of many runs only those with the best top-1."""
+    """Return the curves of training loss and validation top-1 of the MAX_CURVES runs with the best top-1."""
     drawn = list(runs)
     if len(runs) > MAX_CURVES:
         drawn.sort(key=lambda run: run.best_top1 if run.best_top1 is not None else -1.0, reverse=True)
@@ -124,7 +124,7 @@ def build_curves(runs: Sequence[RunFacts]) -> Section | None:
         accuracies.append(read_series(run.name, evaluations, "top1", 100.0))
     parts: list[Part] = []
     if any(len(series.x) for series in losses):
-        parts.append(RunCurves("Training loss", "step", "loss", losses, log_y=spans_decades(losses)))
+        parts.append(RunCurves("Training loss", "step", "loss", losses, log_y=needs_log_scale(losses)))
     if any(len(series.x) for series in accuracies):
         parts.append(RunCurves("Validation top-1", "step", "top-1", accuracies, unit="%"))
     if not parts:
@@ -143,7 +143,7 @@ def read_records(run: RunFacts) -> tuple[list[Json], list[Json]]:
 
 
 def read_series(name: str, records: list[Json], field: str, factor: float = 1.0) -> Series:
-    """Return one curve, thinned to about CURVE_POINTS points; the last record of a step counts."""
+    """Return one curve; of several records of a step, as after a resume, the last is drawn."""
     by_step = {record["step"]: record[field] for record in records}
     values = [None if value is None else factor * value for value in by_step.values()]
     kept = choose_points(np.array(values, dtype=np.float64), CURVE_POINTS)
@@ -151,8 +151,8 @@ def read_series(name: str, records: list[Json], field: str, factor: float = 1.0)
     return Series(name, [steps[position] for position in kept], [values[position] for position in kept])
 
 
-def spans_decades(series: Sequence[Series]) -> bool:
-    """Return True if all losses are above 0 and their ratio exceeds LOG_SCALE_RATIO."""
+def needs_log_scale(series: Sequence[Series]) -> bool:
+    """Return True if losses are above 0 and differ so much that a logarithmic scale shows them better."""
     values = [float(value) for line in series for value in line.y if value is not None]
     return bool(values) and min(values) > 0 and max(values) > LOG_SCALE_RATIO * min(values)
 
@@ -223,27 +223,27 @@ def build_table(runs: Sequence[RunFacts]) -> Section:
 
 
 def build_lineage(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the graph of runs that began with weights from a file; None if there are none."""
-    with_origin = [run for run in runs if run.init or run.fields.get("init.source")]
-    if not with_origin:
+    """Return the graph of the origins of runs that began with weights from a file; None if there are no such runs."""
+    from_weights = [run for run in runs if run.init or run.fields.get("init.source")]
+    if not from_weights:
         return None
     graph = LineageGraph()
-    for run in with_origin[:MAX_CURVES]:
+    for run in from_weights[:MAX_CURVES]:
         graph.add(trace_lineage(run, runs), focus=True)
     drawing = GraphDrawing("Where weights came from", list(graph.nodes.values()), list(graph.edges))
-    limit = f" The first {MAX_CURVES} of {len(with_origin):,} are drawn." if len(with_origin) > MAX_CURVES else ""
+    limit = f" The first {MAX_CURVES} of {len(from_weights):,} are drawn." if len(from_weights) > MAX_CURVES else ""
     return Section("Lineage", f"Runs that began with stored weights, and their data.{limit}", [drawing])
 
 
 class LineageGraph:
-    """Nodes and edges of several lineages, each once."""
+    """Nodes and edges of the graph of several lineages, each once."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.edges: dict[tuple[str, str], None] = {}  # an ordered set
 
-    def add(self, origin: Origin, focus: bool = False) -> str:
-        """Add a node of a lineage with its origins, and return its key."""
+    def add(self, origin: LineageNode, focus: bool = False) -> str:
+        """Add a node of a lineage with its origins, and return its key; the drawing marks a node with `focus`."""
         tones: dict[str, Tone] = {"run": "good", "weights": "new", "data": "muted", "missing": "bad"}
         key = f"{origin.kind} {origin.label} {'' if origin.kind == 'run' else origin.note}"
         if key not in self.nodes or focus:

@@ -1,8 +1,8 @@
 """Evaluation of a learning-rate range test: a suggested rate, or the reason why there is none.
 
-The suggested rate is where the smoothed loss falls steepest over the logarithm of the rate, but at most a tenth of the
-rate at which it diverges. No rate is suggested if the loss does not fall by more than its noise and
-MIN_FALL.
+The test trains with rates from very low to very high, one step each, and plots the loss over the logarithm of the rate.
+The suggested rate is where the smoothed loss falls steepest, but at most a tenth of the rate at which it diverges. No
+rate is suggested unless the loss falls by more than its noise and MIN_FALL.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from statistics import fmean
 from viaduct.runs.curve_diagnosis import estimate_noise
 from viaduct.runs.showing import draw_sparkline
 
-MIN_STEPS = 30  # steps below which no rate is suggested
+MIN_STEPS = 30  # number of steps below which no rate is suggested
 STANDARD_ERRORS = 5.0  # standard errors that the fall must exceed
 MIN_FALL = 0.02  # fraction of the first loss by which the loss must fall
-RISEN = 0.5  # fraction of the fall that must be lost again for a loss to count as diverging
+RISEN = 0.5  # a loss diverges if it rises again by more than this fraction of its fall
 DIVERGENCE_DISTANCE = 10.0  # factor between the suggested rate and the rate at which the loss diverges
 PAGE = "rate_finder.html"
 ROWS = 12  # rows of the table of rates on the terminal
@@ -31,7 +31,7 @@ class Suggestion:
 
     rate: float | None  # None: no rate is suggested
     reason: str
-    smoothed: list[float]  # the loss of each step, smoothed, up to the first that is not finite
+    smoothed: list[float]  # smoothed loss of each step before the first loss that is not finite
     steepest: float | None = None  # rate at which the loss falls steepest
     lowest: float | None = None  # rate at which it is lowest
     diverges: float | None = None  # rate at which it diverges
@@ -51,7 +51,7 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     start = fmean(smoothed[: max(3, len(smoothed) // 10)])
     bottom = min(range(len(smoothed)), key=smoothed.__getitem__)
     fall = start - smoothed[bottom]
-    # Noise of a smoothed value, the mean of 2 * radius + 1, from the first half of the test, where the rates are low.
+    # Standard error of a smoothed value, from the noise in the first half of the test, where the rates are low.
     error = estimate_noise(losses[: max(10, count // 2)]) / math.sqrt(2 * choose_radius(count) + 1)
     if fall <= max(STANDARD_ERRORS * error, MIN_FALL * abs(start)):
         return describe_no_slope(smoothed, start, rates, diverges)
@@ -61,25 +61,28 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
 
 
 def choose_radius(count: int) -> int:
-    """Return the steps on each side of a step over which a loss is smoothed: together a twentieth of the curve."""
+    """Return the number of steps before and after each step in its mean; together they are a twentieth of the curve."""
     return max(2, count // 40)
 
 
 def smooth(losses: Sequence[float]) -> list[float]:
-    """Return means over a twentieth of the curve around each step."""
+    """Return for each step the mean loss of the steps around it."""
     radius = choose_radius(len(losses))
     return [fmean(losses[max(0, index - radius) : index + radius + 1]) for index in range(len(losses))]
 
 
 def find_divergence(smoothed: list[float], bottom: int, fall: float, rates: list[float]) -> float | None:
-    """Return the rate from which on half of the fall is lost and not regained, or None."""
+    """Return the rate from which on more than RISEN of the fall is lost again; None if there is none."""
     limit = smoothed[bottom] + RISEN * fall
     last_low = max(index for index in range(bottom, len(smoothed)) if smoothed[index] <= limit)
     return rates[last_low + 1] if last_low + 1 < len(smoothed) else None
 
 
 def find_steepest(smoothed: list[float], bottom: int) -> int:
-    """Return the step before the lowest loss around which it falls fastest; rates are evenly spaced on a log scale."""
+    """Return the step at which the loss falls fastest on its way to its minimum at `bottom`.
+
+    Slopes are differences per step, because the logarithms of the rates are evenly spaced.
+    """
     radius = max(2, len(smoothed) // 20)
 
     def measure_slope(index: int) -> float:
@@ -100,7 +103,7 @@ def describe_slope(
     if diverges is None:
         text += " and does not diverge within the test"
     elif limit < steepest:
-        text += f" and diverges at {diverges:.2g}: one order of magnitude below that is taken"
+        text += f" and diverges at {diverges:.2g}: the suggested rate is a tenth of that"
     else:
         text += f" and diverges at {diverges:.2g}"
     return Suggestion(rate, f"{text}.", smoothed, steepest, lowest, diverges)
@@ -120,13 +123,13 @@ def describe_no_slope(smoothed: list[float], start: float, rates: list[float], d
 
 
 def cut_divergence(smoothed: list[float]) -> list[float]:
-    """Return the values with those far above the first one lowered, so that a line of blocks shows the others."""
+    """Lower values far above the first one, so that the sparkline shows the others."""
     fall = smoothed[0] - min(smoothed)
     return [min(value, smoothed[0] + fall / 4) for value in smoothed] if fall > 0 else smoothed
 
 
 def render_text(rates: Sequence[float], suggestion: Suggestion) -> str:
-    """Return the curve as a table of some rates, a line of blocks, and the suggestion."""
+    """Return the curve as a table of ROWS rates and as a sparkline, and the suggestion."""
     smoothed = suggestion.smoothed
     count = min(ROWS, len(smoothed))
     steps = [round(row * (len(smoothed) - 1) / max(1, count - 1)) for row in range(count)]

@@ -20,7 +20,7 @@ from viaduct.runs.metrics import MetricsDigest, number_or_none, update_digest
 
 FILES = ("recipe.json", "metrics.jsonl", "summary.json", ENDING, "checkpoints")
 Signature = list[list[int] | None]
-"""Inode, size and modification time (ns) of each of FILES, None for a missing one. The index stores it."""
+"""Inode, size and modification time (ns) of each of FILES, None for a missing file. The index stores it."""
 SIZE, MODIFIED_NS = 1, 2  # positions in an entry of a signature
 
 
@@ -39,7 +39,8 @@ def read_signature(folder: str) -> Signature:
 def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -> tuple[RunFacts, MetricsDigest]:
     """Return the facts of a run, without its name and state, and the digest of its metrics.
 
-    `earlier` is the digest of an earlier reading. Raises BadRun if recipe.json cannot be read.
+    `earlier` is the digest of an earlier reading, so that only new lines of metrics.jsonl are read. Raises BadRun if
+    recipe.json cannot be read.
     """
     path = Path(folder)
     files = dict(zip(FILES, signature, strict=True))
@@ -60,7 +61,7 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
 
 
 def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
-    """Return the facts in recipe.json."""
+    """Return the facts in `record`, the contents of recipe.json."""
     data = record.get("data")
     training = (record.get("pictures") or {}).get("training") or {}  # recipe.json calls images `pictures`
     run = RunFacts(folder, folder, record["name"], flatten_recipe(record["recipe"]))
@@ -80,7 +81,7 @@ def name_data(data: str | None, recipe: dict[str, Any]) -> str:
 
 
 def set_provenance(run: RunFacts, provenance: Any) -> None:
-    """Set the facts of a run's last session, and `began` of the first."""
+    """Set the facts that recipe.json records of a run's last session, and when its first session began."""
     if not isinstance(provenance, dict):
         return
     recorded = provenance.get("sessions")
@@ -110,7 +111,7 @@ def set_metrics(run: RunFacts, digest: MetricsDigest) -> None:
 
 
 def set_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str, Any]) -> None:
-    """Set the facts of summary.json; a summary from before the run was made longer is ignored."""
+    """Set the facts of summary.json; it is ignored if the run was made longer after it was written."""
     if summary is None:
         return
     length = {name: record["recipe"].get(name) for name in ("epochs", "steps")}
@@ -132,7 +133,7 @@ def set_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str,
 def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int | None) -> Iterator[str]:
     """Yield descriptions of the damage of metrics.jsonl. `size` is its size, or None if it is missing.
 
-    A run that is not complete may have a half-written last line.
+    The last line of a run that is not complete may be half-written: that is no damage.
     """
     name = "metrics.jsonl"
     if digest.damaged:

@@ -1,4 +1,7 @@
-"""Seed noise: variation of a recipe's result between runs that differ only in their seed."""
+"""Seed noise: variation of a recipe's final top-1 between runs that differ only in their seed.
+
+Two runs, A and B, are compared; the noise is measured from the runs in their folders.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from viaduct.runs.importance import is_bookkeeping
 from viaduct.runs.listing import list_runs
 
 MIN_SEEDS = 3  # finished seeds of one recipe that are needed for an estimate
-MAX_NOISE_DEVIATIONS = 2.0  # standard deviations up to which a difference is within seed noise
+MAX_NOISE_DEVIATIONS = 2.0  # standard deviations up to which a difference counts as seed noise
 
 
 @dataclass(frozen=True)
@@ -22,25 +25,25 @@ class SeedNoise:
     """Variation of the final top-1 over seeds."""
 
     deviation: float  # standard deviation in percentage points
-    counts: tuple[int, int]  # finished seeds of A and of B
+    counts: tuple[int, int]  # number of finished seeds of A and of B
     shared: bool = False  # True if A and B differ only in the seed
 
     def judge(self, difference: float) -> str:
-        """Compare a difference between two single runs, in points, with the noise; return a sentence."""
-        noise = self.deviation * math.sqrt(2)
+        """Compare the difference between A and B, in percentage points, with the noise; return a clause."""
+        noise = self.deviation * math.sqrt(2)  # the difference of two runs varies more than one run
         counts = zip("AB", self.counts, strict=True)
         source = " and ".join(f"{count} seeds of {name}" for name, count in counts if count >= MIN_SEEDS)
         if self.shared:
             source = f"{self.counts[0]} seeds of this recipe"
         measured = f"seed noise of a difference {noise:.2f} points (from {source})"
         if noise == 0:
-            return f"{measured}; all results are equal, so that this says little"
+            return f"{measured}; all seeds gave the same result, so that this says little"
         verdict = "larger than" if abs(difference) > MAX_NOISE_DEVIATIONS * noise else "within"
         return f"{measured}: {verdict} {MAX_NOISE_DEVIATIONS:g} standard deviations"
 
 
 def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
-    """Return the seed noise from the runs beside two runs; None if neither recipe has MIN_SEEDS seeds there."""
+    """Return the seed noise from the runs in the folders of two runs; None if neither has MIN_SEEDS seeds there."""
     neighbours = list_neighbours(first, second)
     groups = [find_seeds(run, neighbours) for run in (first, second)]
     results = [[run.top1 * 100 for run in group if run.top1 is not None] for group in groups]
@@ -54,8 +57,8 @@ def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
 
 def pool_deviation(groups: list[list[float]]) -> float:
     """Return the standard deviation within groups of at least two values each, pooled over the groups."""
-    freedom = sum(len(values) - 1 for values in groups)
-    return math.sqrt(sum(variance(values) * (len(values) - 1) for values in groups) / freedom)
+    degrees_of_freedom = sum(len(values) - 1 for values in groups)
+    return math.sqrt(sum(variance(values) * (len(values) - 1) for values in groups) / degrees_of_freedom)
 
 
 def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
@@ -68,7 +71,7 @@ def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
 
 
 def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
-    """Return one finished run for each seed of the same recipe and data; the run itself is preferred to others."""
+    """Return one finished run for each seed of a run's recipe and data; for its own seed, the run itself."""
     key = make_seedless_key(run)
     by_seed = {}
     for other in [*neighbours, run]:

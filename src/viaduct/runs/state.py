@@ -1,11 +1,11 @@
-"""State of a run, judged from its lock and its files.
+"""State of a run, judged from its lock (RUN/.lock) and its files. Training writes RUN/ending.json when it ends.
 
 running       a live process holds RUN/.lock
 finished      summary.json covers all steps of the recipe
 interrupted   it was stopped after a step and saved: `viaduct train --run RUN` resumes it
 pruned        interrupted by `viaduct search`, which stopped this trial early
-crashed       it ended in an error, or no ending was written although it had begun
-never begun   no step was logged, none was saved, no ending was written, and no process is at work
+crashed       it ended in an error, or it had begun and there is no ending.json
+never begun   no step was logged or saved, there is no ending.json, and no process holds the lock
 unknown       not finished, and the lock cannot be tested: a process may be at work
 """
 
@@ -21,7 +21,7 @@ from viaduct.run_files import read_json_object
 from viaduct.runs.facts import RunFacts, State
 
 FINAL_WEIGHTS = "model.safetensors"
-TRIAL = "trial.json"
+TRIAL_FILE = "trial.json"
 """File that a search writes into the run directory of each of its trials."""
 KILLED = "no ending was written: the process was killed (SIGKILL, out of memory) or the machine went down"
 
@@ -29,7 +29,8 @@ KILLED = "no ending was written: the process was killed (SIGKILL, out of memory)
 def is_locked(folder: str) -> bool | None:
     """Return True while a process holds the run's lock; None if that cannot be tested.
 
-    A shared lock is taken and released at once; a process that starts at this moment tries again (rundir.py).
+    A shared lock is taken and released at once; a process that wants the lock at this moment tries again
+    (training/rundir.py).
     """
     try:
         descriptor = os.open(f"{folder}/.lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -46,7 +47,7 @@ def is_locked(folder: str) -> bool | None:
     except OSError:  # a file system without locks
         return None
     finally:
-        os.close(descriptor)  # which releases the lock
+        os.close(descriptor)  # this releases the lock
     return False
 
 
@@ -66,7 +67,7 @@ def set_state(run: RunFacts) -> None:
 
 
 def describe_process(run: RunFacts) -> str:
-    """Describe the process that holds the lock, by the process id in the file; empty if there is none."""
+    """Describe the process that holds the lock, by the id in the lock file; empty if the file has none."""
     try:
         with open(f"{run.path}/.lock", "rb") as file:
             number = file.read(32).decode("ascii", "replace").strip()
@@ -77,7 +78,7 @@ def describe_process(run: RunFacts) -> str:
 
 
 def judge_stopped(run: RunFacts) -> tuple[State, str]:
-    """Return state and reason of a run that is not finished and whose lock no process holds."""
+    """Return state and reason of a run that is neither finished nor running."""
     ending = run.ending
     if ending is not None and ending["outcome"] == "interrupted":
         pruning = read_pruning(run.path)
@@ -95,7 +96,7 @@ def judge_stopped(run: RunFacts) -> tuple[State, str]:
 def read_pruning(folder: str) -> str | None:
     """Return the reason why a search stopped this trial early; None if no search did."""
     try:
-        trial = read_json_object(Path(folder, TRIAL))
+        trial = read_json_object(Path(folder, TRIAL_FILE))
     except (OSError, BadRun):
         return None
     return str(trial.get("reason") or "given up by the search") if trial.get("state") == "pruned" else None

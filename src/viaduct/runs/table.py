@@ -38,8 +38,8 @@ def format_steps(run: RunFacts) -> str:
     return f"{run.steps:,}/{run.steps_total:,}" if run.steps_total else f"{run.steps:,}"
 
 
-def format_percent(share: float | None) -> str:
-    return DASH if share is None else f"{100 * share:.2f}"
+def format_percent(fraction: float | None) -> str:
+    return DASH if fraction is None else f"{100 * fraction:.2f}"
 
 
 def format_rate(rate: float) -> str:
@@ -47,7 +47,7 @@ def format_rate(rate: float) -> str:
 
 
 def format_age(changed: float | None, now: float) -> str:
-    """Return the time since `changed`, in the largest unit of which at least two have passed."""
+    """Return the time since `changed` in the largest unit that gives at least 2: 90 min, not 1 h."""
     if changed is None:
         return DASH
     seconds = max(0.0, now - changed)
@@ -61,12 +61,14 @@ def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], numeric:
     """Return rows under their headings as text; the columns in `numeric` are aligned to the right."""
     cells = [[escape_controls(cell) for cell in row] for row in [list(headings), *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    signs = [">" if heading in set(numeric) else "<" for heading in headings]
-    columns = list(zip(signs, widths, strict=True))
-    lines = [
-        "  ".join(f"{cell:{sign}{width}}" for cell, (sign, width) in zip(row, columns, strict=True)) for row in cells
+    columns = [
+        (">" if heading in set(numeric) else "<", width) for heading, width in zip(headings, widths, strict=True)
     ]
-    return "\n".join(line.rstrip() for line in lines)
+    lines = []
+    for row in cells:
+        padded = [f"{cell:{sign}{width}}" for cell, (sign, width) in zip(row, columns, strict=True)]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
 
 
 def render_table(runs: Sequence[RunFacts], max_rows: int | None = None) -> str:
@@ -84,23 +86,23 @@ def count_states(runs: Sequence[RunFacts]) -> str:
     return f"{len(runs):,} {'run' if len(runs) == 1 else 'runs'}: {counts}" if runs else "no run passes the filters"
 
 
-def render_problems(problems: Sequence[Problem], every: bool) -> str:
-    """Return the folders that are not listed as runs, with the reasons; only the first ones unless `every`."""
+def render_problems(problems: Sequence[Problem], show_all: bool) -> str:
+    """Return the folders that are not listed as runs, with the reasons; only the first ones unless `show_all`."""
     subject = "folder is" if len(problems) == 1 else "folders are"
     reasons = [(problem.path, problem.reason) for problem in problems]
-    return render_reasons(f"{subject} not listed as runs", reasons, every)
+    return render_reasons(f"{subject} not listed as runs", reasons, show_all)
 
 
-def render_damage(runs: Sequence[RunFacts], every: bool) -> str:
+def render_damage(runs: Sequence[RunFacts], show_all: bool) -> str:
     """Return the listed runs with damaged or missing files, and the damage; empty if there are none."""
     reasons = [(run.name, "; ".join(run.damage)) for run in runs if run.damage]
     subject = "run has" if len(reasons) == 1 else "runs have"
-    return render_reasons(f"{subject} damaged or missing files", reasons, every) if reasons else ""
+    return render_reasons(f"{subject} damaged or missing files", reasons, show_all) if reasons else ""
 
 
-def render_reasons(headline: str, reasons: list[tuple[str, str]], every: bool) -> str:
-    """Return a count with a headline, and below it names and reasons: all if `every`, else the first ones."""
-    shown = reasons if every else reasons[:MAX_LISTED_PROBLEMS]
+def render_reasons(headline: str, reasons: list[tuple[str, str]], show_all: bool) -> str:
+    """Return a line with the number of reasons, and below it names and reasons; only the first unless `show_all`."""
+    shown = reasons if show_all else reasons[:MAX_LISTED_PROBLEMS]
     lines = [f"  {escape_controls(name)}: {escape_controls(reason)}" for name, reason in shown]
     if len(shown) < len(reasons):
         lines.append(f"  … and {len(reasons) - len(shown):,} more; --all names them")

@@ -1,8 +1,8 @@
 """Server of a live page on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
 
 For one run it is the page of `train --watch`. For a folder it is the page over all its runs, rendered again when the
-state, the steps or the metrics of a run have changed. The server is that of training/live.py, which calls
-`answer_page`, `answer_data` and `read_image`.
+state, the steps or the metrics of a run have changed. The server of training/live.py calls the page's methods
+`answer_page` (for /), `answer_data` (for /data.json) and `read_image`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from viaduct.reporting import Remark, render_page
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import Listing, list_runs, open_run
 from viaduct.runs.page import build_page, build_tiles
-from viaduct.training.live import LOOPBACK, Ending, LivePage, open_server
+from viaduct.training.live import IDLE_WAIT_S, LOOPBACK, WAIT_S, Ending, LivePage, open_server
 
-WAIT_S, IDLE_WAIT_S = 2.0, 15.0
-"""Delay of the answer to a request for a newer version, from a visible and from an idle page."""
-POLL_S = 1.0
+POLL_S = 1.0  # time between two looks at the state of a run whose page is served
 
 
 class RunsPage:
@@ -34,7 +32,7 @@ class RunsPage:
         self.closed = False
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._rendered = ("", "")  # version and HTML of the last page; a tuple, which threads replace as a whole
+        self._rendered = ("", "")  # version and HTML of the last page; one tuple, so that threads replace both at once
         self._server = open_server(self, port, "--port")
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
@@ -62,6 +60,7 @@ class RunsPage:
         return html
 
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        """Return version, tiles and runs; wait before, so that a page with `?since=VERSION` does not ask too often."""
         if "since" in query:
             self._closing.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
         listing, version = self.read_runs()
@@ -69,7 +68,7 @@ class RunsPage:
         return {"version": version, "tiles": tiles, "ended": None, "runs": [describe_run(run) for run in listing.runs]}
 
     def read_image(self, path: str) -> bytes | None:
-        return None
+        return None  # this page has no images
 
     def close(self) -> None:
         if self.closed:
@@ -91,7 +90,7 @@ def open_page(folder: Path, port: int) -> Iterator[LivePage | RunsPage]:
     """Serve the page of a run, or of the runs below a folder, until the block ends."""
     page: LivePage | RunsPage
     if (folder / "recipe.json").exists():
-        open_run(folder)  # raises if the run cannot be read
+        open_run(folder)  # raises BadRun if the run cannot be read
         page = LivePage(folder, port)
         threading.Thread(target=follow_run, args=(page,), daemon=True).start()
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 from runs.search.replay import FIELDS, make_search_loop, make_study, past_runs, recorded_space
 from viaduct.recipes import load
 from viaduct.runs.search.past_runs import add_past_runs
-from viaduct.runs.search.results import judge, read_results
+from viaduct.runs.search.results import judge_results, read_results
 from viaduct.runs.search.search_loop import Plan
 from viaduct.runs.search.session import Findings, SearchRequest
 
@@ -34,5 +34,5 @@ def make_findings(folder: Path, trials: int, past: int = 0) -> Findings:
         None,
     )
     results = read_results(study, space)
-    verdict = judge(results, "top1", "maximize")
+    verdict = judge_results(results, "top1", "maximize")
     return Findings(request, space, study, results, verdict, folder / "best.py", "viaduct train best.py", "done")

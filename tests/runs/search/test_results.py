@@ -8,7 +8,7 @@ from viaduct.runs.search.results import (
     TrialResult,
     describe_verdict,
     estimate_difference_noise,
-    judge,
+    judge_results,
     measure_seed_deviation,
 )
 
@@ -19,7 +19,7 @@ def result(number: int, value: float | None, images: int | None = 1000, lr: floa
 
 
 def test_a_difference_within_the_noise_of_the_images_is_not_called_better() -> None:
-    verdict = judge([result(0, 0.90), result(1, 0.91), result(2, 0.50)], "top1", "maximize")
+    verdict = judge_results([result(0, 0.90), result(1, 0.91), result(2, 0.50)], "top1", "maximize")
     assert verdict is not None
     assert verdict.best.name == "trial-001"
     assert [other.name for other in verdict.ties] == ["trial-000"]
@@ -30,7 +30,7 @@ def test_a_difference_within_the_noise_of_the_images_is_not_called_better() -> N
 
 
 def test_a_large_difference_stands_apart_and_seeds_are_still_named_as_not_measured() -> None:
-    verdict = judge([result(0, 0.90), result(1, 0.50)], "top1", "maximize")
+    verdict = judge_results([result(0, 0.90), result(1, 0.50)], "top1", "maximize")
     assert verdict is not None
     assert verdict.ties == []
     text = " ".join(describe_verdict(verdict, "top1"))
@@ -41,7 +41,7 @@ def test_a_large_difference_stands_apart_and_seeds_are_still_named_as_not_measur
 def test_runs_of_equal_values_measure_the_noise_between_seeds() -> None:
     results = [result(0, 0.90, lr=0.1), result(1, 0.80, lr=0.1), result(2, 0.95, lr=0.2)]
     assert measure_seed_deviation(results) == pytest.approx(0.0707, abs=1e-3)
-    verdict = judge(results, "top1", "maximize")
+    verdict = judge_results(results, "top1", "maximize")
     assert verdict is not None
     assert len(verdict.ties) == 2
     assert "other seeds" in verdict.source
@@ -49,7 +49,7 @@ def test_runs_of_equal_values_measure_the_noise_between_seeds() -> None:
 
 
 def test_the_noise_of_other_metrics_is_not_known_without_repeats() -> None:
-    verdict = judge([result(0, 0.2), result(1, 0.3)], "loss", "minimize")
+    verdict = judge_results([result(0, 0.2), result(1, 0.3)], "loss", "minimize")
     assert verdict is not None
     assert verdict.best.name == "trial-000"
     assert verdict.noise is None
@@ -58,14 +58,14 @@ def test_the_noise_of_other_metrics_is_not_known_without_repeats() -> None:
 
 def test_pruned_failed_and_unfinished_trials_are_never_the_best() -> None:
     results = [result(0, 0.99, state="pruned"), result(1, None, state="failed"), result(2, 0.6)]
-    verdict = judge(results, "top1", "maximize")
+    verdict = judge_results(results, "top1", "maximize")
     assert verdict is not None
     assert verdict.best.name == "trial-002"
-    assert judge(results[:2], "top1", "maximize") is None
+    assert judge_results(results[:2], "top1", "maximize") is None
 
 
 def test_the_best_is_called_so_only_of_the_trials_trained_to_their_end() -> None:
-    verdict = judge([result(0, 0.16, state="pruned"), result(1, 0.10)], "top1", "maximize")
+    verdict = judge_results([result(0, 0.16, state="pruned"), result(1, 0.10)], "top1", "maximize")
     assert verdict is not None
     assert describe_verdict(verdict, "top1")[0].startswith(
         "Highest top1 of those trained to their end: 10.00 %, trial-001"

@@ -1,4 +1,4 @@
-"""Recipe file of a trial for `viaduct train`: the recipe of the search with the values of the trial.
+"""Recipe file of the best trial, for `viaduct train`: the recipe of the search with the values of the trial.
 
 base = load("shapes_taster").recipe
 recipe = replace(base, optimizer=replace(base.optimizer, lr=0.3))
@@ -18,7 +18,7 @@ from viaduct.recipes._fields import override
 
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
-    """Return a recipe with fields set from their texts, in the order of the mapping."""
+    """Return a recipe with the fields in `settings` ({"optimizer.lr": "0.3"}) set, in the order of the mapping."""
     if "epochs" in settings and "steps" not in settings:
         recipe = override(recipe, "steps", "0")  # otherwise `steps` would win over `epochs`
     for path, text in settings.items():
@@ -34,22 +34,22 @@ def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> Non
 
 def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:
     source = base.name if base.file is None else str(base.file)
-    changed = render_part("base", base.recipe, recipe)
-    used = sorted(name for name in recipes.__all__ if name[0].isupper() and f"{name}(" in changed)  # classes
-    names = ", ".join([*used, "load", "replace"])
+    expression = render_changes("base", base.recipe, recipe)
+    classes = sorted(name for name in recipes.__all__ if name[0].isupper() and f"{name}(" in expression)
+    names = ", ".join([*classes, "load", "replace"])
     return (
         f'"""{headline}"""\n\nfrom viaduct.recipes import {names}\n\n'
-        f"base = load({source!r}).recipe\nrecipe = {changed}\n"
+        f"base = load({source!r}).recipe\nrecipe = {expression}\n"
     )
 
 
-def render_part(name: str, before: Any, after: Any) -> str:
-    """Return a Python expression that makes `after` from the variable `name` by replacing the fields that differ."""
+def render_changes(name: str, before: Any, after: Any) -> str:
+    """Return a Python expression that makes `after` from `before`, whose own expression is `name`: `base.optimizer`."""
     changes = []
     for entry in dataclasses.fields(before):
         old, new = getattr(before, entry.name), getattr(after, entry.name)
         if old == new:
             continue
         nested = dataclasses.is_dataclass(old) and type(old) is type(new)
-        changes.append(f"{entry.name}={render_part(f'{name}.{entry.name}', old, new) if nested else repr(new)}")
+        changes.append(f"{entry.name}={render_changes(f'{name}.{entry.name}', old, new) if nested else repr(new)}")
     return f"replace({name}, {', '.join(changes)})" if changes else name

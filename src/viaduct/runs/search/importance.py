@@ -1,22 +1,25 @@
-"""Importance of each parameter for a trial to be among the best (PED-ANOVA).
+"""Importance of hyper-parameters: how much each one decides whether a trial is among the best.
 
-PED-ANOVA (Watanabe, Bansal, Hutter 2023) compares the distribution of the best tenth of the trials with that of all
-trials; it needs neither a regression model nor scikit-learn. Few trials would give a random result.
+PED-ANOVA (Watanabe, Bansal, Hutter 2023) compares the distribution of a parameter in the best tenth of the trials with
+its distribution in all trials. It needs neither a regression model nor scikit-learn.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from viaduct.runs.search.results import TrialResult
 
 if TYPE_CHECKING:
     from optuna import Study
 
-MIN_TRIALS = 10  # trials trained to their end, including past runs
+MIN_TRIALS = 10  # finished trials, including past runs; with fewer, the importance would be random
 
 
 def measure_importance(study: Study) -> dict[str, float] | None:
-    """Return the share of each parameter, the largest first; None if too few trials finished or nothing differs."""
+    """Return the importance of each parameter, the largest first; None if it cannot be measured. The sum is 1."""
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator
     from optuna.trial import TrialState
@@ -26,12 +29,13 @@ def measure_importance(study: Study) -> dict[str, float] | None:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        shares = optuna.importance.get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
-    return shares if sum(shares.values()) > 0 else None
+        importance = optuna.importance.get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+    return importance if sum(importance.values()) > 0 else None
 
 
-def explain_missing(finished: int) -> str:
-    """Explain why no importance is given after this number of finished trials."""
+def explain_missing_importance(results: Sequence[TrialResult]) -> str:
+    """Explain why these trials show no importance."""
+    finished = sum(result.is_measured for result in results)
     if finished < MIN_TRIALS:
         return f"{finished} finished {'trial' if finished == 1 else 'trials'}; {MIN_TRIALS} are needed"
     return "no parameter separates the best trials from the others"

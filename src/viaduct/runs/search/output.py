@@ -1,4 +1,4 @@
-"""Final output of a search: the table of trials, the verdict, the page."""
+"""Final output of a search: the table of trials, the verdict, the page. `Findings` is the result of a search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from viaduct.errors import ViaductError
-from viaduct.runs.search.importance import explain_missing, measure_importance
+from viaduct.runs.search.importance import explain_missing_importance, measure_importance
 from viaduct.runs.search.results import TrialResult, describe_verdict, format_setting, format_value, rank_results
 
 if TYPE_CHECKING:
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 def print_findings(findings: Findings) -> None:
-    """Print the table of trials, importance, verdict and the command that trains the best; write the page.
+    """Print the trials, their importance, the verdict and the command that trains the best trial; write the page.
 
-    If nothing was trained to its end, print only how the search ended.
+    If no trial was trained to its end, print only how the search ended.
     """
     if findings.verdict is None:
         print(describe_end(findings), file=sys.stderr)
         return
     print_trials(findings)
     print()
-    shares = measure_importance(findings.study)
-    if shares:
-        listed = ", ".join(f"{path} {100 * share:.0f} %" for path, share in shares.items())
+    importance = measure_importance(findings.study)
+    if importance:
+        listed = ", ".join(f"{path} {100 * share:.0f} %" for path, share in importance.items())
         print(f"Importance (PED-ANOVA): {listed}")
     elif len(findings.space.dimensions) > 1:
-        print(f"Importance: not given: {explain_missing(sum(result.is_measured for result in findings.results))}.")
+        print(f"Importance: not given: {explain_missing_importance(findings.results)}.")
     for line in describe_verdict(findings.verdict, findings.request.metric):
         print(line)
     print(f"Its recipe: {findings.recipe_file}")
     print(f"Train it at full length: {findings.command}")
-    write_report(findings, shares)
+    write_report(findings, importance)
     if findings.end != "done":
         print(describe_end(findings), file=sys.stderr)
 
@@ -44,25 +44,25 @@ def describe_end(findings: Findings) -> str:
     if findings.end == "done":
         return (
             f"No trial was trained to its end, so there is no best one: {states.count('pruned')} of {ended} were "
-            "stopped early. With --prune none and a higher --trials, further trials are not."
+            "stopped early. --prune none and a higher --trials train further trials to their end."
         )
     reason = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(findings.end, "Ended")
     return f"{reason}: {ended} of {findings.request.trials} trials have ended; the same command continues the search."
 
 
-def write_report(findings: Findings, shares: dict[str, float] | None) -> None:
+def write_report(findings: Findings, importance: dict[str, float] | None) -> None:
     from viaduct.runs.search.report import write_search_report
 
     path = findings.request.folder / "report.html"
     try:
-        write_search_report(path, findings, shares)
+        write_search_report(path, findings, importance)
     except OSError as error:
         raise ViaductError(f"{path} cannot be written: {error.strerror}.") from None
     print(f"Report: {path}")
 
 
 def order_results(findings: Findings) -> list[TrialResult]:
-    """Return the results, the best first; then those that were not trained to their end."""
+    """Return the results: those trained to their end, the best first, then the others."""
     ranked = rank_results(findings.results, findings.study.direction.name.lower())
     return [*ranked, *(result for result in findings.results if not result.is_measured)]
 
@@ -76,7 +76,7 @@ def print_trials(findings: Findings) -> None:
     table = Table("trial", *figure_columns(*paths, metric), "state", box=None, pad_edge=False)
     for result in order_results(findings):
         values = [format_setting(result.values[path]) if path in result.values else "-" for path in paths]
-        has_reason = result.reason and result.state != "pruned"
+        has_reason = result.reason and result.state != "pruned"  # the reason of a pruned trial is too long
         state = f"{result.state}: {result.reason}" if has_reason else result.state
         table.add_row(result.name, *values, format_value(result.value, metric), state)
     print_table(table)

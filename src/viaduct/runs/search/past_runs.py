@@ -1,7 +1,8 @@
 """Past runs as observations of a search: finished runs of the same recipe, on the same data, inside the space.
 
-All fields must be equal except those that the search changes and those in EQUIVALENT. Number and labels of the images
-must be equal. Then the run's accuracy is that of a trial with its values, apart from the seed.
+An observation is a pair of parameters and result, from which the sampler learns. A run is one if its recipe equals that
+of the trials in all fields except those that the search changes and those in EQUIVALENT, and if number and labels of
+the images are equal: then its accuracy is that of a trial with its values, apart from the seed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from viaduct.recipes import Recipe
 from viaduct.recipes._fields import compare_records, from_record, to_record
 from viaduct.run_files import read_recipe_record, read_summary
 from viaduct.runs.finding import search_folders
-from viaduct.runs.search.results import PAST
+from viaduct.runs.search.results import PAST_RUN
 from viaduct.runs.search.space import Space, Value
 from viaduct.runs.search.trial_process import is_number
 
@@ -35,7 +36,7 @@ EQUIVALENT = (
 class Criteria:
     """Properties that a past run must share with the trials."""
 
-    name: str
+    name: str  # of the recipe
     recipe: Recipe  # with the settings of all trials, such as their length
     images: dict[str, Any]  # number and labels of the images, in the form of recipe.json
     metric: str
@@ -53,7 +54,7 @@ class PastRun:
 
 @dataclass
 class PastRuns:
-    """Past runs that are observations, and the number of others by reason."""
+    """Past runs that are observations, and the reasons why others are not, with the number of runs."""
 
     accepted: list[PastRun] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -66,13 +67,13 @@ class PastRuns:
 
 
 class Unsuitable(Exception):
-    """Raised for a past run that is not an observation of this search; the message is the reason."""
+    """Raised for a past run that cannot be an observation of this search; the message is the reason."""
 
 
 def gather_past_runs(folder: Path, criteria: Criteria, space: Space, study: Path | None = None) -> PastRuns:
-    """Return the runs below a folder that are observations of this search; skip those in the folder `study`."""
+    """Return the past runs below a folder; those in the folder `study`, which are trials, are skipped."""
     if not folder.is_dir():
-        raise BadData(f"--from {folder}: there is no such folder.", "It is a folder with run directories, as runs/.")
+        raise BadData(f"--from {folder}: there is no such folder.", "Give a folder with runs, such as runs/.")
     past_runs = PastRuns()
     for run in map(Path, sorted(search_folders([folder]).runs)):
         if study is not None and study.resolve() in (run.resolve(), *run.resolve().parents):
@@ -97,7 +98,7 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
     changed = [path for path in differences if not is_covered(path, ignored)]
     if changed:
         raise Unsuitable(f"{', '.join(sorted(changed)[:3])}{' and more' if len(changed) > 3 else ''} differ")
-    if record.get("pictures") != criteria.images:
+    if record.get("pictures") != criteria.images:  # recipe.json calls images `pictures`
         raise Unsuitable("other data")
     values = space.find_values(recipe)
     if isinstance(values, str):  # the path of a field
@@ -112,7 +113,7 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
 
 
 def is_covered(path: str, fields: tuple[str, ...]) -> bool:
-    """Return True for one of these fields, or a field inside one of them."""
+    """Return True for one of these fields, or a field inside one of them: `log.every_steps` is in `log`."""
     return any(path == name or path.startswith(f"{name}.") for name in fields)
 
 
@@ -120,7 +121,7 @@ def add_past_runs(study: Study, past_runs: list[PastRun], space: Space) -> int:
     """Add past runs to a study, except those that it has already; return the number of new ones."""
     import optuna
 
-    known = {trial.user_attrs.get(PAST) for trial in study.get_trials(deepcopy=False)}
+    known = {trial.user_attrs.get(PAST_RUN) for trial in study.get_trials(deepcopy=False)}
     added = [run for run in past_runs if str(run.path.resolve()) not in known]
     for run in added:
         study.add_trial(
@@ -128,7 +129,7 @@ def add_past_runs(study: Study, past_runs: list[PastRun], space: Space) -> int:
                 params=run.values,
                 distributions={dimension.path: dimension.make_distribution() for dimension in space.dimensions},
                 value=run.value,
-                user_attrs={PAST: str(run.path.resolve()), "images": run.images},
+                user_attrs={PAST_RUN: str(run.path.resolve()), "images": run.images},
             )
         )
     return len(added)

@@ -23,10 +23,10 @@ from viaduct.reporting import (
     write_page,
 )
 from viaduct.reporting.contour_map import ContourAxis, ContourMap, Measurement
-from viaduct.runs.search.importance import explain_missing
+from viaduct.runs.search.importance import explain_missing_importance
 from viaduct.runs.search.output import order_results
 from viaduct.runs.search.results import (
-    SHARES,
+    ACCURACIES,
     State,
     TrialResult,
     Verdict,
@@ -41,24 +41,23 @@ if TYPE_CHECKING:
     from viaduct.runs.search.session import Findings
 
 MAX_CONTOURS = 6
-PER_MILLE = 1000
 
 
-def write_search_report(path: Path, findings: Findings, shares: dict[str, float] | None) -> None:
-    """Write the page of a search that has a verdict."""
+def write_search_report(path: Path, findings: Findings, importance: dict[str, float] | None) -> None:
+    """Write the page of a search of which at least one trial was trained to its end."""
     verdict = findings.verdict
     assert verdict is not None
     headline, *remarks = describe_verdict(verdict, findings.request.metric)
     notes = [Remark("Noise", text) for text in remarks]
     sections = [
         Section("History", describe_history(findings), [draw_history(findings)]),
-        build_importance(shares, findings),
+        build_importance(importance, findings),
         Section(
             "Each parameter",
             "One dot for each trial or past run that was trained to its end.",
-            [draw_slice(findings, dimension) for dimension in findings.space.dimensions],
+            [draw_parameter(findings, dimension) for dimension in findings.space.dimensions],
         ),
-        *build_contours(findings, shares),
+        *build_contours(findings, importance),
         Section("Trials", "", [build_trial_table(findings)]),
         Section("Best trial", f"{findings.recipe_file}", [Code(findings.command)]),
     ]
@@ -84,12 +83,12 @@ def build_tiles(findings: Findings, verdict: Verdict) -> list[Tile]:
 
 
 def scale_metric(value: float | None, metric: str) -> float | None:
-    """Convert metrics in SHARES to percent."""
-    return value if value is None or metric not in SHARES else 100 * value
+    """Convert an accuracy to percent; other metrics stay as they are."""
+    return value if value is None or metric not in ACCURACIES else 100 * value
 
 
 def unit_of(metric: str) -> str:
-    return "%" if metric in SHARES else ""
+    return "%" if metric in ACCURACIES else ""
 
 
 def describe_history(findings: Findings) -> str:
@@ -120,17 +119,16 @@ def make_dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series
     return Series(name, [x for x, _ in ordered], [y for _, y in ordered], dots=True)
 
 
-def build_importance(shares: dict[str, float] | None, findings: Findings) -> Section:
-    text = "Share of each parameter in what separates the best tenth of the trials from all (PED-ANOVA)."
-    if shares is None:
-        finished = sum(result.is_measured for result in findings.results)
-        return Section("Importance", f"Not given: {explain_missing(finished)}.")
-    counts = [round(PER_MILLE * share) for share in shares.values()]
-    return Section("Importance", text, [BarChart("Importance, per mille", list(shares), counts)])
+def build_importance(importance: dict[str, float] | None, findings: Findings) -> Section:
+    text = "How much each parameter separates the best tenth of the trials from all trials (PED-ANOVA)."
+    if importance is None:
+        return Section("Importance", f"Not given: {explain_missing_importance(findings.results)}.")
+    counts = [round(1000 * share) for share in importance.values()]  # the bars take whole numbers
+    return Section("Importance", text, [BarChart("Importance, per mille", list(importance), counts)])
 
 
-def draw_slice(findings: Findings, dimension: Dimension) -> LineChart:
-    """Return the metric against one parameter."""
+def draw_parameter(findings: Findings, dimension: Dimension) -> LineChart:
+    """Return the chart of the metric against one parameter."""
     metric = findings.request.metric
     log = isinstance(dimension, Range) and dimension.log
     label = f"log10 {dimension.path}" if log else dimension.path
@@ -155,12 +153,12 @@ def get_axis_position(dimension: Dimension, result: TrialResult) -> float:
     return float(dimension.texts.index(str(value))) if isinstance(dimension, Choices) else float(value)
 
 
-def build_contours(findings: Findings, shares: dict[str, float] | None) -> list[Section]:
-    """Return the contour maps of the first MAX_CONTOURS pairs of parameters, by importance if it is known."""
+def build_contours(findings: Findings, importance: dict[str, float] | None) -> list[Section]:
+    """Return contour maps of MAX_CONTOURS pairs of parameters, those of the most important ones if these are known."""
     measured = [result for result in findings.results if result.is_measured]
     if len(findings.space.dimensions) < 2 or len(measured) < 3:
         return []
-    order = list(shares or findings.space.paths)
+    order = list(importance or findings.space.paths)
     dimensions = sorted(findings.space.dimensions, key=lambda dimension: order.index(dimension.path))
     pairs = list(combinations(dimensions, 2))[:MAX_CONTOURS]
     text = "Colour between the dots is interpolated; where no trial is near, nothing is drawn."

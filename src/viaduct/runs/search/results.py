@@ -1,4 +1,7 @@
-"""Results of a study: its trials as plain records, the best trial, and those that noise does not separate from it."""
+"""Results of a study: its trials, the best one, and those that may be worse only by noise.
+
+A past run is a run of an earlier training that counts like a trial (`viaduct search --from`).
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 State = Literal["finished", "pruned", "failed", "unfinished", "past run"]
-SHARES = ("top1", "top5")
-"""Metrics that are shares of the validation images; the number of images determines their noise."""
+ACCURACIES = ("top1", "top5")
+"""Metrics that are a fraction of the validation images; the number of images determines their noise."""
 STANDARD_ERRORS = 1.96  # of a 95 % interval
 NUMBER = re.compile(r"0x[0-9a-f]+|[-+]?(?:[0-9]+(?:[,_][0-9]+)*(?:\.[0-9]+)?|\.[0-9]+)(?:e[-+]?[0-9]+)?", re.IGNORECASE)
-PAST = "past_run"  # attribute of a past run in the study: its directory
+PAST_RUN = "past_run"  # attribute of a past run among the trials of a study; its value is the run's directory
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class TrialResult:
     values: dict[str, Value]
     state: State
     value: float | None  # metric at the last evaluation
-    images: int | None = None
+    images: int | None = None  # number of validation images
     reason: str = ""
     seconds: float | None = None
     evaluations: int = 0
@@ -45,7 +48,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The best trial, and the trials that noise does not separate from it."""
+    """The best trial, and the trials whose difference from it is within the noise."""
 
     best: TrialResult
     ties: list[TrialResult]  # empty if the noise is not known
@@ -58,7 +61,7 @@ def read_results(study: Study, space: Space) -> list[TrialResult]:
     """Return the past runs and the trials of a study, in the order in which they were added."""
     results, number = [], 0
     for trial in study.get_trials(deepcopy=False):
-        past = trial.user_attrs.get(PAST)
+        past = trial.user_attrs.get(PAST_RUN)
         if past:
             results.append(read_result(trial, None, past, space))
         else:
@@ -95,8 +98,8 @@ def rank_results(results: Sequence[TrialResult], direction: str) -> list[TrialRe
     return sorted((result for result in results if result.is_measured), key=lambda result: sign * (result.value or 0.0))
 
 
-def judge(results: Sequence[TrialResult], metric: str, direction: str) -> Verdict | None:
-    """Return the verdict about the trials and past runs that were trained to their end; None if there are none."""
+def judge_results(results: Sequence[TrialResult], metric: str, direction: str) -> Verdict | None:
+    """Return the best of the trials and past runs that were trained to their end; None if there are none."""
     ranked = rank_results(results, direction)
     if not ranked:
         return None
@@ -115,27 +118,28 @@ def judge(results: Sequence[TrialResult], metric: str, direction: str) -> Verdic
 def estimate_difference_noise(
     left: TrialResult, right: TrialResult, metric: str, seed_deviation: float | None
 ) -> float | None:
-    """Return the difference that noise alone exceeds in 5 of 100 cases; None if the noise is not known.
+    """Return the difference that noise alone exceeds in 5 % of the cases; None if the noise is not known.
 
     It is the larger of the noise between seeds and the sampling noise of the validation images.
     """
     margins = []
     if seed_deviation is not None:
         margins.append(STANDARD_ERRORS * math.sqrt(2) * seed_deviation)
-    if metric in SHARES and left.images and right.images:
-        margins.append(STANDARD_ERRORS * math.sqrt(estimate_share_variance(left) + estimate_share_variance(right)))
+    if metric in ACCURACIES and left.images and right.images:
+        variance = estimate_accuracy_variance(left) + estimate_accuracy_variance(right)
+        margins.append(STANDARD_ERRORS * math.sqrt(variance))
     return max(margins) if margins else None
 
 
-def estimate_share_variance(result: TrialResult) -> float:
-    """Return the variance of a share of `result.images` images; one right and one wrong image keep it above 0."""
+def estimate_accuracy_variance(result: TrialResult) -> float:
+    """Return the sampling variance of an accuracy; one right and one wrong image are added, so that it is not 0."""
     count = result.images or 1
-    share = ((result.value or 0.0) * count + 1) / (count + 2)
-    return share * (1 - share) / count
+    accuracy = ((result.value or 0.0) * count + 1) / (count + 2)
+    return accuracy * (1 - accuracy) / count
 
 
 def measure_seed_deviation(results: Sequence[TrialResult]) -> float | None:
-    """Return the standard deviation between runs with equal values and other seeds; None if there are none."""
+    """Return the standard deviation between trials with equal values and different seeds; None if there are none."""
     groups: dict[tuple[tuple[str, Value], ...], list[float]] = {}
     for result in results:
         groups.setdefault(tuple(sorted(result.values.items())), []).append(result.value or 0.0)
@@ -145,7 +149,7 @@ def measure_seed_deviation(results: Sequence[TrialResult]) -> float | None:
 
 def describe_noise(best: TrialResult, metric: str, seed_deviation: float | None) -> str:
     """Describe the measurements from which the noise was computed; empty if it is not known."""
-    images = f"{best.images:,} validation images" if metric in SHARES and best.images else ""
+    images = f"{best.images:,} validation images" if metric in ACCURACIES and best.images else ""
     seeds = "runs of equal values with other seeds" if seed_deviation is not None else ""
     return " and ".join(filter(None, (images, seeds)))
 
@@ -156,10 +160,10 @@ def fold_numbers(reason: str) -> str:
 
 
 def format_value(value: float | None, metric: str) -> str:
-    """Return a metric as text: shares in percent, a missing value as a dash."""
+    """Return a metric as text: fractions in percent, a missing value as a dash."""
     if value is None:
         return "-"
-    return f"{100 * value:.2f} %" if metric in (*SHARES, "precision", "recall", "f1") else f"{value:.4g}"
+    return f"{100 * value:.2f} %" if metric in (*ACCURACIES, "precision", "recall", "f1") else f"{value:.4g}"
 
 
 def format_setting(value: Value) -> str:
@@ -179,7 +183,7 @@ def describe_verdict(verdict: Verdict, metric: str) -> list[str]:
     if verdict.noise is None:
         lines.append(f"How much {metric} varies with the seed was not measured: small differences may be noise.")
         return lines
-    margin = f"{100 * verdict.noise:.2f} points" if metric in SHARES else f"{verdict.noise:.3g}"
+    margin = f"{100 * verdict.noise:.2f} points" if metric in ACCURACIES else f"{verdict.noise:.3g}"
     if ties:
         names = ", ".join(result.name for result in ties[:5]) + (", …" if len(ties) > 5 else "")
         lines.append(

@@ -1,7 +1,7 @@
 """Search loop: draw parameters, start trials, read their evaluations, stop weak trials.
 
-Trials run in separate processes, up to `parallel` at a time. Every result is written to the study's database at once,
-so that a killed search loses only the steps of running trials since their last checkpoints.
+Trials run in separate processes, up to `parallel` at a time. Every result is written at once to Optuna's study, a
+database, so that a killed search loses only the steps of running trials since their last checkpoints.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.runs.search.results import (
-    PAST,
+    PAST_RUN,
     TrialResult,
     describe_values,
     fold_numbers,
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 End = Literal["done", "interrupted", "timeout", "failing"]
-MAX_EQUAL_FAILURES = 3  # the search ends if this many first trials fail for the same reason
-DIVERGED = "the loss became"  # beginning of the reason if a loss became NaN or infinite
+MAX_EQUAL_FAILURES = 3  # the search ends if its first trials fail this many times, all for the same reason
+DIVERGED = "the loss became"  # the reason of a trial whose loss became NaN or infinite begins with these words
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Options of a search; a later search may continue the study with others."""
+    """Options of a search. A later search may continue the study with other options."""
 
-    trials: int  # number of trials of the study with those of earlier searches, without past runs
+    trials: int  # number of trials of the study, including those of earlier searches, without past runs
     parallel: int = 1
     sampler: SamplerName = "tpe"
     pruner: PrunerName = "none"
@@ -51,10 +51,10 @@ class Plan:
 
 @dataclass
 class RunningTrial:
-    """Trial whose process was started and has not been recorded as ended."""
+    """Trial whose end has not been recorded yet."""
 
     number: int
-    slot: int
+    slot: int  # part of the machine (cores or a card), from 0 to `parallel` - 1
     trial: Trial
     process: TrainProcess
     started_at: float = field(default_factory=time.monotonic)
@@ -95,8 +95,8 @@ class SearchLoop:
             time.sleep(self.plan.poll_s if self.running else 0)
 
     def list_own_trials(self) -> list[FrozenTrial]:
-        """Return the trials without the past runs; the index of a trial is its number."""
-        return [trial for trial in self.study.get_trials(deepcopy=False) if PAST not in trial.user_attrs]
+        """Return the trials without the past runs. The index of a trial in this list is its number."""
+        return [trial for trial in self.study.get_trials(deepcopy=False) if PAST_RUN not in trial.user_attrs]
 
     def find_unfinished(self) -> list[tuple[int, FrozenTrial]]:
         """Return the trials of an earlier search that have not ended."""
@@ -134,7 +134,10 @@ class SearchLoop:
         return True
 
     def enqueue_next(self) -> int | None:
-        """Return the number of the next trial, None after the last; enqueue its values if they are not drawn."""
+        """Return the number of the next trial, None after the last one.
+
+        If the values of the trial are fixed (a combination of a grid, or `plan.first`), the study gets them here.
+        """
         from optuna.trial import TrialState
 
         trials = self.list_own_trials()
@@ -170,7 +173,7 @@ class SearchLoop:
                 self.running.remove(entry)
 
     def report_evaluations(self, entry: RunningTrial, ended: bool) -> None:
-        """Pass new evaluations to the study; the pruner may stop the trial after each but the last."""
+        """Pass new evaluations to the study; after any but the last evaluation, the pruner may stop the trial."""
         evaluations = entry.process.list_evaluations()
         for index, evaluation in enumerate(evaluations[entry.reported :], start=entry.reported + 1):
             entry.trial.report(evaluation.value, index)
@@ -181,7 +184,7 @@ class SearchLoop:
                 entry.process.stop()
 
     def describe_pruning(self, evaluation: Evaluation, index: int) -> str:
-        """Describe why a trial is stopped: pruner, step and value."""
+        """Return the reason of a pruned trial: pruner, step and value."""
         value = format_value(evaluation.value, self.metric)
         return (
             f"stopped by {self.plan.pruner} after step {evaluation.step:,} at {self.metric} {value}, "
@@ -230,9 +233,9 @@ class SearchLoop:
         return f"trial {number + 1}/{self.plan.trials}: {describe_values(result.values)}: {outcome}{duration}{best}"
 
     def has_only_equal_failures(self) -> bool:
-        """Return True if no trial has finished or was pruned, and MAX_EQUAL_FAILURES or more failed for one reason.
+        """Return True if no trial finished or was pruned, and at least MAX_EQUAL_FAILURES failed, all for one reason.
 
-        A loss that diverged does not count: other values may train.
+        If that reason is a loss that diverged, the search continues: other values may train.
         """
         from optuna.trial import TrialState
 
@@ -243,7 +246,7 @@ class SearchLoop:
         return len(reasons) == 1 and not self.failures[0].startswith(DIVERGED)
 
     def stop_all(self, end: End) -> End:
-        """Ask the running trials to write a checkpoint and wait for them, or kill them; return `end`."""
+        """Ask the running trials to write a checkpoint, and wait until they end, or kill them; return `end`."""
         for entry in self.running:
             entry.process.stop()
         while self.running:

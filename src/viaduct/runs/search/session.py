@@ -1,4 +1,7 @@
-"""Run a search from its options to its results: check, open the study, search, write the best recipe."""
+"""A search from its options (SearchRequest) to its result (Findings), with a recipe file for the best trial.
+
+A study is the folder of a search; a later search in the same folder continues it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from viaduct.runs.search.results import (
     describe_values,
     fold_numbers,
     format_value,
-    judge,
+    judge_results,
     read_results,
 )
 from viaduct.runs.search.sampling import MIN_EVALUATIONS, PrunerName, SamplerName, count_evaluations
@@ -42,8 +45,8 @@ EVALUATION_FIELD = "evaluation.every_epochs"
 class SearchRequest:
     """Options of a search."""
 
-    loaded: Loaded  # recipe without the settings from the command line
-    argument: str  # name or file of the recipe, for `viaduct train`
+    loaded: Loaded  # the recipe, without `settings`
+    argument: str  # name or file of the recipe on the command line
     settings: dict[str, str]  # fields set in all trials: --set, --epochs, --steps
     space: Sequence[str]  # texts of --space
     data: Path | None
@@ -61,10 +64,10 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Facts about the images, read before the first trial."""
+    """Facts about the data, read before the first trial."""
 
-    images: dict[str, Any]  # number and labels of the images, in the form of recipe.json
-    train_images: int
+    images: dict[str, Any]  # number and labels of all images, in the form of recipe.json
+    train_images: int  # number of training images
 
 
 @dataclass(frozen=True)
@@ -75,15 +78,15 @@ class Findings:
     space: Space
     study: Study
     results: list[TrialResult]
-    verdict: Verdict | None
-    recipe_file: Path | None
-    command: str
+    verdict: Verdict | None  # None: no trial was trained to its end
+    recipe_file: Path | None  # recipe of the best trial
+    command: str  # command that trains it
     end: End
-    signal: int = 0
+    signal: int = 0  # signal that ended the search; 0: none
 
 
 def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_line: PrintLine) -> Findings:
-    """Run a search and return the findings."""
+    """Run a search and return the findings. `read_facts` is called once the options are found to be valid."""
     check_metric(request)
     space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
     if request.sampler == "grid" and (count := len(space.list_combinations())) > request.trials:
@@ -180,7 +183,7 @@ def find_past_runs(
 
 def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Study) -> Plan:
     found = space.find_values(apply_settings(request.loaded.recipe, request.settings))
-    recipe_values = None if isinstance(found, str) else found  # a string: the path of a field outside the space
+    recipe_values = None if isinstance(found, str) else found  # a str is the path of a field outside the space
     tried = [result.values for result in read_results(study, space)]
     return Plan(
         trials=request.trials,
@@ -195,7 +198,7 @@ def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Stu
 
 
 def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> str:
-    """Explain that the first trial cannot have the recipe's own values; empty if it can, or if there are trials."""
+    """Explain why the first trial does not have the recipe's own values; empty if it has, or if it was run before."""
     if any(result.number is not None for result in read_results(study, space)):
         return ""
     recipe_values = space.find_values(apply_settings(request.loaded.recipe, request.settings))
@@ -208,7 +211,7 @@ def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> 
 
 @contextmanager
 def collect_stop_signals(print_line: PrintLine) -> Iterator[list[int]]:
-    """Yield a list that collects the signals that ask the search to end; print a line about the first."""
+    """Yield a list that collects signals such as Ctrl-C; print a line when the first arrives."""
     lines = ["\nEnding: running trials write a checkpoint; once more ends at once. The same command continues."]
     with collect_signals(lambda number: print_line(lines.pop()) if lines else None) as received:  # only the first time
         yield received
@@ -218,13 +221,13 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
     """Write the recipe of the best trial, and return the findings; raise ViaductError if all trials have failed."""
     results = read_results(study, space)
     refuse_failure(results, end)
-    verdict = judge(results, request.metric, study.direction.name.lower())
+    verdict = judge_results(results, request.metric, study.direction.name.lower())
     findings = Findings(request, space, study, results, verdict, None, "", end, signal)
     if verdict is None:
         return findings
     file = request.folder / f"{Path(request.loaded.name).stem}_best.py"
-    only_of_trials = ("epochs", "steps", EVALUATION_FIELD)
-    settings = {path: text for path, text in request.settings.items() if path not in only_of_trials}
+    shortened = ("epochs", "steps", EVALUATION_FIELD)  # the best recipe has its own length, not that of the trials
+    settings = {path: text for path, text in request.settings.items() if path not in shortened}
     recipe = apply_settings(request.loaded.recipe, {**settings, **space.make_settings(verdict.best.values)})
     value = format_value(verdict.best.value, request.metric)
     headline = f"{request.loaded.name} with the values of {verdict.best.name} of a search: {request.metric} {value}."
@@ -234,7 +237,7 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
 
 
 def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
-    """Raise ViaductError with the reasons if all ended trials have failed, unless the search was cut short."""
+    """Raise ViaductError with the reasons if all ended trials failed and the search was not cut short."""
     ended = [result for result in results if result.number is not None and result.state != "unfinished"]
     failed = [result for result in ended if result.state == "failed"]
     if end not in ("done", "failing") or not failed or len(failed) < len(ended):

@@ -1,13 +1,13 @@
-"""Folder of a search: its definition, the trials, and a lock.
+"""Folder of a search (a study, as Optuna calls it): its definition, the trials, and a lock.
 
-    STUDY/study.json         recipe, data, space, metric, length; every search in the folder must have the same
+    STUDY/study.json         recipe, data, space, metric, length; a search that continues the study must have the same
     STUDY/study.sqlite3      the trials, in Optuna's database
     STUDY/trial-000 …        one ordinary run for each trial
     STUDY/logs/              the output of each trial
     STUDY/.study.lock        the process id of the search that holds the lock
     STUDY/report.html, RECIPE_best.py
 
-Only one process at a time can search in a folder; the lock ends with the process.
+Only one process at a time can search in a folder. The lock ends with the process.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 DEFINITION, DATABASE, LOCK, LOGS = "study.json", "study.sqlite3", ".study.lock", "logs"
 STUDY_NAME = "search"
-"""Name of the study in its database; Hyperband assigns trials to brackets by a hash of it."""
+"""Name of the study in its database. It must not change: Hyperband assigns trials to brackets by a hash of it."""
 LOWER_IS_BETTER = ("loss",)
 
 
 @dataclass(frozen=True)
 class Definition:
-    """Definition of a search, which must be the same for all searches in a folder."""
+    """Properties of a search that must be the same for all searches in a folder."""
 
     recipe: str
     data: str | None
-    space: tuple[str, ...]
+    space: tuple[str, ...]  # texts of --space
     metric: str
-    settings: tuple[str, ...]  # `--set` of every trial, such as its length, without the number of evaluations
+    settings: tuple[str, ...]  # `field=text` of fields set in all trials, except EVALUATION_FIELD (session.py)
     recipe_sha256: str = ""  # SHA-256 of the user's recipe file; empty for a built-in recipe
 
     @property
@@ -72,11 +72,11 @@ class StudyFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder within the block; remove it at the end if no definition was written."""
+        """Lock the folder within the block; remove the folder at the end if no definition was written."""
         try:
             str(self.path.resolve()).encode()
         except UnicodeEncodeError:
-            raise BadRun(f"{str(self.path)!r} is no text in UTF-8, as the name of a database must be.") from None
+            raise BadRun(f"{str(self.path)!r} is not UTF-8, which the path of a database must be.") from None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / LOCK).open("a+")
@@ -107,7 +107,7 @@ class StudyFolder:
                 self.path.rmdir()
 
     def write_definition(self, definition: Definition) -> None:
-        """Write the definition; raise BadRun if the folder has a different one, or other files and none."""
+        """Write the definition; raise BadRun if the folder has a different one, or has files but no definition."""
         file = self.path / DEFINITION
         if file.exists():
             self.refuse_other_definition(definition)
@@ -153,7 +153,7 @@ class StudyFolder:
 
 
 def show_difference(before: Any, now: Any) -> str:
-    """Describe the difference between two values of a definition, lists by their entries."""
+    """Describe the difference between the value in the folder and that of this search, lists by their entries."""
     if isinstance(before, list) and isinstance(now, list):
         removed = [entry for entry in before if entry not in now]
         added = [entry for entry in now if entry not in before]

@@ -1,7 +1,7 @@
 """Trials as processes: `viaduct train` in a run directory of the study.
 
-A trial is stopped with SIGTERM, so that `train` writes a checkpoint and ends. On Linux a trial also gets this signal
-when the search is killed.
+A trial is stopped with SIGTERM, on which `train` writes a checkpoint and ends. On Linux a trial also gets this signal
+when the search is killed. Up to `parallel` trials run at a time; each has a slot, which is its part of the machine.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from viaduct.cluster.environment import VISIBLE_VARIABLES
 from viaduct.cores import count_cores
 from viaduct.run_files import read_metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
-from viaduct.runs.state import TRIAL, is_locked
+from viaduct.runs.state import TRIAL_FILE, is_locked
 
-PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 MESSAGE = re.compile(r"viaduct train: (.*)")
-TAIL_BYTES = 20_000  # end of a log that is searched for the reason of a failure
+TAIL_BYTES = 20_000  # the reason of a failure is searched in this many last bytes of a log
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metric of a trial after some steps."""
+    """Value of the search's metric after some steps of a trial."""
 
     step: int
     value: float
@@ -43,14 +43,14 @@ class Evaluation:
 
 @dataclass
 class TrainProcess:
-    """One `viaduct train` in the background."""
+    """Process of one trial."""
 
     process: subprocess.Popen[bytes]
-    run: Path
-    log: Path
+    run: Path  # run directory
+    log: Path  # file with the output of the process
     metric: str
     number: int = 0
-    stopped: bool = False
+    stopped: bool = False  # True after a request to stop
     read_size: int = -1  # size of metrics.jsonl at the last reading
     evaluations: list[Evaluation] = field(default_factory=list)  # of the last reading
 
@@ -58,7 +58,7 @@ class TrainProcess:
         return self.process.poll()
 
     def list_evaluations(self) -> list[Evaluation]:
-        """Return the evaluations so far, earliest first; read metrics.jsonl again only if its size has changed."""
+        """Return the evaluations so far, earliest first; metrics.jsonl is read again only if its size has changed."""
         file = self.run / "metrics.jsonl"
         size = file.stat().st_size if file.is_file() else 0
         if size != self.read_size:
@@ -78,7 +78,7 @@ class TrainProcess:
         return float(value) if is_number(value) else None
 
     def count_images(self) -> int | None:
-        """Return the number of validation images of the metric."""
+        """Return the number of validation images from which the metric was computed."""
         count = (self.read_final() or {}).get("count")
         return count if isinstance(count, int) else None
 
@@ -87,10 +87,9 @@ class TrainProcess:
         return final if isinstance(final, dict) else None
 
     def find_failure_reason(self) -> str:
-        """Return the reason why the trial failed."""
         code = self.process.poll()
         if code == 0:
-            return f"it has no {self.metric} that is finite"
+            return f"its {self.metric} is missing or not finite"
         return find_reason(self.log, code)
 
     def stop(self) -> None:
@@ -108,7 +107,7 @@ class TrainProcess:
         if not (self.run / "recipe.json").is_file():  # the trial failed early
             return
         record = {"trial": self.number, "study": "..", "state": state, self.metric: value, "reason": reason}
-        with contextlib.suppress(OSError), replace_file(self.run / TRIAL) as file:
+        with contextlib.suppress(OSError), replace_file(self.run / TRIAL_FILE) as file:
             file.write((json.dumps(record, indent=1) + "\n").encode())
 
 
@@ -120,8 +119,7 @@ class TrainLauncher:
     recipe: str
     metric: str
     flags: Sequence[str]  # arguments of all trials: --data, --device, --set
-    environments: Sequence[Mapping[str, str]]
-    """Environment variables of each slot: number of threads, or card. Parallel trials have different slots."""
+    environments: Sequence[Mapping[str, str]]  # environment variables of each slot: number of threads, or card
 
     def build_command(self, number: int, settings: Mapping[str, str]) -> list[str]:
         """Return the arguments of a trial's command, after `viaduct`."""
@@ -156,19 +154,19 @@ def make_parent_death_hook() -> Callable[[], None] | None:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def request_signal() -> None:
-        libc.prctl(PARENT_DEATH_SIGNAL, int(signal.SIGTERM))
+        libc.prctl(SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM))
 
     return request_signal
 
 
 def wait_until_free(run: Path) -> None:
-    """Wait for the trial of a killed search that still writes its checkpoint."""
+    """Wait until no process uses the run: after a killed search, its trial may still write a checkpoint."""
     while is_locked(str(run)):
         time.sleep(0.2)
 
 
 def find_reason(log: Path, code: int | None) -> str:
-    """Return the last message of `viaduct train` in a log, else exit code and last line of the log."""
+    """Return the last message of `viaduct train` in a log; without one, the exit code and the last line."""
     text = ""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
@@ -185,7 +183,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def divide_machine(device: str, parallel: int, threads: int | None = None) -> tuple[list[dict[str, str]], str]:
-    """Return the environment variables of each slot, and a line about the cores or cards of each trial."""
+    """Return the environment variables of each slot, and a line of progress about the cores or cards of the slots."""
     if parallel == 1:
         return [{}], ""
     kind = find_kind(device)
@@ -204,7 +202,7 @@ def divide_machine(device: str, parallel: int, threads: int | None = None) -> tu
 
 
 def find_kind(device: str) -> str:
-    """Return the kind of device in a name such as `cuda:1`; `auto` is the kind that this machine would pick."""
+    """Return the kind of a device such as `cuda:1`; for `auto`, the kind that training on this machine would use."""
     from viaduct import devices
 
     if device != "auto":
@@ -213,7 +211,7 @@ def find_kind(device: str) -> str:
 
 
 def list_visible_cards(kind: str) -> list[str]:
-    """Return the cards that this process may use, by the names in its environment variable, else by number."""
+    """Return the cards that this process may use, as its environment variable names them, or by number without one."""
     from viaduct import devices
     from viaduct.devices.base import check_index
 
