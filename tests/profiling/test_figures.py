@@ -10,13 +10,13 @@ import pytest
 from viaduct.profiling.figures import (
     Convolution,
     Figures,
-    Product,
+    MatrixProduct,
     find_float_dtype,
     is_convolution,
-    is_product,
+    is_matrix_product,
     mean_without_largest,
     parse_convolution,
-    parse_product,
+    parse_matrix_product,
     parse_shapes,
     show_names,
     show_time,
@@ -33,7 +33,7 @@ def make_figures(**parts: Any) -> Figures:
 
 def test_without_steps_nothing_is_a_share_of_anything() -> None:
     figures = make_figures(steps=[])
-    assert (figures.iteration_us, figures.share(100.0), figures.loader_waits) == (0.0, 0.0, {})
+    assert (figures.iteration_us, figures.share_of_step(100.0), figures.loader_waits) == (0.0, 0.0, {})
     assert (figures.data_tails, figures.host_time_between_steps, figures.communication_us) == ({}, (0.0, 0), 0.0)
     assert not figures.is_worth(1e9)
     assert figures.processor_load is None
@@ -108,7 +108,7 @@ def test_the_backward_pass_is_two_thirds_where_no_operator_tells() -> None:
 )
 def test_products_and_convolutions_are_known_by_name(name: str, product: bool, convolution: bool) -> None:
     operator = Operator(name, 1, 1.0, 1.0)
-    assert (is_product(operator), is_convolution(operator)) == (product, convolution)
+    assert (is_matrix_product(operator), is_convolution(operator)) == (product, convolution)
 
 
 def test_of_nested_operators_those_with_counted_work_are_heavy() -> None:
@@ -118,14 +118,14 @@ def test_of_nested_operators_those_with_counted_work_are_heavy() -> None:
 
 
 def test_a_product_is_read_from_its_shapes() -> None:
-    def parse(shapes: str) -> Product | None:
-        return parse_product(Operator("aten::mm", 1, 1.0, 1.0, shapes=shapes, dtypes="float32, float32"))
+    def parse(shapes: str) -> MatrixProduct | None:
+        return parse_matrix_product(Operator("aten::mm", 1, 1.0, 1.0, shapes=shapes, dtypes="float32, float32"))
 
     assert parse("[3, 4], [5, 6]") is None
     assert parse("[3, 4]") is None
-    assert parse_product(multiply(1.0)) == Product(256, 512, 1024, "float32")
-    assert parse("[2, 3, 4], [4, 6]") == Product(6, 4, 6, "float32")
-    assert parse("[3, 4], [6, 4]") == Product(3, 4, 6, "float32"), "the weight of a linear layer"
+    assert parse_matrix_product(multiply(1.0)) == MatrixProduct(256, 512, 1024, "float32")
+    assert parse("[2, 3, 4], [4, 6]") == MatrixProduct(6, 4, 6, "float32")
+    assert parse("[3, 4], [6, 4]") == MatrixProduct(3, 4, 6, "float32"), "the weight of a linear layer"
 
 
 @pytest.mark.parametrize(("side", "stride", "padding"), [(28, 1, 1), (26, 1, 0), (14, 2, 1), (13, 2, 0)])

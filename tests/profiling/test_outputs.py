@@ -92,5 +92,5 @@ def test_a_roofline_that_cannot_be_measured_is_reported(monkeypatch: pytest.Monk
 
 
 def test_a_profile_without_operators_gets_no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viaduct.profiling.trials.DeviceTrials", pytest.fail)
+    monkeypatch.setattr("viaduct.profiling.microbenchmarks.DeviceMicrobenchmarks", pytest.fail)
     assert find_advice(replace(make_profile(), operators=[])) is not None

@@ -1,7 +1,7 @@
 """Figures that advice rests on, computed from a profile, and the thresholds that several rules share.
 
-figures = Figures(profile, trials)
-figures.share(figures.loader_waits[0])      0.61
+figures = Figures(profile, microbenchmarks)
+figures.share_of_step(figures.loader_waits[0])      0.61
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """One matrix product of rows x inner with inner x columns."""
 
     rows: int
@@ -62,13 +62,13 @@ class Product:
     dtype: str
 
 
-class Trials(Protocol):
-    """Measurements on this machine for an advice (trials.py); None if one cannot be made."""
+class Microbenchmarks(Protocol):
+    """Measurements on this machine for an advice (microbenchmarks.py); None if one cannot be made."""
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
         """Return microseconds of a forward and backward pass: contiguous, channels_last."""
 
-    def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
+    def time_dtypes(self, work: Convolution | MatrixProduct, dtype: str) -> tuple[float, float] | None:
         """Return microseconds of a forward and backward pass: in float32, and in `dtype` with both casts."""
 
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
@@ -78,10 +78,10 @@ class Trials(Protocol):
 class Figures:
     """Figures of a profile that several rules use."""
 
-    def __init__(self, profile: Profile, trials: Trials | None = None) -> None:
+    def __init__(self, profile: Profile, microbenchmarks: Microbenchmarks | None = None) -> None:
         self.profile = profile
         self.facts = profile.facts
-        self.trials = trials
+        self.microbenchmarks = microbenchmarks
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -166,13 +166,13 @@ class Figures:
         """True if operators return before their kernels have run."""
         return self.facts.device != "cpu"
 
-    def share(self, time_us: float) -> float:
+    def share_of_step(self, time_us: float) -> float:
         """Return a time as a share of the median iteration; 0 if no iteration was measured."""
         return time_us / self.iteration_us if self.iteration_us else 0.0
 
     def is_worth(self, time_us: float) -> bool:
         """Return True if a gain of this time is at least WORTHWHILE_SHARE of the iteration."""
-        return self.share(time_us) >= WORTHWHILE_SHARE
+        return self.share_of_step(time_us) >= WORTHWHILE_SHARE
 
     @cached_property
     def communicating_steps(self) -> dict[int, list[Step]]:
@@ -227,7 +227,7 @@ class Figures:
 
         If none was counted, all convolutions and products.
         """
-        rows = [row for row in self.operators if (is_convolution(row) or is_product(row)) and row.cost_us > 0]
+        rows = [row for row in self.operators if (is_convolution(row) or is_matrix_product(row)) and row.cost_us > 0]
         return [row for row in rows if row.flops] or rows
 
     @cached_property
@@ -250,7 +250,7 @@ def mean_without_largest(values: Iterable[float]) -> float:
     return mean(ordered[:-1] if len(ordered) >= 5 else ordered) if ordered else 0.0
 
 
-def is_product(operator: Operator) -> bool:
+def is_matrix_product(operator: Operator) -> bool:
     return bool(_PRODUCTS.search(operator.name.lower()))
 
 
@@ -274,7 +274,7 @@ def parse_shapes(text: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, row)) for row in rows if all(number.isdigit() for number in row)]
 
 
-def parse_product(operator: Operator) -> Product | None:
+def parse_matrix_product(operator: Operator) -> MatrixProduct | None:
     """Return the product of an operator's first two matrices, the second possibly transposed; None if unknown."""
     shapes = [shape for shape in parse_shapes(operator.shapes) if len(shape) >= 2]
     if len(shapes) < 2:
@@ -282,8 +282,8 @@ def parse_product(operator: Operator) -> Product | None:
     left, right = shapes[0], shapes[1]
     rows, dtype = prod(left[:-1]), find_float_dtype(operator)
     if left[-1] == right[-2]:
-        return Product(rows, left[-1], right[-1], dtype)
-    return Product(rows, left[-1], right[-2], dtype) if left[-1] == right[-1] else None  # a linear layer's weight
+        return MatrixProduct(rows, left[-1], right[-1], dtype)
+    return MatrixProduct(rows, left[-1], right[-2], dtype) if left[-1] == right[-1] else None  # a linear layer's weight
 
 
 def parse_convolution(operator: Operator) -> Convolution | None:

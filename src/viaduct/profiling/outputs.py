@@ -111,8 +111,8 @@ def find_advice(profile: Profile) -> list[Advice]:
 
     if not profile.operators:
         return advise(profile)
-    from viaduct.profiling.trials import DeviceTrials
+    from viaduct.profiling.microbenchmarks import DeviceMicrobenchmarks
 
     cores = profile.facts.cores
     threads = max(1, cores // profile.facts.ranks) if cores and profile.facts.ranks > 1 else None
-    return advise(profile, DeviceTrials(profile.facts.device, threads))
+    return advise(profile, DeviceMicrobenchmarks(profile.facts.device, threads))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from viaduct.profiling.advice import advise
-from viaduct.profiling.figures import Convolution, Product
+from viaduct.profiling.figures import Convolution, MatrixProduct
 from viaduct.profiling.record import Advice, Collective, Facts, Kernel, Operator, Profile, Step
 
 
@@ -76,8 +76,8 @@ def launch(name: str, time_us: float, calls: float, kind: str = "elementwise", o
     return Kernel(name, kind, calls, time_us, "float32", operator)
 
 
-class FixedTrials:
-    """Trials that answer what they were told to, and remember what they were asked."""
+class FixedTimes:
+    """Microbenchmarks that answer what they were told to, and remember what they were asked."""
 
     def __init__(self, times: tuple[float, float] | None) -> None:
         self.times = times
@@ -87,7 +87,7 @@ class FixedTrials:
         self.asked.append(convolution)
         return self.times
 
-    def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
+    def time_dtypes(self, work: Convolution | MatrixProduct, dtype: str) -> tuple[float, float] | None:
         self.asked.append((work, dtype))
         return self.times
 

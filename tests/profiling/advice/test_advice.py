@@ -3,12 +3,19 @@
 import subprocess
 import sys
 
-from profiling.advice.made_profiles import FixedTrials, convolve, make_profile, make_steps, multiply, read_value
+from profiling.advice.made_profiles import (
+    FixedTimes,
+    convolve,
+    make_profile,
+    make_steps,
+    multiply,
+    read_value,
+)
 from viaduct.profiling.advice import advise, load_rules
 
 
 def test_a_step_of_long_operators_gets_no_advice() -> None:
-    assert advise(make_profile(operators=[multiply(8500.0)]), FixedTrials((100.0, 100.0))) == []
+    assert advise(make_profile(operators=[multiply(8500.0)]), FixedTimes((100.0, 100.0))) == []
 
 
 def test_two_steps_are_no_ground_for_advice() -> None:
@@ -17,9 +24,9 @@ def test_two_steps_are_no_ground_for_advice() -> None:
 
 
 def test_nothing_is_measured_here_for_the_profile_of_another_tool() -> None:
-    trials = FixedTrials((8000.0, 4000.0))
-    assert advise(make_profile(kind="kineto", operators=[convolve(8500.0)]), trials) == []
-    assert trials.asked == []
+    microbenchmarks = FixedTimes((8000.0, 4000.0))
+    assert advise(make_profile(kind="kineto", operators=[convolve(8500.0)]), microbenchmarks) == []
+    assert microbenchmarks.asked == []
 
 
 def test_a_profile_without_steps_gets_no_advice() -> None:
@@ -29,7 +36,7 @@ def test_a_profile_without_steps_gets_no_advice() -> None:
 def test_the_largest_gain_comes_first() -> None:
     steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
     profile = make_profile(steps, operators=[read_value(), convolve(8500.0)])
-    found = advise(profile, FixedTrials((8000.0, 4000.0)))
+    found = advise(profile, FixedTimes((8000.0, 4000.0)))
     assert [advice.name for advice in found] == ["loader", "layout", "synchronisation"]
     gains = [advice.gain_us or 0.0 for advice in found]
     assert gains == sorted(gains, reverse=True)
@@ -37,9 +44,7 @@ def test_the_largest_gain_comes_first() -> None:
 
 def test_every_advice_says_its_figures() -> None:
     steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
-    for advice in advise(
-        make_profile(steps, operators=[read_value(), convolve(8500.0)]), FixedTrials((8000.0, 4000.0))
-    ):
+    for advice in advise(make_profile(steps, operators=[read_value(), convolve(8500.0)]), FixedTimes((8000.0, 4000.0))):
         assert any(character.isdigit() for character in advice.title)
         assert advice.evidence
         assert all(any(character.isdigit() for character in sentence) for sentence in advice.evidence)
@@ -51,7 +56,7 @@ def test_every_rule_of_the_folder_is_asked() -> None:
     expected = {"loader", "synchronisation", "fp32_island", "layout", "small_batch", "stragglers", "recompilation"}
     expected |= {"host_time"}
     assert expected | {"communication", "host_gaps", "small_kernels", "unfused_norm", "optimizer", "garbage"} == names
-    assert all(0 < rule.PRIORITY_AT_EQUAL_GAIN <= 1 for rule in load_rules())
+    assert all(0 < rule.CERTAINTY <= 1 for rule in load_rules())
 
 
 def test_advising_needs_no_torch() -> None:

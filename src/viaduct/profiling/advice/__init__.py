@@ -1,7 +1,8 @@
 """Advice from a profile: one file per rule; every module in this folder is loaded as a rule.
 
-A rule has `find(figures)`, which returns an `Advice` or None, and `PRIORITY_AT_EQUAL_GAIN`, from 0 to 1: how certain
-its advice is. Rules measure only through `figures.trials`; profiling/figures.py has figures for several rules.
+A rule is a module with two names: `find(figures)` returns an `Advice` or None, and `CERTAINTY`, from 0 to 1, orders
+pieces of advice with the same gain. `figures` has what several rules compute from the profile (profiling/figures.py). A
+rule that measures something on this machine does so through `figures.microbenchmarks`.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from viaduct.profiling.figures import Figures, Trials
+from viaduct.profiling.figures import Figures, Microbenchmarks
 from viaduct.profiling.record import Advice, Profile
 
-MIN_STEPS = 3  # least number of uninterrupted steps for advice
+MIN_STEPS = 3  # least number of regular steps for advice
 
 
-def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
-    """Return advice, most valuable first; [] if nothing stands out or there are too few steps.
+def advise(profile: Profile, microbenchmarks: Microbenchmarks | None = None) -> list[Advice]:
+    """Return all advice, the largest gain first; [] if nothing stands out or there are too few steps.
 
-    `trials` are not used for profiles of other tools, which may come from other machines.
+    `microbenchmarks` are used only for viaduct's own profiles; those of other tools may come from another machine.
     """
     if len(profile.regular_steps) < MIN_STEPS:
         return []
-    figures = Figures(profile, trials if profile.facts.kind in ("script", "recipe") else None)
-    rules = sorted(load_rules(), key=lambda rule: -rule.PRIORITY_AT_EQUAL_GAIN)
+    figures = Figures(profile, microbenchmarks if profile.facts.kind in ("script", "recipe") else None)
+    rules = sorted(load_rules(), key=lambda rule: -rule.CERTAINTY)
     found = [advice for rule in rules if (advice := rule.find(figures)) is not None]
     return sorted(found, key=lambda advice: -(advice.gain_us or 0.0))
 

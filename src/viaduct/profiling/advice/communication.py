@@ -1,10 +1,10 @@
-"""Gradients are reduced while nothing is computed.
+"""Gradients are reduced while nothing is computed: this time is the exposed part of a collective.
 
 DistributedDataParallel reduces the gradients of the last layers while the backward pass still computes the first ones.
-An explicit all-reduce after the backward pass does not overlap. The time of the rank that waits least counts, so that
-waiting for a slow rank, which `stragglers` reports, is not counted. A gain is estimated only for collectives that begin
-after the backward pass; the effect of another bucket size on the others is unknown. If only steps under the operator
-profiler have collectives, their times are scaled to those of timed steps, which are shorter.
+An explicit all-reduce after the backward pass does not overlap. The figures are those of the rank that waits least: the
+others may also wait for a slow rank, which the rule `stragglers` reports. A gain is estimated only for collectives that
+begin after the backward pass; for the others, the effect of another bucket size is unknown. If collectives are known
+only from recorded steps (under the operator profiler), their times are scaled to timed steps, which are shorter.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from statistics import median
 from viaduct.profiling.figures import NOTABLE_SHARE, Figures, show_time, sum_exposed_us
 from viaduct.profiling.record import Advice, Step
 
-PRIORITY_AT_EQUAL_GAIN = 0.7
+CERTAINTY = 0.7  # from 0 to 1; of two equal gains, the more certain one is listed first
 MOSTLY_EXPOSED = 0.5
-"""Least exposed share of communication that counts as not overlapped; the last bucket is always exposed."""
+"""Least exposed share of communication that is reported; some is normal, because the last bucket is always exposed."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -85,7 +85,7 @@ def suggest_overlap(is_after_backward: bool) -> str:
 
 
 def describe_collectives(figures: Figures, steps: list[Step], total: float, exposed: float) -> str:
-    """Return number, size and time of the collectives per step, with the length of these steps."""
+    """Return a sentence: number, size and time of the collectives per step, and the length of these steps."""
     count = median(len(step.collectives) for step in steps)
     sizes = [row.bytes for step in steps for row in step.collectives if row.bytes is not None]
     size = f" of {sum(sizes) / len(steps) / 1e6:.3g} MB" if sizes else ""

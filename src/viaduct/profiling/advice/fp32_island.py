@@ -1,7 +1,8 @@
 """A layer computes in float32 inside a network that otherwise computes in bfloat16 or float16.
 
-Only convolutions and matrix products count: normalisation, softmax and the loss are kept in float32 on purpose. The
-gain is measured in both dtypes if this machine can do so, else computed from the measured ceilings, else unknown.
+Only convolutions and matrix products ("heavy" operators) count: normalisation, softmax and the loss are kept in float32
+on purpose. The gain is measured in both dtypes if this machine can do so, else computed from the measured peak rates of
+the device in both dtypes, else unknown.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from viaduct.profiling.figures import (
     is_convolution,
     list_locations,
     parse_convolution,
-    parse_product,
+    parse_matrix_product,
     show_names,
     show_time,
     sum_by_owner,
 )
 from viaduct.profiling.record import Advice, Operator
 
-PRIORITY_AT_EQUAL_GAIN = 0.9
-MOSTLY = 0.5  # least share of the heavy operators, by calls or arithmetic, that compute in low precision
+CERTAINTY = 0.9  # from 0 to 1; of two equal gains, the more certain one is listed first
+MOSTLY = 0.5  # least share of the heavy operators, by calls or by arithmetic, in a network of low precision
 
 
 def find(figures: Figures) -> Advice | None:
@@ -30,9 +31,9 @@ def find(figures: Figures) -> Advice | None:
     heavy = figures.heavy_operators
     island = [row for row in heavy if find_float_dtype(row) == "float32"]
     low = [row for row in heavy if find_float_dtype(row) in LOW_PRECISION]
-    # Recorded steps are longer than timed ones.
+    # The profiler slows recorded steps: the sum of their operators can exceed the time of an undisturbed step.
     time = min(sum(row.cost_us for row in island), figures.forward_backward_us)
-    if not is_low_precision(low, heavy) or figures.share(time) < WORTHWHILE_SHARE:
+    if not is_low_precision(low, heavy) or figures.share_of_step(time) < WORTHWHILE_SHARE:
         return None
     dtype = find_float_dtype(max(low, key=lambda row: row.calls))
     ratio, basis = find_time_ratio(figures, island, dtype)
@@ -42,7 +43,7 @@ def find(figures: Figures) -> Advice | None:
     owners = sum_by_owner(island, lambda row: row.cost_us)
     return Advice(
         name="fp32_island",
-        title=f"Float32 in a {dtype} network: {show_names(owners)} takes {figures.share(time):.0%} of a step",
+        title=f"Float32 in a {dtype} network: {show_names(owners)} takes {figures.share_of_step(time):.0%} of a step",
         action=(
             f"Let this layer compute in {dtype}: take it out of the region where autocast is off, or convert its "
             "weights with the others. Keep float32 for normalisation, softmax and the loss."
@@ -69,21 +70,21 @@ def find_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> tup
     measured = measure_time_ratio(figures, island, dtype)
     if measured is not None:
         return measured, (
-            f"these operators' recorded time, scaled by the speedup of the longest one measured here in {dtype}"
+            f"the recorded time of these operators, scaled by the speedup in {dtype} that this machine measured for one"
         )
     ceilings = figures.profile.ceilings
     if ceilings and ceilings.flops.get(dtype) and ceilings.flops.get("float32"):
-        return ceilings.flops["float32"] / ceilings.flops[dtype], "the measured ceilings of this device in both dtypes"
-    return None, "the gain was not measured: neither a trial nor the device's ceilings are available here"
+        return ceilings.flops["float32"] / ceilings.flops[dtype], "the device's measured peak FLOP/s in both dtypes"
+    return None, "not measured: neither the speedup of these operators nor the device's peak FLOP/s is known"
 
 
 def measure_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> float | None:
     """Return low-precision time / float32 time of the longest float32 operator that can be timed here, or None."""
-    if figures.trials is None:
+    if figures.microbenchmarks is None:
         return None
     for row in sorted(island, key=lambda row: row.cost_us, reverse=True):
-        work = parse_convolution(row) if is_convolution(row) else parse_product(row)
-        times = figures.trials.time_dtypes(work, dtype) if work is not None else None
+        work = parse_convolution(row) if is_convolution(row) else parse_matrix_product(row)
+        times = figures.microbenchmarks.time_dtypes(work, dtype) if work is not None else None
         if times is not None:
             float32_us, low_precision_us = times
             return low_precision_us / float32_us
@@ -91,6 +92,7 @@ def measure_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> 
 
 
 def describe_heavy(island: list[Operator], low: list[Operator], dtype: str) -> tuple[str, ...]:
+    """Return a sentence on the heavy operators of both dtypes, and one on each of the two longest in float32."""
     time, calls = sum(row.cost_us for row in island), sum(row.calls for row in island)
     low_time, low_calls = sum(row.cost_us for row in low), sum(row.calls for row in low)
     rows = sorted(island, key=lambda row: row.cost_us, reverse=True)[:2]
@@ -107,5 +109,6 @@ def describe_heavy(island: list[Operator], low: list[Operator], dtype: str) -> t
 
 def describe_casts(figures: Figures) -> str:
     casts = [row for row in figures.operators if row.name == "aten::_to_copy"]
+    # total_us includes aten::copy_, which does the work
     time, calls = sum(row.total_us for row in casts), sum(row.calls for row in casts)
     return f"Conversions of dtype or device take {show_time(time)} in {calls:.0f} calls per step."

@@ -1,25 +1,25 @@
 """Python's garbage collector interrupts steps.
 
-profiling/garbage_pauses.py collects the long pauses of timed steps in a table of the profile.
+profiling/garbage_pauses.py stores the long pauses in a table of the profile.
 """
 
 from __future__ import annotations
 
-from viaduct.profiling.figures import WORTHWHILE_SHARE, Figures, show_time
+from viaduct.profiling.figures import Figures, show_time
 from viaduct.profiling.garbage_pauses import LONG_PAUSE_US, PAUSE_COLUMN, PAUSES_TABLE
 from viaduct.profiling.record import Advice
 
-PRIORITY_AT_EQUAL_GAIN = 1.0
+CERTAINTY = 1.0  # from 0 to 1; of two equal gains, the more certain one is listed first
 
 
 def find(figures: Figures) -> Advice | None:
     pauses = figures.read_column(PAUSES_TABLE, PAUSE_COLUMN)
-    pause_us = sum(pauses) / len(figures.steps)
-    if figures.share(pause_us) < WORTHWHILE_SHARE:
+    pause_us = sum(pauses) / len(figures.steps)  # per step
+    if not figures.is_worth(pause_us):
         return None
     return Advice(
         name="garbage",
-        title=f"Garbage collection takes {figures.share(pause_us):.0%} of the steps",
+        title=f"Garbage collection takes {figures.share_of_step(pause_us):.0%} of the steps",
         action="Call gc.freeze() after the set-up, or gc.disable() and gc.collect() once an epoch.",
         evidence=(
             f"{len(pauses)} pauses of {show_time(LONG_PAUSE_US)} or more in {len(figures.steps)} steps, the longest "

@@ -2,8 +2,8 @@
 
 The faster layout depends on the device, the library and the shape, so it is measured: the longest convolutions run
 forward and backward in both layouts, taking turns. Without a measurement channels_last is not advised. The effect on
-other operators is not counted. Conversions are copies that `contiguous` makes of tensors with four dimensions, or
-kernels that transpose; the profile has their time.
+other operators is not counted. Conversions are the copies that `Tensor.contiguous` makes of tensors with four
+dimensions, and kernels that transpose; the profile has their time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from viaduct.profiling.figures import (
 )
 from viaduct.profiling.record import Advice, Operator
 
-PRIORITY_AT_EQUAL_GAIN = 1.0
-MAX_TIMED = 6  # largest number of timed convolutions; each takes about a second
+CERTAINTY = 1.0  # from 0 to 1; of two equal gains, the more certain one is listed first
+MAX_TIMED = 6  # largest number of convolutions that are timed in both layouts, which takes about a second each
 CONVERSIONS = ("nchwtonhwc", "nhwctonchw", "transdata")
-"""Parts of the names of kernels that convert layouts, of cuDNN and Ascend."""
+"""Names of kernels that convert layouts contain one of these: two of cuDNN, one of Ascend."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -40,12 +40,12 @@ def find_faster_layout(figures: Figures) -> Advice | None:
     """Return advice if the longest contiguous convolutions are faster in channels_last, by measurement."""
     convolutions = [row for row in figures.operators if is_convolution(row) and row.layout == "contiguous"]
     time = sum(row.cost_us for row in convolutions)
-    if figures.trials is None or figures.share(time) < WORTHWHILE_SHARE:
+    if figures.microbenchmarks is None or figures.share_of_step(time) < WORTHWHILE_SHARE:
         return None
-    gain, evidence, measured = 0.0, [], 0.0
+    gain, measured, evidence = 0.0, 0.0, []  # microseconds per step
     for row in pick_longest_forward(convolutions):
         convolution = parse_convolution(row)
-        times = figures.trials.time_layouts(convolution) if convolution else None
+        times = figures.microbenchmarks.time_layouts(convolution) if convolution else None
         if times is None:
             continue
         contiguous_us, channels_last_us = times
@@ -55,13 +55,13 @@ def find_faster_layout(figures: Figures) -> Advice | None:
             f"{row.module or row.name}, {convolution}: forward and backward {show_time(contiguous_us)} contiguous, "
             f"{show_time(channels_last_us)} channels_last, {row.calls:.0f} calls per step."
         )
-    # At most the share that channels_last saved in the measurements is claimed of the convolutions' time in the step.
+    # The convolutions may take less time in the step than here: the gain is at most the same share of that time.
     gain = min(gain, time * gain / measured) if measured else 0.0
     if not figures.is_worth(gain):
         return None
     return Advice(
         name="layout",
-        title=f"Convolutions are contiguous; channels_last would save {figures.share(gain):.0%} of a step",
+        title=f"Convolutions are contiguous; channels_last would save {figures.share_of_step(gain):.0%} of a step",
         action=(
             "model = model.to(memory_format=torch.channels_last), and the images of each batch likewise: "
             "images.to(memory_format=torch.channels_last)."
@@ -88,7 +88,8 @@ def find_conversions(figures: Figures) -> Advice | None:
     """Return advice if copies from one layout to another take a worthwhile time."""
     calls_of_contiguous = [row for row in figures.operators if row.name == "aten::contiguous"]
     conversions = [row for row in calls_of_contiguous if len(next(iter(parse_shapes(row.shapes)), ())) == 4]
-    # A backward operator has the module and location of its forward operator. A copy without one is torch's own.
+    # A backward operator has the module and location of its forward operator. A conversion that has no forward
+    # operator was made by torch itself, not by the script.
     forward_owners = {(row.module, row.location) for row in conversions if row.phase == "forward"}
     copies = [row for row in conversions if (row.module, row.location) in forward_owners]
     kernels = [row for row in figures.kernels if any(part in row.name.lower() for part in CONVERSIONS)]
@@ -100,7 +101,7 @@ def find_conversions(figures: Figures) -> Advice | None:
     calls = sum(row.calls for row in copies) + sum(row.calls for row in kernels)
     return Advice(
         name="layout",
-        title=f"Layout conversions take {figures.share(time):.0%} of a step",
+        title=f"Layout conversions take {figures.share_of_step(time):.0%} of a step",
         action="Keep one layout from the first convolution to the last: remove permute().contiguous(), or convert "
         "the network and its input to channels_last once.",
         evidence=(f"{calls:.0f} copies from one layout to another take {show_time(time)} per step, at {names}.",),

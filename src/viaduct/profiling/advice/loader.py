@@ -2,9 +2,9 @@
 
 A loader without workers prepares the data of each step while nothing is computed. With w workers that do not keep up,
 one worker takes at most w iterations for the data of a step. More workers hide this time as far as there are cores for
-them; on the CPU the network computes on the same cores. Preparing batches without a DataLoader is time before the
-forward pass without operators; if there is a DataLoader, `host_time` reports that time. The rank that waits longest
-counts. With gradient accumulation the data of a step are several batches.
+them; on the CPU the network computes on the same cores. The figures are those of the rank that waits longest. With
+gradient accumulation the data of a step are several batches. A script without a DataLoader may prepare its batches in
+the time before the forward pass in which no operator runs; with a DataLoader, the rule `host_time` reports that time.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from math import ceil
 from viaduct.profiling.figures import NOTABLE_SHARE, WORTHWHILE_SHARE, Figures, list_locations, show_time
 from viaduct.profiling.record import Advice
 
-PRIORITY_AT_EQUAL_GAIN = 0.8
+CERTAINTY = 0.8  # from 0 to 1; of two equal gains, the more certain one is listed first
 FULL_LOAD = 0.8  # least load of the cores at which more workers slow down the network
 HANDOVER_US = 1000.0
-"""Cost of taking a batch from a worker process; measured on two busy cores: 1.3 ms for 64 kB, 3.6 ms for 19 MB."""
+"""Assumed cost of taking a batch from a worker process; on two busy cores 1.3 ms were measured for 64 kB, 3.6 ms for
+19 MB."""
 
 
 @dataclass(frozen=True)
 class Loading:
     """Times of preparing the data of a step, and the effect of more workers."""
 
-    wait_us: float  # of a step, measured
+    wait_us: float  # of a step for its data
     compute_us: float  # of a step, without the wait
     workers: int  # at present; 0: the main process prepares the batches
     cores: int | None  # per rank
-    shares_cores: bool  # the network also computes on the processor, and leaves no core idle
+    shares_cores: bool  # the network computes on the CPU, too, and leaves no core idle
     is_recipe: bool = False
 
     @property
@@ -49,13 +50,13 @@ class Loading:
 
     @property
     def gain_if_io_bound_us(self) -> float:
-        """Gain if preparing a batch is mostly waiting for a disk or a network; the largest possible gain."""
+        """Gain if preparing a batch is mostly waiting for a disk or server; this is the largest possible gain."""
         remaining = max(self.compute_us, self.batch_us / self.workers_advised) - self.compute_us
         return max(0.0, self.wait_us - remaining - HANDOVER_US)
 
     @property
     def gain_if_cpu_bound_us(self) -> float:
-        """Gain if preparing a batch is work of the processor, which the network may need too; the certain gain."""
+        """Gain if preparing a batch needs cores that the neural network may also need; this gain is certain."""
         if not self.shares_cores or not self.cores:
             return self.gain_if_io_bound_us
         remaining = self.batch_us / self.cores
@@ -73,17 +74,17 @@ class Loading:
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if steps wait for data."""
+    """Return advice if steps wait for data, in a DataLoader or without one."""
     return find_loader_wait(figures) or find_batches_without_loader(figures)
 
 
 def find_loader_wait(figures: Figures) -> Advice | None:
-    """Return advice if steps wait in a loader."""
+    """Return advice if steps wait for a DataLoader."""
     wait, rank = find_longest_wait(figures)
     if wait is None or wait <= WORTHWHILE_SHARE * figures.mean_iteration_us:
         return None
     loading = measure_loading(figures, wait, figures.mean_iteration_us)
-    # With workers, a part of the wait is the handover, which stays.
+    # A worker's batch must be handed over in any case; the rest of the wait must be notable.
     if loading.workers and wait - HANDOVER_US < NOTABLE_SHARE * (loading.compute_us + wait):
         return None
     needs_workers = loading.workers_advised > loading.workers
@@ -116,7 +117,7 @@ def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
 
 
 def find_batches_without_loader(figures: Figures) -> Advice | None:
-    """Return advice if batches may be prepared between the steps, without a loader."""
+    """Return advice if there is no DataLoader and batches may be prepared between the steps."""
     time, rank = figures.host_time_between_steps
     step = figures.iteration_us
     loading = replace(measure_loading(figures, time, step), workers=0)
@@ -136,8 +137,8 @@ def find_batches_without_loader(figures: Figures) -> Advice | None:
             "log and write less often."
         ),
         evidence=(
-            f"Between the update and the next forward pass lie {show_time(time)}{on_rank} of Python, files or waiting "
-            f"that no operator of torch accounts for; the step takes {show_time(step)}. No DataLoader was seen.",
+            f"Between the update and the next forward pass, the host spends {show_time(time)}{on_rank} outside torch's "
+            f"operators; the step takes {show_time(step)}. No DataLoader was seen.",
         ),
         gain_us=loading.gain_us,
         gain_basis="at most the time before the forward pass, if it is spent on preparing data",
@@ -145,7 +146,10 @@ def find_batches_without_loader(figures: Figures) -> Advice | None:
 
 
 def measure_loading(figures: Figures, wait_us: float, step_us: float) -> Loading:
-    """Return the present loading; a recipe without a number of workers has one for each core."""
+    """Return the times and workers of the present loading.
+
+    A recipe that names no number of workers has one for each core; a script without a DataLoader has none.
+    """
     facts = figures.facts
     is_recipe = facts.kind == "recipe"
     default_workers = (facts.cores or 1) if is_recipe else 0
@@ -183,12 +187,12 @@ def describe_loading(loading: Loading, needs_workers: bool, on_rank: str) -> tup
         f"A step{on_rank} waits {show_time(loading.wait_us)} for its data and takes {show_time(loading.compute_us)} "
         "otherwise.",
         f"One worker prepares the data of a step in {at_most}{show_time(loading.batch_us)}: {loading.workers_needed} "
-        f"of them would keep up with the network; there are {loading.workers} now.",
+        f"of them would keep up with the model; there are {loading.workers} now.",
     ]
     if needs_workers and loading.gain_if_io_bound_us > 1.05 * loading.gain_if_cpu_bound_us and loading.shares_cores:
         rows.append(
-            f"If preparing a batch mostly waits for a disk or network, {show_time(loading.gain_if_io_bound_us)} would "
-            f"be won; if it is work of the processor, {show_time(loading.gain_if_cpu_bound_us)}, because the network "
+            f"If preparing a batch mostly waits for a disk or server, {show_time(loading.gain_if_io_bound_us)} would "
+            f"be won; if it is work of the processor, {show_time(loading.gain_if_cpu_bound_us)}, because the model "
             f"computes on the same {loading.cores} cores."
         )
     return tuple(rows)

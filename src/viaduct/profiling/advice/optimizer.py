@@ -1,8 +1,8 @@
 """The update takes a large part of the step, because it runs several operators for each parameter.
 
-Adam and SGD with momentum read and write a parameter and its averages in several operators; a fused optimizer does so
-once. The gain is the difference between torch's default and the fused update, measured on this device with parameters
-of the same sizes; without a measurement nothing is advised. SGD without momentum already is one operator.
+Adam and SGD with momentum read and write a parameter and its averages in several operators; a fused optimizer needs
+one. The gain is measured on this device: torch's default update against the fused one, with parameters of the same
+sizes. Without a measurement nothing is advised. SGD without momentum needs one operator anyway.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from viaduct.profiling.figures import WORTHWHILE_SHARE, Figures, list_locations,
 from viaduct.profiling.kinds import OPTIMIZER
 from viaduct.profiling.record import Advice, Operator
 
-PRIORITY_AT_EQUAL_GAIN = 0.9
+CERTAINTY = 0.9  # from 0 to 1; of two equal gains, the more certain one is listed first
 MARKER_OPERATORS = {"aten::addcdiv_": "Adam", "aten::mul_": "SGD"}
-"""Operators that an optimizer calls once for each parameter (SGD for its momentum), in the order in which they are
-searched: Adam calls mul_ too."""
+"""An operator that an optimizer calls once for each parameter -> the optimizer; SGD calls mul_ for its momentum. Adam
+calls mul_ too, so addcdiv_ is looked for first."""
 
 
 def find(figures: Figures) -> Advice | None:
     update = [row for row in figures.operators if row.phase == "update"]
     class_name, sizes = find_parameters(update)
+    # The profiler slows recorded steps: their kernels can take longer than the update of a timed step.
     time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)
-    if figures.trials is None or figures.share(time) < WORTHWHILE_SHARE or not sizes:
+    if figures.microbenchmarks is None or figures.share_of_step(time) < WORTHWHILE_SHARE or not sizes:
         return None
-    times = figures.trials.time_updates(class_name, sizes)
+    times = figures.microbenchmarks.time_updates(class_name, sizes)
     if times is None:
         return None
     default_us, fused_us = times
@@ -34,7 +35,7 @@ def find(figures: Figures) -> Advice | None:
         return None
     return Advice(
         name="optimizer",
-        title=f"The update takes {figures.share(time):.0%} of a step; a fused {class_name} needs less",
+        title=f"The update takes {figures.share_of_step(time):.0%} of a step; a fused {class_name} needs less",
         action=f"Pass fused=True to the optimizer ({class_name}).",
         evidence=(
             f"The optimizer's operators take {show_time(time)} of a step for {len(sizes)} parameters.",
@@ -43,7 +44,7 @@ def find(figures: Figures) -> Advice | None:
         ),
         gain_us=gain,
         gain_basis="the difference of the two updates measured here",
-        locations=list_locations(update)[:1],
+        locations=list_locations(update)[:1],  # the line of optimizer.step()
     )
 
 
@@ -52,5 +53,6 @@ def find_parameters(update: list[Operator]) -> tuple[str, list[int]]:
     for name, class_name in MARKER_OPERATORS.items():
         rows = [(shapes[0], row.calls) for row in update if row.name == name and (shapes := parse_shapes(row.shapes))]
         if rows:
+            # Parameters of the same shape share a row, with one call each.
             return class_name, [prod(shape) for shape, calls in rows for _ in range(max(1, round(calls)))]
     return "", []

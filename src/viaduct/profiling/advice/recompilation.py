@@ -1,7 +1,7 @@
-"""torch.compile recompiles in regular steps.
+"""torch.compile recompiles in regular steps: steps that directly follow another, without an evaluation or checkpoint.
 
-A graph is valid for the shapes and values with which it was compiled. One more graph for a last, smaller batch is
-normal; several in regular steps are not.
+A graph is valid for the shapes and values with which it was compiled. One more graph for the last, smaller batch of an
+epoch is normal; graphs in several steps are not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from viaduct.profiling.compilations import RECOMPILATION_NOTE
 from viaduct.profiling.figures import Figures, show_time
 from viaduct.profiling.record import Advice
 
-PRIORITY_AT_EQUAL_GAIN = 1.0
+CERTAINTY = 1.0  # from 0 to 1; of two equal gains, the more certain one is listed first
 MIN_STEPS = 2
 """Least number of steps that compiled; a single one may be the smaller batch at the end of an epoch."""
 
@@ -21,7 +21,7 @@ def find(figures: Figures) -> Advice | None:
     if len(steps) < MIN_STEPS or not figures.is_worth(time):
         return None
     graphs = sum(step.recompiled for step in steps)
-    reasons = [note for note in figures.facts.notes if RECOMPILATION_NOTE in note]  # a rank's name may stand before it
+    reasons = [note for note in figures.facts.notes if RECOMPILATION_NOTE in note]  # it may begin with a rank's name
     return Advice(
         name="recompilation",
         title=f"torch.compile compiled {graphs} graphs in {len(figures.steps)} steps: {show_time(time)} of each step",

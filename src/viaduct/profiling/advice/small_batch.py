@@ -2,9 +2,9 @@
 
 Time per step = fixed + batch x time per sample. Calling an operator costs the same for any size; the arithmetic grows
 with the batch. Reading and updating the weights counts as fixed cost only for batches of a few samples. The parts are
-estimated from calls, arithmetic and bytes at half of the device's ceilings, because measured times of operators are
-mostly waiting on a busy machine. If the parts explain less than half of the step, nothing is advised. This rule is for
-the CPU: an accelerator idles in the fixed part, which `host_gaps` reports.
+estimated from calls, arithmetic and bytes at half of the device's peak rates; the measured times of operators are not
+used, because on a busy machine they are mostly waiting. If the parts explain less than half of the step, nothing is
+advised. This rule is for the CPU: an accelerator idles in the fixed part, which the rule `host_gaps` reports.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from viaduct.profiling.figures import Figures, is_convolution, is_product, parse_shapes, show_time
+from viaduct.profiling.figures import Figures, is_convolution, is_matrix_product, parse_shapes, show_time
 from viaduct.profiling.record import Advice, Operator, Step
 
-PRIORITY_AT_EQUAL_GAIN = 0.5
+CERTAINTY = 0.5  # from 0 to 1; of two equal gains, the more certain one is listed first
 DISPATCH_US = 2.0
-"""Cost of calling an operator from Python (measured: 469 operators of two samples take 0.9 ms on the CPU)."""
-DOMINATES = 0.6
-"""Least share of a dominating fixed cost: at 60 %, 8 times the batch gives 2.1 times the throughput."""
+"""Cost of calling an operator from Python; measured on a CPU: 0.9 ms for 469 operators on batches of two samples."""
+DOMINATING = 0.6
+"""Least share of fixed cost that is reported: at 60 %, 8 times the batch gives 2.1 times the throughput."""
 EXPLAINED = 0.5  # least share of a step that the estimated parts must explain
 FEW_SAMPLES = 8  # largest batch for which reading and updating the weights counts as fixed cost
-REACHED = 0.5  # assumed share of the ceilings that operators reach
+REACHED = 0.5  # assumed share of the peak rates that operators reach
 FLOPS_PER_US, BYTES_PER_US = 4e4, 1e4
-"""Assumed ceilings of a processor that was not measured: 40 GFLOP/s, 10 GB/s."""
+"""Assumed peak rates of a processor that was not measured: 40 GFLOP/s, 10 GB/s."""
 SHORT_US = 20.0
 """Time of a call below which an operator without a formula counts as a view or other bookkeeping."""
 MAX_PER_ELEMENT = 1e3
-"""Most bytes for each input element that an operator without a formula moves, by assumption."""
+"""Assumed largest number of bytes for each input element that an operator without a formula moves."""
 FACTORS = (2, 8)  # larger batches that the advice names, as multiples of the present one
 
 
@@ -36,10 +36,10 @@ FACTORS = (2, 8)  # larger batches that the advice names, as multiples of the pr
 class Parts:
     """Estimated microseconds of one step."""
 
-    dispatch: float
+    dispatch: float  # calling the operators
     weights: float  # reading them in the forward and backward pass
     update: float
-    growing: float  # arithmetic, and bytes of activations
+    growing: float  # with the batch: arithmetic, and moving activations
 
     @property
     def total(self) -> float:
@@ -57,7 +57,7 @@ def find(figures: Figures) -> Advice | None:
         fixed += parts.weights + parts.update
     share = fixed / parts.total if parts.total else 0.0
     step = measure_computing(figures)
-    if share < DOMINATES or step <= 0 or parts.total < EXPLAINED * step:
+    if share < DOMINATING or step <= 0 or parts.total < EXPLAINED * step:
         return None
     share = min(share, fixed / step)
     speedups = [factor / (share + factor * (1 - share)) for factor in FACTORS]
@@ -80,9 +80,8 @@ def estimate_parts(figures: Figures) -> Parts:
     bandwidth = REACHED * (ceilings.bandwidth / 1e6 if ceilings else BYTES_PER_US)
     measured_flops = max(ceilings.flops.values(), default=0.0) / 1e6 if ceilings else 0.0
     flops = REACHED * (measured_flops or FLOPS_PER_US)
-    heavy = figures.heavy_operators
-    work = [row for row in rows if row.phase != "update"]
-    light = [row for row in work if not (is_product(row) or is_convolution(row))]
+    heavy = figures.heavy_operators  # convolutions and matrix products
+    light = [row for row in rows if row.phase != "update" and not (is_matrix_product(row) or is_convolution(row))]
     return Parts(
         dispatch=DISPATCH_US * sum(row.calls for row in rows),
         weights=sum(count_weight_bytes(row, figures.facts.batch) for row in heavy) / bandwidth,
@@ -95,29 +94,36 @@ def count_bytes(operator: Operator) -> float:
     """Return the bytes that an operator moves; without a formula, an estimate from its self time."""
     if operator.bytes is not None:
         return operator.bytes
+    # An operator that calls others moves nothing itself: those are counted on their own.
     calls_others = operator.name.startswith(("aten::", "autograd::")) and operator.total_us > 1.2 * operator.self_us
-    if calls_others or operator.self_us < SHORT_US * operator.calls:  # those that it calls have rows of their own
+    if calls_others or operator.self_us < SHORT_US * operator.calls:
         return 0.0
     shapes = parse_shapes(operator.shapes)
-    most = operator.self_us * BYTES_PER_US
-    return min(most, MAX_PER_ELEMENT * operator.calls * sum(map(prod, shapes))) if shapes else most
+    at_full_rate = operator.self_us * BYTES_PER_US
+    return min(at_full_rate, MAX_PER_ELEMENT * operator.calls * sum(map(prod, shapes))) if shapes else at_full_rate
 
 
 def count_weight_bytes(operator: Operator, batch: int | None) -> float:
-    """Return the bytes, as float32, of a heavy operator's weights: its inputs without a side as long as the batch."""
+    """Return the bytes, as float32, of the weights of a convolution or matrix product.
+
+    Weights are the inputs that have no dimension of the batch's size.
+    """
     shapes = parse_shapes(operator.shapes)
     return 4.0 * operator.calls * sum(prod(shape) for shape in shapes if batch is not None and batch not in shape)
 
 
 def measure_computing(figures: Figures) -> float:
-    """Return the computing time of a step: of the fastest timed step, or of recorded steps if they are shorter."""
-    timed = min(map(computing_us, figures.steps), default=0.0)
+    """Return the computing time of a step: that of the fastest timed step, or of a recorded step if it is shorter."""
+    timed = min(map(count_computing_us, figures.steps), default=0.0)
     timed *= 1 - max(figures.exposed_shares.values(), default=0.0)
     return min(timed, figures.facts.recorded_step_us or timed)
 
 
-def computing_us(step: Step) -> float:
-    """Return the time of a step without compiling and waiting for data (the data tail if there is no loader)."""
+def count_computing_us(step: Step) -> float:
+    """Return the time of a step without compiling and without waiting for data.
+
+    Without a DataLoader, the time before the forward pass counts as waiting.
+    """
     waits = max(0.0, step.data_tail_us or 0.0) if step.loader_wait_us is None else step.loader_wait_us
     return max(0.0, step.iteration_us - waits - step.compile_us)
 

@@ -1,7 +1,7 @@
 """Many kernels are so short that starting them is most of their time.
 
-The shortest kernel of the profile shows the cost of starting any kernel. Fusing elementwise kernels with their
-neighbours saves at least this cost for each kernel that disappears.
+The time of the shortest kernel of the profile is about the cost of starting any kernel. Fusing kernels saves at least
+this cost for each kernel that disappears.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from viaduct.profiling import kinds
 from viaduct.profiling.figures import Figures, show_names, show_time
 from viaduct.profiling.record import Advice, Kernel
 
-PRIORITY_AT_EQUAL_GAIN = 0.5
+CERTAINTY = 0.5  # from 0 to 1; of two equal gains, the more certain one is listed first
 SHORT_US = 10.0
 """Time below which starting a kernel (2 to 5 µs on measured devices) is a large part of its time."""
 FUSIBLE = (kinds.ELEMENTWISE, kinds.COPIES, kinds.OPTIMIZER, kinds.OTHER, kinds.NORMALISATION, kinds.REDUCTION)
@@ -25,8 +25,8 @@ def find(figures: Figures) -> Advice | None:
     calls = sum(row.calls for row in short)
     if not short:
         return None
-    floor = min(map(mean_us, short))
-    gain = calls * floor
+    shortest_us = min(map(mean_us, short))
+    gain = calls * shortest_us
     if not figures.is_worth(gain):
         return None
     launches = sum(row.calls for row in figures.kernels)
@@ -40,11 +40,11 @@ def find(figures: Figures) -> Advice | None:
         ),
         evidence=(
             f"{calls:.0f} of {launches:.0f} kernels per step take less than {SHORT_US:.0f} µs each, "
-            f"{show_time(sum(row.time_us for row in short))} together; the shortest takes {show_time(floor)}.",
+            f"{show_time(sum(row.time_us for row in short))} together; the shortest takes {show_time(shortest_us)}.",
             f"Most frequent: {show_names(f'{row.name} ({row.calls:.0f})' for row in rows)}.",
         ),
         gain_us=gain,
-        gain_basis=f"if all {calls:.0f} kernels disappeared into others; each takes {show_time(floor)} at least",
+        gain_basis=f"if all {calls:.0f} kernels were fused into others; each takes {show_time(shortest_us)} at least",
         changes={"mode": "graph"} if figures.facts.kind == "recipe" and figures.facts.mode == "eager" else {},
     )
 

@@ -1,9 +1,9 @@
 """One rank is slower than the others, which wait for it in every collective.
 
-A rank's own time is its iteration without the exposed time of collectives. If ranks differ by chance, the slowest one
-changes; a straggler is slower in nearly every step. If too few steps have collectives, only data tails of timed steps
-are compared, the time from the end of a step to the next forward pass: ranks with equally long iterations wait for the
-one that begins its forward pass last.
+A rank's own time is its iteration without the exposed time of collectives (while it computes nothing). If ranks differ
+by chance, now one and now another is the slowest; a straggler is slower in nearly every step. If too few steps have
+collectives, only the data tails are compared, the times from the end of a step to the next forward pass: if all
+iterations are equally long, the ranks wait for the one that begins its forward pass last.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from statistics import mean, median
 from viaduct.profiling.figures import Figures, show_time, sum_exposed_us
 from viaduct.profiling.record import Advice, Step
 
-PRIORITY_AT_EQUAL_GAIN = 0.8
+CERTAINTY = 0.8  # from 0 to 1; of two equal gains, the more certain one is listed first
 UNEVEN = 0.05
 """Least (max - min) / mean over ranks at which a rank counts as slow, as in Ascend's cluster analysis."""
 STEADY = 0.25  # share of the median difference that about four of five steps must reach
 LARGE = 0.25
-"""Median of (max - min) / mean that is rarely due to chance; from here, n // 5 of n steps may be exceptions to STEADY,
-below only (n - 1) // 5."""
+"""Median of (max - min) / mean that is rarely due to chance. From this value on, n // 5 of n steps may miss STEADY,
+below it only (n - 1) // 5."""
 MIN_STEPS = 5
-TOGETHER = 0.05
-"""Largest difference of the ranks' iterations, as a share of the iteration, at which ranks wait for each other."""
+EQUALLY_LONG = 0.05
+"""Largest difference of the ranks' iterations, as a share of an iteration, that counts as none: the ranks wait for each
+other."""
 
 
 def find(figures: Figures) -> Advice | None:
     """Return advice if the same rank is steadily slower."""
-    rows = list_common_steps(figures.communicating_steps)  # each is one step, by rank
+    rows = list_common_steps(figures.communicating_steps)
     if len(rows) < MIN_STEPS:
         return find_late_data(figures)
     own_times = {rank: median(own_us(row[rank]) for row in rows) for rank in rows[0]}
     slow, fast = max(own_times, key=own_times.__getitem__), min(own_times, key=own_times.__getitem__)
     gap = own_times[slow] - own_times[fast]
-    # difference of the two ranks' own times in each step, as a share of the mean of all ranks
+    # Differences of the two ranks' own times, step by step, as shares of the mean of all ranks.
     gaps = sorted((own_us(row[slow]) - own_us(row[fast])) / max(mean(map(own_us, row.values())), 1e-3) for row in rows)
     exceptions = (len(gaps) if median(gaps) >= LARGE else len(gaps) - 1) // 5
     least = gaps[exceptions]
@@ -41,7 +42,7 @@ def find(figures: Figures) -> Advice | None:
         return None
     step = median(row[slow].iteration_us for row in rows)
     kind = "recorded step" if any(step.is_recorded for row in rows for step in row.values()) else "step"
-    scale = min(1.0, figures.iteration_us / step) if step else 0.0  # recorded steps are slower than timed ones
+    scale = min(1.0, figures.iteration_us / step) if step else 0.0  # if these are recorded steps, timed ones are faster
     gain = estimate_gain(rows, own_times, slow, fast) * scale
     return Advice(
         name="stragglers",
@@ -72,7 +73,7 @@ def estimate_gain(rows: list[dict[int, Step]], own_times: dict[int, float], slow
 
 
 def find_late_data(figures: Figures) -> Advice | None:
-    """Return advice if the others wait for the data tail of one rank, from regular steps of all ranks."""
+    """Return advice if one rank begins its forward pass late in most regular steps, and the others wait for it."""
     rows = list_common_steps(figures.steps_by_rank)
     if len(rows) < MIN_STEPS or not any(step.collectives for step in figures.profile.steps):
         return None
@@ -81,7 +82,7 @@ def find_late_data(figures: Figures) -> Advice | None:
     slow, fast = max(tails, key=lambda rank: tails[rank]), min(tails, key=lambda rank: tails[rank])
     gaps = sorted((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
     step, gap, least = figures.iteration_us, median(gaps), gaps[len(gaps) // 5]
-    if max(lengths.values()) - min(lengths.values()) > TOGETHER * step:
+    if max(lengths.values()) - min(lengths.values()) > EQUALLY_LONG * step:
         return None
     if gap <= UNEVEN * step or least < max(UNEVEN * step, STEADY * gap):
         return None
@@ -100,7 +101,7 @@ def find_late_data(figures: Figures) -> Advice | None:
 
 
 def list_common_steps(steps: dict[int, list[Step]]) -> list[dict[int, Step]]:
-    """Return the steps of all ranks, each as a dictionary by rank; [] for fewer than two ranks."""
+    """Return a dictionary from rank to step for each step that all ranks have; [] for fewer than two ranks."""
     by_rank = {rank: {step.number: step for step in steps[rank]} for rank in steps}
     if len(by_rank) < 2:
         return []

@@ -1,8 +1,8 @@
 """The host waits for the device in every step: `.item()`, `.cpu()`, `print(loss)`, `nonzero`.
 
 Until the value arrives, the host queues no further work, and the device idles. Waits inside an optimizer, a gradient
-scaler or a loader do not count, and neither do lines that wait in few steps, such as logging every tenth step. A copy
-of a batch from pageable memory waits too; because nearly every script does that, it counts only if the device idles
+scaler or a loader do not count, and neither do lines that wait in only some steps, such as logging every tenth step.
+Copying a batch from pageable memory waits, too. Nearly every script does that, so it counts only if the device idles
 long enough meanwhile. A CPU has no queue to wait for: there the advice is a remark for accelerators, without a gain.
 """
 
@@ -14,7 +14,7 @@ from math import prod
 from viaduct.profiling.figures import CALLED_EVERY_STEP, Figures, parse_shapes, show_names, show_time
 from viaduct.profiling.record import Advice
 
-PRIORITY_AT_EQUAL_GAIN = 0.9
+CERTAINTY = 0.9  # from 0 to 1; of two equal gains, the more certain one is listed first
 COPIES = ("aten::copy_", "aten::_to_copy", "aten::to")
 
 
@@ -26,7 +26,7 @@ class Line:
     calls: float = 0.0
     time_us: float = 0.0
     names: list[str] = field(default_factory=list)  # of the waiting operators
-    is_copy: bool = True  # it only waits for a copy of a batch to an accelerator
+    is_copy: bool = True  # all its waits are copies of a tensor, such as a batch, to or from the accelerator
 
 
 def find(figures: Figures) -> Advice | None:
@@ -73,11 +73,12 @@ def collect_lines(figures: Figures) -> list[Line]:
     for row in figures.operators:
         if row.synchronises and row.phase != "data" and row.location not in figures.optimizer_locations:
             line = lines.setdefault(row.location, Line(row.location))
-            line.calls = max(line.calls, row.calls)  # aten::item calls aten::_local_scalar_dense: one wait
+            # The maximum, not the sum: aten::item calls aten::_local_scalar_dense, but there is only one wait.
+            line.calls = max(line.calls, row.calls)
             line.time_us = max(line.time_us, row.total_us)
             line.names.append(row.name)
-            is_large = any(prod(shape) > 1 for shape in parse_shapes(row.shapes)[:1])
-            line.is_copy = line.is_copy and figures.on_accelerator and row.name in COPIES and is_large
+            is_scalar = not any(prod(shape) > 1 for shape in parse_shapes(row.shapes)[:1])  # by the first input's shape
+            line.is_copy = line.is_copy and figures.on_accelerator and row.name in COPIES and not is_scalar
     waiting = [
         line
         for line in lines.values()

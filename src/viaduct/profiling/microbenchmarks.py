@@ -1,7 +1,7 @@
 """Measurements on this machine for advice: two implementations of the same work, in turns.
 
-    trials = DeviceTrials("cpu", threads=2)
-    contiguous_us, channels_last_us = trials.time_layouts(convolution)
+    microbenchmarks = DeviceMicrobenchmarks("cpu", threads=2)
+    contiguous_us, channels_last_us = microbenchmarks.time_layouts(convolution)
 
 After a warm-up, the two take turns in short windows, so that a slow moment of the machine affects both. The result is
 the time of one pass in the fastest window, or None for work that cannot be run here (no memory, unsupported dtype).
@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from viaduct import devices
 from viaduct.devices.timing import Clock, repeat, take_turns
-from viaduct.profiling.figures import Convolution, Product, Trials
+from viaduct.profiling.figures import Convolution, MatrixProduct, Microbenchmarks
 
 WINDOWS = 7
 WINDOW_S = 0.03
@@ -29,23 +29,23 @@ MAX_ELEMENTS = 1 << 28  # largest number of elements of a tensor in a trial: 1 G
 Work = Callable[[], object]
 
 
-class DeviceTrials(Trials):
-    """Trials on one device of this machine."""
+class DeviceMicrobenchmarks(Microbenchmarks):
+    """Microbenchmarks on one device of this machine."""
 
     def __init__(self, device: str, threads: int | None = None) -> None:
         """Set the device, and the number of threads on the CPU (None: torch's default)."""
         self.device = device
         self.threads = threads
-        self.failures: list[str] = []  # reasons of trials without a result
+        self.failures: list[str] = []  # reasons of microbenchmarks without a result
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
         return self.compare(
-            lambda: make_convolution(convolution, self.device, convolution.dtype),
-            lambda: make_convolution(convolution, self.device, convolution.dtype, torch.channels_last),
+            lambda: make_convolution_pass(convolution, self.device, convolution.dtype),
+            lambda: make_convolution_pass(convolution, self.device, convolution.dtype, torch.channels_last),
         )
 
-    def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
-        make: Any = make_convolution if isinstance(work, Convolution) else make_product
+    def time_dtypes(self, work: Convolution | MatrixProduct, dtype: str) -> tuple[float, float] | None:
+        make: Any = make_convolution_pass if isinstance(work, Convolution) else make_product_pass
         return self.compare(lambda: make(work, self.device, "float32"), lambda: make(work, self.device, dtype))
 
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
@@ -90,7 +90,7 @@ class DeviceTrials(Trials):
             torch.set_num_threads(original)
 
 
-def make_convolution(
+def make_convolution_pass(
     convolution: Convolution, device: str, dtype: str, layout: torch.memory_format = torch.contiguous_format
 ) -> Work:
     """Return the forward and backward pass of a convolution; in low precision inputs and gradients are cast."""
@@ -106,7 +106,7 @@ def make_convolution(
     return run
 
 
-def make_product(product: Product, device: str, dtype: str) -> Work:
+def make_product_pass(product: MatrixProduct, device: str, dtype: str) -> Work:
     """Return the forward and backward pass of a matrix product; in low precision inputs and gradients are cast."""
     left = make_tensor((product.rows, product.inner), device).requires_grad_()
     right = make_tensor((product.inner, product.columns), device).requires_grad_()
