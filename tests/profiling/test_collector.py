@@ -318,7 +318,7 @@ def test_reasons_to_compile_are_named_only_where_a_timed_step_compiled(
     """torch remembers those of the whole process, and of evaluations, too."""
     collector = Collector(Plan(0, 1, 0), "cpu", system=False, clock=HandClock())
     monkeypatch.setattr(collector._compilations, "take_new_counts", lambda: (graphs, 10.0))
-    monkeypatch.setattr(collector._compilations, "list_reasons", lambda: ["train.py:3 forward: size mismatch"])
+    monkeypatch.setattr(collector._compilations, "list_new_reasons", lambda: ["train.py:3 forward: size mismatch"])
     collector.mark_forward_start()
     collector.mark_step_end(interruption)
     notes = collector.finish(Facts("train.py", "script")).facts.notes

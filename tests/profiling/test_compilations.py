@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from viaduct.profiling import compilations
-from viaduct.profiling.compilations import MAX_REASON_CHARS, MAX_REASONS, Compilations, count_graphs, list_failures
+from viaduct.profiling.compilations import MAX_REASON_CHARS, MAX_REASONS, Compilations, count_graphs, list_reasons
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_without_the_compiler_nothing_is_counted(monkeypatch: pytest.MonkeyPatch
     counts = Compilations()
     counts.register_callbacks()
     assert counts.take_new_counts() == (0, 0.0)
-    assert (count_graphs(), list_failures(), counts.missing_note) == (0, [], "")
+    assert (count_graphs(), list_reasons(), counts.missing_note) == (0, [], "")
 
 
 def test_graphs_from_before_are_not_counted_and_a_reset_is_no_compilation(dynamo: Any) -> None:
@@ -76,14 +76,14 @@ def test_reasons_are_named_once_with_their_line_and_not_those_from_before(dynamo
     dynamo.guard_failures[old] = ["size mismatch"]
     counts = Compilations()
     dynamo.guard_failures[new] = ["dtype  mismatch\n at x", "dtype mismatch at x"]
-    assert counts.list_reasons() == ["train.py:30 loss: dtype mismatch at x"]
+    assert counts.list_new_reasons() == ["train.py:30 loss: dtype mismatch at x"]
 
 
 def test_many_and_long_reasons_are_cut(dynamo: Any) -> None:
     counts = Compilations()
     code = make_code("forward", 12)
     dynamo.guard_failures[code] = [f"{number} {'x' * 1000}" for number in range(MAX_REASONS + 3)]
-    reasons = counts.list_reasons()
+    reasons = counts.list_new_reasons()
     assert len(reasons) == MAX_REASONS + 1
     assert reasons[-1] == "3 more reasons"
     assert len(reasons[0]) == len("train.py:12 forward: ") + MAX_REASON_CHARS

@@ -20,7 +20,7 @@ def test_a_device_that_is_not_here_gives_no_figure() -> None:
     assert microbenchmarks.failures
 
 
-def test_tensors_too_large_for_a_trial_give_no_figure() -> None:
+def test_tensors_too_large_to_measure_give_no_figure() -> None:
     microbenchmarks = DeviceMicrobenchmarks("cpu")
     assert microbenchmarks.time_dtypes(MatrixProduct(1 << 20, 1 << 20, 8, "float32"), "bfloat16") is None
     assert "too many" in microbenchmarks.failures[0]

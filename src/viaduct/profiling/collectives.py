@@ -18,7 +18,7 @@ from viaduct.profiling.trace_context import Trace
 
 HOST_COLLECTIVE_PREFIXES = ("gloo:", "mpi:", "ucc:")
 COLLECTIVE_KERNEL_PREFIXES = ("ncclDevKernel", "ncclKernel", "hcom_", "cnclKernel")
-# Values of "dtype" in the arguments of a collective's event, and torch's names.
+# Name of a dtype in the arguments of a collective's event -> torch's name.
 ELEMENT_TYPES = {
     **{"Float": "float32", "Double": "float64", "BFloat16": "bfloat16", "Half": "float16", "Long": "int64"},
     **{"Int": "int32", "Byte": "uint8", "Char": "int8", "Bool": "bool"},
@@ -44,9 +44,9 @@ def list_collectives(trace: Trace) -> list[Collective]:
 
 
 def measure_exposed(events: Iterable[Event], busy: list[Span]) -> list[Collective]:
-    """Return the collectives with their exposed time, which is outside the spans of computation (`busy`).
+    """Return the collectives with their exposed time: the time outside `busy`, the spans of computation.
 
-    Exposed time in which several collectives run counts for the first of them only.
+    If several collectives run in the same exposed time, it counts only for the first of them.
     """
     measured: list[Collective] = []
     covered = busy

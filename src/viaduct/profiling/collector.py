@@ -272,7 +272,7 @@ class Collector:
             self._notes.append("the script ended while operators were recorded: their figures are of fewer steps.")
         has_recompiled = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
         reasons = (
-            [RECOMPILATION_NOTE + reason for reason in self._compilations.list_reasons()] if has_recompiled else []
+            [RECOMPILATION_NOTE + reason for reason in self._compilations.list_new_reasons()] if has_recompiled else []
         )
         notes = [*facts.notes, *self._notes, *filter(None, [self._compilations.missing_note]), *reasons]
         parts = self._steps

@@ -3,7 +3,7 @@
     compilations = Compilations()
     compilations.register_callbacks()                   # in every step: has an effect once torch._dynamo is imported
     graphs, time_us = compilations.take_new_counts()    # since the last call
-    compilations.list_reasons()                         # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
+    compilations.list_new_reasons()                     # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
 
 torch has no public interface for this. If a release lacks one of the names used here, the figure stays zero; for the
 time, `missing_note` says so.
@@ -27,7 +27,7 @@ class Compilations:
 
     def __init__(self) -> None:
         self.missing_note = ""  # a sentence if this release of torch does not report the time
-        self._known_failures = set(list_failures())
+        self._old_reasons = set(list_reasons())
         self._is_registered = False
         self._graphs = 0
         self._time_us = 0.0
@@ -66,9 +66,9 @@ class Compilations:
         time_us, self._time_us = self._time_us, 0.0
         return new, time_us
 
-    def list_reasons(self) -> list[str]:
-        """Return torch's reasons for recompilations since this object was made, each once, at most MAX_REASONS."""
-        reasons = [failure for failure in list_failures() if failure not in self._known_failures]
+    def list_new_reasons(self) -> list[str]:
+        """Return torch's reasons for recompilations since this object was made, at most MAX_REASONS."""
+        reasons = [reason for reason in list_reasons() if reason not in self._old_reasons]
         omitted = [f"{len(reasons) - MAX_REASONS} more reasons"] if len(reasons) > MAX_REASONS else []
         return reasons[:MAX_REASONS] + omitted
 
@@ -80,8 +80,11 @@ def count_graphs() -> int:
     return int(counters["stats"]["unique_graphs"]) if "stats" in counters else 0
 
 
-def list_failures() -> list[str]:
-    """Return the guard failures of this process, each once as "FILE:LINE FUNCTION: REASON"."""
+def list_reasons() -> list[str]:
+    """Return the reasons for recompilations ("guard failures") of this process, each as "FILE:LINE FUNCTION: REASON".
+
+    None occurs twice.
+    """
     utils: Any = sys.modules.get("torch._dynamo.utils")
     failures: dict[Any, list[Any]] = dict(getattr(utils, "guard_failures", {}))
     lines = []

@@ -122,11 +122,11 @@ def join_spans(spans: Iterable[Span]) -> list[Span]:
 def remove_spans(spans: Sequence[Span], removed: Sequence[Span]) -> list[Span]:
     """Return the parts of spans outside `removed`; both inputs and the result are disjoint and in order."""
     remaining: list[Span] = []
-    first_open = 0
+    first = 0  # of the removed spans that do not end before the present span
     for start, end in spans:
-        while first_open < len(removed) and removed[first_open][1] <= start:
-            first_open += 1
-        number = first_open
+        while first < len(removed) and removed[first][1] <= start:
+            first += 1
+        number = first
         while number < len(removed) and removed[number][0] < end:
             if removed[number][0] > start:
                 remaining.append((start, removed[number][0]))

@@ -29,11 +29,11 @@ CALLED_EVERY_STEP = 0.9
 
 LOW_PRECISION = ("bfloat16", "float16")
 
-# Names of operators, in lower case except for _UPDATES.
+# Patterns of operators' names in lower case.
 _PRODUCTS = re.compile(r"(?:::|^)_?(mm|addmm|bmm|baddbmm|linear|mkldnn_linear\w*|addmm_activation)$|matmul|gemm")
 _CONVOLUTIONS = re.compile(r"conv(?!ert)")
 _UPDATES = re.compile(r"::_foreach|::_fused_(sgd|adam)|::(add|mul|addcdiv|addcmul|lerp|copy)_$")
-_CORE = re.compile(r"cpu \d+ %$")  # a figure of record.Sample
+_CORE = re.compile(r"cpu \d+ %$")  # the load of a core among the figures of a record.Sample
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
@@ -63,20 +63,20 @@ class MatrixProduct:
 
 
 class Microbenchmarks(Protocol):
-    """Measurements on this machine for an advice (microbenchmarks.py); None if one cannot be made."""
+    """Measurements on this machine (microbenchmarks.py); a method returns None if it cannot measure here."""
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
-        """Return microseconds of a forward and backward pass: contiguous, channels_last."""
+        """Return microseconds of a forward and backward pass: contiguous, and channels_last."""
 
     def time_dtypes(self, work: Convolution | MatrixProduct, dtype: str) -> tuple[float, float] | None:
         """Return microseconds of a forward and backward pass: in float32, and in `dtype` with both casts."""
 
-    def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
-        """Return microseconds of one update of parameters of these sizes: as torch does by default, fused."""
+    def time_updates(self, class_name: str, sizes: Sequence[int]) -> tuple[float, float] | None:
+        """Return microseconds of an optimizer's update of parameters of these sizes: by torch's default, and fused."""
 
 
 class Figures:
-    """Figures of a profile that several rules use."""
+    """Figures of a profile that several rules use; times are those of regular steps, unless stated otherwise."""
 
     def __init__(self, profile: Profile, microbenchmarks: Microbenchmarks | None = None) -> None:
         self.profile = profile
@@ -89,12 +89,15 @@ class Figures:
 
     @cached_property
     def iteration_us(self) -> float:
-        """Median iteration; 0 if there is no regular step."""
+        """Median time of an iteration; 0 if there is no regular step."""
         return self.profile.iteration_us or 0.0
 
     @cached_property
     def mean_iteration_us(self) -> float:
-        """Mean iteration without the longest of five or more: unlike the median, it includes repeated long waits."""
+        """Mean time of an iteration, without the longest of five or more.
+
+        Unlike the median, it includes long waits that occur in fewer than half of the steps.
+        """
         return mean_without_largest(step.iteration_us for step in self.steps)
 
     @cached_property
@@ -103,15 +106,17 @@ class Figures:
 
     @cached_property
     def data_tails(self) -> dict[int, float]:
-        """Mean time of each rank from the end of a step to the next forward pass (mean_without_largest)."""
-        tails = {rank: [step.data_tail_us or 0.0 for step in steps] for rank, steps in self.steps_by_rank.items()}
-        return {rank: mean_without_largest(max(0.0, time) for time in times) for rank, times in tails.items()}
+        """Time of each rank from the end of a step to the next forward pass, by `mean_without_largest`."""
+        return {
+            rank: mean_without_largest(max(0.0, step.data_tail_us or 0.0) for step in steps)
+            for rank, steps in self.steps_by_rank.items()
+        }
 
     @cached_property
     def host_time_between_steps(self) -> tuple[float, int]:
-        """Time between a step and the next forward pass that neither the loader nor operators took, and its rank.
+        """Median time from a step to the next forward pass, without DataLoader and operators, and the rank with most.
 
-        The time is a median over steps, for the rank with the longest. Operators are those of data and other phases.
+        The operators in this time are those of the phases data and other.
         """
         operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
         times = {
@@ -124,7 +129,7 @@ class Figures:
 
     @cached_property
     def loader_waits(self) -> dict[int, float]:
-        """Mean wait of each rank for its data (mean_without_largest); ranks without a measured wait are left out."""
+        """Wait of each rank for the data of a step, by `mean_without_largest`; only ranks with a measured wait."""
         by_rank = {
             rank: [step.loader_wait_us for step in steps if step.loader_wait_us is not None]
             for rank, steps in self.steps_by_rank.items()
@@ -167,7 +172,7 @@ class Figures:
         return self.facts.device != "cpu"
 
     def share_of_step(self, time_us: float) -> float:
-        """Return a time as a share of the median iteration; 0 if no iteration was measured."""
+        """Return a time as a share of the median iteration, from 0 to 1; 0 if no iteration was measured."""
         return time_us / self.iteration_us if self.iteration_us else 0.0
 
     def is_worth(self, time_us: float) -> bool:
@@ -176,7 +181,10 @@ class Figures:
 
     @cached_property
     def communicating_steps(self) -> dict[int, list[Step]]:
-        """Steps of each rank with collectives: regular steps, else uninterrupted recorded ones (viaduct's profiles)."""
+        """Steps with collectives, by rank: regular steps, or recorded ones if only these have collectives.
+
+        The latter is the case in viaduct's own profiles.
+        """
         steps = [step for step in self.steps if step.collectives]
         if not steps:
             recorded = [step for step in self.profile.steps if step.interrupted_by == RECORDING]
@@ -185,7 +193,7 @@ class Figures:
 
     @cached_property
     def exposed_shares(self) -> dict[int, float]:
-        """Median share of a step of each rank in which collectives ran and nothing was computed (sum_exposed_us)."""
+        """Median share of a step, by rank, in which collectives ran and nothing was computed."""
         return {
             rank: median(sum_exposed_us(step.collectives) / max(step.iteration_us, 1e-3) for step in steps)
             for rank, steps in self.communicating_steps.items()
@@ -193,46 +201,53 @@ class Figures:
 
     @cached_property
     def communication_us(self) -> float:
-        """Exposed time of collectives per step, of the rank with the least: the others also wait for slower ranks."""
+        """Time per step in which collectives ran and nothing was computed, of the rank with the least.
+
+        The other ranks also wait for slower ranks in their collectives.
+        """
         return min(self.exposed_shares.values(), default=0.0) * self.iteration_us
 
     @cached_property
     def processor_load(self) -> float | None:
-        """Mean load of the processor's cores while the profile was taken, from 0 to 1; None if not sampled."""
+        """Mean load of the CPU's cores while the profile was taken, from 0 to 1; None if it was not sampled."""
         cores = [[load for name, load in row.values.items() if _CORE.match(name)] for row in self.profile.samples]
         loads = [mean(percentages) for percentages in cores if percentages]
         return mean(loads) / 100 if loads else None
 
     def read_column(self, table: str, column: str) -> list[float]:
-        """Return the numbers in a column of one of the profile's tables; none if it has no such column."""
-        content = self.profile.tables.get(table)
-        names = content.get("columns", []) if isinstance(content, dict) else []
-        if not isinstance(content, dict) or column not in names:
+        """Return the numbers in a column of one of the profile's tables; [] if it has no such table or column."""
+        content = self.profile.tables.get(table, {"columns": []})
+        if column not in content["columns"]:
             return []
+        position = content["columns"].index(column)
         numbers = []
         for row in content["rows"]:
             with suppress(TypeError, ValueError):  # a cell that is no number
-                numbers.append(float(row[names.index(column)]))
+                numbers.append(float(row[position]))
         return numbers
 
     @cached_property
     def optimizer_locations(self) -> frozenset[str]:
         """Lines of the script that call an optimizer's step, inside which torch chooses the operators."""
         rows = (row for row in self.operators if row.phase == "update" and row.location)
-        return frozenset(row.location for row in rows if _UPDATES.search(row.name))
+        return frozenset(row.location for row in rows if _UPDATES.search(row.name.lower()))
 
     @cached_property
     def heavy_operators(self) -> list[Operator]:
-        """Convolutions and matrix products with counted arithmetic, which only the innermost of nested ones have.
+        """Convolutions and matrix products.
 
-        If none was counted, all convolutions and products.
+        Of operators that call each other, only the innermost has a number of floating-point operations. So those
+        without one are left out, unless none has it.
         """
         rows = [row for row in self.operators if (is_convolution(row) or is_matrix_product(row)) and row.cost_us > 0]
         return [row for row in rows if row.flops] or rows
 
     @cached_property
     def backward_us(self) -> float:
-        """The backward part of forward + backward, split by the operators' time; two thirds if a pass has none."""
+        """Time of the backward pass: a part of forward + backward, in proportion to the operators' times.
+
+        Two thirds if one of the passes has no operators.
+        """
         forward, backward = (
             sum(row.self_us for row in self.operators if row.phase == phase) for phase in ("forward", "backward")
         )
@@ -240,12 +255,12 @@ class Figures:
 
 
 def sum_exposed_us(collectives: Iterable[Collective]) -> float:
-    """Return the exposed time of collectives; one whose exposed time is not known counts in full."""
+    """Return the time of collectives in which their rank computes nothing; if it is unknown, the complete time."""
     return sum(row.duration_us if row.exposed_us is None else row.exposed_us for row in collectives)
 
 
 def mean_without_largest(values: Iterable[float]) -> float:
-    """Return the mean of all values except the largest; of all if fewer than five, 0 if there are none."""
+    """Return the mean of all values except the largest; of fewer than five values the mean of all; 0 if none."""
     ordered = sorted(values)
     return mean(ordered[:-1] if len(ordered) >= 5 else ordered) if ordered else 0.0
 
@@ -275,7 +290,10 @@ def parse_shapes(text: str) -> list[tuple[int, ...]]:
 
 
 def parse_matrix_product(operator: Operator) -> MatrixProduct | None:
-    """Return the product of an operator's first two matrices, the second possibly transposed; None if unknown."""
+    """Return the product of an operator's first two matrices; None if their shapes do not fit.
+
+    The second matrix may be the weight of a linear layer, which is transposed.
+    """
     shapes = [shape for shape in parse_shapes(operator.shapes) if len(shape) >= 2]
     if len(shapes) < 2:
         return None
@@ -283,13 +301,13 @@ def parse_matrix_product(operator: Operator) -> MatrixProduct | None:
     rows, dtype = prod(left[:-1]), find_float_dtype(operator)
     if left[-1] == right[-2]:
         return MatrixProduct(rows, left[-1], right[-1], dtype)
-    return MatrixProduct(rows, left[-1], right[-2], dtype) if left[-1] == right[-1] else None  # a linear layer's weight
+    return MatrixProduct(rows, left[-1], right[-2], dtype) if left[-1] == right[-1] else None
 
 
 def parse_convolution(operator: Operator) -> Convolution | None:
     """Return the forward convolution that an operator computes; None if unknown.
 
-    A trace does not have stride and padding; the number of floating-point operations gives them.
+    A trace does not have stride and padding; they follow from the number of floating-point operations.
     """
     shapes = parse_shapes(operator.shapes)
     if "backward" in operator.name or len(shapes) < 2 or len(shapes[0]) != 4 or len(shapes[1]) != 4:

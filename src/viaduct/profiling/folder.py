@@ -26,7 +26,7 @@ from . import tables
 from .json_fields import decode_record, encode_record
 from .merge import find_offsets, merge_profiles
 from .record import SCHEMA, Profile
-from .trace import Event
+from .trace import TraceEvent
 from .trace_file import read_events, write_trace
 
 PROFILE_FILE = "profile.json"
@@ -40,8 +40,11 @@ TABLE_FILES = {
 }
 
 
-def write_profile(profile: Profile, folder: Path, events: Sequence[Event] = ()) -> list[Path]:
-    """Write all files of a profile except the report, and return their paths; `events` have the profile's clock."""
+def write_profile(profile: Profile, folder: Path, events: Sequence[TraceEvent] = ()) -> list[Path]:
+    """Write all files of a profile except the report, and return their paths.
+
+    `events` are the recorded events for the trace, on the profile's clock.
+    """
     encode_profile(profile)  # a value that JSON cannot hold raises before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     trace, note = write_trace(profile, folder, events)
@@ -114,7 +117,7 @@ def merge_ranks(folders: Sequence[Path]) -> Profile:
     return merge_profiles([read_profile(folder) for folder in folders], [str(folder) for folder in folders])
 
 
-def merge_events(folders: Sequence[Path]) -> list[Event]:
+def merge_events(folders: Sequence[Path]) -> list[TraceEvent]:
     """Return the recorded events of several ranks on the clock of `merge_ranks`.
 
     Ids of processes and flows get the position of their folder as a prefix, so that two ranks have different ones.

@@ -36,7 +36,7 @@ class ScriptEnd:
     missing_steps: str = ""  # the reason if no step was found
     rank: int | None = None
     time_s: float = 0.0  # when it ended
-    killed_by: int = 0  # signal that killed the process after the script had ended
+    killed_by: int = 0  # number of the signal that killed the process after the script had ended; 0: none
 
 
 def gather_ranks(job: ScriptJob) -> list[RankProfile]:
@@ -121,7 +121,7 @@ def find_first_end(job: ScriptJob, failures: Mapping[int | None, int]) -> Script
         return ends[0] if ends else ScriptEnd(0)
     end_by_rank = {rank: match_end(ends, rank, code) for rank, code in failures.items()}
     for rank, end in end_by_rank.items():
-        if end is None:  # killed, or left by os._exit, and the cause of the other failures
+        if end is None:  # killed, or ended by os._exit, which is the likely cause of the other failures
             return ScriptEnd(failures[rank], rank=rank)
     return min((end for end in end_by_rank.values() if end is not None), key=lambda end: end.time_s)
 

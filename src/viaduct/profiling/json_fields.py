@@ -33,7 +33,7 @@ def encode_record(record: Any) -> dict[str, Any]:
 
 
 def is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    """Return True if `decode_fields` would give a missing field this value, or an equal empty sequence."""
+    """Return True if a field can be left out: its value is the default, or empty like the default."""
     if field.default_factory is not dataclasses.MISSING:
         return not value
     if isinstance(field.default, tuple):

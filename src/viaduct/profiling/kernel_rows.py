@@ -2,9 +2,9 @@
 
     kernels = list_kernels(Trace.read(…))
 
-On an accelerator these are kernels, copies and fills on the device. On the CPU, an operator counts as a kernel if it
-calls only HELPERS, has a formula of its work (flop_formulas.py), or is compiled code; its time is its self time.
-Importing this module does not import torch.
+On an accelerator these are kernels, copies and fills on the device. On the CPU, an operator counts as a kernel, with
+its self time, in three cases: it calls no operators except HELPERS, which only allocate or describe memory; its work is
+known by a formula (flop_formulas.py); or it is compiled code. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HELPERS = {
     "Pregraph bytecode",
     *(f"aten::{name}" for name in HELPER_NAMES),
 }
-"""Operators that allocate or describe memory but compute nothing."""
+"""Names of operators that allocate or describe memory but compute nothing."""
 
 
 def list_kernels(trace: Trace, rank: int = 0) -> list[Kernel]:

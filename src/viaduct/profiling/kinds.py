@@ -1,6 +1,6 @@
 """Kinds of work of kernels and operators, by their names.
 
-    classify_kernel(name), classify_operator(name)     the kinds of `viaduct bench`
+    classify_kernel(name), classify_operator(name)     one of KINDS, as `viaduct bench` shows them
     classify_…_in_detail(name)                         the same, with "other kernels" divided further
 
 The name of a compiled kernel contains the names of the operators fused into it. The first match of KERNEL_PATTERNS
@@ -19,7 +19,7 @@ from viaduct.cards import BACKENDS
 
 CONVOLUTION, NORMALISATION, PRODUCT = "convolution", "normalisation", "matrix product"
 POOLING, OPTIMIZER, COPIES, OTHER = "pooling", "optimizer", "copies", "other kernels"
-COMPILED = "compiled code, undivided"
+COMPILED = "compiled code, undivided"  # an operator that runs a compiled graph, in a trace without its parts
 COMMUNICATION, ATTENTION, ELEMENTWISE, REDUCTION = "communication", "attention", "elementwise", "reduction"
 KINDS = (CONVOLUTION, NORMALISATION, PRODUCT, POOLING, OPTIMIZER, COPIES, COMPILED, OTHER)
 

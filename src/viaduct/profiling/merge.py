@@ -18,7 +18,7 @@ from .record import Facts, Profile, Step
 SHARED_FACTS = ("source", "kind", "device", "description", "batch", "precision", "mode", "workers")
 """Facts that should be the same on all ranks."""
 UNIX_FROM_US = 1e15
-"""Larger times (after 2001) count from 1970; smaller ones from the start of the machine or of a trace."""
+"""A larger time in a file is Unix time (after 2001); a smaller one counts from the start of the machine or trace."""
 
 
 def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
@@ -29,8 +29,10 @@ def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile
     check_ranks(profiles, names)
     moved = [shift_profile(profile, offset) for profile, offset in zip(profiles, find_offsets(profiles), strict=True)]
     first_sampled = next((profile for profile in moved if profile.samples), moved[0])
-    of_ranks = ("steps", "operators", "kernels", "memory", "memory_owners")
-    records: dict[str, Any] = {name: [row for profile in moved for row in getattr(profile, name)] for name in of_ranks}
+    names_of_lists = ("steps", "operators", "kernels", "memory", "memory_owners")
+    records: dict[str, Any] = {
+        name: [row for profile in moved for row in getattr(profile, name)] for name in names_of_lists
+    }
     return Profile(
         facts=merge_facts(profiles),
         **records,
@@ -46,6 +48,7 @@ def find_ranks(profile: Profile) -> set[int]:
 
 
 def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
+    """Raise BadData if two profiles hold the same rank."""
     owners: dict[int, str] = {}
     for profile, name in zip(profiles, names, strict=True):
         for rank in find_ranks(profile):
@@ -70,7 +73,7 @@ def start_at_zero(profile: Profile, zero_unix_us: float | None) -> Profile:
 
 
 def start_read_times_at_zero(profile: Profile) -> Profile:
-    """Return a profile of another tool with its earliest time as 0; times from 1970 also give its Unix time."""
+    """Return another tool's profile with its earliest time as 0; if its times are Unix times, that moment is noted."""
     start = profile.start_us
     return start_at_zero(profile, start if start > UNIX_FROM_US else None)
 
@@ -100,7 +103,7 @@ def shift_step(step: Step, offset: float) -> Step:
 
 
 def merge_facts(profiles: Sequence[Profile]) -> Facts:
-    """Return the first rank's facts, with the smallest counts, all notes, and phases if all ranks have them."""
+    """Return the first rank's facts, with the numbers of steps that every rank has, and the notes of all ranks."""
     first = profiles[0].facts
     all_facts = [profile.facts for profile in profiles]
     zeros = [facts.zero_unix_us for facts in all_facts if facts.zero_unix_us is not None]
@@ -128,7 +131,7 @@ def name_rank(profile: Profile) -> str:
 
 
 def merge_sentences(by_rank: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
-    """Return each sentence of all ranks once, and the others with the rank's name in front."""
+    """Return each sentence that all ranks have once, and the others with the rank's name in front."""
     common = set.intersection(*(set(sentences) for _, sentences in by_rank))
     merged = [text if text in common else f"{name}: {text}" for name, sentences in by_rank for text in sentences]
     return tuple(dict.fromkeys(merged))

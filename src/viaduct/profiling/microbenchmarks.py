@@ -24,9 +24,9 @@ from viaduct.profiling.figures import Convolution, MatrixProduct, Microbenchmark
 WINDOWS = 7
 WINDOW_S = 0.03
 """Length of a window: much longer than the clock's resolution, shorter than disturbances of a shared machine."""
-MAX_ELEMENTS = 1 << 28  # largest number of elements of a tensor in a trial: 1 GiB of float32
+MAX_ELEMENTS = 1 << 28  # largest number of elements of a measured tensor: 1 GiB of float32
 
-Work = Callable[[], object]
+Work = Callable[[], object]  # a function that is timed
 
 
 class DeviceMicrobenchmarks(Microbenchmarks):
@@ -36,7 +36,7 @@ class DeviceMicrobenchmarks(Microbenchmarks):
         """Set the device, and the number of threads on the CPU (None: torch's default)."""
         self.device = device
         self.threads = threads
-        self.failures: list[str] = []  # reasons of microbenchmarks without a result
+        self.failures: list[str] = []  # reasons for results that are None
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
         return self.compare(
@@ -48,11 +48,11 @@ class DeviceMicrobenchmarks(Microbenchmarks):
         make: Any = make_convolution_pass if isinstance(work, Convolution) else make_product_pass
         return self.compare(lambda: make(work, self.device, "float32"), lambda: make(work, self.device, dtype))
 
-    def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
+    def time_updates(self, class_name: str, sizes: Sequence[int]) -> tuple[float, float] | None:
         default = {"foreach": self.device != "cpu"}  # on the CPU torch updates one parameter at a time
         return self.compare(
-            lambda: make_update(kind, sizes, self.device, **default),
-            lambda: make_update(kind, sizes, self.device, fused=True),
+            lambda: make_update(class_name, sizes, self.device, **default),
+            lambda: make_update(class_name, sizes, self.device, fused=True),
         )
 
     def compare(self, make_first: Callable[[], Work], make_second: Callable[[], Work]) -> tuple[float, float] | None:
@@ -71,6 +71,7 @@ class DeviceMicrobenchmarks(Microbenchmarks):
     def take_times(self, first: Work, second: Work) -> tuple[float, float]:
         """Return microseconds of two pieces of work that take turns in windows of about WINDOW_S."""
         clock = Clock(devices.get(self.device), self.device)
+        # The first call of each also warms up. An estimate that is too long only shortens the windows.
         longest = max(clock.wall_seconds(work) for work in (first, second, first, second))
         passes = max(1, min(200, round(WINDOW_S / max(longest, 1e-6))))
         variants = {"first": repeat(first), "second": repeat(second)}
@@ -93,7 +94,7 @@ class DeviceMicrobenchmarks(Microbenchmarks):
 def make_convolution_pass(
     convolution: Convolution, device: str, dtype: str, layout: torch.memory_format = torch.contiguous_format
 ) -> Work:
-    """Return the forward and backward pass of a convolution; in low precision inputs and gradients are cast."""
+    """Return a function that runs a convolution forward and backward, in another dtype than float32 with all casts."""
     image = make_tensor(convolution.input, device).to(memory_format=layout).requires_grad_()
     weight = make_tensor(convolution.weight, device).to(memory_format=layout).requires_grad_()
     torch_dtype = getattr(torch, dtype)
@@ -107,7 +108,7 @@ def make_convolution_pass(
 
 
 def make_product_pass(product: MatrixProduct, device: str, dtype: str) -> Work:
-    """Return the forward and backward pass of a matrix product; in low precision inputs and gradients are cast."""
+    """Return a function that runs a matrix product forward and backward, as in `make_convolution_pass`."""
     left = make_tensor((product.rows, product.inner), device).requires_grad_()
     right = make_tensor((product.inner, product.columns), device).requires_grad_()
     torch_dtype = getattr(torch, dtype)
@@ -119,17 +120,17 @@ def make_product_pass(product: MatrixProduct, device: str, dtype: str) -> Work:
     return run
 
 
-def make_update(kind: str, sizes: Sequence[int], device: str, **options: Any) -> Work:
-    """Return one update of torch.optim's optimizer of this class, such as "SGD"."""
+def make_update(class_name: str, sizes: Sequence[int], device: str, **options: Any) -> Work:
+    """Return the `step` of an optimizer of this class in torch.optim, such as "SGD"."""
     parameters = [torch.nn.Parameter(make_tensor((size,), device)) for size in sizes]
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
-    extra = {"momentum": 0.9} if kind == "SGD" else {}
-    optimizer = getattr(torch.optim, kind)(parameters, lr=1e-3, **extra, **options)
-    return lambda: optimizer.step()
+    extra = {"momentum": 0.9} if class_name == "SGD" else {}
+    step: Work = getattr(torch.optim, class_name)(parameters, lr=1e-3, **extra, **options).step
+    return step
 
 
 def make_tensor(shape: Sequence[int], device: str) -> torch.Tensor:
     if prod(shape) > MAX_ELEMENTS:
-        raise ValueError(f"{prod(shape)} elements are too many for a trial")
+        raise ValueError(f"{prod(shape)} elements are too many to measure")
     return torch.randn(tuple(shape), device=device)

@@ -4,8 +4,8 @@
     hooks.add_network(network)
     hooks.attach(); …; hooks.detach()
 
-The name of an annotation is MODULE_ANNOTATION and the module's name; `trace_context.py` reads it. A module that
-torch.compile compiled is annotated as a whole: hooks inside it would be compiled, too.
+An annotation is called "viaduct.module:layer1.0.conv1"; `trace_context.py` reads it. A module that torch.compile
+compiled is annotated as a whole: hooks inside it would be compiled, too.
 """
 
 from __future__ import annotations
@@ -85,14 +85,16 @@ def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Mo
     if isinstance(module, torch.jit.ScriptModule):
         return
     attribute = WRAPPERS.get(type(module).__name__)
+    # DistributedDataParallel and DataParallel are not annotated, and do not begin the names of the modules inside.
     if attribute == "module" and isinstance(inner := getattr(module, attribute, None), nn.Module):
         yield from list_modules(inner, name)
         return
     is_compiled_in_place = getattr(module, "_compiled_call_impl", None) is not None  # by module.compile()
-    if not is_compiled_in_place:  # otherwise its own hooks would be compiled
-        network = getattr(module, attribute, module) if attribute else module
-        yield name or type(network).__name__, module
-    if is_compiled_in_place or type(module).__name__ == "OptimizedModule":  # the result of torch.compile(module)
+    if is_compiled_in_place:  # its own hooks would be compiled
+        return
+    network = getattr(module, attribute, module) if attribute else module
+    yield name or type(network).__name__, module
+    if type(module).__name__ == "OptimizedModule":  # the result of torch.compile(module)
         return
     for child_name, child in module.named_children():
         yield from list_modules(child, f"{name}.{child_name}" if name else child_name)

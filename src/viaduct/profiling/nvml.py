@@ -3,8 +3,8 @@
     gpus = GpuReader.open()
     gpus.read()                  # {"gpu 0 %": 97.0, "gpu 0 memory MiB": 40213.0, "gpu 0 power W": 512.3, …}
 
-The library is part of the driver and is called through ctypes, so no package is needed. Figures that a GPU does not
-support are left out. GPUs are numbered as in nvidia-smi.
+The library is part of the driver and is called through ctypes, so no package is needed. Its functions return 0 if they
+succeed. Figures that a GPU does not support are left out. GPUs are numbered as in nvidia-smi.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class GpuReader:
     """Reader of this machine's NVIDIA GPUs, or of those in CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, library: Any) -> None:
-        """Find the GPUs through NVML; none if `library` is None."""
+        """Find the GPUs through NVML; there are none if `library` is None."""
         self.library = library
         self.handles: dict[int, ctypes.c_void_p] = {}
         self.calls = 0
@@ -56,7 +56,7 @@ class GpuReader:
     def find_gpus(self) -> None:
         count = ctypes.c_uint()
         if self.library.nvmlInit_v2() or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            return  # NVML reports an error
+            return
         for number in list_visible(count.value):
             handle = ctypes.c_void_p()
             if not self.library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):

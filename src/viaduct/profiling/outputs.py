@@ -24,7 +24,7 @@ REPORT_FILE = "report.html"
 PROFILE_FILES = (PROFILE_FILE, *TABLE_FILES, PLAIN_TRACE, PACKED_TRACE, REPORT_FILE)
 RANK_PREFIX = "rank_"  # of the names of ranks' folders
 
-RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]  # rank, its profile, its recorded events
+RankOutput = tuple[int, Profile, Sequence[dict[str, Any]]]  # rank, its profile, its recorded events
 
 
 def prepare_folder(out: Path, force: bool) -> None:
@@ -37,9 +37,9 @@ def prepare_folder(out: Path, force: bool) -> None:
     if out.is_dir() and any(out.iterdir()) and not force:
         raise BadRun(f"--out {out} is not empty.", "Choose another folder, or replace the profile in it with --force.")
     out.mkdir(parents=True, exist_ok=True)
-    trial = out / f".{PROFILE_FILE}.trial"
-    trial.touch()
-    trial.unlink()
+    probe = out / f".{PROFILE_FILE}.probe"
+    probe.touch()
+    probe.unlink()
 
 
 def check_page(out: Path, force: bool) -> None:
@@ -63,8 +63,8 @@ def remove_profile(out: Path) -> None:
                 shutil.rmtree(folder)
 
 
-def write_ranks(ranks: Sequence[RankFiles], out: Path) -> tuple[Profile, list[dict[str, Any]]]:
-    """Return the merged profile and events of all ranks; each of several ranks is also written to its own folder."""
+def write_ranks(ranks: Sequence[RankOutput], out: Path) -> tuple[Profile, list[dict[str, Any]]]:
+    """Return the merged profile and events of all ranks; if there are several, also write a folder for each."""
     if len(ranks) == 1:
         _, profile, events = ranks[0]
         return profile, list(events)
@@ -78,7 +78,7 @@ def write_ranks(ranks: Sequence[RankFiles], out: Path) -> tuple[Profile, list[di
 def complete_folder(
     profile: Profile, out: Path, events: Sequence[dict[str, Any]], notify: Callable[[str], None]
 ) -> tuple[Profile, list[Path]]:
-    """Add ceilings and advice, write all files of the folder and return their paths."""
+    """Add the device's ceilings (peak rates) and advice, write all files of the folder and return their paths."""
     from viaduct.profiling.report import write_report
 
     write_profile(profile, out, events)  # kept even if ceilings or advice fail

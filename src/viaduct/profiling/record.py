@@ -22,7 +22,7 @@ Phase = Literal["data", "forward", "backward", "update", "other"]
 SourceKind = Literal["script", "recipe", "msprof", "torch_npu", "kineto"]
 
 RECORDING = "recording"
-"""Interruption of a step under the operator profiler; such a step is slower than a timed one."""
+"""Value of `Step.interrupted_by` for a step under the operator profiler, which makes it slower than a timed one."""
 MAX_MEMORY_POINTS = 4000
 
 
@@ -198,18 +198,18 @@ class Facts:
     precision: str = ""
     mode: str = ""  # "eager", "graph", or "sink 20": a captured graph of 20 steps
     warmup_steps: int = 0
-    timed_steps: int = 0  # steps with the step trace alone: these give the times
+    timed_steps: int = 0  # steps of which only the time points were taken: these give the times
     recorded_steps: int = 0  # steps under the operator profiler
-    recorded_step_us: float | None = None  # median iteration while operators were recorded; longer than without
+    recorded_step_us: float | None = None  # median iteration time of recorded steps, which the profiler makes longer
     phases_found_by: tuple[str, ...] = ()  # sentences on how the time points of a step were found
     notes: tuple[str, ...] = ()  # missing measurements, with reasons
-    ended: str = ""  # reason if a script ended before all steps were taken: "exit code 1 after 7 steps"
+    ended: str = ""  # if the script ended before all steps were taken: "exit code 1 after 7 steps"
     versions: dict[str, str] = field(default_factory=dict)
     date: str = ""
     workers: int | None = None  # of the DataLoader, if there is one
     cores: int | None = None  # that a process may use; all ranks share them
-    phases_measured: bool = True  # False: some or all steps have no phases; their time is in forward + backward
-    zero_unix_us: float | None = None  # Unix time of this profile's zero, to merge the profiles of ranks
+    phases_measured: bool = True  # False: some or all steps have no phases; all their time is in forward + backward
+    zero_unix_us: float | None = None  # Unix time at which this profile's times are 0, to merge the profiles of ranks
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class Profile:
 
 
 def find_median_iteration(steps: Sequence[Step]) -> float | None:
-    """Return the median iteration of steps; None without steps."""
+    """Return the median iteration time of steps; None without steps."""
     return median(step.iteration_us for step in steps) if steps else None
 
 

@@ -1,11 +1,11 @@
-"""Ceilings of a device, and the share of them that an operator reaches.
+"""Ceilings of a device (its peak memory bandwidth and FLOP/s), and the share of them that an operator reaches.
 
     ceilings = load_ceilings("cpu", ["float32"])          # measured, then read from the user's cache folder
     compute_roofline_share(flops=2e9, bytes=3e7, dtypes="float32", time_us=900.0, ceilings=ceilings)
 
-The ceilings are the rates of a large copy and of a large matrix product in each dtype (devices/ceilings.py), cached for
-one device, torch version and number of threads. A busy machine gives lower rates, so the first three profiles on a
-device each measure them, and the best count. Importing this module does not import torch.
+The ceilings are the rates of a large copy and of a large matrix product in each dtype (devices/ceilings.py). They are
+cached for one device, torch version and number of threads. A busy machine gives lower rates, so each of the first three
+profiles on a device measures them, and the best are kept. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def compute_roofline_share(
 ) -> float | None:
     """Return the least time that the operations or the bytes need on this device, divided by the time taken.
 
-    None if work, time or ceiling is not known; more than 1 if caches save memory traffic. In `dtypes`
-    ("int64, float32"), the first with a ceiling counts.
+    None if work, time or ceiling is not known; more than 1 if caches save memory traffic. Of several `dtypes`
+    ("int64, float32"), the first that has a ceiling is used.
     """
     if ceilings is None or flops is None or bytes is None or time_us <= 0 or ceilings.bandwidth <= 0:
         return None

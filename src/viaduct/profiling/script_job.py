@@ -2,7 +2,7 @@
 
 RECORD/job.json            the job; its path is in the environment of the script's processes
 RECORD/PID/steps.jsonl     of each process that trains: a line for each step as it ends, and lines with its facts
-RECORD/PID/finished        its complete profile, written when it ends or has taken all steps
+RECORD/PID/finished        its complete profile, pickled when it ends or has taken all steps
 RECORD/PID/ended.json      of the process that ran the script: how the script ended
 """
 
@@ -17,7 +17,7 @@ from viaduct.profiling.collector import Plan
 
 JOB_VARIABLE = "VIADUCT_PROFILE_JOB"  # environment variable with the path of job.json
 PYTHON_VARIABLE = "VIADUCT_PROFILE_PYTHON"
-"""Environment variable with the path of the profiled Python; scripts/hook/sitecustomize.py reads it."""
+"""Environment variable with the path of the Python that runs the script; scripts/hook/sitecustomize.py reads it."""
 JOB_FILE = "job.json"
 STEPS_FILE, FINISHED_FILE, ENDED_FILE = "steps.jsonl", "finished", "ended.json"
 
@@ -31,9 +31,9 @@ class ScriptJob:
     is_module: bool
     record: str  # folder RECORD
     script_folder: str
-    skip: int  # this and the next two: the steps of a collector.Plan
-    timed: int
-    recorded: int
+    skip: int  # warm-up steps
+    timed: int  # steps of which only the time points are taken
+    recorded: int  # steps under the operator profiler
     device: str = "auto"
 
     @property

@@ -42,7 +42,7 @@ class Session:
         self.phases = ScriptPhases(self.collector, self._finish_and_stop, self._on_network_facts)
 
     def __enter__(self) -> Session:
-        # torch.compile would warn about our hooks, of which the script knows nothing.
+        # torch.compile would warn about hooks that are ours, not the script's.
         warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
         self.phases.__enter__()
         return self

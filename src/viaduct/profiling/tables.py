@@ -33,16 +33,17 @@ Row = list[Any]
 
 def make_step_table(profile: Profile) -> tuple[list[str], list[Row]]:
     """Return the columns and rows of step_trace.csv; Device_id is the rank, which has one device."""
-    pairs = max((len(step.collectives) for step in profile.steps), default=0)
-    columns = [*STEP_COLUMNS, *REDUCE_COLUMNS * pairs, *VIADUCT_COLUMNS]
+    most = max((len(step.collectives) for step in profile.steps), default=0)
+    columns = [*STEP_COLUMNS, *REDUCE_COLUMNS * most, *VIADUCT_COLUMNS]
     rows = []
     for step in profile.steps:
         points = [step.forward_start_us, step.backward_end_us, step.end_us]
         spans = [step.iteration_us, step.forward_backward_us, step.update_tail_us, step.data_tail_us]
         reduces = [time for collective in step.collectives for time in (collective.start_us, collective.duration_us)]
-        padding = [None] * (2 * pairs - len(reduces))
+        padding = [None] * (2 * most - len(reduces))  # columns of collectives that this step does not have
         added = [step.rank, step.loader_wait_us, step.interrupted_by]
-        rows.append([step.rank, step.number, *points, *spans, None, *reduces, *padding, *added])  # Model ID: None
+        model_id = None  # only msprof has one
+        rows.append([step.rank, step.number, *points, *spans, model_id, *reduces, *padding, *added])
     return columns, rows
 
 
@@ -54,9 +55,9 @@ def make_kernel_table(profile: Profile) -> tuple[list[str], list[Row]]:
     return make_record_table(Kernel, sorted(profile.kernels, key=lambda kernel: -kernel.time_us))
 
 
-def make_record_table(kind: Any, records: Sequence[Any]) -> tuple[list[str], list[Row]]:
+def make_record_table(record_class: Any, records: Sequence[Any]) -> tuple[list[str], list[Row]]:
     """Return a column for each field of a dataclass, and a row for each of the records."""
-    columns = [field.name for field in dataclasses.fields(kind)]
+    columns = [field.name for field in dataclasses.fields(record_class)]
     return columns, [[getattr(record, name) for name in columns] for record in records]
 
 

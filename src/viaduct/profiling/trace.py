@@ -17,13 +17,13 @@ from typing import Any
 
 from .record import Profile, Step
 
-Event = dict[str, Any]
+TraceEvent = dict[str, Any]  # as in trace.json
 STEP_THREAD, REDUCE_THREAD = 0, 1
-FLOWS = ("s", "t", "f")
-DRAWN_PIDS = "viaduct"  # key in otherData: the processes drawn from the profile, in contrast to recorded ones
+FLOWS = ("s", "t", "f")  # "ph" of the events of a flow: start, step, finish
+DRAWN_PIDS = "viaduct"  # key in otherData of the ids of processes that are drawn from the profile, not recorded
 
 
-def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any]:
+def build_trace(profile: Profile, events: Iterable[TraceEvent] = ()) -> dict[str, Any]:
     """Return the JSON object of the trace; `events` have the profile's clock, and invalid ones are left out."""
     drawable = [event | {"tid": event.get("tid", 0)} for event in events if is_drawable(event)]
     unpaired = {*find_unpaired_slices(drawable), *find_unpaired_flows(drawable)}
@@ -31,21 +31,21 @@ def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any
     recorded_pids = {str(event["pid"]) for event in recorded}
     pids = (number for number in itertools.count(1) if str(number) not in recorded_pids)
     drawn = [*draw_steps(profile, pids), *draw_memory(profile, pids), *draw_system(profile, pids)]
-    timed = [*drawn, *recorded]
+    shown = [*drawn, *recorded]
     named = {event["pid"] for event in recorded if event["ph"] == "M" and event.get("name") == "process_name"}
     nameless = dict.fromkeys(event["pid"] for event in recorded if event["pid"] not in named)
     names = [entry for pid in nameless for entry in name_process(pid, f"Operators, process {pid}", 500)]
-    earliest = min((event["ts"] for event in timed if "ts" in event), default=0.0)
-    if earliest < 0:
-        timed = [event | {"ts": event["ts"] - earliest} if "ts" in event else event for event in timed]
+    earliest = min((event["ts"] for event in shown if "ts" in event), default=0.0)
+    if earliest < 0:  # a recorded event began before the profile's zero
+        shown = [event | {"ts": event["ts"] - earliest} if "ts" in event else event for event in shown]
     return {
-        "traceEvents": [*timed, *names],
+        "traceEvents": [*shown, *names],
         "displayTimeUnit": "ms",
         "otherData": {DRAWN_PIDS: sorted({event["pid"] for event in drawn}), "source": profile.facts.source},
     }
 
 
-def name_process(pid: int, name: str, order: int) -> list[Event]:
+def name_process(pid: int, name: str, order: int) -> list[TraceEvent]:
     """Return the events that set the name and the position of a process; the lowest `order` is on top."""
     return [
         {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}},
@@ -53,7 +53,7 @@ def name_process(pid: int, name: str, order: int) -> list[Event]:
     ]
 
 
-def name_thread(pid: int, tid: int, name: str) -> list[Event]:
+def name_thread(pid: int, tid: int, name: str) -> list[TraceEvent]:
     return [
         {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}},
         {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}},
@@ -63,9 +63,9 @@ def name_thread(pid: int, tid: int, name: str) -> list[Event]:
 # The step trace
 
 
-def draw_steps(profile: Profile, pids: Iterator[int]) -> list[Event]:
+def draw_steps(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
     """Return a process for each rank, with its iterations and their phases."""
-    events: list[Event] = []
+    events: list[TraceEvent] = []
     for rank in profile.ranks:
         pid = next(pids)
         name = f"Step Trace, rank {rank}" if len(profile.ranks) > 1 else "Step Trace"
@@ -76,7 +76,7 @@ def draw_steps(profile: Profile, pids: Iterator[int]) -> list[Event]:
     return events
 
 
-def draw_phases(step: Step, pid: int) -> list[Event]:
+def draw_phases(step: Step, pid: int) -> list[TraceEvent]:
     """Return the slices of one step: the iteration and its phases."""
     facts: dict[str, Any] = {"loader wait us": step.loader_wait_us, "interrupted by": step.interrupted_by or None}
     if step.recompiled:
@@ -89,20 +89,20 @@ def draw_phases(step: Step, pid: int) -> list[Event]:
     return [draw_slice(pid, STEP_THREAD, *part) for part in parts]
 
 
-def draw_slice(pid: int, tid: int, name: str, begin: float, end: float, facts: dict[str, Any]) -> Event:
+def draw_slice(pid: int, tid: int, name: str, begin: float, end: float, facts: dict[str, Any]) -> TraceEvent:
     duration, known = max(end - begin, 0.0), {name: value for name, value in facts.items() if value is not None}
     return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": begin, "dur": duration, "args": known}
 
 
-def draw_collectives(steps: Sequence[Step], pid: int) -> list[Event]:
+def draw_collectives(steps: Sequence[Step], pid: int) -> list[TraceEvent]:
     """Return the collectives of the steps; overlapping ones are on different lines."""
-    slices: list[Event] = []
+    slices: list[TraceEvent] = []
     line_ends: list[float] = []  # end of the last collective on each line
     numbered = [(step, number, row) for step in steps for number, row in enumerate(step.collectives)]
     for step, number, collective in sorted(numbered, key=lambda entry: entry[2].start_us):
         start, end = collective.start_us, collective.start_us + collective.duration_us
         line = next((line for line, busy_until in enumerate(line_ends) if busy_until <= start), len(line_ends))
-        line_ends[line : line + 1] = [end]
+        line_ends[line : line + 1] = [end]  # appends if all lines are busy
         facts = {"operation": collective.name, "bytes": collective.bytes, "exposed us": collective.exposed_us}
         slices.append(draw_slice(pid, REDUCE_THREAD + line, f"Reduce_{step.number}_{number}", start, end, facts))
     threads = [event for line in range(len(line_ends)) for event in name_thread(pid, REDUCE_THREAD + line, "Reduce")]
@@ -112,9 +112,9 @@ def draw_collectives(steps: Sequence[Step], pid: int) -> list[Event]:
 # Counters
 
 
-def draw_memory(profile: Profile, pids: Iterator[int]) -> list[Event]:
+def draw_memory(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
     """Return the memory of each rank as a counter."""
-    events: list[Event] = []
+    events: list[TraceEvent] = []
     for rank in sorted({point.rank for point in profile.memory}):
         pid = next(pids)
         events += name_process(pid, f"Memory, rank {rank}", 1000 + rank)
@@ -126,7 +126,7 @@ def draw_memory(profile: Profile, pids: Iterator[int]) -> list[Event]:
     return events
 
 
-def draw_system(profile: Profile, pids: Iterator[int]) -> list[Event]:
+def draw_system(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
     if not profile.samples:
         return []
     pid = next(pids)
@@ -137,14 +137,14 @@ def draw_system(profile: Profile, pids: Iterator[int]) -> list[Event]:
     ]
 
 
-def draw_counter(pid: int, name: str, time_us: float, value: float) -> Event:
+def draw_counter(pid: int, name: str, time_us: float, value: float) -> TraceEvent:
     return {"ph": "C", "pid": pid, "tid": 0, "name": name, "ts": time_us, "args": {"value": value}}
 
 
 # Recorded events
 
 
-def is_drawable(event: Event) -> bool:
+def is_drawable(event: TraceEvent) -> bool:
     """Return True if an event has a process, finite times, and a duration if its kind needs one."""
     if "ph" not in event or "pid" not in event:
         return False
@@ -154,7 +154,7 @@ def is_drawable(event: Event) -> bool:
     return event["ph"] == "M" or ("ts" in event and event.get("dur", 0) >= 0 and (event["ph"] != "X" or "dur" in event))
 
 
-def find_unpaired_slices(events: Sequence[Event]) -> set[int]:
+def find_unpaired_slices(events: Sequence[TraceEvent]) -> set[int]:
     """Return the indices of begin events without an end on their thread, and of end events without a begin."""
     opened: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     unpaired: set[int] = set()
@@ -170,7 +170,7 @@ def find_unpaired_slices(events: Sequence[Event]) -> set[int]:
     return unpaired.union(*opened.values())
 
 
-def find_unpaired_flows(events: Sequence[Event]) -> set[int]:
+def find_unpaired_flows(events: Sequence[TraceEvent]) -> set[int]:
     """Return the indices of events of flows without a start or an end."""
     groups: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     for number, event in enumerate(events):

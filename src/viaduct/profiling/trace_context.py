@@ -35,7 +35,7 @@ from viaduct.profiling.record import Phase
 MODULE_ANNOTATION = "viaduct.module:"  # annotations around the forward pass of a module
 LOADER_FILES = "torch/utils/data"
 FOLLOWING: dict[Phase, Phase] = {"forward": "forward", "backward": "update"}
-"""Phase of an unmarked operator after an operator of this phase, such as a loss or gradient clipping."""
+"""Phase of unmarked operators that follow the forward pass (the loss) or the backward pass (gradient clipping)."""
 
 
 @dataclass
@@ -96,17 +96,17 @@ class Context:
     phase: Phase = "other"
     module: str = ""
     location: str = ""
-    on_host: bool = False  # inside the loader or the optimizer; their values are on the host
+    on_host: bool = False  # inside the loader or the optimizer, whose scalars are on the host: no wait for the device
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What an event and the events around it tell of its context."""
+    """Properties of an event that its name and the events around it give."""
 
     phase: Phase | None = None
     module: str = ""
-    python: Event | None = None
-    sequence: int | None = None  # of the backward function around it
+    python: Event | None = None  # the innermost Python function
+    sequence: int | None = None  # sequence number of the backward function around it
     on_host: bool = False
 
 

@@ -91,8 +91,8 @@ class FixedTimes:
         self.asked.append((work, dtype))
         return self.times
 
-    def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
-        self.asked.append((kind, list(sizes)))
+    def time_updates(self, class_name: str, sizes: Sequence[int]) -> tuple[float, float] | None:
+        self.asked.append((class_name, list(sizes)))
         return self.times
 
 

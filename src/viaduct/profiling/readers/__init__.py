@@ -1,7 +1,7 @@
 """Readers of existing profiles, one file per layout; every module in this folder is loaded as a reader.
 
     LAYOUT           name of the layout in messages
-    TRIED_AFTER      readers that are tried before this one
+    TRIED_AFTER      names of the readers that are tried before this one
     recognise(path)  True if the path has this layout, by names of files (a single JSON file is also opened)
     read(path)       the Profile; damaged parts are left out, with a note
 

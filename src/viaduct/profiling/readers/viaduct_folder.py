@@ -18,12 +18,10 @@ def recognise(path: Path) -> bool:
 
 
 def find_ranks(path: Path) -> list[Path]:
-    numbers = {
-        folder: folder.name.removeprefix(RANK_PREFIX)
-        for folder in path.glob(f"{RANK_PREFIX}*")
-        if is_profile_folder(folder)
-    }
-    return sorted((folder for folder in numbers if numbers[folder].isdecimal()), key=lambda path: int(numbers[path]))
+    """Return the profile folders rank_0, rank_1, … in a folder, in the order of their ranks."""
+    numbers = {folder: folder.name.removeprefix(RANK_PREFIX) for folder in path.glob(f"{RANK_PREFIX}*")}
+    folders = [folder for folder, number in numbers.items() if number.isdecimal() and is_profile_folder(folder)]
+    return sorted(folders, key=lambda folder: int(numbers[folder]))
 
 
 def read(path: Path) -> Profile:
