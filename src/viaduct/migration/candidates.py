@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from viaduct.migration.predicates import imported_modules
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
 
 State = Literal["needed", "right", "unclear"]
 """needed: the place must change; right: it fulfils the requirement; unclear: the text does not show either."""
@@ -40,38 +40,38 @@ class Candidate:
     excerpt: str  # at most 60 characters of its first line
 
 
-def make_candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Candidate:
-    text = work.source.text_of(node).split("\n", 1)[0].strip()
+def make_candidate(file: MigratedFile, requirement: str, node: ast.AST, state: State) -> Candidate:
+    text = file.source.text_of(node).split("\n", 1)[0].strip()
     excerpt = text if len(text) <= 60 else f"{text[:57]}..."
     return Candidate(requirement, node.lineno, node.end_lineno or node.lineno, state, excerpt)  # type: ignore[attr-defined]
 
 
-def find_candidates(work: Work) -> list[Candidate]:
+def find_candidates(file: MigratedFile) -> list[Candidate]:
     """Return the candidates of a file, in the order of their lines; none with --only or --mode patch."""
     from viaduct.migration import candidates_tf1, candidates_torch
     from viaduct.migration.frameworks import TENSORFLOW, TORCH
 
     candidates: list[Candidate] = []
-    if work.options.mode == "rewrite" and not work.options.only:
+    if file.options.mode == "rewrite" and not file.options.only:
         searches = {TENSORFLOW: candidates_tf1.find_candidates, TORCH: candidates_torch.find_candidates}
         for framework, search in searches.items():
-            if work.project.is_for(framework, work.path):
-                candidates += search(work)
-    if candidates and work.options.to == "any":
-        lines_of_helper = find_helper_lines(work)
+            if file.project.is_for(framework, file.path):
+                candidates += search(file)
+    if candidates and file.options.to == "any":
+        lines_of_helper = find_helper_lines(file)
         candidates = [candidate for candidate in candidates if candidate.line not in lines_of_helper]
     return sorted(candidates, key=lambda candidate: (candidate.line, candidate.requirement))
 
 
-def find_helper_lines(work: Work) -> range:
+def find_helper_lines(file: MigratedFile) -> range:
     """Return the lines of a notebook's helper cell (helper_cell.py), which names every card."""
     from viaduct.migration.helper_cell import HELPER_CELL
 
-    cell = HELPER_CELL.search(work.source.text)
-    return range(work.source.line_of(cell.start()), work.source.line_of(cell.end()) + 1) if cell else range(0)
+    cell = HELPER_CELL.search(file.source.text)
+    return range(file.source.line_of(cell.start()), file.source.line_of(cell.end()) + 1) if cell else range(0)
 
 
-def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
+def uses_any(file: MigratedFile, roots: tuple[str, ...]) -> bool:
     """Return True if the file imports one of these top-level modules or uses a name that resolves to one."""
-    imported = [name for node in work.source.imports for name in imported_modules(node)]
-    return any(name.partition(".")[0] in roots for name in [*imported, *work.index.calls, *work.index.references])
+    imported = [name for node in file.source.imports for name in imported_modules(node)]
+    return any(name.partition(".")[0] in roots for name in [*imported, *file.index.calls, *file.index.references])

@@ -16,7 +16,7 @@ from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_KIND_AND_ME
 from viaduct.migration.values import kind_of_call
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
 
 ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", NPU_BRIDGE)
 RULE = Rule(__name__)  # only for calling functions that take a Site
@@ -49,78 +49,78 @@ GPU_TEXT = re.compile(
 )
 
 
-def find_candidates(work: Work) -> Iterator[Candidate]:
+def find_candidates(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the candidates of a TensorFlow 1 file; none with --to any."""
-    if work.options.to == "any" or not uses_any(work, ROOTS):
+    if file.options.to == "any" or not uses_any(file, ROOTS):
         return
-    if work.options.to == "npu":
-        yield from find_sessions(work)
-        yield from find_estimators(work)
-        yield from find_batches(work)
-        yield from find_other_batches(work)
-        yield from find_loss_scales(work)
-        yield from find_horovod_uses(work)
-    yield from find_placements(work)
+    if file.options.to == "npu":
+        yield from find_sessions(file)
+        yield from find_estimators(file)
+        yield from find_batches(file)
+        yield from find_other_batches(file)
+        yield from find_loss_scales(file)
+        yield from find_horovod_uses(file)
+    yield from find_placements(file)
 
 
-def find_marks(work: Work) -> frozenset[Mark]:
+def find_marks(file: MigratedFile) -> frozenset[Mark]:
     """Return the marks of a file; none unless the target is the NPU with --distributed."""
-    if not work.options.distributed or work.options.to != "npu" or not uses_any(work, ROOTS):
+    if not file.options.distributed or file.options.to != "npu" or not uses_any(file, ROOTS):
         return frozenset()
-    trains = any(method in work.index.methods for method in ("minimize", "apply_gradients"))
-    trains = trains or any(name.endswith(TRAIN_OP_FUNCTIONS) for name in work.index.calls)
-    marks = {mark for mark, texts in MARKS.items() if any(text in work.source.text for text in texts)}
+    trains = any(method in file.index.methods for method in ("minimize", "apply_gradients"))
+    trains = trains or any(name.endswith(TRAIN_OP_FUNCTIONS) for name in file.index.calls)
+    marks = {mark for mark, texts in MARKS.items() if any(text in file.source.text for text in texts)}
     return frozenset({*marks, "trains"} if trains else marks)
 
 
 # ---- sessions
 
 
-def find_sessions(work: Work) -> Iterator[Candidate]:
+def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
     """Yield calls that open a session: functions by their qualified name, methods by name and kind of the receiver."""
-    for name, calls in work.index.calls.items():
+    for name, calls in file.index.calls.items():
         if name in CONFIG_SLOTS or name == MONITORED_SESSION:
             for call in calls:
-                yield make_candidate(work, "sessions", call, session_state(work, call, name))
-        elif is_hidden_session(work, name):
-            yield from (make_candidate(work, "sessions", call, "unclear") for call in calls)
-    for method, calls in work.index.methods.items():
+                yield make_candidate(file, "sessions", call, session_state(file, call, name))
+        elif is_hidden_session(file, name):
+            yield from (make_candidate(file, "sessions", call, "unclear") for call in calls)
+    for method, calls in file.index.methods.items():
         for call in calls:
-            if method in SESSION_NAMES and work.names.qualified(call.func) is None:
-                yield make_candidate(work, "sessions", call, "unclear")
-            elif method in CONFIG_SLOTS_BY_METHOD and may_manage_sessions(work, call, method):
-                state = state_of_config(work, call, *CONFIG_SLOTS_BY_METHOD[method])
-                yield make_candidate(work, "sessions", call, state)
+            if method in SESSION_NAMES and file.names.qualified(call.func) is None:
+                yield make_candidate(file, "sessions", call, "unclear")
+            elif method in CONFIG_SLOTS_BY_METHOD and may_manage_sessions(file, call, method):
+                state = state_of_config(file, call, *CONFIG_SLOTS_BY_METHOD[method])
+                yield make_candidate(file, "sessions", call, state)
 
 
-def is_hidden_session(work: Work, name: str) -> bool:
+def is_hidden_session(file: MigratedFile, name: str) -> bool:
     """Return True for a session class reached through another module's `tf`: `common.tf.Session`."""
     root, _, remainder = name.partition(".")
     return remainder.rpartition(".")[2] in SESSION_NAMES and ".tf." in f".{remainder}" and root not in ROOTS
 
 
-def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
+def may_manage_sessions(file: MigratedFile, call: ast.Call, method: str) -> bool:
     """Return True if the receiver is a session manager or supervisor, or unknown and the method's name is specific."""
-    kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
+    kind = file.values.kind(call.func.value)  # type: ignore[attr-defined]
     if (kind or "", method) in CONFIG_SLOTS_BY_KIND_AND_METHOD:
         return True
     return kind is None and method in ("managed_session", "prepare_or_wait_for_session")
 
 
-def session_state(work: Work, call: ast.Call, name: str) -> State:
+def session_state(file: MigratedFile, call: ast.Call, name: str) -> State:
     """Return the state of a session's config; of a MonitoredSession, "right" with any session_creator."""
     if name == MONITORED_SESSION:
-        creator = Site(RULE, work, call, name).argument("session_creator", 0)
+        creator = Site(RULE, file, call, name).argument("session_creator", 0)
         return "needed" if is_none_or_absent(creator) else "right"
-    return state_of_config(work, call, *CONFIG_SLOTS[name])
+    return state_of_config(file, call, *CONFIG_SLOTS[name])
 
 
-def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> State:
+def state_of_config(file: MigratedFile, call: ast.Call, keyword: str, position: int) -> State:
     """Return "right" if the config is ready for the NPU, or the session only reads and writes files; else "needed"."""
     from viaduct.migration.rules.tf1._session_configs import is_ready
     from viaduct.migration.rules.tf1._session_uses import only_handles_files
 
-    site = Site(RULE, work, call)
+    site = Site(RULE, file, call)
     value = site.argument(keyword, position)
     has_ready_config = value is not None and not is_none_or_absent(value) and is_ready(site, value)
     return "right" if has_ready_config or only_handles_files(site) else "needed"
@@ -129,61 +129,61 @@ def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> 
 # ---- estimators
 
 
-def find_estimators(work: Work) -> Iterator[Candidate]:
-    for table in (work.index.calls, work.index.references):
+def find_estimators(file: MigratedFile) -> Iterator[Candidate]:
+    for table in (file.index.calls, file.index.references):
         for name, nodes in table.items():
             if name in ESTIMATORS:
                 yield from (
-                    make_candidate(work, "estimators", node, estimator_state(work, node, name)) for node in nodes
+                    make_candidate(file, "estimators", node, estimator_state(file, node, name)) for node in nodes
                 )
             elif name in RUN_CONFIGS:
-                yield from (make_candidate(work, "run_configs", node, run_config_state(work, node)) for node in nodes)
-    for name, calls in work.index.calls.items():
+                yield from (make_candidate(file, "run_configs", node, run_config_state(file, node)) for node in nodes)
+    for name, calls in file.index.calls.items():
         if name.startswith(NPU_ESTIMATOR_PREFIX):
-            yield from (make_candidate(work, "estimators", call, "right") for call in calls)
+            yield from (make_candidate(file, "estimators", call, "right") for call in calls)
         elif name in NPU_RUN_CONFIGS:
-            yield from (make_candidate(work, "run_configs", call, "right") for call in calls)
+            yield from (make_candidate(file, "run_configs", call, "right") for call in calls)
 
 
-def estimator_state(work: Work, node: ast.AST, name: str) -> State:
+def estimator_state(file: MigratedFile, node: ast.AST, name: str) -> State:
     """Return "right" for a converted TPUEstimator and for an Estimator with npu_run_config_init; else "needed"."""
     from viaduct.migration.rules.tf1._run_configs import comes_from_init
     from viaduct.migration.rules.tf1.tpu_estimator import is_converted
 
     if not isinstance(node, ast.Call):
         return "needed"
-    site = Site(RULE, work, node)
+    site = Site(RULE, file, node)
     if name.endswith(".TPUEstimator"):
         return "right" if is_converted(site) else "needed"
     return "right" if name.endswith(".Estimator") and comes_from_init(site, site.argument("config", 2)) else "needed"
 
 
-def run_config_state(work: Work, node: ast.expr) -> State:
+def run_config_state(file: MigratedFile, node: ast.expr) -> State:
     from viaduct.migration.rules.tf1._run_configs import is_converted
 
-    return "right" if isinstance(node, ast.Call) and is_converted(Site(RULE, work, node), node) else "needed"
+    return "right" if isinstance(node, ast.Call) and is_converted(Site(RULE, file, node), node) else "needed"
 
 
 # ---- datasets
 
 
-def find_batches(work: Work) -> Iterator[Candidate]:
+def find_batches(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the calls that make batches of a dataset."""
     for name in MAP_AND_BATCH:
-        for call in work.index.calls.get(name, []):
-            yield make_candidate(work, "batches", call, batch_state(work, call, position=3))
+        for call in file.index.calls.get(name, []):
+            yield make_candidate(file, "batches", call, batch_state(file, call, position=3))
     for method, position in BATCHING.items():
-        for call in work.index.methods.get(method, []):
+        for call in file.index.methods.get(method, []):
             if call.args or call.keywords:  # a dataset's method needs a batch size
-                state = batch_state(work, call, position)
-                kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
+                state = batch_state(file, call, position)
+                kind = file.values.kind(call.func.value)  # type: ignore[attr-defined]
                 if kind == "dataset":
-                    yield make_candidate(work, "batches", call, state)
-                elif kind is None and state != "right" and not is_other_method(work, call, method):
-                    yield make_candidate(work, "batches", call, "unclear")
+                    yield make_candidate(file, "batches", call, state)
+                elif kind is None and state != "right" and not is_other_method(file, call, method):
+                    yield make_candidate(file, "batches", call, "unclear")
 
 
-def find_other_batches(work: Work) -> Iterator[Candidate]:
+def find_other_batches(file: MigratedFile) -> Iterator[Candidate]:
     """Yield calls of other functions that make batches, and uses of a dataset's batching methods as values."""
     from viaduct.migration.rules.tf1._batchers import (
         BUCKETING_FUNCTIONS,
@@ -195,69 +195,69 @@ def find_other_batches(work: Work) -> Iterator[Candidate]:
     )
 
     for name in (*QUEUE_FUNCTIONS, *FEATURE_READERS, *CSV_READERS, *BUCKETING_FUNCTIONS, *SPARSE_FUNCTIONS):
-        for call in work.index.calls.get(name, []):
-            site = Site(RULE, work, call, name)
+        for call in file.index.calls.get(name, []):
+            site = Site(RULE, file, call, name)
             if name not in QUEUE_FUNCTIONS or site.keyword("allow_smaller_final_batch") is not None:
-                yield make_candidate(work, "batches", call, "right" if has_equal_batches(site, name) else "needed")
-    for node in work.source.of_kind(ast.Attribute):
+                yield make_candidate(file, "batches", call, "right" if has_equal_batches(site, name) else "needed")
+    for node in file.source.of_kind(ast.Attribute):
         if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
-            parent = work.source.parents.get(node)
+            parent = file.source.parents.get(node)
             is_function_or_owner = isinstance(parent, ast.Attribute) or getattr(parent, "func", None) is node
-            if not is_function_or_owner and work.values.kind(node.value) == "dataset":
-                yield make_candidate(work, "batches", node, "unclear")
-    for call in work.source.of_kind(ast.Call):
+            if not is_function_or_owner and file.values.kind(node.value) == "dataset":
+                yield make_candidate(file, "batches", node, "unclear")
+    for call in file.source.of_kind(ast.Call):
         match call:
             case ast.Call(func=ast.Name(id="getattr"), args=[receiver, ast.Constant(value=str(text)), *_]):
-                if text in BATCHING and work.values.kind(receiver) == "dataset":
-                    yield make_candidate(work, "batches", call, "unclear")
+                if text in BATCHING and file.values.kind(receiver) == "dataset":
+                    yield make_candidate(file, "batches", call, "unclear")
 
 
-def batch_state(work: Work, call: ast.Call, position: int) -> State:
-    return "right" if is_constant(Site(RULE, work, call).argument("drop_remainder", position), True) else "needed"
+def batch_state(file: MigratedFile, call: ast.Call, position: int) -> State:
+    return "right" if is_constant(Site(RULE, file, call).argument("drop_remainder", position), True) else "needed"
 
 
-def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
+def is_other_method(file: MigratedFile, call: ast.Call, method: str) -> bool:
     """Return True for a method of another library, or the project's own if the project calls no TensorFlow dataset."""
-    if work.values.is_from_other_library(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
+    if file.values.is_from_other_library(call.func.value) or file.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
-    called = work.project.calling_files.keys()
+    called = file.project.calling_files.keys()
     uses_datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in called)
-    return method in work.project.own_methods and not uses_datasets
+    return method in file.project.own_methods and not uses_datasets
 
 
 # ---- device strings, mixed precision, Horovod
 
 
-def find_placements(work: Work) -> Iterator[Candidate]:
+def find_placements(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the strings that name a GPU, except keys and values of dictionaries, and strings that are statements."""
-    for node in work.source.of_kind(ast.Constant):
+    for node in file.source.of_kind(ast.Constant):
         names_gpu = isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
-        if names_gpu and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
-            yield make_candidate(work, "placement", node, "needed")
+        if names_gpu and not isinstance(file.source.parents.get(node), ast.Expr | ast.Dict):
+            yield make_candidate(file, "placement", node, "needed")
 
 
-def find_loss_scales(work: Work) -> Iterator[Candidate]:
+def find_loss_scales(file: MigratedFile) -> Iterator[Candidate]:
     """Yield TensorFlow's loss scaling as "needed", the NPU's loss-scale optimizers as "right"."""
-    for name, calls in work.index.calls.items():
+    for name, calls in file.index.calls.items():
         if name.startswith(LOSS_SCALES):
-            yield from (make_candidate(work, "loss_scale", call, "needed") for call in calls)
+            yield from (make_candidate(file, "loss_scale", call, "needed") for call in calls)
         elif kind_of_call(name) == "loss_scale_optimizer":
-            yield from (make_candidate(work, "loss_scale", call, "right") for call in calls)
+            yield from (make_candidate(file, "loss_scale", call, "right") for call in calls)
 
 
-def find_horovod_uses(work: Work) -> Iterator[Candidate]:
+def find_horovod_uses(file: MigratedFile) -> Iterator[Candidate]:
     from viaduct.migration.rules.tf1._horovod import is_horovod
 
-    if "horovod" in work.project.own_names:
+    if "horovod" in file.project.own_names:
         return  # the project is Horovod itself
-    for table in (work.index.calls, work.index.references):
+    for table in (file.index.calls, file.index.references):
         for name, nodes in table.items():
             if name in HOROVOD_MODULES:  # the module as a value: only where it is passed to unknown code (an escape)
-                escapes = work.project.escapes.get(work.path, ())
+                escapes = file.project.escapes.get(file.path, ())
                 unfollowed = [node for node in nodes if node.lineno in escapes]
-                yield from (make_candidate(work, "communication", node, "needed") for node in unfollowed)
+                yield from (make_candidate(file, "communication", node, "needed") for node in unfollowed)
             elif is_horovod(name):
-                yield from (make_candidate(work, horovod_requirement(name), node, "needed") for node in nodes)
+                yield from (make_candidate(file, horovod_requirement(name), node, "needed") for node in nodes)
 
 
 def horovod_requirement(name: str) -> str:

@@ -15,7 +15,7 @@ from viaduct.migration.predicates import find_argument, is_in_annotation, is_non
 from viaduct.migration.rule import Rule, Site
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
 
 ROOTS = ("torch", "torchvision", "torchaudio", *PLUGINS, "apex", "pytorch_lightning", "lightning")
 RULE = Rule(__name__)  # only for calling functions that take a Site
@@ -30,144 +30,144 @@ COMMAND = re.compile(r"(?:^|\s)--?[\w-]+[= ](?:cuda(?::\d+)?|nccl)(?![\w.-])|\bC
 LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exception", "critical", "log"}
 
 
-def find_candidates(work: Work) -> Iterator[Candidate]:
+def find_candidates(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the candidates of a PyTorch file, as "right" on lines with code for the target.
 
-    None are on lines that a finding at another statement covers (`Work.explained_lines`).
+    None are on lines that a finding at another statement covers (`MigratedFile.explained_lines`).
     """
-    if not concerns_torch(work):
+    if not concerns_torch(file):
         return
     for search in (find_device_calls, find_moves, find_texts, find_loads):
-        for candidate in search(work):
-            line = work.lines[candidate.line - 1]
-            if line not in work.explained_lines:
-                yield replace(candidate, state="right") if line in work.target_code_lines else candidate
+        for candidate in search(file):
+            line = file.lines[candidate.line - 1]
+            if line not in file.explained_lines:
+                yield replace(candidate, state="right") if line in file.target_code_lines else candidate
 
 
-def find_marks(work: Work) -> frozenset[Mark]:
+def find_marks(file: MigratedFile) -> frozenset[Mark]:
     """Return the marks of a file; none with --to any."""
-    card = CARDS.get(work.options.to)
-    if card is None or not concerns_torch(work):
+    card = CARDS.get(file.options.to)
+    if card is None or not concerns_torch(file):
         return frozenset()
     names_card = any(
         candidate.requirement in REQUIREMENTS_NAMING_CARD and candidate.state == "right"
-        for candidate in find_candidates(work)
+        for candidate in find_candidates(file)
     )
     marks: dict[Mark, bool] = {
-        "torch": work.path in work.project.torch_files or uses_any(work, ("torch", "torchvision", "torchaudio")),
-        "takes device": ".to(" in work.source.text or "device" in work.source.text,
+        "torch": file.path in file.project.torch_files or uses_any(file, ("torch", "torchvision", "torchaudio")),
+        "takes device": ".to(" in file.source.text or "device" in file.source.text,
         "names card": names_card,
-        "imports plug-in": card.plugin in work.source.text,
+        "imports plug-in": card.plugin in file.source.text,
     }
     return frozenset(mark for mark, is_set in marks.items() if is_set)
 
 
-def concerns_torch(work: Work) -> bool:
+def concerns_torch(file: MigratedFile) -> bool:
     """Return True if the file uses PyTorch or a library based on it, or any file of the project does."""
-    return uses_any(work, ROOTS) or bool(work.project.torch_files)
+    return uses_any(file, ROOTS) or bool(file.project.torch_files)
 
 
-def device_and_backend(work: Work) -> tuple[str, str]:
+def device_and_backend(file: MigratedFile) -> tuple[str, str]:
     """Return the target's device name and backend; with --to any, strings that no script contains."""
-    card = CARDS.get(work.options.to)
+    card = CARDS.get(file.options.to)
     return (card.device, card.backend) if card else ("\0", "\0")
 
 
-def find_device_calls(work: Work) -> Iterator[Candidate]:
+def find_device_calls(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the uses of torch.cuda and of the card's own module, of DataParallel and of ProcessGroupNCCL."""
-    card_prefix = f"torch.{device_and_backend(work)[0]}."  # prefix of names in the card's module
-    for table in (work.index.calls, work.index.references):
+    card_prefix = f"torch.{device_and_backend(file)[0]}."  # prefix of names in the card's module
+    for table in (file.index.calls, file.index.references):
         for name, nodes in table.items():
             if name.startswith(("torch.cuda.amp.", f"{card_prefix}amp.")):
                 yield from (
-                    make_candidate(work, "amp", node, amp_state(work, node, name, card_prefix)) for node in nodes
+                    make_candidate(file, "amp", node, amp_state(file, node, name, card_prefix)) for node in nodes
                 )
             elif name.startswith(("torch.cuda.", *PRIVATE_CUDA_MODULES)):
-                yield from (make_candidate(work, "device_calls", node, "needed") for node in nodes)
+                yield from (make_candidate(file, "device_calls", node, "needed") for node in nodes)
             elif name.startswith((card_prefix, "torch.accelerator.")):
-                yield from (make_candidate(work, "device_calls", node, "right") for node in nodes)
+                yield from (make_candidate(file, "device_calls", node, "right") for node in nodes)
             elif name.startswith(NCCL_GROUP_CLASS):
-                yield from (make_candidate(work, "backend", node, "needed") for node in nodes)
+                yield from (make_candidate(file, "backend", node, "needed") for node in nodes)
             elif name in DATA_PARALLEL:
-                constructed = [node for node in nodes if not is_type_check(work, node)]
-                yield from (make_candidate(work, "data_parallel", node, "needed") for node in constructed)
+                constructed = [node for node in nodes if not is_type_check(file, node)]
+                yield from (make_candidate(file, "data_parallel", node, "needed") for node in constructed)
 
 
-def is_type_check(work: Work, node: ast.expr) -> bool:
+def is_type_check(file: MigratedFile, node: ast.expr) -> bool:
     """Return True for a class in isinstance, in a comparison of types or in an annotation."""
-    parent = work.source.parents.get(node)
+    parent = file.source.parents.get(node)
     if isinstance(parent, ast.Tuple | ast.List | ast.Set):
-        parent = work.source.parents.get(parent)
+        parent = file.source.parents.get(parent)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
         return parent.func is not node and parent.func.id in ("isinstance", "issubclass")
-    return isinstance(parent, ast.Compare) or is_in_annotation(work.source, node)
+    return isinstance(parent, ast.Compare) or is_in_annotation(file.source, node)
 
 
-def amp_state(work: Work, node: ast.expr, name: str, card_prefix: str) -> State:
+def amp_state(file: MigratedFile, node: ast.expr, name: str, card_prefix: str) -> State:
     """Return "right" for the card's amp, and with --to any for an annotation; else "needed"."""
-    is_annotation = work.options.to == "any" and is_in_annotation(work.source, node)
+    is_annotation = file.options.to == "any" and is_in_annotation(file.source, node)
     return "right" if is_annotation or name.startswith(card_prefix) else "needed"
 
 
-def find_moves(work: Work) -> Iterator[Candidate]:
+def find_moves(file: MigratedFile) -> Iterator[Candidate]:
     """Yield calls and bound methods that move a tensor or module to a card, and reads of `is_cuda`."""
     from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
     from viaduct.migration.rules.torch._is_cuda import is_own_field
     from viaduct.migration.rules.torch.cuda_method import is_bound_move
 
-    device = device_and_backend(work)[0]
+    device = device_and_backend(file)[0]
     states: dict[str, State] = {"cuda": "needed", device: "right"}
     for method, state in states.items():
-        for call in work.index.methods.get(method, []):
-            site = Site(RULE, work, call)
+        for call in file.index.methods.get(method, []):
+            site = Site(RULE, file, call)
             receiver = call.func.value  # type: ignore[attr-defined]
             if not is_of_other_library(qualified_root(site, receiver)) and not is_own_method(site, receiver, method):
-                yield make_candidate(work, "moves", call, state)
-    for node in work.source.of_kind(ast.Attribute):
+                yield make_candidate(file, "moves", call, state)
+    for node in file.source.of_kind(ast.Attribute):
         is_read = isinstance(node.ctx, ast.Load)
-        reads_is_cuda = node.attr == "is_cuda" and is_read and not is_own_field(Site(RULE, work, node))
-        if reads_is_cuda or (node.attr == "cuda" and is_bound_move(Site(RULE, work, node))):
-            yield make_candidate(work, "moves", node, "needed")
+        reads_is_cuda = node.attr == "is_cuda" and is_read and not is_own_field(Site(RULE, file, node))
+        if reads_is_cuda or (node.attr == "cuda" and is_bound_move(Site(RULE, file, node))):
+            yield make_candidate(file, "moves", node, "needed")
         elif node.attr == f"is_{device}" and is_read:
-            yield make_candidate(work, "moves", node, "right")
+            yield make_candidate(file, "moves", node, "right")
 
 
-def find_texts(work: Work) -> Iterator[Candidate]:
+def find_texts(file: MigratedFile) -> Iterator[Candidate]:
     """Yield strings that name a device, a backend or CUDA_VISIBLE_DEVICES, and commands that contain such a name."""
-    device, backend = device_and_backend(work)
-    for node in work.source.of_kind(ast.Constant):
+    device, backend = device_and_backend(file)
+    for node in file.source.of_kind(ast.Constant):
         if not isinstance(node.value, str):
             continue
         value, prefix = node.value, node.value.partition(":")[0]
-        if names_module(work, node):
-            yield make_candidate(work, "device_calls", node, "needed")
+        if names_module(file, node):
+            yield make_candidate(file, "device_calls", node, "needed")
             continue
-        if COMMAND.search(value) and not is_prose(work, node):
-            yield make_candidate(work, "device_strings", node, "needed")
+        if COMMAND.search(value) and not is_prose(file, node):
+            yield make_candidate(file, "device_strings", node, "needed")
             continue
         if prefix not in ("cuda", device) and value not in ("nccl", backend, CUDA.visible_variable):
             continue
-        if not selects_device(work, node):
+        if not selects_device(file, node):
             continue
         if value in ("nccl", backend):
-            yield make_candidate(work, "backend", node, "right" if value == backend else "needed")
+            yield make_candidate(file, "backend", node, "right" if value == backend else "needed")
         elif value == CUDA.visible_variable:
-            yield make_candidate(work, "visible_devices", node, "needed")
+            yield make_candidate(file, "visible_devices", node, "needed")
         elif is_device_text(value):
-            is_right = prefix == device or is_compared_with(work, node, device)
-            yield make_candidate(work, "device_strings", node, "right" if is_right else "needed")
+            is_right = prefix == device or is_compared_with(file, node, device)
+            yield make_candidate(file, "device_strings", node, "right" if is_right else "needed")
 
 
-def is_prose(work: Work, node: ast.Constant) -> bool:
+def is_prose(file: MigratedFile, node: ast.Constant) -> bool:
     """Return True for a docstring and for a message, also for a part of an f-string that is one."""
-    parent = work.source.parents.get(node)
+    parent = file.source.parents.get(node)
     text = parent if isinstance(parent, ast.JoinedStr) else node
-    return isinstance(work.source.parents.get(text), ast.Expr) or is_message(work, text)
+    return isinstance(file.source.parents.get(text), ast.Expr) or is_message(file, text)
 
 
-def names_module(work: Work, node: ast.Constant) -> bool:
+def names_module(file: MigratedFile, node: ast.Constant) -> bool:
     """Return True for the text in `sys.modules["torch.cuda"]`, `vars(torch)["cuda"]`, `import_module("torch.cuda")`."""
-    value, parent = str(node.value), work.source.parents.get(node)
+    value, parent = str(node.value), file.source.parents.get(node)
     if value != "cuda" and not value.startswith("torch.cuda"):
         return False
     if isinstance(parent, ast.Subscript):
@@ -177,12 +177,12 @@ def names_module(work: Work, node: ast.Constant) -> bool:
     return name.endswith(("import_module", "__import__")) and parent.args[:1] == [node]  # type: ignore[union-attr]
 
 
-def is_compared_with(work: Work, node: ast.Constant, device: str) -> bool:
+def is_compared_with(file: MigratedFile, node: ast.Constant, device: str) -> bool:
     """Return True for `"cuda"` in `device.type in ("cuda", "npu")`: the comparison is true for the card too."""
-    parent = work.source.parents.get(node)
+    parent = file.source.parents.get(node)
     if not isinstance(parent, ast.Tuple | ast.List | ast.Set):
         return False
-    is_compared = isinstance(work.source.parents.get(parent), ast.Compare)
+    is_compared = isinstance(file.source.parents.get(parent), ast.Compare)
     return is_compared and any(isinstance(item, ast.Constant) and item.value == device for item in parent.elts)
 
 
@@ -192,21 +192,21 @@ def is_device_text(value: str) -> bool:
     return not colon or not number or number.isdigit() or number[0] in "%{"
 
 
-def selects_device(work: Work, node: ast.Constant) -> bool:
+def selects_device(file: MigratedFile, node: ast.Constant) -> bool:
     """Return False for a string that is a key, an attribute's name, a message or a library's argument."""
     from viaduct.migration.rules.torch.device_left import is_explained
 
-    parent = work.source.parents.get(node)
+    parent = file.source.parents.get(node)
     if isinstance(parent, ast.Compare):
         return parent.left is not node or not isinstance(parent.ops[0], ast.In | ast.NotIn)  # `"cuda" in options`
     if isinstance(parent, ast.JoinedStr):
         return parent.values[0] is node  # a device string begins with the device's name
-    return not is_message(work, node) and not is_explained(Site(RULE, work, node))
+    return not is_message(file, node) and not is_explained(Site(RULE, file, node))
 
 
-def is_message(work: Work, node: ast.AST) -> bool:
+def is_message(file: MigratedFile, node: ast.AST) -> bool:
     """Return True for a help text, an error message or a log message."""
-    parent = work.source.parents.get(node)
+    parent = file.source.parents.get(node)
     if isinstance(parent, ast.keyword):
         return parent.arg in ("help", "description", "usage", "epilog", "message", "reason", "title", "label")
     callee = parent.func if isinstance(parent, ast.Call) else None
@@ -214,23 +214,23 @@ def is_message(work: Work, node: ast.AST) -> bool:
     return name in LOG_FUNCTIONS or name.endswith(("Error", "Warning"))
 
 
-def find_loads(work: Work) -> Iterator[Candidate]:
+def find_loads(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the loads of checkpoints; those that have or do not need a map_location are right."""
     from viaduct.migration.rules.torch._loaded import load_destination
 
     for name in CHECKPOINT_LOADS:
-        for call in work.index.calls.get(name, []):
-            site = Site(RULE, work, call, name)
+        for call in file.index.calls.get(name, []):
+            site = Site(RULE, file, call, name)
             is_right = not is_none_or_absent(site.argument("map_location", 1)) or load_destination(site) == "unneeded"
-            yield make_candidate(work, "checkpoints", call, "right" if is_right else "needed")
-        for node in work.index.references.get(name, []):
-            if not is_alias_or_signature(work, node):
-                yield make_candidate(work, "checkpoints", node, state_of_reference(work, node))
+            yield make_candidate(file, "checkpoints", call, "right" if is_right else "needed")
+        for node in file.index.references.get(name, []):
+            if not is_alias_or_signature(file, node):
+                yield make_candidate(file, "checkpoints", node, state_of_reference(file, node))
 
 
-def is_alias_or_signature(work: Work, node: ast.expr) -> bool:
+def is_alias_or_signature(file: MigratedFile, node: ast.expr) -> bool:
     """Return True for `load = torch.load`, whose calls are followed, and for code that only inspects the function."""
-    parent = work.source.parents.get(node)
+    parent = file.source.parents.get(node)
     if isinstance(parent, ast.Assign):
         return all(isinstance(target, ast.Name) for target in parent.targets)
     if isinstance(parent, ast.Compare | ast.Attribute):
@@ -238,9 +238,9 @@ def is_alias_or_signature(work: Work, node: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and ast.unparse(parent.func).endswith(("wraps", "signature", "hasattr"))
 
 
-def state_of_reference(work: Work, node: ast.expr) -> State:
+def state_of_reference(file: MigratedFile, node: ast.expr) -> State:
     """Return "right" for `partial(torch.load, map_location="cpu")`; "unclear" for torch.load passed on otherwise."""
-    parent = work.source.parents.get(node)
-    is_partial = isinstance(parent, ast.Call) and (work.names.qualified(parent.func) or "").endswith("partial")
+    parent = file.source.parents.get(node)
+    is_partial = isinstance(parent, ast.Call) and (file.names.qualified(parent.func) or "").endswith("partial")
     location = find_argument(parent, "map_location") if isinstance(parent, ast.Call) and is_partial else None
     return "unclear" if is_none_or_absent(location) else "right"

@@ -35,8 +35,8 @@ LIBRARIES = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules,
 
 
 @dataclass
-class Work:
-    """A file under migration: its present text, and the findings, requested imports and edits of the rules so far."""
+class MigratedFile:
+    """One file: its present text, and the findings, requested imports and edits of the rules so far."""
 
     path: str
     source: Source
@@ -45,7 +45,7 @@ class Work:
     lines: list[int]  # for each present line, the original line that it stems from
     findings: list[Finding] = field(default_factory=list)  # with lines of the original
     needed: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
-    effect_imports: set[str] = field(default_factory=set)  # modules to import though no name of them is used
+    side_effect_imports: set[str] = field(default_factory=set)  # modules to import though no name of them is used
     handled: dict[tuple[object, ...], None] = field(default_factory=dict)  # an ordered set: see lookups.mark_once
     edits: Edits = field(init=False)  # of the rule that runs
     former_index: Index | None = None  # of the text before the last edits; None once `index` was computed
@@ -117,33 +117,33 @@ class Work:
         self.names.used_names.add(name)
         return name
 
-    def apply_edits(self) -> Work:
-        """Apply the edits; return the work on the new text, with the findings and requests so far."""
+    def apply_edits(self) -> MigratedFile:
+        """Apply the edits; return the file with the new text, and the findings and requests so far."""
         text, lines = self.edits.apply(self.lines)
         source = parse_edited(self.source, self.edits.made, text)
-        work = Work(
-            self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effect_imports
+        file = MigratedFile(
+            self.path, source, self.options, self.project, lines, self.findings, self.needed, self.side_effect_imports
         )
-        work.target_code_lines, work.explained_lines = self.target_code_lines, self.explained_lines
-        work.former_index, work.former_names = self.__dict__.get("index"), self.__dict__.get("names")  # if computed
-        self.answers.clear()  # they refer to this Work: a reference cycle would keep its tree in memory
-        return work
+        file.target_code_lines, file.explained_lines = self.target_code_lines, self.explained_lines
+        file.former_index, file.former_names = self.__dict__.get("index"), self.__dict__.get("names")  # if computed
+        self.answers.clear()  # they refer to this MigratedFile: a reference cycle would keep its tree in memory
+        return file
 
 
 class Index:
     """Calls and references of a file by qualified name, and method calls by the method's name."""
 
-    def __init__(self, work: Work, former: Index | None = None) -> None:
+    def __init__(self, file: MigratedFile, former: Index | None = None) -> None:
         """Resolve the name of every call and reference, except nodes of the former text if `keeps_names` is true."""
-        self.top_level, self.source = work.names.resolve_top_level(), work.source
-        former_names = former.qualified if former is not None and self.keeps_names(former, work.names) else {}
+        self.top_level, self.source = file.names.resolve_top_level(), file.source
+        former_names = former.qualified if former is not None and self.keeps_names(former, file.names) else {}
         self.qualified: dict[ast.AST, str | None] = {}
         self.calls: dict[str, list[ast.Call]] = {}
         self.references: dict[str, list[ast.expr]] = {}
         self.methods: dict[str, list[ast.Call]] = {}
         called: set[ast.AST] = set()
-        parents, qualify = work.source.parents, work.names.qualified
-        for call in work.source.of_kind(ast.Call):
+        parents, qualify = file.source.parents, file.names.qualified
+        for call in file.source.of_kind(ast.Call):
             called.add(call.func)
             function = call.func
             name = self.qualified[function] = former_names[function] if function in former_names else qualify(function)
@@ -151,7 +151,7 @@ class Index:
                 self.calls.setdefault(name, []).append(call)
             if call.func.__class__ is ast.Attribute and (name is None or name.partition(".")[0] not in LIBRARIES):
                 self.methods.setdefault(call.func.attr, []).append(call)
-        read: list[ast.Name | ast.Attribute] = [*work.source.of_kind(ast.Name), *work.source.of_kind(ast.Attribute)]
+        read: list[ast.Name | ast.Attribute] = [*file.source.of_kind(ast.Name), *file.source.of_kind(ast.Attribute)]
         for node in read:
             if node.ctx.__class__ is not ast.Load or parents[node].__class__ is ast.Attribute or node in called:
                 continue
@@ -167,22 +167,22 @@ class Index:
         return not changed or not any(node.id in changed for node in former.source.of_kind(ast.Name))
 
 
-def iterate_sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
+def iterate_sites(rule: Rule, file: MigratedFile) -> Iterator[tuple[Site, Handler]]:
     """Yield the sites at which a rule's handlers are to be called, in the order of the text."""
     pairs: list[tuple[Site, Handler]] = []
-    for table, index in ((rule.call_handlers, work.index.calls), (rule.reference_handlers, work.index.references)):
+    for table, index in ((rule.call_handlers, file.index.calls), (rule.reference_handlers, file.index.references)):
         for pattern, handler in table.items():
             for name in match_names(pattern, index):
-                pairs += [(Site(rule, work, node, name), handler) for node in index[name]]
+                pairs += [(Site(rule, file, node, name), handler) for node in index[name]]
     for name, handler in rule.method_handlers.items():
-        pairs += [(Site(rule, work, node, name), handler) for node in work.index.methods.get(name, [])]
-    if not rule.only_files_with or any(text in work.source.text for text in rule.only_files_with):
+        pairs += [(Site(rule, file, node, name), handler) for node in file.index.methods.get(name, [])]
+    if not rule.only_if_file_contains or any(text in file.source.text for text in rule.only_if_file_contains):
         for node_type, handler in rule.node_handlers:
-            pairs += [(Site(rule, work, node), handler) for node in work.source.of_kind(node_type)]
-        pairs += [(Site(rule, work, work.source.tree), handler) for handler in rule.file_handlers]
-    if (work.target_code_lines or work.explained_lines) and rule.skips_target_code:
-        pairs = [(site, handler) for site, handler in pairs if not work.is_left_alone(site.node)]
-    order = work.source.positions if len(pairs) > 1 else {}  # node -> its position in the text
+            pairs += [(Site(rule, file, node), handler) for node in file.source.of_kind(node_type)]
+        pairs += [(Site(rule, file, file.source.tree), handler) for handler in rule.file_handlers]
+    if (file.target_code_lines or file.explained_lines) and rule.skips_code_for_target:
+        pairs = [(site, handler) for site, handler in pairs if not file.is_left_alone(site.node)]
+    order = file.source.positions if len(pairs) > 1 else {}  # node -> its position in the text
     yield from sorted(pairs, key=lambda pair: order.get(pair[0].node, 0))
 
 
@@ -193,24 +193,24 @@ def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[
     return [name for name in index if name.startswith(pattern[:-1])]
 
 
-def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
+def run_rule(rule: Rule, file: MigratedFile, rounds_left: int = 8) -> MigratedFile:
     """Run one rule over one file. If edits overlap, as in nested blocks, the rule runs again on the new text."""
     overlapping: list[Site] = []
-    for site, handler in iterate_sites(rule, work):
-        edit_count, finding_count = len(work.edits.made), len(work.findings)
+    for site, handler in iterate_sites(rule, file):
+        edit_count, finding_count = len(file.edits.made), len(file.findings)
         try:
             handler(site)
         except Overlap:
-            work.edits.take_back(edit_count)
-            del work.findings[finding_count:]
+            file.edits.take_back(edit_count)
+            del file.findings[finding_count:]
             overlapping.append(site)
-    if overlapping and work.edits.made and rounds_left:
-        return run_rule(rule, work.apply_edits(), rounds_left - 1)
+    if overlapping and file.edits.made and rounds_left:
+        return run_rule(rule, file.apply_edits(), rounds_left - 1)
     for site in overlapping:
         site.request_review(
             "two changes overlap in this expression; make this one manually", zh="两处改动在此表达式中重叠,请手工修改"
         )
-    return work.apply_edits() if work.edits.made else work
+    return file.apply_edits() if file.edits.made else file
 
 
 def migrate_bytes(path: str, data: bytes, options: Options, project: Project | None = None) -> FileResult:
@@ -223,26 +223,26 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
             return FileResult(path, data, data)
         surveyed = project.parsed.get(path)
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
-        work = original = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
+        file = original = MigratedFile(path, source, options, project, list(range(1, len(source.starts) + 1)))
         if project.is_for(TORCH, path) and options.mode == "rewrite":
-            work.target_code_lines = find_target_code(work)
+            file.target_code_lines = find_target_code(file)
         for rule in all_rules():
             if rule.is_wanted(options) and project.is_for(FAMILIES[rule.family], path):
-                work = run_rule(rule, work)
-        work = insert_imports(work)
+                file = run_rule(rule, file)
+        file = insert_imports(file)
     except Unparsable as error:
         unread = FileResult(path, data, data, reason=str(error), reason_zh=error.zh, remedy=error.remedy)
         return replace(unread, findings=(make_unparsable_finding(path, error),))
-    after = data if work.source.text == text else work.source.text.encode(encoding)
-    findings = list(complete_findings(work, text))
-    places = audit_file(original, work, findings)
-    marks = candidates_tf1.find_marks(work) | candidates_torch.find_marks(work)
+    after = data if file.source.text == text else file.source.text.encode(encoding)
+    findings = list(complete_findings(file, text))
+    places = audit_file(original, file, findings)
+    marks = candidates_tf1.find_marks(file) | candidates_torch.find_marks(file)
     if any(place.is_new for place in places):
-        work.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
-        findings = list(complete_findings(work, text))
+        file.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
+        findings = list(complete_findings(file, text))
     original.answers.clear()
-    work.answers.clear()
-    return FileResult(path, data, after, tuple(findings), places, marks, stems=tuple(work.lines))
+    file.answers.clear()
+    return FileResult(path, data, after, tuple(findings), places, marks, stems=tuple(file.lines))
 
 
 def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
@@ -251,18 +251,18 @@ def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
     return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "high")
 
 
-def complete_findings(work: Work, original: str) -> Iterator[Finding]:
+def complete_findings(file: MigratedFile, original: str) -> Iterator[Finding]:
     """Yield the findings with the text of their lines before and, for changes, after; sorted, without duplicates.
 
     `original`: the text before all rules.
     """
     old = LINE_END.split(original)  # str.splitlines would also split at form feeds
-    new = LINE_END.split(work.source.text)
+    new = LINE_END.split(file.source.text)
     by_origin: dict[int, list[int]] = {}  # original line -> positions in `new` of the lines that stem from it
-    for position, line in enumerate(work.lines[: len(new)]):
+    for position, line in enumerate(file.lines[: len(new)]):
         by_origin.setdefault(line, []).append(position)
     keys = set()
-    for finding in sorted(work.findings, key=lambda finding: finding.order):
+    for finding in sorted(file.findings, key=lambda finding: finding.order):
         key = (finding.line, finding.end_line, finding.rule, finding.message)
         if key not in keys:
             keys.add(key)

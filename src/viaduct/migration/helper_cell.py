@@ -14,7 +14,7 @@ from viaduct.migration.helper_file import MEMBER_MENTION, report_missing_member
 from viaduct.migration.helper_location import HELPER_MARK, HELPER_OBJECT
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
 
 FIRST_LINE = f"# Whatever accelerator this machine has. {HELPER_MARK.decode()}."
 DOCSTRING = re.compile(r'\A""".*?"""\n+', re.DOTALL)
@@ -30,7 +30,7 @@ def render_cell(uses: set[str], local: str) -> str:
     )
 
 
-def replace_import_by_cell(work: Work, lines: list[str], module: str) -> list[str]:
+def replace_import_by_cell(file: MigratedFile, lines: list[str], module: str) -> list[str]:
     """Return the import lines with the helper's text instead of its import."""
     start = f"from {module} import {HELPER_OBJECT}"
     import_line = next((line for line in lines if line.startswith(start)), None)
@@ -39,33 +39,33 @@ def replace_import_by_cell(work: Work, lines: list[str], module: str) -> list[st
     local = import_line.removeprefix(start).removeprefix(" as ") or HELPER_OBJECT
     return [
         *(line for line in lines if line is not import_line),
-        *render_cell(set(find_member_lines(work, local)), local).split("\n"),
+        *render_cell(set(find_member_lines(file, local)), local).split("\n"),
     ]
 
 
-def find_member_lines(work: Work, local: str) -> dict[str, int]:
+def find_member_lines(file: MigratedFile, local: str) -> dict[str, int]:
     """Return, by name, the lines of the helper members that a notebook uses; 1 for those that only findings name."""
-    advised = " ".join(finding.message for finding in work.findings if finding.status != "changed")
-    return {**dict.fromkeys(MEMBER_MENTION.findall(advised), 1), **helper_text.find_uses(work.source.tree, local)}
+    advised = " ".join(finding.message for finding in file.findings if finding.status != "changed")
+    return {**dict.fromkeys(MEMBER_MENTION.findall(advised), 1), **helper_text.find_uses(file.source.tree, local)}
 
 
-def extend_cell(work: Work) -> Work:
+def extend_cell(file: MigratedFile) -> MigratedFile:
     """Extend the helper's cell of an earlier migration; if the user has changed the cell, report missing members."""
-    cell = HELPER_CELL.search(work.source.text)
+    cell = HELPER_CELL.search(file.source.text)
     if cell is None:
-        return work
+        return file
     helper, local = cell.groups()
-    used_lines, defined = find_member_lines(work, local), helper_text.find_definitions(helper)
+    used_lines, defined = find_member_lines(file, local), helper_text.find_definitions(helper)
     if render_cell(defined, local) == cell.group():
         extended = render_cell({*used_lines, *defined}, local)
         if extended == cell.group():
-            return work
-        work.edits.replace(cell.start(), cell.end(), extended)
-        return work.apply_edits()
+            return file
+        file.edits.replace(cell.start(), cell.end(), extended)
+        return file.apply_edits()
     for name in helper_text.find_missing(helper, used_lines):
-        original_line = work.lines[used_lines[name] - 1]
-        work.findings.append(report_missing_member("", name, work.path, original_line))
-    return work
+        original_line = file.lines[used_lines[name] - 1]
+        file.findings.append(report_missing_member("", name, file.path, original_line))
+    return file
 
 
 def find_pasted_helper(tree: ast.Module) -> str | None:

@@ -21,76 +21,78 @@ from viaduct.migration.predicates import imported_modules, is_string
 from viaduct.migration.source import FunctionNode, ImportNode
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
 
 REGISTERING_MODULE = full_name("npu_ops")
 """Importing this module registers the NPU with TensorFlow; so does any other npu_bridge module."""
 
 
-def insert_imports(work: Work) -> Work:
-    """Insert the imports that rules have requested: `work.needed` and `work.effect_imports`."""
-    is_notebook = work.path.endswith(".ipynb")
-    if work.options.to == "any" and is_notebook:
-        work = helper_cell.extend_cell(work)
-    needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
+def insert_imports(file: MigratedFile) -> MigratedFile:
+    """Insert the imports that rules have requested: `file.needed` and `file.side_effect_imports`."""
+    is_notebook = file.path.endswith(".ipynb")
+    if file.options.to == "any" and is_notebook:
+        file = helper_cell.extend_cell(file)
+    needed = {local: full for local, full in file.needed.items() if local in used_names(file)}
     needed |= {
-        work.reserve_name(module.rpartition(".")[2]): module for module in find_missing_effect_imports(work, needed)
+        file.reserve_name(module.rpartition(".")[2]): module for module in find_missing_effect_imports(file, needed)
     }
     if not needed:
-        return work
-    location = lazy_imports.find_last_of_import_block(work.source.tree.body, FRAMEWORKS)
-    overwritten = find_overwritten_names(work, location) if work.options.imports == "star" else []
+        return file
+    location = lazy_imports.find_last_of_import_block(file.source.tree.body, FRAMEWORKS)
+    overwritten = find_overwritten_names(file, location) if file.options.imports == "star" else []
     if overwritten:
-        report_overwriting(work, location, overwritten)
-    lines = render_imports(needed, star=work.options.imports == "star" and not overwritten)
-    is_lazy = location is None and work.options.to == "any" and not is_notebook
-    if is_lazy and lazy_imports.insert(work, next(iter(needed)), lines):  # with --to any only the helper is needed
-        return work.apply_edits()
+        report_overwriting(file, location, overwritten)
+    lines = render_imports(needed, star=file.options.imports == "star" and not overwritten)
+    is_lazy = location is None and file.options.to == "any" and not is_notebook
+    if is_lazy and lazy_imports.insert(file, next(iter(needed)), lines):  # with --to any only the helper is needed
+        return file.apply_edits()
     if is_notebook:
-        lines = helper_cell.replace_import_by_cell(work, lines, work.project.helper_of(work.path))
-    newline = work.source.newline
+        lines = helper_cell.replace_import_by_cell(file, lines, file.project.helper_of(file.path))
+    newline = file.source.newline
     if location is None:
-        start = work.source.starts[find_header_end(work) - 1] if find_header_end(work) <= len(work.source.starts) else 0
-        work.edits.insert(start, "".join(line + newline for line in lines) + newline)
-    elif is_last_on_line(work, location):
-        stop = work.source.line_stop(work.source.span(location)[1])
-        work.edits.insert(stop, "".join(newline + line for line in lines))
+        start = file.source.starts[find_header_end(file) - 1] if find_header_end(file) <= len(file.source.starts) else 0
+        file.edits.insert(start, "".join(line + newline for line in lines) + newline)
+    elif is_last_on_line(file, location):
+        stop = file.source.line_stop(file.source.span(location)[1])
+        file.edits.insert(stop, "".join(newline + line for line in lines))
     else:
-        work.edits.insert_after(location, lines)
-    return work.apply_edits()
+        file.edits.insert_after(location, lines)
+    return file.apply_edits()
 
 
-def find_missing_effect_imports(work: Work, needed: dict[str, str]) -> Iterator[str]:
+def find_missing_effect_imports(file: MigratedFile, needed: dict[str, str]) -> Iterator[str]:
     """Yield the modules to import for their effect, without those that the file imports already."""
-    present = {name.partition(".")[0] for node in work.source.imports for name in imported_modules(node)}
+    present = {name.partition(".")[0] for node in file.source.imports for name in imported_modules(node)}
     registered = NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values())
     yield from (
-        module for module in sorted(work.effect_imports - present) if module != REGISTERING_MODULE or not registered
+        module
+        for module in sorted(file.side_effect_imports - present)
+        if module != REGISTERING_MODULE or not registered
     )
 
 
-def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
+def is_last_on_line(file: MigratedFile, statement: ast.stmt) -> bool:
     """Return True if no other statement follows on the same line."""
-    end = work.source.span(statement)[1]
-    following = next(work.source.tokens_from(end), None)
-    return following is None or following.start >= work.source.line_stop(end)
+    end = file.source.span(statement)[1]
+    following = next(file.source.tokens_from(end), None)
+    return following is None or following.start >= file.source.line_stop(end)
 
 
-def find_overwritten_names(work: Work, location: ast.stmt | None) -> list[str]:
+def find_overwritten_names(file: MigratedFile, location: ast.stmt | None) -> list[str]:
     """Return the names that a star import of npu_init after `location` (None: at the top) would overwrite."""
-    body = work.source.tree.body
-    bound = work.names.scopes[work.source.tree].bound
+    body = file.source.tree.body
+    bound = file.names.scopes[file.source.tree].bound
     before = body[: body.index(location) + 1] if location is not None else []
     names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDINGS)
-    return sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDINGS[name])
+    return sorted(name for name in names if file.names.common_name(bound.get(name, [])) != STAR_BINDINGS[name])
 
 
-def report_overwriting(work: Work, location: ast.stmt | None, names: list[str]) -> None:
+def report_overwriting(file: MigratedFile, location: ast.stmt | None, names: list[str]) -> None:
     text = ", ".join(names)
     message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
     zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
-    line = work.lines[location.lineno - 1 if location is not None else 0]
-    work.findings.append(Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))
+    line = file.lines[location.lineno - 1 if location is not None else 0]
+    file.findings.append(Finding(file.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))
 
 
 def find_bound_names(statement: ast.stmt) -> Iterator[str]:
@@ -103,8 +105,8 @@ def find_bound_names(statement: ast.stmt) -> Iterator[str]:
         yield from (node.id for node in names if isinstance(node.ctx, ast.Store))
 
 
-def used_names(work: Work) -> set[str]:
-    return {node.id for node in work.source.of_kind(ast.Name)}
+def used_names(file: MigratedFile) -> set[str]:
+    return {node.id for node in file.source.of_kind(ast.Name)}
 
 
 def render_imports(needed: dict[str, str], star: bool) -> list[str]:
@@ -124,18 +126,18 @@ def render_imports(needed: dict[str, str], star: bool) -> list[str]:
     return lines + [f"from {module} import {name}" for module in sorted(grouped) for name in sorted(grouped[module])]
 
 
-def find_header_end(work: Work) -> int:
+def find_header_end(file: MigratedFile) -> int:
     """Return the number of the line after the docstring, `from __future__` imports and comments at the top."""
     last = 0
-    for index, statement in enumerate(work.source.tree.body):
+    for index, statement in enumerate(file.source.tree.body):
         is_docstring = index == 0 and isinstance(statement, ast.Expr) and is_string(statement.value)
         if not is_docstring and imported_modules(statement) != ["__future__"]:
             break
         last = statement.end_lineno or 0
-    text = work.source.text
-    while last < len(work.source.starts):
-        start = work.source.starts[last]
-        line = text[start : work.source.line_stop(start)].strip()
+    text = file.source.text
+    while last < len(file.source.starts):
+        start = file.source.starts[last]
+        line = text[start : file.source.line_stop(start)].strip()
         if not line.startswith("#"):
             break
         last += 1

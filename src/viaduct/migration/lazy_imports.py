@@ -17,29 +17,29 @@ from viaduct.migration.predicates import imported_modules, is_string
 from viaduct.migration.source import FunctionNode, ImportNode
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
 
 
-def insert(work: Work, local: str, lines: list[str]) -> bool:
+def insert(file: MigratedFile, local: str, lines: list[str]) -> bool:
     """Insert the import lines of `local` where its uses need them; return False if nothing was inserted."""
-    if not any("torch" in map(root_of, imported_modules(node)) for node in work.source.nodes):
+    if not any("torch" in map(root_of, imported_modules(node)) for node in file.source.nodes):
         return False
-    statements = dict.fromkeys(find_statement(work, use) for use in find_unbound_uses(work, local))
+    statements = dict.fromkeys(find_statement(file, use) for use in find_unbound_uses(file, local))
     if None in statements:
         return False
     for statement in filter(None, statements):
         if isinstance(statement, ImportNode):
-            work.edits.insert_after(statement, lines)
-            if is_optional(work, statement):
-                report_lazy_import(work, statement, local)
+            file.edits.insert_after(statement, lines)
+            if is_optional(file, statement):
+                report_lazy_import(file, statement, local)
         else:
-            work.edits.insert_before(statement, lines)
+            file.edits.insert_before(statement, lines)
     return bool(statements)
 
 
-def is_optional(work: Work, statement: ast.stmt) -> bool:
+def is_optional(file: MigratedFile, statement: ast.stmt) -> bool:
     """Return True for an import in a `try` outside functions and classes."""
-    parents = list(work.source.ancestors(statement))
+    parents = list(file.source.ancestors(statement))
     in_definition = any(isinstance(parent, FunctionNode | ast.ClassDef) for parent in parents)
     return not in_definition and any(isinstance(parent, ast.Try) for parent in parents)
 
@@ -68,21 +68,21 @@ def root_of(module: str) -> str:
     return module.partition(".")[0]
 
 
-def find_unbound_uses(work: Work, local: str) -> Iterator[ast.AST]:
+def find_unbound_uses(file: MigratedFile, local: str) -> Iterator[ast.AST]:
     """Yield the uses of a name that the file does not bind."""
-    for node in work.source.of_kind(ast.Name):
-        if node.id == local and work.names.lookup(local, work.names.scope_of(node)) is None:
+    for node in file.source.of_kind(ast.Name):
+        if node.id == local and file.names.lookup(local, file.names.scope_of(node)) is None:
             yield node
 
 
-def find_statement(work: Work, use: ast.AST) -> ast.stmt | None:
+def find_statement(file: MigratedFile, use: ast.AST) -> ast.stmt | None:
     """Return the statement at which the helper's import is inserted for a use; None if there is none.
 
     It is inserted after an import of torch in the function or class around the use or in the module, else before the
     first statement of the outermost function.
     """
     function: FunctionNode | None = None
-    innermost = work.names.scope_of(use)
+    innermost = file.names.scope_of(use)
     scope: Scope | None = innermost
     while scope is not None:
         node = scope.node
@@ -90,7 +90,7 @@ def find_statement(work: Work, use: ast.AST) -> ast.stmt | None:
             # All imports of the module have run before a function is called, except those under these conditions.
             is_later = isinstance(node, ast.Module) and function is not None
             statement = find_import(node.body, ("TYPE_CHECKING", "__name__") if is_later else ("TYPE_CHECKING",))
-            if statement is not None and (is_later or work.source.positions[statement] <= work.source.positions[use]):
+            if statement is not None and (is_later or file.source.positions[statement] <= file.source.positions[use]):
                 return statement
         function = node if isinstance(node, FunctionNode) else function
         scope = scope.outer
@@ -103,9 +103,9 @@ def first_statement(function: FunctionNode) -> ast.stmt:
     return remaining[0] if remaining and isinstance(first, ast.Expr) and is_string(first.value) else first
 
 
-def report_lazy_import(work: Work, statement: ast.stmt, local: str) -> None:
+def report_lazy_import(file: MigratedFile, statement: ast.stmt, local: str) -> None:
     """Report that `local` is not bound if the import of torch fails."""
-    line = work.lines[statement.lineno - 1]
+    line = file.lines[statement.lineno - 1]
     message = f"{local} is imported with torch: if that fails there is no {local} either, so test for torch first"
     zh = f"{local} 与 torch 一同导入:若 torch 导入失败,{local} 也不存在,使用前请先判断 torch 是否可用"
-    work.findings.append(Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))
+    file.findings.append(Finding(file.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))

@@ -18,7 +18,7 @@ from viaduct.migration.graphs import group_connected
 from viaduct.migration.requirements import REQUIREMENTS, requirement_of, requirements_by_name
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
 
 State = Literal["changed", "right", "manual", "unresolved"]
 STATES: tuple[State, ...] = ("changed", "right", "manual", "unresolved")
@@ -71,7 +71,7 @@ class LedgerRow:
         return self.title_zh if language == "zh" else self.title
 
 
-def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tuple[Place, ...]:
+def audit_file(original: MigratedFile, result: MigratedFile, findings: Sequence[Finding]) -> tuple[Place, ...]:
     """Return the ledger's places of one file. Lines of `findings` are those of the original."""
     path, lines = original.path, result.lines
     before = find_candidates(original)

@@ -138,28 +138,22 @@ def receiving_call(site: Site, value: ast.AST) -> ast.Call | None:
 
 def bindings_of(site: Site, name: ast.Name) -> Bound:
     """Return the bindings of a name, see `names.Bound`; [] if there are none."""
-    return site.work.names.lookup(name.id, site.work.names.scope_of(name)) or []
+    return site.file.names.lookup(name.id, site.file.names.scope_of(name)) or []
 
 
 def calls_to(site: Site, names: Iterable[str]) -> list[ast.Call]:
-    return [call for name in names for call in site.work.index.calls.get(name, [])]
+    return [call for name in names for call in site.file.index.calls.get(name, [])]
 
 
 def is_called_in_project(site: Site, names: Iterable[str]) -> bool:
     """Return True if a file of the project calls one of these functions."""
-    calls, calling_files = site.work.index.calls, site.work.project.calling_files
+    calls, calling_files = site.file.index.calls, site.file.project.calling_files
     return any(name in calls or name in calling_files for name in names)
-
-
-def named_node(site: Site) -> ast.expr:
-    """Return the expression that has the site's name: the function of a call, or a reference itself."""
-    node: ast.expr = site.node.func if isinstance(site.node, ast.Call) else site.node
-    return node
 
 
 def mark_once(site: Site, *key: object) -> bool:
     """Mark `key` as handled in the present text; return False if it was marked already."""
-    if key in site.work.handled:
+    if key in site.file.handled:
         return False
-    site.work.handled[key] = None
+    site.file.handled[key] = None
     return True

@@ -8,6 +8,7 @@ from typing import Literal
 from viaduct.cards.npu import DEFAULT_RANK_SOURCE, RankSource
 
 Target = Literal["npu", "mlu", "any"]
+Mode = Literal["rewrite", "patch"]
 NEWER_PRECISION_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values of precision_mode_v2 only
 
 
@@ -38,7 +39,7 @@ class Options:
     preset: str = ""  # a name in checks.PRESETS
     entry: str = ""  # the script that is started; empty: not given
     data_parallel: Literal["report", "unwrap", "ddp"] = "report"  # nn.DataParallel; ddp: DistributedDataParallel
-    mode: Literal["rewrite", "patch"] = "rewrite"  # patch: only the vendor's run-time patch is imported
+    mode: Mode = "rewrite"  # patch: only the vendor's run-time patch is imported
     int32_targets: bool = False  # class indices of losses become int32
     start_up: bool = False  # PyTorch on the NPU: write the settings recommended for speed
     exclude: tuple[str, ...] = ()  # patterns of files that are copied unchanged

@@ -84,5 +84,5 @@ def is_in_torch_program(site: Site) -> bool:
     """Return True if the file belongs to a PyTorch program, even if it does not import torch itself."""
     from viaduct.migration.frameworks import TORCH
 
-    project = site.work.project
-    return bool(project.torch_files) and project.is_for(TORCH, site.work.path)
+    project = site.file.project
+    return bool(project.torch_files) and project.is_for(TORCH, site.file.path)

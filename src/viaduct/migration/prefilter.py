@@ -31,7 +31,7 @@ def search_terms(options: Options) -> tuple[list[str], re.Pattern[str] | None]:
     Searching for each term is faster than one regex for all. If a rule visits every file, the only term is "".
     """
     rules = [rule for rule in all_rules() if rule.is_wanted(options)]
-    if any((rule.node_handlers or rule.file_handlers) and not rule.only_files_with for rule in rules):
+    if any((rule.node_handlers or rule.file_handlers) and not rule.only_if_file_contains for rule in rules):
         return [""], None
     terms = {*FRAMEWORKS, *(term for rule in rules for term in list_terms(rule))}
     shortest = sorted(term for term in terms if not any(part in term for part in terms - {term}))
@@ -41,7 +41,7 @@ def search_terms(options: Options) -> tuple[list[str], re.Pattern[str] | None]:
 
 def list_terms(rule: Rule) -> Iterator[str]:
     """Yield the terms for a rule's calls, references and nodes."""
-    yield from rule.only_files_with
+    yield from rule.only_if_file_contains
     for name in (*rule.call_handlers, *rule.reference_handlers):
         root, _, remainder = name.partition(".")
         last = remainder.rpartition(".")[2]

@@ -26,13 +26,13 @@ from viaduct.cards.tensorflow_api import DEFINING_MODULE
 from viaduct.migration import targets
 from viaduct.migration.edits import Edits
 from viaduct.migration.findings import Finding, Kind, Status
-from viaduct.migration.options import Options, Target
+from viaduct.migration.options import Mode, Options, Target
 from viaduct.migration.predicates import find_argument
 from viaduct.migration.source import Source
 from viaduct.migration.specification import ROWS_BY_RULE
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
     from viaduct.migration.values import Values
 
 Handler = Callable[["Site"], None]
@@ -53,15 +53,16 @@ class Rule:
     runs_last: bool = False  # after all rules without `runs_last`, to report on their result
     when: Callable[[Options], bool] | None = None  # runs only with these options, or with --only; None: always
     ignores_only: bool = False  # runs although --only names other rules, since their edits need it
-    in_patch_mode: bool = False  # runs with --mode patch too
-    visits_target_code: bool = False  # also visits lines that already have code for the target (target_code.py)
+    modes: tuple[Mode, ...] = ("rewrite",)  # values of --mode with which it runs
+    # Visits also code that handles the target already, as `elif device.type == "npu":` does (target_code.py).
+    also_in_code_for_target: bool = False
     call_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     reference_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     method_handlers: dict[str, Handler] = field(default_factory=dict)  # by the method's name
     node_handlers: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
     file_handlers: list[Handler] = field(default_factory=list)  # run once for each file
-    # Node and file handlers run only in files whose text has one of these; empty: in all files.
-    only_files_with: tuple[str, ...] = ()
+    # Node and file handlers run only in files whose text contains one of these; empty: in all files.
+    only_if_file_contains: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -79,9 +80,9 @@ class Rule:
         return ROWS_BY_RULE.get(self.name, [])
 
     @property
-    def skips_target_code(self) -> bool:
-        """True for a PyTorch rule without `visits_target_code`."""
-        return self.family == "torch" and not self.visits_target_code
+    def skips_code_for_target(self) -> bool:
+        """True for a PyTorch rule without `also_in_code_for_target`."""
+        return self.family == "torch" and not self.also_in_code_for_target
 
     def category_of_findings(self, options: Options) -> Kind:
         """Return the category of the rule's findings for the target of these options."""
@@ -104,22 +105,22 @@ class Rule:
         """Register a handler for calls `x.name(…)` where x is not a known module; the handler finds out what x is."""
         return self._register(self.method_handlers, names)
 
-    def node(self, *types: type[ast.AST], only_files_with: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Register a handler for every node of these types; see the field `only_files_with`."""
+    def node(self, *types: type[ast.AST], only_if_file_contains: Iterable[str] = ()) -> Callable[[Handler], Handler]:
+        """Register a handler for every node of these types; see the field `only_if_file_contains`."""
 
         def register(handler: Handler) -> Handler:
             self.node_handlers += [(node_type, handler) for node_type in types]
-            self.only_files_with += tuple(only_files_with)
+            self.only_if_file_contains += tuple(only_if_file_contains)
             return handler
 
         return register
 
-    def file(self, only_files_with: Iterable[str] = ()) -> Callable[[Handler], Handler]:
+    def file(self, only_if_file_contains: Iterable[str] = ()) -> Callable[[Handler], Handler]:
         """Register a handler that runs once for each file, with the ast.Module as its node."""
 
         def register(handler: Handler) -> Handler:
             self.file_handlers.append(handler)
-            self.only_files_with += tuple(only_files_with)
+            self.only_if_file_contains += tuple(only_if_file_contains)
             return handler
 
         return register
@@ -136,7 +137,7 @@ class Rule:
         """Return True if the rule runs with these options: target, mode, --only, --skip and `when`."""
         if options.only and not self.ignores_only and not any(is_named(rule_name, self) for rule_name in options.only):
             return False
-        if any(is_named(name, self) for name in options.skip) or (options.mode == "patch" and not self.in_patch_mode):
+        if any(is_named(name, self) for name in options.skip) or options.mode not in self.modes:
             return False
         return options.to in self.targets and (self.when is None or self.when(options) or bool(options.only))
 
@@ -149,27 +150,27 @@ def is_named(name: str, rule: Rule) -> bool:
 
 @dataclass
 class Site:
-    """One node that matches a rule. Handlers use it to query the code, edit it and report findings."""
+    """One place of a file that a rule matched. Handlers use it to query the code, edit it and report findings."""
 
     rule: Rule
-    work: Work
-    node: Any
+    file: MigratedFile
+    node: Any  # of `ast`, such as the call for a handler of `Rule.call`
     name: str = ""  # qualified name of a call or reference; name of a method; else empty
     edit: Edits = field(init=False)
 
     def __post_init__(self) -> None:
-        self.edit = self.work.edits
+        self.edit = self.file.edits
 
     # ---- queries
 
     @property
     def source(self) -> Source:
         """The file as the rules before this one left it."""
-        return self.work.source
+        return self.file.source
 
     @property
     def options(self) -> Options:
-        return self.work.options
+        return self.file.options
 
     @property
     def target(self) -> targets.Target:
@@ -178,14 +179,20 @@ class Site:
 
     @property
     def values(self) -> Values:
-        return self.work.values
+        return self.file.values
 
     def qualified_name(self, node: ast.AST) -> str | None:
         """Return the qualified name of an expression; None if it is not known."""
-        return self.work.names.qualified(node)
+        return self.file.names.qualified(node)
 
     def text(self, node: ast.AST) -> str:
         return self.source.text_of(node)
+
+    @property
+    def callee_or_reference(self) -> ast.expr:
+        """Expression with the name that matched: the function of a call, or the reference itself."""
+        node: ast.expr = self.node.func if isinstance(self.node, ast.Call) else self.node
+        return node
 
     def keyword(self, name: str) -> ast.keyword | None:
         """Return a keyword argument of the call; None if it is absent or passed through **."""
@@ -209,7 +216,7 @@ class Site:
 
     def rename(self, text: str) -> None:
         """Replace the function of a call, or the complete reference."""
-        self.edit.replace_node(self.node.func if isinstance(self.node, ast.Call) else self.node, text)
+        self.edit.replace_node(self.callee_or_reference, text)
 
     def set_argument(self, name: str, text: str, position: int = -1) -> None:
         """Replace the value of an argument, given by keyword or position; add a keyword argument if there is none."""
@@ -239,11 +246,11 @@ class Site:
 
     def import_name(self, name: str) -> str:
         """Import a name of the NPU's TensorFlow adapter, if the file does not yet; return its local name."""
-        return self.work.import_name(DEFINING_MODULE[name], name, self.node)
+        return self.file.import_name(DEFINING_MODULE[name], name, self.node)
 
     def reserve_name(self, stem: str) -> str:
         """Return `stem`, or `stem` with a number, that the file does not use yet, and reserve it."""
-        return self.work.reserve_name(stem)
+        return self.file.reserve_name(stem)
 
     # ---- reporting
 
@@ -263,13 +270,13 @@ class Site:
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
         """Add a finding at a node, by default the site's, unless the rule leaves its line alone."""
         reported: Any = node or self.node
-        if status != "advice" and self.rule.skips_target_code and self.work.is_left_alone(reported):
+        if status != "advice" and self.rule.skips_code_for_target and self.file.is_left_alone(reported):
             return
         line, end_line = getattr(reported, "lineno", 1), getattr(reported, "end_lineno", 1)  # ast.Module has none
-        first, last = self.work.lines[line - 1], self.work.lines[end_line - 1]
-        location = self.work.path, first, max(last, first), getattr(reported, "col_offset", 0) + 1
+        first, last = self.file.lines[line - 1], self.file.lines[end_line - 1]
+        location = self.file.path, first, max(last, first), getattr(reported, "col_offset", 0) + 1
         category = self.rule.category_of_findings(self.options)
-        self.work.findings.append(Finding(*location, self.rule.name, category, status, message, zh, risk))
+        self.file.findings.append(Finding(*location, self.rule.name, category, status, message, zh, risk))
 
 
 Result = TypeVar("Result")
@@ -280,9 +287,9 @@ def cache_per_file(function: Callable[[Site], Result]) -> Callable[[Site], Resul
 
     @wraps(function)
     def get_answer(site: Site) -> Result:
-        if function not in site.work.answers:
-            site.work.answers[function] = function(site)
-        return site.work.answers[function]  # type: ignore[no-any-return]
+        if function not in site.file.answers:
+            site.file.answers[function] = function(site)
+        return site.file.answers[function]  # type: ignore[no-any-return]
 
     return get_answer
 

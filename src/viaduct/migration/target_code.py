@@ -21,7 +21,7 @@ from viaduct.cards import CARDS
 from viaduct.migration.source import FunctionNode
 
 if TYPE_CHECKING:
-    from viaduct.migration.engine import Work
+    from viaduct.migration.engine import MigratedFile
 
 CUDA = re.compile(r"(?<![A-Za-z])(?:cuda|CUDA|Cuda|gpu|GPU|nccl|NCCL)(?![a-z])|(?<=[a-z])C(?:UDA|uda)(?![a-z])")
 CUDA_PARTS = ("uda", "UDA", "gpu", "GPU", "nccl", "NCCL")
@@ -48,16 +48,16 @@ def compile_target_pattern(to: str) -> re.Pattern[str]:
     )
 
 
-def find_target_code(work: Work) -> dict[int, int]:
+def find_target_code(file: MigratedFile) -> dict[int, int]:
     """Return line to leave alone -> first line of the construct that already handles the target."""
-    to, text = work.options.to, work.source.text
+    to, text = file.options.to, file.source.text
     if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
         return {}
-    search = Search(work)
+    search = Search(file)
     if (
         compile_target_pattern(to).search(text)
         or DEVICE_NEUTRAL.search(text)
-        or "cuda" in PurePosixPath(work.path).stem.lower()
+        or "cuda" in PurePosixPath(file.path).stem.lower()
     ):
         search.run()
     return search.lines
@@ -66,10 +66,10 @@ def find_target_code(work: Work) -> dict[int, int]:
 class Search:
     """Search for constructs that have a branch, an entry or a function for CUDA and one for the target."""
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.source = work, work.source
-        self.pattern = compile_target_pattern(work.options.to)
-        self.to = work.options.to
+    def __init__(self, file: MigratedFile) -> None:
+        self.file, self.source = file, file.source
+        self.pattern = compile_target_pattern(file.options.to)
+        self.to = file.options.to
         self.lines: dict[int, int] = {}
 
     def run(self) -> None:
@@ -112,11 +112,11 @@ class Search:
 
     def has_twin_file(self) -> bool:
         """Return True if the project has this file for the target too: `cuda_accelerator.py`, `npu_accelerator.py`."""
-        path = PurePosixPath(self.work.path)
+        path = PurePosixPath(self.file.path)
         if "cuda" not in path.stem.lower() or self.pattern.search(path.stem):
             return False
         twin = str(path.with_name(path.name.replace("cuda", self.to).replace("CUDA", self.to.upper())))
-        return twin != str(path) and twin in self.work.project.frameworks and bool(self.source.tree.body)
+        return twin != str(path) and twin in self.file.project.frameworks and bool(self.source.tree.body)
 
     def check_if(self, node: ast.If) -> None:
         """Leave CUDA's branches of an `if` chain alone if another branch is for the target or for any device."""

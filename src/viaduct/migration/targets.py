@@ -56,7 +56,7 @@ class CardTarget:
 
     def require_plugin(self, site: Site) -> None:
         """Request the import of the card's plug-in."""
-        site.work.effect_imports.add(self.card.plugin)
+        site.file.side_effect_imports.add(self.card.plugin)
 
 
 @dataclass(frozen=True)
@@ -98,21 +98,21 @@ def target_of(options: Options) -> Target:
 
 def import_helper(site: Site, at: ast.AST | None = None) -> str:
     """Return the local name of the helper's object at a node, and request its import if it is missing."""
-    work = site.work
-    full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
-    local_name = work.names.local_name(full) or find_pasted_helper(site.source.tree)
-    if local_name is not None and not work.names.is_hidden(local_name, at or site.node):
+    file = site.file
+    full = f"{file.project.helper_of(file.path)}.{HELPER_OBJECT}"
+    local_name = file.names.local_name(full) or find_pasted_helper(site.source.tree)
+    if local_name is not None and not file.names.is_hidden(local_name, at or site.node):
         return local_name
-    local_name = work.names.requested_name(full)
+    local_name = file.names.requested_name(full)
     if local_name is None:
-        is_free = HELPER_OBJECT not in work.names.used_names or is_only_helper(site, full)
-        local_name = HELPER_OBJECT if is_free else work.reserve_name(f"any_{HELPER_OBJECT}")
-        work.request_import(local_name, full)
+        is_free = HELPER_OBJECT not in file.names.used_names or is_only_helper(site, full)
+        local_name = HELPER_OBJECT if is_free else file.reserve_name(f"any_{HELPER_OBJECT}")
+        file.request_import(local_name, full)
     return local_name
 
 
 def is_only_helper(site: Site, full: str) -> bool:
     """Return True if the file binds the helper's name, and only by imports of the helper."""
-    names = site.work.names
+    names = site.file.names
     bound = [scope.bound[HELPER_OBJECT] for scope in names.scopes.values() if HELPER_OBJECT in scope.bound]
     return bool(bound) and all(names.common_name(binding) == full for binding in bound)

@@ -48,7 +48,7 @@ def run_function(call: ast.Call) -> str:
 
 def is_imported(site: Site) -> bool:
     """Return True if another file of the project imports this one."""
-    project, path = site.work.project, site.work.path
+    project, path = site.file.project, site.file.path
     return (
         any(path in paths for paths in project.imports.values())
         or project.module_of(path)[0] in project.plain_imported_names

@@ -24,7 +24,7 @@ SESSION_OPENERS = (
 
 def is_trained_by_estimator(site: Site) -> bool:
     """Return True if this file opens no session, and it or another file of the project creates an Estimator."""
-    opens_session = any(name in site.work.index.calls for name in SESSION_OPENERS)
+    opens_session = any(name in site.file.index.calls for name in SESSION_OPENERS)
     return not opens_session and is_called_in_project(site, ESTIMATORS)
 
 

@@ -24,8 +24,8 @@ def needs_communication(options: Options) -> bool:
 
 def asks_for_ranks(site: Site) -> bool:
     """Return True if this file, or one that it imports, asks hccl for ranks now or after its migration."""
-    is_asking = any(name.startswith(COLLECTIVE_PREFIXES) for name in site.work.index.calls)
-    return is_asking or bool(site.work.project.all_imports(site.work.path) & asking_files(site))
+    is_asking = any(name.startswith(COLLECTIVE_PREFIXES) for name in site.file.index.calls)
+    return is_asking or bool(site.file.project.all_imports(site.file.path) & asking_files(site))
 
 
 def asking_files(site: Site) -> set[str]:
@@ -33,8 +33,8 @@ def asking_files(site: Site) -> set[str]:
 
     distribute_broadcast adds a broadcast to the latter.
     """
-    project = site.work.project
-    if not project.all_imports(site.work.path) & project.training_files:
+    project = site.file.project
+    if not project.all_imports(site.file.path) & project.training_files:
         return project.rank_files
     return project.rank_files.union(*(project.calling_files.get(name, set()) for name in INITIALIZERS))
 
@@ -87,4 +87,4 @@ def find_helper(site: Site) -> str | None:
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef) and starts_communication(site, node):
             return node.name
-    return next((str(mark[1]) for mark in site.work.handled if mark[0] == "init_npu"), None)
+    return next((str(mark[1]) for mark in site.file.handled if mark[0] == "init_npu"), None)

@@ -29,7 +29,7 @@ def tensorflow_prefix(site: Site) -> str:
         if text.endswith("." + name) and DOTTED.fullmatch(text):
             return text[: -len(name)]
     compat_import = COMPAT_IMPORT.search(site.source.text)
-    alias = compat_import.group(1) if compat_import else site.work.names.local_name("tensorflow")
+    alias = compat_import.group(1) if compat_import else site.file.names.local_name("tensorflow")
     if alias is None:
         return ""
     return f"{alias}.compat.v1." if f"{alias}.compat.v1." in site.source.text else f"{alias}."
@@ -38,23 +38,23 @@ def tensorflow_prefix(site: Site) -> str:
 def tensorflow_name(site: Site, name: str) -> str:
     """Return a TensorFlow name with the file's prefix: `tf.ConfigProto`; import the name if the file has no prefix."""
     prefix = tensorflow_prefix(site)
-    return prefix + name if prefix else site.work.import_name("tensorflow", name)
+    return prefix + name if prefix else site.file.import_name("tensorflow", name)
 
 
 def import_module(site: Site, module: str, alias: str = "") -> str:
     """Import a module, as `alias`, unless the file does so already; return its local name."""
-    imported = site.work.names.local_name(module)
+    imported = site.file.names.local_name(module)
     if imported is not None:
         return imported
     local = reserve_name(site, alias or module)
-    site.work.needed[local] = module
-    site.work.names.added[local] = module
+    site.file.needed[local] = module
+    site.file.names.added[local] = module
     return local
 
 
 def rewriter_config(site: Site) -> str:
     """Return `RewriterConfig`, or `rewriter_config_pb2.RewriterConfig` where the file imports that module."""
-    module = site.work.names.local_name(REWRITER) if "rewriter_config_pb2" in site.source.text else None
+    module = site.file.names.local_name(REWRITER) if "rewriter_config_pb2" in site.source.text else None
     return f"{module}.RewriterConfig" if module else site.import_name("RewriterConfig")
 
 
@@ -79,9 +79,9 @@ def reserve_local_name(site: Site, at: ast.AST, wanted: str) -> str:
 
 def reserve_name(site: Site, wanted: str) -> str:
     """Reserve and return a name if nothing in the file has it, else one with the prefix `npu_`."""
-    if wanted in site.work.names.used_names:
+    if wanted in site.file.names.used_names:
         return site.reserve_name(f"npu_{wanted}")
-    site.work.names.used_names.add(wanted)
+    site.file.names.used_names.add(wanted)
     return wanted
 
 
@@ -90,7 +90,7 @@ def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
 
     Request the import that registers NpuOptimizer.
     """
-    site.work.effect_imports.add(REGISTERING_MODULE)
+    site.file.side_effect_imports.add(REGISTERING_MODULE)
     custom = reserve_local_name(site, at, "custom_op")
     rewrite = f"{config}.graph_options.rewrite_options"
     return [
@@ -234,7 +234,7 @@ def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> obje
     """Return a key that differs for variables of the same name in different scopes."""
     if parts[0] == "self":
         return site.source.class_around(node)
-    names = site.work.names
+    names = site.file.names
     return id(names.lookup(".".join(parts), names.scope_of(node)))
 
 

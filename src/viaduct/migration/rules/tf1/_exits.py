@@ -123,11 +123,11 @@ def exit_code(statement: ast.stmt) -> ast.expr | None:
 def result_name(site: Site, statement: ast.stmt) -> str:
     """Return the name of the variable for returned values, the same for all returns of a function."""
     function = site.source.function_around(statement)
-    for mark in site.work.handled:
+    for mark in site.file.handled:
         if mark[:2] == ("result", function):
             return str(mark[2])
     name = proto.reserve_local_name(site, statement, "result")
-    site.work.handled[("result", function, name)] = None
+    site.file.handled[("result", function, name)] = None
     return name
 
 

@@ -44,7 +44,7 @@ def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
 @cache_per_file
 def find_escapes(site: Site) -> list[str]:
     """Return the lines (`file:line`) at which the program passes Horovod's module to code that cannot be followed."""
-    return [*list_program_escapes(site.work.project, site.work.path)]
+    return [*list_program_escapes(site.file.project, site.file.path)]
 
 
 def keeps_horovod(site: Site) -> bool:
@@ -54,10 +54,10 @@ def keeps_horovod(site: Site) -> bool:
 
 def files_that_keep_horovod(site: Site) -> list[str]:
     """Return the files of the program that use parts of Horovod without a counterpart on the accelerator."""
-    keeping_files = site.work.project.unconverted_horovod_files
+    keeping_files = site.file.project.unconverted_horovod_files
     if not keeping_files:
         return []
-    programs = find_programs(site.work.project, site.work.path)
+    programs = find_programs(site.file.project, site.file.path)
     return sorted(keeping_files & {path for program in programs for path in program})
 
 

@@ -91,7 +91,7 @@ def is_project_initialiser(site: Site, name: str | None) -> bool:
     and `module.Class.method`, with `[index]` for an element of a returned tuple. Scripts import a file of their folder
     by its bare name, so the name may lack the beginning of the key.
     """
-    keys = site.work.project.initialisers
+    keys = site.file.project.initialisers
     return name is not None and (name in keys or any(key.endswith(f".{name}") for key in keys if "." in name))
 
 
@@ -105,7 +105,7 @@ def method_name(site: Site, function: ast.expr) -> str | None:
         owner = values[0] if len(values) == 1 else owner
     if is_self(owner):
         own_class = site.source.class_around(function)
-        return f"{site.work.names.module}.{own_class.name}.{function.attr}" if own_class else None
+        return f"{site.file.names.module}.{own_class.name}.{function.attr}" if own_class else None
     name = site.qualified_name(owner.func) if isinstance(owner, ast.Call) else None
     return f"{name}.{function.attr}" if name else None
 
@@ -118,8 +118,8 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
     for value in bindings:
         if isinstance(value, ast.expr) and value is not name and is_initialiser(site, value, depth + 1):
             return True
-    function = getattr(site.work.names.scope_of(name).node, "name", "")
-    if f"{site.work.names.module}.{function}({name.id})" in site.work.project.initialisers:
+    function = getattr(site.file.names.scope_of(name).node, "name", "")
+    if f"{site.file.names.module}.{function}({name.id})" in site.file.project.initialisers:
         return True
     called, index = find_unpacking(site, name) or (None, 0)
     functions = (site.qualified_name(called), method_name(site, called)) if called is not None else ()
@@ -132,13 +132,13 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
 
 def find_unpacking(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
     """Return the function in `op, name = function()`, in the scope of the name, and the name's index in its result."""
-    scope = site.work.names.scope_of(name).node
+    scope = site.file.names.scope_of(name).node
     for node in site.source.of_kind(ast.Assign):
         target = node.targets[0]
         if not isinstance(target, ast.Tuple | ast.List) or not isinstance(node.value, ast.Call):
             continue
         index = next((index for index, part in enumerate(target.elts) if plain_name(part) == name.id), None)
-        if index is not None and site.work.names.scope_of(target.elts[index]).node is scope:
+        if index is not None and site.file.names.scope_of(target.elts[index]).node is scope:
             return node.value.func, index
     return None
 
@@ -149,7 +149,7 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
     For `self.x` the assignments in its class decide, if there are any. For other attributes the verdict is None if
     attributes of this name also get other values, or if only the name suggests an initialiser.
     """
-    project = site.work.project
+    project = site.file.project
     if is_project_initialiser(site, site.qualified_name(node)):
         return True
     values = [assignment.value for assignment in attribute_assignments(site, node)] if is_self(node.value) else []
@@ -185,8 +185,8 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
     target = sole_target(parent) if isinstance(parent, ast.Assign) else None
     if isinstance(target, ast.Name):
         reads = list(optimizers.find_reads(site, target))
-        is_global = isinstance(site.work.names.scope_of(target).node, ast.Module)
-        is_importable = is_global and bool(site.work.project.importers.get(site.work.path))
+        is_global = isinstance(site.file.names.scope_of(target).node, ast.Module)
+        is_importable = is_global and bool(site.file.project.importers.get(site.file.path))
         return is_importable or any(is_run_somewhere(site, read, depth + 1) for read in reads)
     return isinstance(target, ast.Attribute)
 
@@ -199,12 +199,12 @@ def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> boo
         return True
     if name in GROUPING_CALLS:
         return is_run_somewhere(site, call, depth + 1)
-    if name not in site.work.project.functions:
+    if name not in site.file.project.functions:
         return False
-    _, function = site.work.project.functions[name]
+    _, function = site.file.project.functions[name]
     parameters = [parameter.arg for parameter in function.args.args]
     passed = [parameter for parameter, value in bind_arguments(call, parameters).items() if value is argument]
-    return any(f"{name}({parameter})" in site.work.project.initialisers for parameter in passed)
+    return any(f"{name}({parameter})" in site.file.project.initialisers for parameter in passed)
 
 
 def is_partial_initialiser(site: Site, node: ast.expr) -> bool:

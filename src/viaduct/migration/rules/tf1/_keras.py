@@ -55,7 +55,7 @@ def model_classes(site: Site) -> set[str]:
 
 def find_runs(site: Site) -> list[ast.Call]:
     """Return the calls of fit, evaluate, predict … on a model, and of get_session; each creates a missing session."""
-    calls = [call for name in RUN_METHODS for call in site.work.index.methods.get(name, [])]
+    calls = [call for name in RUN_METHODS for call in site.file.index.methods.get(name, [])]
     return [*(call for call in calls if is_run(site, call)), *calls_to(site, GET_SESSION)]
 
 
@@ -67,7 +67,7 @@ def is_run(site: Site, call: ast.Call) -> bool:
 
 def runs_eagerly(site: Site) -> bool:
     """Return True if the file has a call `….compile(…, run_eagerly=True)`."""
-    keywords = [keyword for call in site.work.index.methods.get("compile", []) for keyword in call.keywords]
+    keywords = [keyword for call in site.file.index.methods.get("compile", []) for keyword in call.keywords]
     return any(keyword.arg == "run_eagerly" and is_constant(keyword.value, True) for keyword in keywords)
 
 
@@ -76,8 +76,8 @@ def is_standalone(site: Site) -> bool:
 
     For a file without Keras: True if the project uses `keras` and never `tensorflow.keras`.
     """
-    file_names = (*site.work.index.calls, *site.work.index.references)
+    file_names = (*site.file.index.calls, *site.file.index.references)
     uses_keras = any(name.startswith(PREFIXES) for name in file_names)
-    names = file_names if uses_keras else tuple(site.work.project.calling_files)
+    names = file_names if uses_keras else tuple(site.file.project.calling_files)
     has_standalone = any(name.startswith("keras.") for name in names)
     return has_standalone and (uses_keras or not any(name.startswith("tensorflow.keras.") for name in names))

@@ -48,7 +48,7 @@ def is_optimizer(site: Site, call: ast.AST) -> bool:
     is_internal = name.startswith("tensorflow.python.training.") and name.endswith("Optimizer")
     is_rewrite = name.endswith(".enable_mixed_precision_graph_rewrite")
     is_public = kind_of_call(name) == "optimizer" and not is_rewrite
-    return is_public or is_internal or name in site.work.project.optimizers
+    return is_public or is_internal or name in site.file.project.optimizers
 
 
 def holds_optimizer(site: Site, call: ast.Call) -> bool:
@@ -137,9 +137,9 @@ def trains_in_project(site: Site, call: ast.Call, value: ast.expr) -> bool:
 def find_receiver(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
     """Return the project's function that a call runs, and the parameter that gets the value; None if unknown."""
     called = site.qualified_name(call.func) or ""
-    if called not in site.work.project.functions:
+    if called not in site.file.project.functions:
         return None
-    _, function = site.work.project.functions[called]
+    _, function = site.file.project.functions[called]
     parameters = [argument.arg for argument in function.args.args]
     arguments = [*zip(parameters, call.args, strict=False), *((item.arg, item.value) for item in call.keywords)]
     name = next((name for name, argument in arguments if argument is value), None)
@@ -165,7 +165,7 @@ def unwrap(site: Site, optimizer: ast.expr) -> None:
 def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
     """Yield the reads of a variable in its scope, or of an attribute in the class around it."""
     if isinstance(target, ast.Name):
-        names = site.work.names
+        names = site.file.names
         bound = names.lookup(target.id, names.scope_of(target))
         for node in site.source.reads.get(target.id, ()):
             if names.lookup(target.id, names.scope_of(node)) is bound:

@@ -59,7 +59,7 @@ def runs_before_main(site: Site, node: ast.AST) -> bool:
 
     Communication is started in the main function, under the main guard, or in the script that imports this file.
     """
-    scope = site.work.names.scope_of(node)
+    scope = site.file.names.scope_of(node)
     while isinstance(scope.node, ast.ClassDef | Comprehension) and scope.outer is not None:
         scope = scope.outer
     if not isinstance(scope.node, ast.Module):
@@ -67,7 +67,7 @@ def runs_before_main(site: Site, node: ast.AST) -> bool:
     if _entry.main_function(site) is not None:
         return True
     guard = _entry.main_guard(site)
-    if guard is None and site.work.project.importers.get(site.work.path):
+    if guard is None and site.file.project.importers.get(site.file.path):
         return True  # the started script imports this module
     return guard is not None and guard not in site.source.ancestors(node)
 

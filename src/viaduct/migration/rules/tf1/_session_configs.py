@@ -66,7 +66,7 @@ def is_from_helper(site: Site, value: ast.expr) -> bool:
 
 def is_npu_helper_call(site: Site, value: ast.AST) -> bool:
     """Return True for a call of a project's function that adds NpuOptimizer itself, as migrated code does."""
-    helpers = site.work.project.npu_helpers  # qualified names, and ".name" for methods
+    helpers = site.file.project.npu_helpers  # qualified names, and ".name" for methods
     if not helpers or not isinstance(value, ast.Call):
         return False
     name = site.qualified_name(value.func)
@@ -76,7 +76,7 @@ def is_npu_helper_call(site: Site, value: ast.AST) -> bool:
 
 def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bool:
     """Return True if the config is an argument of a project's function that adds NpuOptimizer: `add_npu(config)`."""
-    if not site.work.project.npu_helpers:
+    if not site.file.project.npu_helpers:
         return False
     calls = [call for call in site.source.of_kind(ast.Call) if is_npu_helper_call(site, call)]
     arguments = [argument for call in calls for argument in argument_values(call)]
@@ -87,7 +87,7 @@ def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast
 def is_from_config_helper(site: Site, value: ast.expr) -> bool:
     """Return True for a call of a project's function that session_config_helper edits: it returns a ConfigProto."""
     name = site.qualified_name(value.func) if isinstance(value, ast.Call) else None
-    project = site.work.project
+    project = site.file.project
     return bool(name) and name in project.config_helpers and project.returns.get(name or "") == "config_proto"
 
 
@@ -141,7 +141,7 @@ def new_config(site: Site) -> str:
         name = proto.reserve_local_name(site, location, "config")
         assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
         site.edit.insert_before(location, [assignment, *proto.fill_statements(site, name, location)])
-        configs = site.work.answers.setdefault(("configs", site.source.function_around(location)), [])
+        configs = site.file.answers.setdefault(("configs", site.source.function_around(location)), [])
         configs.append((location, name))  # for inserted_config
     return name
 
@@ -149,7 +149,7 @@ def new_config(site: Site) -> str:
 def inserted_config(site: Site, statement: ast.stmt) -> str | None:
     """Return the variable of a config that `new_config` has inserted before the statement in the same function."""
     parents = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
-    for location, name in site.work.answers.get(("configs", site.source.function_around(statement)), ()):
+    for location, name in site.file.answers.get(("configs", site.source.function_around(statement)), ()):
         block = site.source.block(location)
         if any(parent in block and block.index(parent) >= block.index(location) for parent in parents):
             return str(name)

@@ -40,7 +40,7 @@ def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
 
 def inner_function(site: Site, use: ast.Name) -> Function | None:
     """Return the nested function that uses a variable of an outer function, if any."""
-    scope = site.work.names.scope_of(use)
+    scope = site.file.names.scope_of(use)
     while scope.outer is not None and use.id not in scope.bound:
         if isinstance(scope.node, Function) and isinstance(scope.outer.node, Function):
             return scope.node

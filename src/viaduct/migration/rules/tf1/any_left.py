@@ -17,7 +17,7 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, category="report", targets=("any",))
 
 
-@rule.file(only_files_with=("tensorflow", "keras"))
+@rule.file(only_if_file_contains=("tensorflow", "keras"))
 def report_file(site: Site) -> None:
     for node in site.source.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in imported_frameworks(node):

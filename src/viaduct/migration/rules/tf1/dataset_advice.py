@@ -44,7 +44,7 @@ def advise_repeat(site: Site) -> None:
         )
 
 
-@rule.node(ast.BinOp, only_files_with=("num_gpus", "gpu_num", "n_gpus", "NUM_GPUS"))
+@rule.node(ast.BinOp, only_if_file_contains=("num_gpus", "gpu_num", "n_gpus", "NUM_GPUS"))
 def advise_batch_size(site: Site) -> None:
     """Advise on `batch_size // num_gpus`."""
     if isinstance(site.node.op, ast.Div | ast.FloorDiv):

@@ -17,7 +17,7 @@ RESULT_WORDS = ("pred", "result", "output", "num_written", "lines")
 EXAMPLE_WORDS = ("example", "num_actual", "num_predict", "input", "sample", "features")
 
 
-@rule.node(ast.Assert, only_files_with=("tensorflow",))
+@rule.node(ast.Assert, only_if_file_contains=("tensorflow",))
 def check_assert(site: Site) -> None:
     test = site.node.test
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):

@@ -100,7 +100,7 @@ def consumers(site: Site) -> set[str]:
     methods: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode):
-            methods |= consumers_of_function(site.work.project, site.work.names.module, parent, set())
+            methods |= consumers_of_function(site.file.project, site.file.names.module, parent, set())
         elif (method := estimator_method(site, parent)) is not None:
             methods.add(method)  # the site is in a lambda among the arguments: `predict(lambda: ds.batch(8))`
     return methods
@@ -171,8 +171,8 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
     parameters = [parameter.arg for parameter in function.args.args]
     if present.id not in parameters:
         return
-    position, name = parameters.index(present.id), f"{site.work.names.module}.{function.name}"
-    calls = site.work.project.calls.get(name, [])
+    position, name = parameters.index(present.id), f"{site.file.names.module}.{function.name}"
+    calls = site.file.project.calls.get(name, [])
     shown = [f"{path}:{call.lineno}" for path, call in calls[:5]]
     locations = ", ".join([*shown, "…"] if len(calls) > 5 else shown)
     if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):

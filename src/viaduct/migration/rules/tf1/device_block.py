@@ -25,7 +25,7 @@ from viaduct.migration.source import FunctionNode
 rule = Rule(__name__)
 
 
-@rule.node(ast.With, ast.AsyncWith, only_files_with=("device",))
+@rule.node(ast.With, ast.AsyncWith, only_if_file_contains=("device",))
 def edit_block(site: Site) -> None:
     """Remove a GPU from the items of a `with`; advise on a CPU; report a parameter server and an unknown device."""
     for index, item in enumerate(site.node.items):

@@ -88,13 +88,13 @@ def broadcast_after_initialiser(site: Site) -> None:
 def may_be_session_or_operation(site: Site, receiver: ast.expr) -> bool:
     """Return True unless the receiver is a module or function of another library, as in `subprocess.run(…)`."""
     name = site.qualified_name(receiver)
-    return name is None or name.partition(".")[0] in site.work.project.own_names
+    return name is None or name.partition(".")[0] in site.file.project.own_names
 
 
 def is_initialised_in_function(site: Site) -> bool:
     """Return True if another run in the same function initialises all variables."""
     function = site.source.function_around(site.node)
-    runs = [node for node in site.work.index.methods.get("run", []) if site.source.function_around(node) is function]
+    runs = [node for node in site.file.index.methods.get("run", []) if site.source.function_around(node) is function]
     return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
 
 
@@ -142,7 +142,7 @@ def is_deferred(site: Site, statement: ast.stmt) -> bool:
 def is_graph_finalized(site: Site) -> bool:
     """Return True if the function calls `finalize` before the site; no operation can be added to a finalised graph."""
     function = site.source.function_around(site.node)
-    calls = site.work.index.methods.get("finalize", [])
+    calls = site.file.index.methods.get("finalize", [])
     return any(site.source.function_around(node) is function and node.lineno < site.node.lineno for node in calls)
 
 
@@ -161,11 +161,11 @@ def is_in_default_graph(site: Site, session: ast.expr) -> bool:
     if not isinstance(session, ast.Name):
         name = site.qualified_name(session.func) if isinstance(session, ast.Call) else None
         return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *SESSION_CLASSES)
-    scope = site.work.names.scope_of(session)
+    scope = site.file.names.scope_of(session)
     for block in site.source.ancestors(site.node):
         if isinstance(block, ast.With) and any(enters_session(item, session.id) for item in block.items):
             return True
-    bound = site.work.names.lookup(session.id, scope) or []
+    bound = site.file.names.lookup(session.id, scope) or []
     return bool(bound) and all(shares_default_graph(site, value) for value in bound)
 
 
@@ -238,12 +238,12 @@ def is_training(site: Site) -> bool:
     function = site.source.function_around(site.node)
     if function is not None and is_named_for_evaluation(function.name) and not has_training_operation(function):
         return False
-    calls = site.work.index.calls
-    if any(name in site.work.index.methods for name in TRAINING_METHODS) or any(
+    calls = site.file.index.calls
+    if any(name in site.file.index.methods for name in TRAINING_METHODS) or any(
         name in calls for name in OPTIMIZER_TRAINING_FUNCTIONS
     ):
         return True
-    return not is_named_for_evaluation(PurePosixPath(site.work.path).stem) and is_training_program(site)
+    return not is_named_for_evaluation(PurePosixPath(site.file.path).stem) and is_training_program(site)
 
 
 def has_training_operation(function: ast.AST) -> bool:
@@ -266,9 +266,9 @@ def is_training_name(node: ast.AST) -> bool:
 
 def is_training_program(site: Site) -> bool:
     """Return True if a program with this file trains without an Estimator and does not broadcast yet."""
-    project = site.work.project
+    project = site.file.project
     estimators = {path for name in broadcast.ESTIMATORS for path in project.calling_files.get(name, ())}
-    for files in find_programs(project, site.work.path):
+    for files in find_programs(project, site.file.path):
         if files & project.training_files and not files & project.broadcast_files and not files & estimators:
             return True
     return False
@@ -282,7 +282,7 @@ def is_named_for_evaluation(name: str) -> bool:
 
 
 def has_broadcast(site: Site) -> bool:
-    return any(name in site.work.index.calls for name in BROADCASTS)
+    return any(name in site.file.index.calls for name in BROADCASTS)
 
 
 # ---- hooks

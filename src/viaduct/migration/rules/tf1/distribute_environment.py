@@ -24,14 +24,14 @@ DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", NPU.device_varia
 READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 
 
-@rule.node(ast.Call, only_files_with=tuple(DEFAULTS))
+@rule.node(ast.Call, only_if_file_contains=tuple(DEFAULTS))
 def edit_int_call(site: Site) -> None:
     """Add a default to an environment variable that `int(…)` converts, directly or through a name.
 
     An import of the vendor's modules that another rule has requested counts, too.
     """
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
-    is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.work.needed.values())
+    is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.file.needed.values())
     if not is_int_call or not (is_import_requested or imports_adapter(site)):
         return
     value = site.values.origin(remove_strip(site.node.args[0]))
@@ -47,14 +47,14 @@ def remove_strip(node: ast.AST) -> ast.AST:
 @cache_per_file
 def imports_adapter(site: Site) -> bool:
     """Return True if the file imports npu_bridge, npu_device or hccl."""
-    bindings = site.work.names.scopes[site.source.tree].bound.values()
+    bindings = site.file.names.scopes[site.source.tree].bound.values()
     modules = [value for values in bindings for value in values if isinstance(value, str)]
-    return any(name.partition(".")[0] in VENDOR_MODULES for name in [*modules, *site.work.names.stars])
+    return any(name.partition(".")[0] in VENDOR_MODULES for name in [*modules, *site.file.names.stars])
 
 
 def set_default(site: Site, value: ast.AST) -> None:
     """Add the default to an expression that reads such a variable, once, and report it."""
-    if ("default", value) in site.work.handled or site.source.is_in_f_string(value):
+    if ("default", value) in site.file.handled or site.source.is_in_f_string(value):
         return
     name = add_default(site, value)
     if name:

@@ -33,7 +33,7 @@ BUILTIN_FUNCTIONS = frozenset(dir(builtins))
 UNKNOWN_USES = {"unknown", "returned", "passed to wrapper"}
 
 
-@rule.node(ast.Call, only_files_with=("Optimizer", *optimizers.TRAINING_METHODS))
+@rule.node(ast.Call, only_if_file_contains=("Optimizer", *optimizers.TRAINING_METHODS))
 def wrap_optimizer(site: Site) -> None:
     """Wrap an optimizer that trains; report one whose use is not known."""
     if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):

@@ -73,7 +73,7 @@ def report_strategy(site: Site, reason: str, reason_zh: str) -> None:
     )
 
 
-@rule.node(ast.Call, only_files_with=(STRATEGY_HELPER,))
+@rule.node(ast.Call, only_if_file_contains=(STRATEGY_HELPER,))
 def report_helper(site: Site) -> None:
     if last_name(site.node.func) == STRATEGY_HELPER:
         site.request_review(

@@ -24,11 +24,11 @@ LAYERS = (
 MODULE = full_name("npu_convert_dropout")
 
 
-@rule.file(only_files_with=("dropout", "Dropout"))
+@rule.file(only_if_file_contains=("dropout", "Dropout"))
 def import_patch(site: Site) -> None:
     calls = calls_to(site, LAYERS)
-    if calls and site.work.names.local_name(MODULE) is None:
-        site.work.effect_imports.add(MODULE)
+    if calls and site.file.names.local_name(MODULE) is None:
+        site.file.side_effect_imports.add(MODULE)
         site.report_change(
             "Dropout layers use the device's operator: npu_convert_dropout is imported",
             zh="Dropout 层使用昇腾算子:导入 npu_convert_dropout",

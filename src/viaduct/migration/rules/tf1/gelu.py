@@ -52,7 +52,7 @@ def erf_form(x: float) -> float:
     return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
 
 
-@rule.node(ast.Return, only_files_with=("tanh", "erf"))
+@rule.node(ast.Return, only_if_file_contains=("tanh", "erf"))
 def replace_returned(site: Site) -> None:
     """Replace a returned expression that has the values of the tanh form; advise on the exact form."""
     function = site.source.function_around(site.node)

@@ -20,13 +20,13 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 rule = Rule(__name__, after=("horovod_optimizer",))
 
 
-@rule.node(ast.Assign, only_files_with=("Compression",))
+@rule.node(ast.Assign, only_if_file_contains=("Compression",))
 def remove_unread(site: Site) -> None:
     """Remove an assignment that chooses a compression, if nothing in its scope reads the variable."""
     target = sole_target(site.node)
     if horovod.keeps_horovod(site) or not isinstance(target, ast.Name) or not mentions_compression(site):
         return
-    scope = site.work.names.scope_of(site.node)
+    scope = site.file.names.scope_of(site.node)
     names = (node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == target.id)
     is_read = any(isinstance(name.ctx, ast.Load) for name in names)
     if is_read or target.id in scope.redirects or has_calls(site):

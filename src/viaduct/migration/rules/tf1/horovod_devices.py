@@ -26,7 +26,7 @@ ENVIRONMENT_VARIABLE = "CUDA_VISIBLE_DEVICES"
 CHOOSING_FUNCTIONS = ("tensorflow.config.experimental.set_visible_devices", "tensorflow.config.set_visible_devices")
 
 
-@rule.node(ast.Assign, only_files_with=("local_rank",))
+@rule.node(ast.Assign, only_if_file_contains=("local_rank",))
 def remove_assignment(site: Site) -> None:
     target = site.node.targets[0]
     if len(site.node.targets) == 1 and is_device_choice(site, target) and is_by_rank(site, site.node.value):

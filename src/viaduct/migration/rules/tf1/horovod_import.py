@@ -35,7 +35,7 @@ Statement = ast.Import | ast.ImportFrom
 COMMENT = f"  # {NPU.backend} replaces Horovod, and is always installed"
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=("horovod",))
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("horovod",))
 def remove(site: Site) -> None:
     """Remove the imports of Horovod from a statement; assign True to a name that is tested or passed on."""
     aliases = [alias for alias in site.node.names if is_horovod_import(site.node, alias)]
@@ -76,7 +76,7 @@ def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
     ):
         # code that gets the module as an argument uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
-    lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
+    lines = ", ".join(str(site.file.lines[node.lineno - 1]) for node in used[:5])
     location, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
     if used or files:
         site.request_review(
@@ -152,9 +152,9 @@ def sets_flag_only(statement: ast.stmt) -> bool:
 
 def importing_files(site: Site, name: str) -> Iterator[str]:
     """Yield the other files of the project that import or read the name from this one."""
-    module = PurePosixPath(site.work.path).stem
-    for path, names in site.work.project.parsed.items():
-        if path != site.work.path and any(is_import_of(node, module, name) for node in names.source.nodes):
+    module = PurePosixPath(site.file.path).stem
+    for path, names in site.file.project.parsed.items():
+        if path != site.file.path and any(is_import_of(node, module, name) for node in names.source.nodes):
             yield path
 
 

@@ -26,7 +26,7 @@ ALTERNATIVES = {
 PACKAGE_TEXTS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=PACKAGE_TEXTS)
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=PACKAGE_TEXTS)
 def report_imports(site: Site) -> None:
     """Report the first such package that a statement imports."""
     for name in imported_names(site.node):

@@ -36,12 +36,12 @@ from viaduct.migration.source import FunctionNode
 rule = Rule(__name__, after=("session_config",))
 
 
-@rule.file(only_files_with=("keras",))
+@rule.file(only_if_file_contains=("keras",))
 def set_up_keras_file(site: Site) -> None:
     set_up(site)
 
 
-@rule.file(only_files_with=("__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
+@rule.file(only_if_file_contains=("__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
 def set_up_entry(site: Site) -> None:
     """Set up a script without the word "keras", which may run models that other files define."""
     if "keras" not in site.source.text:
@@ -52,11 +52,11 @@ def set_up(site: Site) -> None:
     """Insert a session where the started script first creates or runs a model, or report that it may be missing."""
     if has_session(site) or not mark_once(site, "keras session"):
         return
-    entry, path = site.options.entry or site.work.project.entry, site.work.path
+    entry, path = site.options.entry or site.file.project.entry, site.file.path
     runs = _keras.find_runs(site)
     if entry and path != entry:
         return
-    if not runs and not (entry and site.work.project.keras_files):
+    if not runs and not (entry and site.file.project.keras_files):
         report_possible_model(site)
         return
     location = find_location(site)
@@ -74,7 +74,7 @@ def set_up(site: Site) -> None:
 
 def report_possible_model(site: Site) -> None:
     """Report an object of unknown origin that is compiled and run like a Keras model."""
-    methods = site.work.index.methods
+    methods = site.file.index.methods
     for call in methods.get("compile", []):
         keywords = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
         receiver = receiver_text(call)
@@ -129,7 +129,7 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = site.qualified_name(node.func)
-    is_building = _keras.is_building(name) or site.work.project.returns.get(name or "") == "keras_model"
+    is_building = _keras.is_building(name) or site.file.project.returns.get(name or "") == "keras_model"
     return is_building or name in _keras.GET_SESSION or _keras.is_run(site, node)
 
 
@@ -168,11 +168,11 @@ def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
 def set_session_name(site: Site) -> str:
     """Return `tf.keras.backend.set_session` with the file's prefix, or the local name of the standalone Keras's."""
     root = "keras" if _keras.is_standalone(site) else "tensorflow.keras"
-    alias = site.work.names.local_name(f"{root}.backend")
+    alias = site.file.names.local_name(f"{root}.backend")
     if alias is not None:
         return f"{alias}.set_session"
     if root == "keras":
-        return site.work.import_name("keras.backend", "set_session")
+        return site.file.import_name("keras.backend", "set_session")
     return f"{proto.tensorflow_prefix(site)}keras.backend.set_session"
 
 

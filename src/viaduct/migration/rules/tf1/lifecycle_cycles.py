@@ -39,12 +39,12 @@ from viaduct.migration.rules.tf1 import _exits
 rule = Rule(__name__, when=communication.needs_communication, after=("lifecycle_init",))
 
 
-@rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=(".train(", ".evaluate("))
+@rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_if_file_contains=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
     calls = [
         call for call in find_estimator_cycle(site.node, site.values) if site.source.function_around(call) is site.node
     ]
-    asks_for_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
+    asks_for_ranks = bool(site.file.project.rank_files) or communication.asks_for_ranks(site)
     if not calls or not asks_for_ranks or handles_communication(site):
         return
     for call in calls:

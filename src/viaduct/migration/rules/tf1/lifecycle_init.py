@@ -52,7 +52,7 @@ rule = Rule(
 )
 
 
-@rule.file(only_files_with=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
+@rule.file(only_if_file_contains=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
 def start_communication(site: Site) -> None:
     if not communication.asks_for_ranks(site) or is_called_in_project(site, communication.START_CALLS):
         return
@@ -77,7 +77,7 @@ def find_location(site: Site) -> ast.stmt | None:
     """
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else executed_statements(site)
-    if main is None and guard is None and site.work.project.importers.get(site.work.path):
+    if main is None and guard is None and site.file.project.importers.get(site.file.path):
         return None  # a module of another script
     reaching = _entry.first_statement_reaching(site, block, lambda node: may_ask_for_ranks(site, node))
     if reaching is not None:
@@ -103,8 +103,8 @@ def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
 
 def asking_modules(site: Site) -> set[str]:
     """Return the last names of imported modules that ask for ranks, or import others that do."""
-    project, files = site.work.project, communication.asking_files(site)
-    paths = (path for path in project.imports.get(site.work.path, ()) if project.all_imports(path) & files)
+    project, files = site.file.project, communication.asking_files(site)
+    paths = (path for path in project.imports.get(site.file.path, ()) if project.all_imports(path) & files)
     return {project.module_of(path)[0].rpartition(".")[2] for path in paths}
 
 
@@ -119,7 +119,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
         return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
     helper, ops = communication.ensure_helper(site, statement), site.import_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
-    if site.work.project.cycle_files & site.work.project.all_imports(site.work.path):
+    if site.file.project.cycle_files & site.file.project.all_imports(site.file.path):
         # lifecycle_cycles shuts communication down after the last training
         return [start, run], ["init_sess.close()"]
     shutdown = f"npu_shutdown = {ops}.shutdown_system()"

@@ -48,7 +48,7 @@ def rename_strings(site: Site, value: ast.expr) -> None:
     if not isinstance(value, ast.Name):
         replace_gpu(site, value)
         return
-    function = site.work.names.scope_of(value).node
+    function = site.file.names.scope_of(value).node
     default = parameter_default(function, value.id) if isinstance(function, Function) else None
     texts = [text for text in (*bindings_of(site, value), default) if isinstance(text, ast.expr)]
     if not any(gpu_spans(site, text) for text in texts):

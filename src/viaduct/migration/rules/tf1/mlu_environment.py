@@ -26,7 +26,7 @@ VARIABLES = {
 }
 
 
-@rule.node(ast.Constant, only_files_with=tuple(VARIABLES))
+@rule.node(ast.Constant, only_if_file_contains=tuple(VARIABLES))
 def rename(site: Site) -> None:
     """Rename a variable that the script reads or sets."""
     if site.node.value not in VARIABLES or not is_variable(site) or not site.is_editable:

@@ -20,7 +20,7 @@ rule = Rule(__name__, targets=("mlu",))
 FIELD = "visible_device_list"
 
 
-@rule.node(ast.Attribute, only_files_with=("gpu_options",))
+@rule.node(ast.Attribute, only_if_file_contains=("gpu_options",))
 def rename_gpu_options(site: Site) -> None:
     inner = site.node.value
     if site.node.attr != FIELD or not (isinstance(inner, ast.Attribute) and inner.attr == "gpu_options"):

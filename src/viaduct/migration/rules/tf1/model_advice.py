@@ -80,7 +80,7 @@ def advise_summary(site: Site) -> None:
         )
 
 
-@rule.node(ast.Assert, only_files_with=(".dtype",))
+@rule.node(ast.Assert, only_if_file_contains=(".dtype",))
 def advise_dtype_assertion(site: Site) -> None:
     """Advise on `assert x.dtype == …`."""
     test = site.node.test

@@ -54,7 +54,7 @@ def remove(site: Site) -> None:
         )
 
 
-@rule.node(ast.Constant, only_files_with=("TF_ENABLE_AUTO_MIXED_PRECISION",))
+@rule.node(ast.Constant, only_if_file_contains=("TF_ENABLE_AUTO_MIXED_PRECISION",))
 def remove_variable(site: Site) -> None:
     if site.node.value not in VARIABLES:
         return

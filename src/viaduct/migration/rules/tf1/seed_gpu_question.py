@@ -26,7 +26,7 @@ LISTING_FUNCTIONS = ("tensorflow.config.list_physical_devices", "tensorflow.conf
 @rule.call(*LISTING_FUNCTIONS)
 def replace_list(site: Site) -> None:
     kind = site.argument("device_type", 0)
-    tf = site.work.names.local_name("tensorflow")
+    tf = site.file.names.local_name("tensorflow")
     is_for_gpus = is_literal_in(kind, "GPU") and len(argument_values(site.node)) == 1
     if tf is None or not is_for_gpus or not site.is_editable or not is_used_as_condition(site):
         return

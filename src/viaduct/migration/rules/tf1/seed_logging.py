@@ -31,7 +31,7 @@ FUNCTIONS_WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "l
 
 @rule.call(*(f"{ABSL}.{name}" for name in (*FUNCTIONS_WITHOUT_LEVEL, *FUNCTIONS_WITH_LEVEL)))
 def replace_logging_call(site: Site) -> None:
-    tensorflow, name = site.work.names.local_name("tensorflow"), site.name.rpartition(".")[2]
+    tensorflow, name = site.file.names.local_name("tensorflow"), site.name.rpartition(".")[2]
     module = f"{tensorflow}.compat.v1.logging"
     level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in FUNCTIONS_WITH_LEVEL else None
     if tensorflow is None or not site.is_editable:

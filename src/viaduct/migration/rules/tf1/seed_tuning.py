@@ -43,7 +43,7 @@ def cast_step(site: Site) -> None:
 
 def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) -> None:
     """Cast an argument to a dtype, unless it is cast already."""
-    tf = site.work.names.local_name("tensorflow")
+    tf = site.file.names.local_name("tensorflow")
     if value is None or tf is None or not site.is_editable:
         return
     if isinstance(value, ast.Call) and site.qualified_name(value.func) in ("tensorflow.cast", "tensorflow.to_float"):

@@ -57,7 +57,7 @@ def close_session(site: Site) -> None:
 
 def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     """Close the session in a variable after its last use, unless it is closed already or kept by something else."""
-    names, function = site.work.names, site.source.function_around(site.node)
+    names, function = site.file.names, site.source.function_around(site.node)
     bindings = names.lookup(name, names.scope_of(site.node)) or []
     reads = reads_within(site, (function or site.source.tree).body, name)
     reads = [read for read in reads if bindings is names.lookup(name, names.scope_of(read))]
@@ -118,7 +118,7 @@ def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
     """
     parents = (parent for read in reads for parent in site.source.ancestors(read))
     in_functions = any(isinstance(parent, Function | ast.ClassDef) for parent in parents)
-    is_imported = any(site.work.path in files for files in site.work.project.imports.values())
+    is_imported = any(site.file.path in files for files in site.file.project.imports.values())
     return in_functions or not reads or is_imported or _exits.ends_program(site, site.source.tree.body)
 
 

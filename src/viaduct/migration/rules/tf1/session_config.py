@@ -76,11 +76,11 @@ def add_creator(site: Site) -> None:
     report_configured(site)
 
 
-@rule.node(ast.Call, only_files_with=("import *",))
+@rule.node(ast.Call, only_if_file_contains=("import *",))
 def report_star_import(site: Site) -> None:
     """Report a `Session()` that may come from TensorFlow or from another star import."""
     class_name = plain_name(site.node.func)
-    names = site.work.names
+    names = site.file.names
     if class_name not in ("Session", "InteractiveSession") or names.lookup(class_name, names.scope_of(site.node.func)):
         return
     if "tensorflow" in names.stars and site.qualified_name(site.node.func) not in CONFIG_SLOTS:

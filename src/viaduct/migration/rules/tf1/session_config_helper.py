@@ -28,18 +28,18 @@ from viaduct.migration.rules.tf1._session_configs import allows_no_gpu, fill_val
 rule = Rule(__name__)
 
 
-@rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=("ConfigProto",))
+@rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_if_file_contains=("ConfigProto",))
 def fill_helper(site: Site) -> None:
     """Fill the config that a function at module level returns, if sessions of the project use it."""
-    name = f"{site.work.names.module}.{site.node.name}"
-    if name not in site.work.project.config_helpers or not isinstance(site.source.parents[site.node], ast.Module):
+    name = f"{site.file.names.module}.{site.node.name}"
+    if name not in site.file.project.config_helpers or not isinstance(site.source.parents[site.node], ast.Module):
         return
-    if site.work.project.returns.get(name) != "config_proto":
+    if site.file.project.returns.get(name) != "config_proto":
         return
-    for statement in returns_of(site.work.names, site.node):
+    for statement in returns_of(site.file.names, site.node):
         if statement.value is None or is_ready(site, statement.value):
             continue
-        return_site = Site(site.rule, site.work, statement)  # for findings and edits at the `return`
+        return_site = Site(site.rule, site.file, statement)  # for findings and edits at the `return`
         if allows_no_gpu(return_site, statement.value):
             report_host_session(return_site)
         else:

@@ -23,7 +23,7 @@ ALTERNATIVES = {  # variable, or its beginning -> advice in English and Chinese
 }
 
 
-@rule.node(ast.Assign, only_files_with=("gpu_options", "GPUOptions", *ALTERNATIVES))
+@rule.node(ast.Assign, only_if_file_contains=("gpu_options", "GPUOptions", *ALTERNATIVES))
 def report_assignment(site: Site) -> None:
     """Advise on assignments to a field of gpu_options and to an environment variable."""
     for target in site.node.targets:

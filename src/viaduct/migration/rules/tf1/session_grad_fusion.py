@@ -36,7 +36,7 @@ SECOND_LINE = '"loop", "dependency", "layout", "GradFusionOptimizer",'
 HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config"))
 
 
-@rule.node(ast.Assign, only_files_with=("NpuOptimizer",))
+@rule.node(ast.Assign, only_if_file_contains=("NpuOptimizer",))
 def extend_optimizers(site: Site) -> None:
     """Extend the list of optimizers of the config to which `custom_op.name = "NpuOptimizer"` belongs."""
     target, value = site.node.targets[0], site.node.value

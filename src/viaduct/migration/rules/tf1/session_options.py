@@ -60,7 +60,7 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
     return keys
 
 
-@rule.node(ast.Assign, only_files_with=("NpuOptimizer",))
+@rule.node(ast.Assign, only_if_file_contains=("NpuOptimizer",))
 def add_keys(site: Site) -> None:
     """Add the missing keys after `custom_op.name = "NpuOptimizer"`, or after the statement that sets use_off_line."""
     target, value = site.node.targets[0], site.node.value

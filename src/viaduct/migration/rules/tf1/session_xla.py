@@ -37,7 +37,8 @@ REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")  # any value bu
 
 
 @rule.node(
-    ast.Assign, only_files_with=("global_jit_level", "rewrite_options", "_placement", "_optimization", "remapping")
+    ast.Assign,
+    only_if_file_contains=("global_jit_level", "rewrite_options", "_placement", "_optimization", "remapping"),
 )
 def edit_assignment(site: Site) -> None:
     """Edit, or advise on, an assignment `config.….field = value`."""
@@ -66,7 +67,7 @@ def edit_rewriter_config(site: Site) -> None:
             advise_rewriting(site, keyword.arg or "", keyword.value)
 
 
-@rule.node(ast.Call, only_files_with=("remapping",))
+@rule.node(ast.Call, only_if_file_contains=("remapping",))
 def report_setattr(site: Site) -> None:
     """Report `setattr(options, "remapping", value)`."""
     if plain_name(site.node.func) != "setattr" or len(site.node.args) != 3:
@@ -76,7 +77,7 @@ def report_setattr(site: Site) -> None:
         report_remapping(site)
 
 
-@rule.node(ast.Constant, only_files_with=("remapping",))
+@rule.node(ast.Constant, only_if_file_contains=("remapping",))
 def report_text_options(site: Site) -> None:
     """Report a string with a config in protobuf's text format that sets remapping."""
     text, is_docstring = site.node.value, isinstance(site.source.parents[site.node], ast.Expr)

@@ -21,7 +21,7 @@ TF2_FUNCTIONS = ("tensorflow.function", "tensorflow.GradientTape")
 TF2_MODULE = "tensorflow.compat.v2"
 
 
-@rule.file(only_files_with=("GradientTape", ".function", "compat.v2", "compat import v2"))
+@rule.file(only_if_file_contains=("GradientTape", ".function", "compat.v2", "compat import v2"))
 def report_file(site: Site) -> None:
     first = first_use(site)
     if first is not None:
@@ -39,7 +39,7 @@ def report_file(site: Site) -> None:
 def first_use(site: Site) -> ast.AST | None:
     """Return the first use of tf.function, tf.GradientTape or compat.v2."""
     uses: list[ast.AST] = []
-    for table in (site.work.index.calls, site.work.index.references):
+    for table in (site.file.index.calls, site.file.index.references):
         uses += [node for name in TF2_FUNCTIONS for node in table.get(name, [])]
         uses += [node for name, nodes in table.items() if name.startswith(f"{TF2_MODULE}.") for node in nodes]
     for node in site.source.of_kind(ast.Import):

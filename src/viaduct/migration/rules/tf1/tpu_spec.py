@@ -29,7 +29,7 @@ def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         return
     function = site.source.function_around(site.node)
-    specs = [call for call in site.work.index.calls[site.name] if site.source.function_around(call) is function]
+    specs = [call for call in site.file.index.calls[site.name] if site.source.function_around(call) is function]
     unconvertible = [spec for spec in specs if not can_convert(site, spec)]
     if unconvertible:
         report_unconverted(site, is_cause=site.node in unconvertible)
@@ -91,7 +91,7 @@ def render_call(site: Site, value: ast.expr) -> str:
         return f"{function}({stars}{tensors})"
     name = site.text(value)
     text = f"{name}[0]({stars}{name}[1])"
-    bindings = site.work.names.lookup(name, site.work.names.scope_of(value)) or []
+    bindings = site.file.names.lookup(name, site.file.names.scope_of(value)) or []
     return text if len(bindings) == len(tuples) else f"{text} if {name} else None"  # some of the values are None
 
 

@@ -6,7 +6,6 @@ gives the table's advice (migration/support_table.py). Functions that another ru
 
 from __future__ import annotations
 
-from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import counts_devices
 from viaduct.migration.support_table import find_symbol, names_without_rule
@@ -27,7 +26,7 @@ def report_symbol(site: Site) -> None:
     symbol = find_symbol(site.name)
     if symbol is None:
         return
-    name = site.text(named_node(site))
+    name = site.text(site.callee_or_reference)
     if counts_devices(site) and symbol.support == "no effect":
         site.request_review(
             f"{name} finds no GPU, and does not list the accelerator: code that runs once for each GPU would not run; "

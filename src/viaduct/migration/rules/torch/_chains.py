@@ -38,7 +38,7 @@ def adapt_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
             if parts[-index] == old_parts[-index]:
                 parts[-index] = new_parts[-index]
         return ".".join(parts)
-    root = site.work.names.local_name("torch")
+    root = site.file.names.local_name("torch")
     return f"{root}.{new.partition('.')[2]}" if root and new_parts[0] == "torch" else None
 
 
@@ -65,7 +65,7 @@ def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
     string = [parent for parent in site.source.ancestors(node) if isinstance(parent, ast.JoinedStr)][-1]
     start, end = site.source.span(string)
     key = ("f-string", start, old)
-    if key in site.work.handled:
+    if key in site.file.handled:
         return True
     in_text = [*re.finditer(rf"(?<![\w.]){re.escape(old)}(?![\w])", site.source.text[start:end])]
     in_code = [inner for inner in ast.walk(string) if dotted_name(inner) == old]
@@ -79,5 +79,5 @@ def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
 
 def require_torch(site: Site) -> str:
     """Request `import torch` for a file that imports only a part of torch; return its name."""
-    site.work.needed["torch"] = site.work.names.added["torch"] = "torch"
+    site.file.needed["torch"] = site.file.names.added["torch"] = "torch"
     return "torch"

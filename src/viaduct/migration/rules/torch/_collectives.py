@@ -118,7 +118,7 @@ def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
     values = [value for value in bindings if isinstance(value, ast.expr)]
     if bindings and len(values) == len(bindings):
         return values
-    passed = passed_values(site, name.id, site.work.names.scope_of(name).node) if bindings else None
+    passed = passed_values(site, name.id, site.file.names.scope_of(name).node) if bindings else None
     return None if passed is None else values + passed
 
 
@@ -127,7 +127,7 @@ def passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.exp
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_parameters(function.args)}:
         return None
     default = parameter_default(function, parameter)
-    calls = site.work.index.calls.get(f"{site.work.names.module}.{function.name}", [])
+    calls = site.file.index.calls.get(f"{site.file.names.module}.{function.name}", [])
     if default is None and not calls:
         return None
     passed = [bind_arguments(call, positional_parameters(function)).get(parameter) for call in calls]
@@ -142,7 +142,7 @@ def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | No
     if site.qualified_name(node) == "torch.distributed.Backend.NCCL":
         return []  # the rule `backend` replaces it
     values = [*assigned_values(site, node.attr)]
-    is_option = any(node.attr in option_names(site, call) for call in site.work.index.methods.get("add_argument", []))
+    is_option = any(node.attr in option_names(site, call) for call in site.file.index.methods.get("add_argument", []))
     return values if values or is_option else None
 
 
@@ -205,7 +205,7 @@ def has_entry(site: Site, table: ast.expr) -> bool:
 
 def is_backend_receiver(site: Site, name: str) -> bool:
     """Return True for a function of the project, a settings class, or a library that takes a backend's name."""
-    is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.module}.")
+    is_own = name.partition(".")[0] in site.file.project.own_names or name.startswith(f"{site.file.names.module}.")
     return is_own or name.startswith(LIBRARIES_WITH_BACKEND) or name in SETTINGS_CLASSES
 
 
@@ -225,7 +225,7 @@ def replace_backend(site: Site, text: ast.expr) -> bool:
 
 def replace_by_card(site: Site, text: ast.expr) -> bool:
     """Replace NCCL in a string by the card's backend; return False if the string stays or was replaced before."""
-    if site.source.is_in_f_string(text) or site.work.is_left_alone(text):
+    if site.source.is_in_f_string(text) or site.file.is_left_alone(text):
         return False
     start, end = site.source.span(text)
     if not mark_once(site, "backend", start):
@@ -244,7 +244,7 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
     Strings in comparisons are left to `backend_compare`.
     """
     is_compared = isinstance(site.source.parents.get(text), ast.Compare)
-    if site.work.is_left_alone(text) or is_compared or not mark_once(site, "any", text):
+    if site.file.is_left_alone(text) or is_compared or not mark_once(site, "any", text):
         return False
     if not is_literal_in(text, "nccl", "NCCL") or site.source.is_in_f_string(text):
         site.request_review(

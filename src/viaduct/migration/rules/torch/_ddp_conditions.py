@@ -73,7 +73,7 @@ def plan_edits(site: Site) -> Plan:
 
 def refuse_unsuitable_script(site: Site) -> None:
     """Refuse notebooks, scripts that are distributed already, and classes that derive from DataParallel."""
-    if site.work.path.endswith(".ipynb"):
+    if site.file.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
     for call in wrapped.distributed_calls(site):
         name = site.text(call.func).rpartition(".")[2]
@@ -84,7 +84,7 @@ def refuse_unsuitable_script(site: Site) -> None:
             with_steps=False,
         )
     for name in wrapped.DATA_PARALLEL:
-        for node in site.work.index.references.get(name, []):
+        for node in site.file.index.references.get(name, []):
             parent = site.source.parents[node]
             if isinstance(parent, ast.ClassDef):
                 raise Refused(f"{parent.name} derives from DataParallel", f"{parent.name} 继承自 DataParallel", node)

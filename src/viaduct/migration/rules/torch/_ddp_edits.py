@@ -59,17 +59,17 @@ class Rewriter:
 
     def import_module(self, qualified: str, preferred: str) -> str:
         """Return the local name of a module; request its import if the file has none."""
-        imported = self.site.work.names.local_name(qualified)
+        imported = self.site.file.names.local_name(qualified)
         if imported is not None:
             return imported
         local = self.site.reserve_name(preferred)
-        self.site.work.needed[local] = self.site.work.names.added[local] = qualified
+        self.site.file.needed[local] = self.site.file.names.added[local] = qualified
         return local
 
     def edit_script(self) -> None:
         self.dist = self.import_module("torch.distributed", "dist")
         self.local_rank = self.site.reserve_name("local_rank")
-        self.parallel = self.site.work.import_name("torch.nn.parallel", "DistributedDataParallel")
+        self.parallel = self.site.file.import_name("torch.nn.parallel", "DistributedDataParallel")
         self.remove_card_numbers()
         for call in self.plan.wrapping_calls:
             self.wrap_model(call)
@@ -110,7 +110,7 @@ class Rewriter:
     def rename_references(self) -> None:
         """Replace DataParallel outside calls: `isinstance(model, nn.DataParallel)`."""
         for name in wrapped.DATA_PARALLEL:
-            for node in self.site.work.index.references.get(name, []):
+            for node in self.site.file.index.references.get(name, []):
                 if not self.site.source.is_in_f_string(node):
                     self.site.edit.replace_node(node, self.parallel)
 
@@ -132,7 +132,7 @@ class Rewriter:
     def shard_loader(self, loader: Loader) -> None:
         """Give the training loader a DistributedSampler and its share of the batch."""
         site, data = self.site, self.site.text(loader.dataset)
-        sampler = site.work.import_name("torch.utils.data", "DistributedSampler")
+        sampler = site.file.import_name("torch.utils.data", "DistributedSampler")
         if not isinstance(loader.dataset, ast.Name | ast.Attribute):
             expression, data = data, site.reserve_name("train_dataset")
             site.edit.insert_before(site.source.statement_around(loader.call), [f"{data} = {expression}"])
@@ -195,7 +195,7 @@ class Rewriter:
         source, loaders = self.site.source, self.plan.loaders
         loops = {source.function_around(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
         preceded: set[ast.stmt] = set()
-        for call in self.site.work.index.calls.get("torch.load", []):
+        for call in self.site.file.index.calls.get("torch.load", []):
             loop, statement = loops.get(source.function_around(call)), source.statement_around(call)
             if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in preceded:
                 continue

@@ -49,7 +49,7 @@ def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
 
     A literal that cannot be edited is reported, except on a line that rules leave alone.
     """
-    if site.work.is_left_alone(literal):
+    if site.file.is_left_alone(literal):
         return False
     opening = OPENING_QUOTE.match(site.text(literal)) if not site.source.is_in_f_string(literal) else None
     if opening is None:

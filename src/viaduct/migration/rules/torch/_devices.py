@@ -65,8 +65,8 @@ def is_of_other_library(name: str | None) -> bool:
 def is_own_method(site: Site, receiver: ast.expr, method: str) -> bool:
     """Return True if a class of the project is known to define the method that is called on the receiver."""
     kind = site.values.kind(receiver) or ""
-    project, own_class = site.work.project, site.source.class_around(receiver)
-    name = f"{site.work.names.module}.{own_class.name}" if own_class is not None else ""
+    project, own_class = site.file.project, site.source.class_around(receiver)
+    name = f"{site.file.names.module}.{own_class.name}" if own_class is not None else ""
     classes: tuple[str, ...] = ()
     if kind.startswith(OBJECT):  # an instance of the project's class of that name
         classes = (kind.removeprefix(OBJECT),)
@@ -137,7 +137,7 @@ class Devices:
                 self.trace(parameter_default(node, parameter.arg))
                 self.trace_annotation(parameter.annotation)
         if not isinstance(node, ast.Lambda) and is_device_name(node.name):
-            for statement in returns_of(self.site.work.names, node):
+            for statement in returns_of(self.site.file.names, node):
                 self.trace(statement.value)
 
     def trace_annotation(self, annotation: ast.expr | None) -> None:
@@ -205,7 +205,7 @@ class Devices:
 
     def parameters(self, call: ast.Call, name: str | None) -> tuple[str, ...]:
         """Return the positional parameters of a function, class or method of the project; () for anything else."""
-        project = self.site.work.project
+        project = self.site.file.project
         if name in project.functions:
             _, function = project.functions[name]
             return tuple(positional_parameters(function))
@@ -247,7 +247,7 @@ class Devices:
 
     def trace_name(self, node: ast.Name) -> None:
         """Trace all values that a name may have."""
-        names = self.site.work.names
+        names = self.site.file.names
         scope = names.binding_scope(node.id, names.scope_of(node))
         self.device_names.add((id(scope), node.id))
         for value in scope.bound[node.id] if scope is not None else ():
@@ -263,8 +263,8 @@ class Devices:
     def trace_parameter(self, function: Function, parameter: str) -> None:
         """Trace the default of a parameter and the arguments that calls in this file pass for it."""
         self.trace(parameter_default(function, parameter))
-        qualified = f"{self.site.work.names.module}.{getattr(function, 'name', '')}"
-        for call in self.site.work.index.calls.get(qualified, []):
+        qualified = f"{self.site.file.names.module}.{getattr(function, 'name', '')}"
+        for call in self.site.file.index.calls.get(qualified, []):
             self.trace(bind_arguments(call, positional_parameters(function)).get(parameter))
 
     def trace_entries(self, table: ast.AST) -> None:
@@ -320,10 +320,10 @@ class Devices:
 
     def trace_returns(self, name: str) -> None:
         """Trace the results of a top-level function of this file."""
-        module = self.site.work.names.module
+        module = self.site.file.names.module
         for node in self.site.source.tree.body:
             if isinstance(node, ast.FunctionDef) and f"{module}.{node.name}" == name:
-                for statement in returns_of(self.site.work.names, node):
+                for statement in returns_of(self.site.file.names, node):
                     self.trace(statement.value)
 
     def is_device(self, node: ast.AST) -> bool:
@@ -357,7 +357,7 @@ class Devices:
 
     def holds_device(self, node: ast.Name) -> bool:
         """Return True for a name that is known to hold a device."""
-        names = self.site.work.names
+        names = self.site.file.names
         return (id(names.binding_scope(node.id, names.scope_of(node))), node.id) in self.device_names
 
 

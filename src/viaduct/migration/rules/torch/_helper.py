@@ -25,7 +25,7 @@ def report_if_scripted(site: Site, node: ast.AST) -> bool:
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
     outer_names = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}
     decorators = [decorator for function in functions for decorator in function.decorator_list]
-    compiled = [call.args[0] for call in site.work.index.calls.get(SCRIPT, []) if call.args]
+    compiled = [call.args[0] for call in site.file.index.calls.get(SCRIPT, []) if call.args]
     names = {(site.values.kind(item) or "").rpartition(".")[2] for item in compiled} | {*map(plain_name, compiled)}
     is_decorated = any((site.qualified_name(decorator) or "").startswith(SCRIPT) for decorator in decorators)
     if not is_decorated and not names & outer_names:
@@ -110,7 +110,7 @@ def is_card_test(site: Site, test: ast.expr) -> bool:
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.origin(part) for part in parts]
     names = {site.qualified_name(call.func) for call in calls if isinstance(call, ast.Call)}
-    helper_test = f"{site.work.project.helper_of(site.work.path)}.{HELPER_OBJECT}.is_available"
+    helper_test = f"{site.file.project.helper_of(site.file.path)}.{HELPER_OBJECT}.is_available"
     return bool(names & {"torch.cuda.is_available", helper_test})
 
 

@@ -46,7 +46,7 @@ def is_own_field(site: Site) -> bool:
 @cache_per_file
 def is_defined_in_program(site: Site) -> bool:
     """Return True if a file of the same program defines `is_cuda`."""
-    project, path = site.work.project, site.work.path
+    project, path = site.file.project, site.file.path
     candidates = sorted(project.files_with("is_cuda") - {path})
     others = [other for other in candidates if can_run_together(project, path, other)]
     sources = [site.source, *(project.parsed[other].source for other in others)]

@@ -17,7 +17,7 @@ DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.
 @cache_per_file
 def flow_of(site: Site) -> Flow:
     """Return the flow of values in the file of a site."""
-    return Flow(site.work.names, site.work.project)
+    return Flow(site.file.names, site.file.project)
 
 
 def load_destination(site: Site) -> Destination:
@@ -44,7 +44,7 @@ def load_destination(site: Site) -> Destination:
 
 def device_in_scope(site: Site) -> str | None:
     """Return `device`, `DEVICE` or `dev` if such a variable holds a device at the load, else None."""
-    names, scope = site.work.names, site.work.names.scope_of(site.node)
+    names, scope = site.file.names, site.file.names.scope_of(site.node)
     module_bindings = names.scopes[site.source.tree].bound
     for name in ("device", "DEVICE", "dev"):
         bindings = names.lookup(name, scope)

@@ -34,7 +34,7 @@ def is_torch_object(site: Site, receiver: ast.expr) -> bool:
     """Return True for a tensor, a module, `self`, `super()`, or the storage in a map_location."""
     kind = site.values.kind(receiver) or ""
     if kind.startswith(OBJECT):
-        return is_module(site.work.project, kind.removeprefix(OBJECT))
+        return is_module(site.file.project, kind.removeprefix(OBJECT))
     is_own = plain_name(receiver) == "self"
     is_super = isinstance(receiver, ast.Call) and plain_name(receiver.func) == "super"
     return kind in ("tensor", "module", "class_loss") or is_own or is_super or is_storage(site, receiver)
@@ -42,7 +42,7 @@ def is_torch_object(site: Site, receiver: ast.expr) -> bool:
 
 def is_storage(site: Site, receiver: ast.expr) -> bool:
     """Return True for `storage` in `torch.load(path, map_location=lambda storage, place: storage.cuda(0))`."""
-    function = site.work.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
+    function = site.file.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
     argument = site.source.parents.get(function) if isinstance(function, ast.Lambda) else None
     call = site.source.parents.get(argument) if isinstance(argument, ast.keyword) else argument
     return isinstance(call, ast.Call) and site.qualified_name(call.func) in ("torch.load", "torch.jit.load")

@@ -129,7 +129,7 @@ def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
 
 def is_number_by_name(site: Site, node: ast.Name) -> bool:
     """Return True for a parameter with the annotation int, and for a name that is usual and has no annotation."""
-    function = site.work.names.scope_of(node).node
+    function = site.file.names.scope_of(node).node
     parameters = all_parameters(function.args) if isinstance(function, Function) else []
     annotation = next((parameter.annotation for parameter in parameters if parameter.arg == node.id), None)
     return plain_name(annotation) == "int" if annotation is not None else has_number_name(node)
@@ -137,21 +137,21 @@ def is_number_by_name(site: Site, node: ast.Name) -> bool:
 
 def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
     """Return True for a parameter for which every call in the file passes a number."""
-    function = site.work.names.scope_of(node).node
+    function = site.file.names.scope_of(node).node
     if not isinstance(function, ast.FunctionDef):
         return False
     owner = site.source.parents[function]
     is_constructor = function.name == "__init__" and isinstance(owner, ast.ClassDef)
     parameters = positional_parameters(function)[int(is_constructor) :]  # without self
     called = owner.name if is_constructor else function.name  # type: ignore[attr-defined]
-    calls = site.work.index.calls.get(f"{site.work.names.module}.{called}", [])
+    calls = site.file.index.calls.get(f"{site.file.names.module}.{called}", [])
     passed = [bind_arguments(call, parameters).get(node.id) for call in calls]
     return bool(passed) and all(is_number(site, value, depth + 1) for value in passed)
 
 
 def is_worker_index(site: Site, node: ast.Name) -> bool:
     """Return True for the first parameter of a function that mp.spawn starts."""
-    function = site.work.names.scope_of(node).node
+    function = site.file.names.scope_of(node).node
     if not isinstance(function, ast.FunctionDef) or not function.args.args or function.args.args[0].arg != node.id:
         return False
     return any(plain_name(call.args[0]) == function.name for call in calls_to(site, SPAWN_FUNCTIONS) if call.args)
@@ -174,7 +174,7 @@ def is_number_or_other(site: Site, node: ast.AST) -> bool:
 
 def find_option(site: Site, name: str) -> ast.Call | None:
     """Return the add_argument of this file that declares an option."""
-    for call in site.work.index.methods.get("add_argument", []):
+    for call in site.file.index.methods.get("add_argument", []):
         if name in [literal_text(argument).lstrip("-").replace("-", "_") for argument in call.args]:
             return call
     return None

@@ -82,9 +82,9 @@ def place_of_name(site: Site, node: ast.Name, depth: int) -> Place:
     """Return the place of a variable, computed once for each scope."""
     if is_in_dataset(site, node):
         return "cpu"
-    names, scope = site.work.names, site.work.names.scope_of(node)
+    names, scope = site.file.names, site.file.names.scope_of(node)
     binding_scope = names.binding_scope(node.id, scope)
-    cache, key = site.work.answers, ("place", binding_scope.node if binding_scope else None, node.id)
+    cache, key = site.file.answers, ("place", binding_scope.node if binding_scope else None, node.id)
     if key not in cache:
         cache[key] = None  # the answer for a variable that depends on itself
         cache[key] = place_of_bindings(site, node, names.lookup(node.id, scope) or [], depth)
@@ -110,7 +110,7 @@ def place_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -
 def is_in_dataset(site: Site, node: ast.AST) -> bool:
     """Return True in a class that derives from one of torch.utils.data; samples of a Dataset are on the CPU."""
     owner = site.source.class_around(node)
-    bases = list_ancestry(site.work.project, f"{site.work.names.module}.{owner.name}") if owner is not None else []
+    bases = list_ancestry(site.file.project, f"{site.file.names.module}.{owner.name}") if owner is not None else []
     return any(base.startswith("torch.utils.data.") for base in bases)
 
 

@@ -11,12 +11,12 @@ from viaduct.migration.rule import Site
 
 def is_imported_elsewhere(site: Site) -> bool:
     """Return True if another file of the project imports the plug-in."""
-    return bool(site.work.project.files_with(f"import {site.target.card.plugin}") - {site.work.path})
+    return bool(site.file.project.files_with(f"import {site.target.card.plugin}") - {site.file.path})
 
 
 def uses_card(site: Site) -> bool:
     """Return True if a rule requested the plug-in's import, or the file uses the card."""
-    return site.target.card.plugin in site.work.effect_imports or any(True for _ in card_uses(site))
+    return site.target.card.plugin in site.file.side_effect_imports or any(True for _ in card_uses(site))
 
 
 def card_uses(site: Site) -> Iterator[ast.AST]:

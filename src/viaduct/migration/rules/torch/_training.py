@@ -75,7 +75,7 @@ class LoaderTrace:
 
     def is_bound_in(self, function: FunctionNode | None, name: str) -> bool:
         """Return True if a function binds this name."""
-        scope = self.site.work.names.scopes.get(function) if function is not None else None
+        scope = self.site.file.names.scopes.get(function) if function is not None else None
         return scope is not None and name in scope.bound
 
     def follow_once(self) -> bool:

@@ -20,11 +20,11 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 
-@rule.file(only_files_with=("cuda", "CUDA", "nccl", "NCCL"))
+@rule.file(only_if_file_contains=("cuda", "CUDA", "nccl", "NCCL"))
 def report_code_for_card(site: Site) -> None:
     """Report each construct that supports the card already."""
     title = site.target.card.title
-    for line in sorted(set(site.work.target_code_lines.values())):
+    for line in sorted(set(site.file.target_code_lines.values())):
         site.advise(
             f"this code supports the {title}, or any device, beside CUDA: it stays as it is",
             zh=f"此处除 CUDA 外已支持 {title} 或任意设备:保持不变",

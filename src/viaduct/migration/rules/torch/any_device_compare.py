@@ -40,7 +40,7 @@ UNDECIDED = (
 NUMBER_ADVICE = ("compare with accelerator.card(NUMBER) here", "请在此处与 accelerator.card(编号) 比较")
 
 
-@rule.file(only_files_with=("cuda",))
+@rule.file(only_if_file_contains=("cuda",))
 def edit_comparisons(site: Site) -> None:
     """Change the comparisons of a device with CUDA; report those that cannot be changed."""
     if not is_in_torch_program(site):
@@ -48,13 +48,13 @@ def edit_comparisons(site: Site) -> None:
     devices = find_devices(site)
     for node in site.source.of_kind(ast.Compare):
         edit_comparison(site, devices, node)
-    for call in site.work.index.methods.get("startswith", []):
+    for call in site.file.index.methods.get("startswith", []):
         prefix = call.args[0] if call.args else None
         is_of_device = isinstance(call.func, ast.Attribute) and devices.is_device(call.func.value)
         if prefix is not None and is_of_device and is_literal_in(prefix, "cuda", "cuda:"):
             replace_comparison(site, prefix, render_types(import_helper(site, call), prefix), call)
     for method in SPLITTING_METHODS:
-        for call in site.work.index.methods.get(method, []):
+        for call in site.file.index.methods.get(method, []):
             report_split_text(site, devices, call)
     for statement in site.source.of_kind(ast.Match):
         report_cases(site, devices, statement)
@@ -165,7 +165,7 @@ def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, name:
 
 def replace_comparison(site: Site, node: ast.expr, text: str, reported: ast.AST) -> None:
     """Replace a comparison or a part of it; report it if another branch is for another card."""
-    if site.work.is_left_alone(node) or report_if_scripted(site, node):
+    if site.file.is_left_alone(node) or report_if_scripted(site, node):
         return
     if has_branch_for_another_card(site, node):
         site.request_review(
@@ -214,7 +214,7 @@ def report_cases(site: Site, devices: Devices, statement: ast.Match) -> None:
             )
 
 
-@rule.node(ast.Attribute, only_files_with=("is_cuda",))
+@rule.node(ast.Attribute, only_if_file_contains=("is_cuda",))
 def replace_is_cuda(site: Site) -> None:
     """Replace `is_cuda` of a tensor by a comparison of its device's type."""
     if (

@@ -29,7 +29,7 @@ from viaduct.migration.targets import import_helper
 rule = Rule(__name__, targets=("any",), after=("rng_state", "any_amp"))
 
 
-@rule.file(only_files_with=("cuda",))
+@rule.file(only_if_file_contains=("cuda",))
 def replace_texts(site: Site) -> None:
     """Replace every string that is used as a CUDA device, and report those that may be one.
 
@@ -102,7 +102,7 @@ def add_keys(site: Site, table: ast.Dict) -> None:
 def replace_text(site: Site, literal: ast.expr) -> None:
     """Replace a text that begins with a literal by accelerator.name(…), torch.device(text) by accelerator.device(…)."""
     node = full_expression(site, literal)
-    if site.work.is_left_alone(node) or extend_annotation(site, literal):
+    if site.file.is_left_alone(node) or extend_annotation(site, literal):
         return
     number = device_number_text(site, node)
     if number is None or site.source.is_in_f_string(node):

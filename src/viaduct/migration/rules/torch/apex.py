@@ -16,7 +16,7 @@ from viaduct.migration.lookups import calls_to, imported_names
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._wrapped import DISTRIBUTED_DATA_PARALLEL
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
 IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
@@ -27,11 +27,11 @@ FUSED_OPTIMIZERS = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")
 NPU_FUSED = f"{NPU.plugin}.optim.NpuFused"
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=("apex",))
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("apex",))
 def report_import(site: Site) -> None:
     """Report an import of apex, unless a module of the project has that name."""
     names = imported_names(site.node)
-    if not any(name == "apex" or name.startswith("apex.") for name in names) or "apex" in site.work.project.own_names:
+    if not any(name == "apex" or name.startswith("apex.") for name in names) or "apex" in site.file.project.own_names:
         return
     english, chinese = APEX[site.options.to]
     if site.options.to != "npu":
@@ -64,7 +64,7 @@ def check_initialize(site: Site) -> None:
 @rule.call(*(f"torch.optim.{name}" for name in FUSED_OPTIMIZERS))
 def advise_optimizer(site: Site) -> None:
     """Advise the fused optimizer in a file that calls amp.initialize."""
-    if site.options.to == "npu" and "apex.amp.initialize" in site.work.index.calls:
+    if site.options.to == "npu" and "apex.amp.initialize" in site.file.index.calls:
         optimizer = f"{NPU_FUSED}{site.name.rpartition('.')[2]}"
         site.advise(f"{optimizer} updates all parameters at once", zh=f"{optimizer} 可一次更新全部参数")
 

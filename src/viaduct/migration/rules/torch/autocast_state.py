@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.rules.torch._imports import move_names
@@ -30,7 +29,7 @@ SWITCH_ARGUMENTS = {"torch.is_autocast_enabled": 0, "torch.set_autocast_enabled"
 """Function that reads or sets the switch -> number of its arguments in a call without a device type."""
 
 
-@rule.node(ast.ImportFrom, only_files_with=("autocast_gpu_dtype",))
+@rule.node(ast.ImportFrom, only_if_file_contains=("autocast_gpu_dtype",))
 def move_imports(site: Site) -> None:
     """Import the dtype functions from the card's package."""
     if site.node.module == "torch" and not site.node.level:
@@ -57,7 +56,7 @@ def rename_switch(site: Site) -> None:
 
 def rename(site: Site, name: str) -> None:
     """Replace a function of torch by the card's, unless it is imported by name: then the import is edited."""
-    new, node = f"{site.target.card.torch_module}.{name}", named_node(site)
+    new, node = f"{site.target.card.torch_module}.{name}", site.callee_or_reference
     if isinstance(node, ast.Attribute) and rename_to(site, node, site.name, new):
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif isinstance(node, ast.Attribute):

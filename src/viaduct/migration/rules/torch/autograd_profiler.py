@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import MLU, NPU
-from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.rules.torch._imports import move_names
@@ -29,7 +28,7 @@ EMIT_NVTX = f"{PROFILER}.emit_nvtx"
 EMIT_CNPX = f"emit_{MLU.range_module}"
 
 
-@rule.node(ast.ImportFrom, only_files_with=("emit_nvtx",))
+@rule.node(ast.ImportFrom, only_if_file_contains=("emit_nvtx",))
 def move_imports(site: Site) -> None:
     """Import emit_cnpx from torch_mlu."""
     if site.options.to == "mlu" and site.node.module == PROFILER:
@@ -42,7 +41,7 @@ def replace_nvtx(site: Site) -> None:
     """Replace emit_nvtx on the MLU, report it on the NPU."""
     if site.options.to == "npu":
         report_for_npu(site, "emit_nvtx", site.node)
-    elif rename_to(site, named_node(site), site.name, f"{PROFILER}.{EMIT_CNPX}"):
+    elif rename_to(site, site.callee_or_reference, site.name, f"{PROFILER}.{EMIT_CNPX}"):
         site.target.require_plugin(site)
         site.report_change(f"emit_nvtx becomes {EMIT_CNPX}", zh=f"emit_nvtx 替换为 {EMIT_CNPX}")
 

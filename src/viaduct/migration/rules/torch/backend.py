@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
 from viaduct.migration.targets import Texts, import_helper
@@ -135,7 +134,7 @@ def replace_in_option(site: Site) -> None:
                 collectives.replace_backend(site, text)
 
 
-@rule.node(ast.keyword, only_files_with=("nccl",))
+@rule.node(ast.keyword, only_if_file_contains=("nccl",))
 def replace_in_own_call(site: Site) -> None:
     """Replace NCCL in `setup(backend="nccl")` of the project, `TrainingArguments(ddp_backend="nccl")` of a library."""
     call = site.source.parents[site.node]
@@ -194,7 +193,7 @@ def replace_group_class(site: Site) -> None:
     if site.options.to != "mlu":
         site.request_review(*site.target.select(*GROUP_CLASS_REVIEW), risk="high")
         return
-    start, end = site.source.span(named_node(site))
+    start, end = site.source.span(site.callee_or_reference)
     position = site.source.text.find("ProcessGroupNCCL", start, end)
     if position < 0 or not site.source.text[start:position].endswith(".") or not site.is_editable:
         site.request_review("ProcessGroupNCCL is ProcessGroupCNCL here", zh="ProcessGroupNCCL 对应 ProcessGroupCNCL")

@@ -20,10 +20,10 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._collectives import is_backend_expression, is_nccl, replace_backend
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), in_patch_mode=True, former_names=("any_backend",))
+rule = Rule(__name__, targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), former_names=("any_backend",))
 
 
-@rule.node(ast.Compare, only_files_with=("nccl", "NCCL"))
+@rule.node(ast.Compare, only_if_file_contains=("nccl", "NCCL"))
 def change_comparison(site: Site) -> None:
     """Change or report a comparison with "nccl", or with a collection that contains it."""
     sides = [site.node.left, *site.node.comparators]
@@ -38,7 +38,7 @@ def change_comparison(site: Site) -> None:
         change_or_report(site, texts, any(is_backend_expression(site, side) for side in sides))
 
 
-@rule.node(ast.MatchValue, only_files_with=("nccl", "NCCL"))
+@rule.node(ast.MatchValue, only_if_file_contains=("nccl", "NCCL"))
 def change_case(site: Site) -> None:
     """Change or report `case "nccl":`."""
     if is_nccl(site.node.value):

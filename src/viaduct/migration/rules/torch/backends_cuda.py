@@ -11,7 +11,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
 SETTINGS_PREFIX = "torch.backends.cuda."
 VALUES_WITHOUT_CUDA = {
@@ -34,7 +34,7 @@ def report_value(site: Site) -> None:
     )
 
 
-@rule.node(ast.Attribute, only_files_with=("backends.cuda", "backends import cuda"))
+@rule.node(ast.Attribute, only_if_file_contains=("backends.cuda", "backends import cuda"))
 def advise_setting(site: Site) -> None:
     """Advise on a setting of torch.backends.cuda."""
     name = site.qualified_name(site.node) or ""

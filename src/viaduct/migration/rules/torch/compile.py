@@ -12,7 +12,7 @@ from viaduct.cards.advice import TORCH_COMPILE
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
 
 @rule.call("torch.compile")

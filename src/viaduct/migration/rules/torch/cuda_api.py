@@ -27,7 +27,6 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, counterpart
-from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.rules.torch._helper import is_under_card_test, replace_by_helper
@@ -43,13 +42,13 @@ REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"} 
 REEXPORTED_MODULES = ("memory", "random", "streams")
 
 
-@rule.node(ast.Attribute, only_files_with=("cuda",))
+@rule.node(ast.Attribute, only_if_file_contains=("cuda",))
 def rename_assigned(site: Site) -> None:
     """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`."""
     is_stored = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
     name = site.qualified_name(site.node) if is_stored else None
     if name is not None and name.startswith("torch.cuda."):
-        rename(Site(site.rule, site.work, site.node, name))
+        rename(Site(site.rule, site.file, site.node, name))
 
 
 @rule.call("torch.cuda.*")
@@ -57,14 +56,14 @@ def rename_assigned(site: Site) -> None:
 def rename(site: Site) -> None:
     """Replace a name of torch.cuda by the card's, or by the helper's."""
     if site.target.is_any:
-        replace_or_report(site, named_node(site))
+        replace_or_report(site, site.callee_or_reference)
         return
     card = site.target.card
     card_name = counterpart(site.name[len("torch.cuda.") :], card)
     if card_name is None or (card_name.endswith("Tensor") and is_default_type(site, site.node)):
         return
     new = f"{card.torch_module}.{card_name}"
-    renamed = rename_to(site, named_node(site), site.name, new)
+    renamed = rename_to(site, site.callee_or_reference, site.name, new)
     if renamed:
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif renamed is False:  # None: the import or assignment of the name is edited instead

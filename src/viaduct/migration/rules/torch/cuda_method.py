@@ -27,7 +27,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.classes import find_classes_defining
-from viaduct.migration.lookups import named_node, plain_name
+from viaduct.migration.lookups import plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal
@@ -71,7 +71,7 @@ def move(site: Site) -> None:
         or is_own_method(site, receiver, "cuda")
     ):
         return
-    own_classes = find_classes_defining(site.work.project, "cuda", site.work.path)
+    own_classes = find_classes_defining(site.file.project, "cuda", site.file.path)
     function = site.source.function_around(site.node)
     is_in_cuda_method = function is not None and function.name == "cuda"  # which moves the tensors of its object
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_cuda_method)
@@ -99,23 +99,23 @@ def move_unbound(site: Site) -> None:
             zh=f"{site.name} 移动到 CUDA:请改为 lambda x: x.to(accelerator.device()),或调用 .to",
         )
         return
-    rename(site, named_node(site))
+    rename(site, site.callee_or_reference)
 
 
-@rule.node(ast.Attribute, only_files_with=(".cuda",))
+@rule.node(ast.Attribute, only_if_file_contains=(".cuda",))
 def rename_bound_method(site: Site) -> None:
     """Rename a bound method: `move = x.cuda`."""
     if site.node.attr == "cuda" and not site.target.is_any and is_bound_move(site):
         rename(site, site.node)
 
 
-@rule.node(ast.Call, only_files_with=("getattr", "hasattr", "methodcaller"))
+@rule.node(ast.Call, only_if_file_contains=("getattr", "hasattr", "methodcaller"))
 def report_method_name(site: Site) -> None:
     if is_method_lookup(site):
         site.request_review(*site.target.select(*METHOD_BY_NAME))
 
 
-@rule.node(ast.Call, only_files_with=("getattr",))
+@rule.node(ast.Call, only_if_file_contains=("getattr",))
 def report_module_name(site: Site) -> None:
     if is_module_lookup(site):
         site.request_review(*site.target.select(*MODULE_BY_NAME))

@@ -26,7 +26,7 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 FUNCTIONS_WITH_NAME = ("patch", "setattr", "delattr", "import_module")
 
 
-@rule.node(ast.Constant, only_files_with=("torch.cuda",))
+@rule.node(ast.Constant, only_if_file_contains=("torch.cuda",))
 def rename(site: Site) -> None:
     """Replace a name of torch.cuda in a string that is used as a name."""
     match = CUDA_NAME.fullmatch(literal_text(site.node))

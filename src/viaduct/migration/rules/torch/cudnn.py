@@ -30,7 +30,7 @@ DETERMINISM = (
 )
 
 
-@rule.node(ast.Attribute, only_files_with=("cudnn",))
+@rule.node(ast.Attribute, only_if_file_contains=("cudnn",))
 def explain_flag(site: Site) -> None:
     """Explain the effect of a flag of cuDNN on the card; the rule tf32 edits `allow_tf32`."""
     name = site.qualified_name(site.node) or ""
@@ -47,7 +47,7 @@ def explain_flag(site: Site) -> None:
 
 def replace_switch(site: Site) -> None:
     """Replace `cudnn.enabled` by the MLU's switch."""
-    root = site.work.names.local_name("torch") or require_torch(site)
+    root = site.file.names.local_name("torch") or require_torch(site)
     site.target.require_plugin(site)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
         site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

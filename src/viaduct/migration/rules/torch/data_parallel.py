@@ -28,7 +28,7 @@ rule = Rule(
     targets=("npu", "mlu", "any"),
     category_for_any="report",
     when=lambda options: options.to == "any" or options.data_parallel != "ddp",
-    in_patch_mode=True,
+    modes=("rewrite", "patch"),
     former_names=("any_data_parallel",),
     after=("device_string",),
 )
@@ -152,8 +152,8 @@ def remove_module_accesses(site: Site) -> None:
 
 def report_checkpoints(site: Site) -> None:
     """Report code that expects checkpoints whose keys begin with `module.`."""
-    saved = {ast.unparse(call.args[1]) for call in site.work.index.calls.get("torch.save", []) if len(call.args) > 1}
-    for call in site.work.index.methods.get("load_state_dict", []):
+    saved = {ast.unparse(call.args[1]) for call in site.file.index.calls.get("torch.save", []) if len(call.args) > 1}
+    for call in site.file.index.methods.get("load_state_dict", []):
         if isinstance(call.func, ast.Attribute) and not OTHER_NAME.search(site.text(call.func.value)):
             report_loading(site, call, saved)
     for node in site.source.of_kind(ast.Subscript):

@@ -62,7 +62,7 @@ WRITING_METHODS = ("write_text", "write_bytes", "to_csv", "savefig", "savez")
 CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")
 
 
-@rule.file(only_files_with=("DataParallel",))
+@rule.file(only_if_file_contains=("DataParallel",))
 def rewrite_script(site: Site) -> None:
     """Rewrite the script, or report the condition that it does not meet."""
     calls = wrapped.wrapping_calls(site)
@@ -84,8 +84,8 @@ def rewrite_script(site: Site) -> None:
 def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
     """Report the condition that does not hold, and usually the steps of the rewrite by hand."""
     line = getattr(refused.node, "lineno", 0)
-    location = f" (line {site.work.lines[line - 1]})" if line else ""
-    location_zh = f"(第 {site.work.lines[line - 1]} 行)" if line else ""
+    location = f" (line {site.file.lines[line - 1]})" if line else ""
+    location_zh = f"(第 {site.file.lines[line - 1]} 行)" if line else ""
     english, chinese = manual_steps(site) if refused.with_steps else ("", "")
     site.request_review(
         f"DataParallel stays: {refused.message}{location}{english}",
@@ -113,7 +113,7 @@ def manual_steps(site: Site) -> Texts:
 def report_rewrite(site: Site, calls: list[ast.Call]) -> None:
     """Report the rewrite, and how to start the script."""
     count = count_cards(calls[0])
-    line = f"torchrun --nproc_per_node={count or 'N'} {site.work.path}"
+    line = f"torchrun --nproc_per_node={count or 'N'} {site.file.path}"
     number, number_zh = ("", "") if count else (", N being the number of cards", ",N 为加速卡数量")
     for call in calls:
         site.report_change(

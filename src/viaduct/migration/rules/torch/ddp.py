@@ -29,7 +29,7 @@ rule = Rule(
     category="advice",
     targets=("npu", "mlu", "any"),
     category_for_any="mandatory",
-    in_patch_mode=True,
+    modes=("rewrite", "patch"),
     former_names=("any_ddp", "ddp_advice"),
     after=("int32_targets", "data_parallel_ddp"),
 )

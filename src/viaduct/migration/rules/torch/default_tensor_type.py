@@ -15,7 +15,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import SET_DEFAULT
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"))
 
 CARD_MODULES = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}

@@ -26,7 +26,7 @@ from viaduct.migration.rules.torch._options import option_names, option_values
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 
-@rule.file(only_files_with=("add_argument", "click", "DEFINE_"))
+@rule.file(only_if_file_contains=("add_argument", "click", "DEFINE_"))
 def replace_in_options(site: Site) -> None:
     """Change the device of command line options."""
     if "cuda" not in site.source.text or not is_in_torch_program(site):

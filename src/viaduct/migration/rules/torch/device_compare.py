@@ -28,7 +28,7 @@ TEXT_METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "
 EDITED_OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 
 
-@rule.file(only_files_with=('"cuda', "'cuda"))
+@rule.file(only_if_file_contains=('"cuda', "'cuda"))
 def replace_in_comparisons(site: Site) -> None:
     """Change comparisons of a device with CUDA; report those of what may be no device."""
     if not is_in_torch_program(site):
@@ -58,7 +58,7 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
             if not any(map(device_literal, elements(item))):
                 continue
             if devices.is_device(other):
-                may_be_both = site.work.target_code_lines and is_literal_in(item, "cuda")
+                may_be_both = site.file.target_code_lines and is_literal_in(item, "cuda")
                 if not may_be_both or not compare_with_both(site, node, other):
                     replace_texts(site, item)
             elif any(map(is_cuda_device, elements(item))) and not is_membership_key(operator, left, item):
@@ -69,7 +69,7 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
     """Turn `device.type == "cuda"`, in a file with code for both cards, into a test for both; False if it stays."""
     if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.is_in_f_string(node):
         return False
-    if site.work.is_left_alone(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
+    if site.file.is_left_alone(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
         return False
     if is_branch_for_one_card(site, node):
         return False

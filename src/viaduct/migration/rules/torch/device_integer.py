@@ -27,7 +27,7 @@ from viaduct.migration.rules.torch._plugin_use import is_imported_elsewhere
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 
-@rule.node(ast.Call, only_files_with=(".to(", "device"))
+@rule.node(ast.Call, only_if_file_contains=(".to(", "device"))
 def request_import(site: Site) -> None:
     """Request the plug-in's import if a device is a number and no other file of the project imports it."""
     if not is_in_torch_program(site) or is_imported_elsewhere(site):

@@ -20,10 +20,10 @@ from viaduct.migration.rules.torch._device_texts import is_cuda_device
 from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
 
-@rule.file(only_files_with=('"cuda', "'cuda"))
+@rule.file(only_if_file_contains=('"cuda', "'cuda"))
 def report_lookups(site: Site) -> None:
     """Report dictionaries that are looked up by the type of a device."""
     if is_in_torch_program(site):
@@ -37,7 +37,7 @@ def table_reads(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield table and key of each `table[key]` and `table.get(key)`."""
     for node in site.source.of_kind(ast.Subscript):
         yield node.value, node.slice
-    for call in site.work.index.methods.get("get", []):
+    for call in site.file.index.methods.get("get", []):
         if call.args and isinstance(call.func, ast.Attribute):
             yield call.func.value, call.args[0]
 

@@ -25,7 +25,7 @@ DEVICES_TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")  # "cuda", "cu
 FUNCTIONS_WITHOUT_DEVICE = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
 
 
-@rule.node(ast.Constant, only_files_with=('"cuda', "'cuda"))
+@rule.node(ast.Constant, only_if_file_contains=('"cuda', "'cuda"))
 def report_text(site: Site) -> None:
     """Report a string that looks like a CUDA device, unless the code around it explains it."""
     value = site.node.value
@@ -41,7 +41,7 @@ def report_text(site: Site) -> None:
     )
 
 
-@rule.node(ast.Call, only_files_with=(".cuda if",))
+@rule.node(ast.Call, only_if_file_contains=(".cuda if",))
 def report_chosen_method(site: Site) -> None:
     """Report `(x.cuda if use else x.cpu)()`."""
     methods = branches(site.node.func)
@@ -74,5 +74,5 @@ def is_explained(site: Site) -> bool:
 
 def is_reported(site: Site) -> bool:
     """Return True if this line has a finding other than advice."""
-    line = site.work.lines[site.node.lineno - 1]
-    return any(finding.line == line and finding.status != "advice" for finding in site.work.findings)
+    line = site.file.lines[site.node.lineno - 1]
+    return any(finding.line == line and finding.status != "advice" for finding in site.file.findings)

@@ -26,7 +26,7 @@ from viaduct.migration.rules.torch._options import is_in_add_argument
 rule = Rule(__name__, targets=("npu", "mlu"), after=("cuda_api", "autocast", "profiler"))
 
 
-@rule.file(only_files_with=('"cuda', "'cuda"))
+@rule.file(only_if_file_contains=('"cuda', "'cuda"))
 def replace_devices(site: Site) -> None:
     """Replace every string that is used as a CUDA device, and report those that may be one."""
     if not is_in_torch_program(site):

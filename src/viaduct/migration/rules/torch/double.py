@@ -18,8 +18,8 @@ rule = Rule(
     __name__,
     category="report",
     targets=("npu", "mlu", "any"),
-    in_patch_mode=True,
-    visits_target_code=True,
+    modes=("rewrite", "patch"),
+    also_in_code_for_target=True,
     runs_last=True,
 )
 

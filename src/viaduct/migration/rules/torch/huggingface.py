@@ -23,7 +23,7 @@ FLAG_PACKAGES = {"tf32": "TF32", "load_in_8bit": "bitsandbytes", "load_in_4bit":
 OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "paged": "bitsandbytes"}
 
 
-@rule.node(ast.Call, only_files_with=OPTION_TEXTS)
+@rule.node(ast.Call, only_if_file_contains=OPTION_TEXTS)
 def check_options(site: Site) -> None:
     """Report an option that chooses a package for NVIDIA cards."""
     name = site.qualified_name(site.node.func) or ""

@@ -21,7 +21,7 @@ from viaduct.migration.rules.torch import _imports
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 
-@rule.node(ast.ImportFrom, only_files_with=("cuda",))
+@rule.node(ast.ImportFrom, only_if_file_contains=("cuda",))
 def move_names(site: Site) -> None:
     """Replace `from torch.cuda import …`."""
     module = site.node.module or ""
@@ -34,7 +34,7 @@ def move_names(site: Site) -> None:
     _imports.move_names(site, lambda name: name_in_package(site, name))
 
 
-@rule.node(ast.Import, only_files_with=("cuda",))
+@rule.node(ast.Import, only_if_file_contains=("cuda",))
 def move_modules(site: Site) -> None:
     """Replace `import torch.cuda…`."""
     for alias in site.node.names:
@@ -58,7 +58,7 @@ def name_in_package(site: Site, name: str) -> str | None:
 def reduce_to_torch(site: Site, alias: ast.alias) -> None:
     """Replace `import torch.cuda`, which binds torch, by `import torch`; remove it if torch is also bound otherwise."""
     statement = site.node
-    bindings = site.work.names.lookup("torch", site.work.names.scope_of(statement)) or []
+    bindings = site.file.names.lookup("torch", site.file.names.scope_of(statement)) or []
     if len(bindings) == 1:
         site.edit.replace_node(alias, "torch")
     elif len(statement.names) > 1:

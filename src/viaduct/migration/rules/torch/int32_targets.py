@@ -30,7 +30,7 @@ MOVING_METHODS = ("npu", "cuda", "to")
 LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
 
 
-@rule.node(ast.Call, only_files_with=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss", "criterion", "loss"))
+@rule.node(ast.Call, only_if_file_contains=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "criterion", "loss"))
 def cast(site: Site) -> None:
     """Cast targets to int32 before their move, or advise it."""
     target = find_target(site)
@@ -40,7 +40,7 @@ def cast(site: Site) -> None:
     moves = [node for node in ast.walk(function) if is_move_of(site, node, target.id)]
     if not moves or is_used_as_index(Body(function, site.values), target.id):
         return
-    torch = site.work.names.local_name("torch")
+    torch = site.file.names.local_name("torch")
     if not site.options.int32_targets or torch is None:
         advise_cast(site, moves[0], target.id)
         return

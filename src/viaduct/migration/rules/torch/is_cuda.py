@@ -22,7 +22,7 @@ from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, repo
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 
-@rule.node(ast.Attribute, only_files_with=("is_cuda",))
+@rule.node(ast.Attribute, only_if_file_contains=("is_cuda",))
 def rename_attribute(site: Site) -> None:
     card = site.target.card
     if not may_be_tensor_attribute(site) or report_if_ambiguous(site, card.is_attr):

@@ -19,8 +19,8 @@ rule = Rule(
     __name__,
     category="report",
     targets=("npu", "mlu", "any"),
-    in_patch_mode=True,
-    visits_target_code=True,
+    modes=("rewrite", "patch"),
+    also_in_code_for_target=True,
     runs_last=True,
 )
 
@@ -50,7 +50,7 @@ def advise_extension(site: Site) -> None:
     advise_rebuild(site)
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=("_cuda",))
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("_cuda",))
 def report_compiled(site: Site) -> None:
     """Report `import correlation_cuda`, unless the project has the module in Python or the import is in a `try`."""
     names = [
@@ -64,7 +64,7 @@ def report_compiled(site: Site) -> None:
 def is_own_module(site: Site, name: str) -> bool:
     """Return True for a module that the project has as a Python file."""
     module = name.rpartition(".")[2]
-    return any(path.endswith((f"{module}.py", f"{module}/__init__.py")) for path in site.work.project.surveyed)
+    return any(path.endswith((f"{module}.py", f"{module}/__init__.py")) for path in site.file.project.surveyed)
 
 
 def cuda_sources(call: ast.Call) -> list[str]:

@@ -26,7 +26,7 @@ MONITORS = {name: card.tool for name, card in CARDS.items()}
 RUNNERS = ("os.", "subprocess.", "shutil.which")
 
 
-@rule.node(ast.Constant, ast.JoinedStr, only_files_with=(MONITOR,))
+@rule.node(ast.Constant, ast.JoinedStr, only_if_file_contains=(MONITOR,))
 def advise_monitor(site: Site) -> None:
     """Advise on a command that calls nvidia-smi."""
     text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else literal_text(site.node)

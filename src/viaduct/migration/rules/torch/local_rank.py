@@ -41,8 +41,8 @@ def advise_setting_device(site: Site) -> None:
 
 def sets_device(site: Site) -> bool:
     """Return True if the file sets a device, through torch or through the helper of --to any."""
-    roots = ("torch.", f"{site.work.project.helper_of(site.work.path)}.")
-    return any(name.startswith(roots) and name.rpartition(".")[2] in SETTERS for name in site.work.index.calls)
+    roots = ("torch.", f"{site.file.project.helper_of(site.file.path)}.")
+    return any(name.startswith(roots) and name.rpartition(".")[2] in SETTERS for name in site.file.index.calls)
 
 
 def reads_rank(site: Site) -> bool:

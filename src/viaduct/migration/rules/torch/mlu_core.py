@@ -31,7 +31,7 @@ REPLACED = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_device")}
 @rule.call(*(f"{FORMER_MODULE}.{name}" for name in SAME_NAMES))
 def rename(site: Site) -> None:
     """Replace a function of the former package by the one of torch.mlu."""
-    if site.is_editable and (root := site.work.names.local_name("torch")):
+    if site.is_editable and (root := site.file.names.local_name("torch")):
         name = site.name.rpartition(".")[2]
         site.rename(f"{root}.mlu.{name}")
         site.report_change(f"{name} is now torch.mlu's", zh=f"{name} 改用 torch.mlu")
@@ -49,14 +49,14 @@ def replace_device(site: Site) -> None:
 @rule.reference(f"{FORMER_PACKAGE}.*")
 def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
-    if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.work.names.local_name("torch"):
+    if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.file.names.local_name("torch"):
         site.request_review(
             f"current releases of {MLU.plugin} have no {site.name}: check whether it is needed",
             zh=f"当前版本的 {MLU.plugin} 已没有 {site.name}:请确认是否需要",
         )
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=(FORMER_MODULE, FORMER_PACKAGE))
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=(FORMER_MODULE, FORMER_PACKAGE))
 def drop_import(site: Site) -> None:
     """Remove the import of the former module if none of its names is used any more."""
     base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
@@ -72,8 +72,8 @@ def drop_import(site: Site) -> None:
 
 def is_still_used(site: Site) -> bool:
     """Return True if the file uses a name of the former module that the rule does not replace."""
-    index = site.work.index
+    index = site.file.index
     others = (name for name in (*index.calls, *index.references) if name not in REPLACED)
     if any(f"{name}.".startswith(f"{FORMER_MODULE}.") for name in others):
         return True
-    return any(name in index.references for name in REPLACED) or not site.work.names.local_name("torch")
+    return any(name in index.references for name in REPLACED) or not site.file.names.local_name("torch")

@@ -27,7 +27,7 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
 
 
-@rule.node(ast.Constant, only_files_with=("NCCL_", *OTHER_CUDA_VARIABLES))
+@rule.node(ast.Constant, only_if_file_contains=("NCCL_", *OTHER_CUDA_VARIABLES))
 def report_variable(site: Site) -> None:
     name = site.node.value
     if not isinstance(name, str) or not (name in OTHER_CUDA_VARIABLES or NCCL_VARIABLE.fullmatch(name)):

@@ -18,14 +18,14 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), visits_target_code=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), also_in_code_for_target=True)
 
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
 ENGINES = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
 CUDA_TESTS = ("torch.cuda.is_available", "torch.cuda.device_count")
 
 
-@rule.file(only_files_with=PROVIDERS)
+@rule.file(only_if_file_contains=PROVIDERS)
 def keep_provider_choice(site: Site) -> None:
     """Report the first string that names NVIDIA's provider; keep other rules from the tests that choose one."""
     names = [node for node in site.source.of_kind(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
@@ -54,7 +54,7 @@ def deciding_tests(site: Site, node: ast.AST) -> Iterator[ast.expr]:
         child = parent
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=ENGINES)
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=ENGINES)
 def keep_engine_code(site: Site) -> None:
     """Keep other rules from the statements after an import in a function; `packages` reports the import."""
     names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]
@@ -66,6 +66,6 @@ def keep_engine_code(site: Site) -> None:
 
 def mark_lines_unchanged(site: Site, node: ast.expr | ast.stmt, last: int, anchor: ast.AST) -> None:
     """Keep other rules from the lines from a node to line `last`; a finding at the anchor explains it."""
-    lines = site.work.lines
+    lines = site.file.lines
     for line in range(node.lineno, last + 1):
-        site.work.explained_lines[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]
+        site.file.explained_lines[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]

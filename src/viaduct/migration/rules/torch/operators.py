@@ -19,8 +19,8 @@ rule = Rule(
     __name__,
     category="report",
     targets=("npu", "mlu", "any"),
-    in_patch_mode=True,
-    visits_target_code=True,
+    modes=("rewrite", "patch"),
+    also_in_code_for_target=True,
     runs_last=True,
 )
 
@@ -47,9 +47,9 @@ def report_method(site: Site) -> None:
 
 def is_on_host(site: Site, values: list[ast.expr]) -> bool:
     """Return True in a test or a dataset, and for a tensor that is known to be on the CPU."""
-    if HOST_FILE.search(site.work.path) or is_in_dataset(site, site.node):
+    if HOST_FILE.search(site.file.path) or is_in_dataset(site, site.node):
         return True
-    sets_default = any(name in site.work.index.calls for name in DEFAULT_SETTERS)  # of the device of new tensors
+    sets_default = any(name in site.file.index.calls for name in DEFAULT_SETTERS)  # of the device of new tensors
     return bool(values) and place_of(site, values[0]) == "cpu" and not sets_default
 
 

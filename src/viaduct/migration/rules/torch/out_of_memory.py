@@ -19,13 +19,13 @@ import re
 from viaduct.migration.lookups import literal_text, method_name
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
 MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCH_METHODS = ("startswith", "find", "count", "search", "match")
 
 
-@rule.node(ast.Constant, only_files_with=("out of memory",))
+@rule.node(ast.Constant, only_if_file_contains=("out of memory",))
 def advise_search(site: Site) -> None:
     """Advise on a comparison of an error's text with CUDA's message."""
     parent = site.source.parents[site.node]

@@ -25,8 +25,8 @@ rule = Rule(
     __name__,
     category="report",
     targets=("npu", "mlu", "any"),
-    in_patch_mode=True,
-    visits_target_code=True,
+    modes=("rewrite", "patch"),
+    also_in_code_for_target=True,
     runs_last=True,
 )
 
@@ -37,11 +37,11 @@ IMPORT_TEXTS = tuple(
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=IMPORT_TEXTS)
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=IMPORT_TEXTS)
 def report_import(site: Site) -> None:
     """Report the first package for NVIDIA cards that a statement imports, unless it is a module of the project."""
-    project = site.work.project
-    if not project.torch_files or project.is_for(TENSORFLOW, site.work.path):
+    project = site.file.project
+    if not project.torch_files or project.is_for(TENSORFLOW, site.file.path):
         return
     for name in imported_names(site.node):
         package = find_package_of_import(name)

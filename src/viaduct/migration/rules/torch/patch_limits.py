@@ -18,7 +18,7 @@ rule = Rule(
     category="report",
     targets=("npu", "mlu"),
     when=lambda options: options.mode == "patch",
-    in_patch_mode=True,
+    modes=("rewrite", "patch"),
     runs_last=True,
 )
 WITHOUT_COUNTERPART = {  # name -> card without a counterpart, "" for both cards
@@ -34,7 +34,7 @@ WITHOUT_COUNTERPART = {  # name -> card without a counterpart, "" for both cards
 }
 
 
-@rule.node(ast.Compare, only_files_with=("cuda",))
+@rule.node(ast.Compare, only_if_file_contains=("cuda",))
 def report_comparison(site: Site) -> None:
     """Report a comparison with CUDA that the patch cannot change."""
     sides = [site.node.left, *site.node.comparators]
@@ -85,7 +85,7 @@ def report_map_location(site: Site) -> None:
         )
 
 
-@rule.node(ast.Constant, only_files_with=("CUDA_VISIBLE_DEVICES",))
+@rule.node(ast.Constant, only_if_file_contains=("CUDA_VISIBLE_DEVICES",))
 def report_variable(site: Site) -> None:
     """Report the variable of visible devices, which the patch does not rename."""
     if site.node.value == "CUDA_VISIBLE_DEVICES":

@@ -29,7 +29,7 @@ rule = Rule(
     __name__,
     targets=("npu", "mlu"),
     when=lambda options: options.mode == "patch",
-    in_patch_mode=True,
+    modes=("rewrite", "patch"),
     runs_last=True,
 )
 
@@ -42,7 +42,7 @@ MAIN_GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILI
 NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
 
 
-@rule.file(only_files_with=("torch", "__main__"))
+@rule.file(only_if_file_contains=("torch", "__main__"))
 def import_patch(site: Site) -> None:
     """Import the patch after the plug-in or torch; at the top of a script that imports torch only through others."""
     is_patched = any(name in site.source.text.replace(" import ", ".") for name in RUN_TIME_PATCHES)
@@ -56,7 +56,7 @@ def import_patch(site: Site) -> None:
     if location is not None:
         site.edit.insert_after(location, lines)
     else:
-        line_number = min(find_header_end(site.work), len(site.source.starts))  # a file may consist of the header only
+        line_number = min(find_header_end(site.file), len(site.source.starts))  # a file may consist of the header only
         start = site.source.starts[line_number - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
     title = site.target.card.title
@@ -70,7 +70,7 @@ def import_patch(site: Site) -> None:
 
 def is_started(site: Site) -> bool:
     """Return True for a script that is probably started."""
-    project, path = site.work.project, site.work.path
+    project, path = site.file.project, site.file.path
     if project.entry:
         return path == project.entry
     if path.rpartition("/")[2] in NOT_STARTED:
@@ -87,12 +87,12 @@ def is_started(site: Site) -> bool:
 
 def uses_torch(site: Site) -> bool:
     """Return True if the script imports torch, directly or through files of the project."""
-    project = site.work.project
+    project = site.file.project
     names = {name for node in ast.walk(site.source.tree) for name in imported_modules(node)}
     if any(name.partition(".")[0] == "torch" for name in names):
         return True
     direct = {path for path in project.torch_files if project.module_of(path)[0] in names}
-    return bool(direct or project.all_imports(site.work.path) & project.torch_files)
+    return bool(direct or project.all_imports(site.file.path) & project.torch_files)
 
 
 def first_import_of_torch(site: Site) -> ast.stmt | None:

@@ -15,7 +15,7 @@ from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"), runs_last=True)
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=("transfer_to_npu", "gpu_migration", "model_transfer"))
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("transfer_to_npu", "gpu_migration", "model_transfer"))
 def advise_removal(site: Site) -> None:
     patch = next((name for name in imported_names(site.node) if name in RUN_TIME_PATCHES), None)
     if patch is not None:

@@ -24,7 +24,7 @@ rule = Rule(
     __name__,
     targets=("npu", "mlu"),
     ignores_only=True,  # also runs if --only names other rules: their edits need the import
-    visits_target_code=True,
+    also_in_code_for_target=True,
     after=("data_parallel_ddp",),
     runs_last=True,
 )
@@ -43,7 +43,7 @@ DEVICE_WORDS = (
 )
 
 
-@rule.file(only_files_with=DEVICE_WORDS)
+@rule.file(only_if_file_contains=DEVICE_WORDS)
 def add_import(site: Site) -> None:
     """Import the plug-in after the imports of torch, at top level or in the functions that use the card."""
     module = site.target.card.plugin
@@ -77,7 +77,7 @@ def is_plugin_imported(site: Site, statements: list[Import], anchor: ast.stmt) -
 
 def is_card_used(site: Site, anchor: ast.stmt) -> bool:
     """Return True if a rule requested the import, or the card is used in the scope of an import of torch."""
-    is_requested = site.target.card.plugin in site.work.effect_imports
+    is_requested = site.target.card.plugin in site.file.side_effect_imports
     return is_requested or any(is_covered(site, use, anchor) for use in card_uses(site))
 
 
@@ -114,10 +114,10 @@ def needs_no_import(site: Site) -> bool:
     Another file of the project imports the plug-in, or the file has code for CUDA and the card, or --only names other
     rules.
     """
-    is_requested = site.target.card.plugin in site.work.effect_imports
-    changes = (finding for finding in site.work.findings if finding.status == "changed")
+    is_requested = site.target.card.plugin in site.file.side_effect_imports
+    changes = (finding for finding in site.file.findings if finding.status == "changed")
     if is_requested or any(finding.rule.startswith("torch.") for finding in changes):
         return False
     if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True
-    return bool(site.work.target_code_lines) or is_imported_elsewhere(site)
+    return bool(site.file.target_code_lines) or is_imported_elsewhere(site)

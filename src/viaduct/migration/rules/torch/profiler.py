@@ -25,7 +25,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.migration.lookups import dotted_name, keyword_value, named_node
+from viaduct.migration.lookups import dotted_name, keyword_value
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._imports import move_names
@@ -44,7 +44,7 @@ COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time
 """Columns of the tables of torch's profiler."""
 
 
-@rule.node(ast.ImportFrom, only_files_with=("profiler",))
+@rule.node(ast.ImportFrom, only_if_file_contains=("profiler",))
 def move_imports(site: Site) -> None:
     """Import names from torch_npu.profiler instead of torch.profiler."""
     if site.options.to == "npu" and site.node.module == TORCH_PROFILER and profiles_cuda(site):
@@ -65,7 +65,7 @@ def rename_profiler(site: Site) -> None:
         if site.name == ACTIVITY:
             take_activity_from_helper(site)
         return
-    node = named_node(site)
+    node = site.callee_or_reference
     old = dotted_name(node)
     new = new_name(site, old)
     if new != old and replace_name(site, node, old, new):
@@ -120,9 +120,9 @@ def names_from_profiler(site: Site) -> set[str]:
 
 def profiles_cuda(site: Site) -> bool:
     """Return True if the file profiles CUDA's activity, or all activities by naming none."""
-    calls = site.work.index.calls.get(f"{TORCH_PROFILER}.profile", [])
+    calls = site.file.index.calls.get(f"{TORCH_PROFILER}.profile", [])
     profiles_all = any(keyword_value(call, "activities") is None for call in calls)
-    return profiles_all or ACTIVITY in site.work.index.references
+    return profiles_all or ACTIVITY in site.file.index.references
 
 
 @rule.call(f"{TORCH_PROFILER}.profile")
@@ -138,7 +138,7 @@ def report_switch(site: Site) -> None:
         )
 
 
-@rule.node(ast.Constant, only_files_with=("cuda_time", "cuda_memory_usage"))
+@rule.node(ast.Constant, only_if_file_contains=("cuda_time", "cuda_memory_usage"))
 def advise_column(site: Site) -> None:
     """Advise on `sort_by="cuda_time_total"` on the MLU; the NPU's profiler has no tables."""
     if site.node.value in COLUMNS and site.options.to == "mlu":

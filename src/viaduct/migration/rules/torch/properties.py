@@ -12,7 +12,7 @@ from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
 GENERATION_NUMBERS = {"major", "minor"}
@@ -23,7 +23,7 @@ PROCESSOR_PROPERTIES = {
 }
 
 
-@rule.node(ast.Attribute, only_files_with=("get_device_properties",))
+@rule.node(ast.Attribute, only_if_file_contains=("get_device_properties",))
 def report(site: Site) -> None:
     """Report an attribute of device properties that the card lacks or means differently."""
     if site.node.attr not in GENERATION_NUMBERS | PROCESSOR_PROPERTIES or not is_properties(site, site.node.value):

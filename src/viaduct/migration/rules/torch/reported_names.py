@@ -40,7 +40,7 @@ rules = (
         ),
         category="advice",
         targets=("npu",),
-        visits_target_code=True,
+        also_in_code_for_target=True,
     ),
     report_rule(
         __name__,

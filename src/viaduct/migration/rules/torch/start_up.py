@@ -30,10 +30,10 @@ SPAWN_FUNCTIONS = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.s
 SETTINGS = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.config.allow_internal_format = False")
 
 
-@rule.file(only_files_with=("npu",))
+@rule.file(only_if_file_contains=("npu",))
 def set_up(site: Site) -> None:
     """Write or advise the settings before the first statement of the worker or of the main guard."""
-    root = site.work.names.local_name("torch")
+    root = site.file.names.local_name("torch")
     if "set_compile_mode" in site.source.text or root is None or not uses_card(site):
         return
     location = start_of_worker(site) or start_of_main(site)

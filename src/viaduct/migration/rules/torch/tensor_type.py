@@ -33,7 +33,7 @@ rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_type_tex
 CUDA_TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char|Byte|Bool)Tensor")
 
 
-@rule.node(ast.Constant, only_files_with=("torch.cuda.",))
+@rule.node(ast.Constant, only_if_file_contains=("torch.cuda.",))
 def rename_type(site: Site) -> None:
     """Replace torch.cuda by the card's module in the name of a type."""
     if site.target.is_any or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
@@ -65,7 +65,7 @@ def replace_by_helper_type(site: Site) -> None:
         site.report_change("the tensor type is the available card's", zh="张量类型取决于现有的加速卡")
 
 
-@rule.node(ast.Compare, only_files_with=("torch.cuda.",))
+@rule.node(ast.Compare, only_if_file_contains=("torch.cuda.",))
 def report_comparison(site: Site) -> None:
     """Report a comparison of `x.type()` with the name of a type with `--to any`."""
     sides = [site.node.left, *site.node.comparators] if site.target.is_any else []

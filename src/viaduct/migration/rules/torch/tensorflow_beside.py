@@ -14,7 +14,7 @@ from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), visits_target_code=True, runs_last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), also_in_code_for_target=True, runs_last=True)
 
 SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.python.client.session.Session")
 
@@ -22,7 +22,7 @@ SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.p
 @rule.call(*SESSIONS)
 def advise_session(site: Site) -> None:
     """Report the first session of a file to which the rules of TensorFlow do not apply."""
-    if not site.work.project.is_for(TENSORFLOW, site.work.path) and mark_once(site, "beside"):
+    if not site.file.project.is_for(TENSORFLOW, site.file.path) and mark_once(site, "beside"):
         site.advise(
             "TensorFlow in a PyTorch file: this code stays as it is and runs on the host",
             zh="PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",

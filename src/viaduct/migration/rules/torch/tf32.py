@@ -23,14 +23,14 @@ from viaduct.migration.rules.torch._chains import replace_name, require_torch
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 
-@rule.node(ast.Attribute, only_files_with=("allow_tf32",))
+@rule.node(ast.Attribute, only_if_file_contains=("allow_tf32",))
 def replace_switch(site: Site) -> None:
     """Replace the switch; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
     name = site.qualified_name(site.node) or ""
     new = TF32_SWITCHES[site.target.card.name].get(name)
     if new is None:
         return
-    root = site.work.names.local_name("torch") or require_torch(site)
+    root = site.file.names.local_name("torch") or require_torch(site)
     site.target.require_plugin(site)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
         site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

@@ -18,11 +18,11 @@ from viaduct.migration.rules.torch._devices import is_of_other_library, qualifie
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), runs_last=True)
 
 
-@rule.file(only_files_with=('"cuda', "'cuda", ".cuda("))
+@rule.file(only_if_file_contains=('"cuda', "'cuda", ".cuda("))
 def report_file(site: Site) -> None:
     """Report the first CUDA code of a file in a project without PyTorch."""
-    project = site.work.project
-    if project.torch_files or TENSORFLOW in project.frameworks.get(site.work.path, ()) or "torch" in site.source.text:
+    project = site.file.project
+    if project.torch_files or TENSORFLOW in project.frameworks.get(site.file.path, ()) or "torch" in site.source.text:
         return
     first = next(cuda_code(site), None)
     if first is not None:

@@ -28,12 +28,12 @@ rule = Rule(
 )
 
 
-@rule.node(ast.ImportFrom, only_files_with=("cuda",))
+@rule.node(ast.ImportFrom, only_if_file_contains=("cuda",))
 def remove_unused(site: Site) -> None:
     """Remove the unused names of an import from torch or torch.cuda."""
     module = site.node.module or ""
     is_of_torch = module == "torch" or f"{module}.".startswith("torch.cuda.")
-    if site.node.level or not is_of_torch or site.work.path.endswith("__init__.py") or not has_helper(site):
+    if site.node.level or not is_of_torch or site.file.path.endswith("__init__.py") or not has_helper(site):
         return
     unused = [alias for alias in site.node.names if is_unused(site, alias)]
     if not unused:
@@ -53,11 +53,11 @@ def is_unused(site: Site, alias: ast.alias) -> bool:
     if site.node.module == "torch" and alias.name != "cuda":
         return False
     is_quoted = any(f"{quote}{name}{quote}" in site.source.text for quote in "\"'")
-    return alias.name != "*" and name not in used_names(site.work) and not is_quoted
+    return alias.name != "*" and name not in used_names(site.file) and not is_quoted
 
 
 def has_helper(site: Site) -> bool:
     """Return True if the file imports `accelerator` from the helper file, or contains a pasted copy of the helper."""
-    work = site.work
-    full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
-    return work.names.local_name(full) is not None or find_pasted_helper(site.source.tree) is not None
+    file = site.file
+    full = f"{file.project.helper_of(file.path)}.{HELPER_OBJECT}"
+    return file.names.local_name(full) is not None or find_pasted_helper(site.source.tree) is not None

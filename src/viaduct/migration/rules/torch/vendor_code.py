@@ -26,7 +26,7 @@ VENDOR_NAMES = tuple(f"{card.torch_module}.*" for card in CARDS.values())
 VENDOR_METHODS = tuple(card.method for card in CARDS.values())
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=PLUGINS)
+@rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=PLUGINS)
 def report_import(site: Site) -> None:
     """Report an import of a plug-in or of a vendor's run-time patch."""
     names = [name for name in imported_names(site.node) if name.partition(".")[0] in PLUGINS]

@@ -36,7 +36,7 @@ RUNNERS = ("os.system", "os.popen", "subprocess.")
 ASSIGNMENT = re.compile(rf"\b{CUDA_VISIBLE_DEVICES}=([\w,-]*)")
 
 
-@rule.node(ast.Constant, only_files_with=(CUDA_VISIBLE_DEVICES,))
+@rule.node(ast.Constant, only_if_file_contains=(CUDA_VISIBLE_DEVICES,))
 def replace_variable(site: Site) -> None:
     """Rename the variable in Python code that reads or sets it; with `--to any` set those of all cards."""
     if site.node.value != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
@@ -60,7 +60,7 @@ def replace_variable(site: Site) -> None:
         )
 
 
-@rule.node(ast.keyword, only_files_with=(CUDA_VISIBLE_DEVICES,))
+@rule.node(ast.keyword, only_if_file_contains=(CUDA_VISIBLE_DEVICES,))
 def replace_keyword(site: Site) -> None:
     """Rename the variable in `dict(os.environ, CUDA_VISIBLE_DEVICES="0")` and `os.environ.update(…)`."""
     if site.node.arg != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
@@ -80,7 +80,7 @@ def replace_keyword(site: Site) -> None:
     report_renamed(site)
 
 
-@rule.node(ast.Constant, ast.JoinedStr, only_files_with=(CUDA_VISIBLE_DEVICES,))
+@rule.node(ast.Constant, ast.JoinedStr, only_if_file_contains=(CUDA_VISIBLE_DEVICES,))
 def replace_in_command(site: Site) -> None:
     """Rename the variable in `os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
     if site.target.is_any or not site.is_editable or not is_in_torch_program(site) or not is_command(site):
