@@ -129,7 +129,7 @@ def test_without_tensorflow_the_pip_line_is_said() -> None:
         "from viaduct.extras import MissingExtra\n"
         "try: tf1_stage.install('npu')\n"
         "except MissingExtra as error: print(error)\n"
-        "assert 'tensorflow' not in sys.modules and not tf1_stage.state.on"
+        "assert 'tensorflow' not in sys.modules and not tf1_stage.state.platform"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}, timeout=600

@@ -38,7 +38,7 @@ def perturb_array(name: str, value: numpy.ndarray[Any, Any]) -> numpy.ndarray[An
 
 
 def draw_signs(name: str, shape: tuple[int, ...]) -> numpy.ndarray[Any, Any]:
-    """Return random signs, seeded by the weight's name."""
+    """Return an array of random 1.0 and -1.0; the weight's name is the seed."""
     import numpy
 
     drawn: numpy.ndarray[Any, Any] = numpy.random.RandomState(zlib.crc32(name.encode())).randint(0, 2, size=shape)

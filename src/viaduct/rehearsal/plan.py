@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from viaduct.errors import BadRun
 
-On = Literal["npu", "mlu", "original"]
+Platform = Literal["npu", "mlu", "original"]  # the card to stand in for; "original": the CPU as a GPU
 StageName = Literal["torch", "tf1"]
 ViewName = Literal["overlay", "mirror", "here"]
 PLAN_VARIABLE = "VIADUCT_REHEARSAL"
@@ -26,7 +26,7 @@ PLAN_FILE = "plan.json"
 class Plan:
     """One rehearsal. Paths are absolute: the script may change its folder."""
 
-    on: On  # the card to stand in for, or the original script on the CPU
+    on: Platform
     stage: StageName  # the script's framework
     script: str
     arguments: tuple[str, ...]

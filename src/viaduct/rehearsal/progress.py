@@ -1,8 +1,8 @@
-"""Progress of a rehearsal's processes, written continuously, so that a process that is killed leaves it too.
+"""Progress of a rehearsal's processes, in files that are still there when a process was killed.
 
 RECORD/steps/PID.json     {"rank": 0, "steps": 12}                              after every step
 RECORD/alive/PID.json     {"rank": 0, "steps": 12, "seconds": 3.1, "peak_bytes": …}   ten times a second
-RECORD/ended/PID.json     written by `child.py` at the end; replaces the note in alive/
+RECORD/ended/PID.json     written by `child.py` at the end, with the exit code; counts instead of the note in alive/
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-NOTE_BYTES = 160  # bytes of a note; one write replaces the old note completely, so that readers never see a mix
+NOTE_BYTES = 160  # a note is padded to this size: one write replaces the old note, and readers never see a mix
 
 
 class Progress:
@@ -39,7 +39,7 @@ def read_notes(record: Path, folder: str) -> dict[str, dict[str, Any]]:
 
 
 def gather_notes(record: Path) -> list[Mapping[str, Any]]:
-    """Return the last note of each process that viaduct started, from `ended`, else from `alive` with code None."""
+    """Return the last note of each process that viaduct started: from `ended`, else from `alive`, with code None."""
     alive = {
         pid: {"code": None, "stopped": False, "bound": "", "failure": "", **note}
         for pid, note in read_notes(record, "alive").items()

@@ -1,8 +1,8 @@
 """Terminal of a rehearsed script: 80 by 24, with an empty stdin.
 
 Scripts read the terminal's size (`stty size`, `os.get_terminal_size`) to draw a progress bar, and some fail without a
-terminal. stdin is a pseudo-terminal, also in programs that the script starts; each of its first 256 reads returns end
-of file. stdout and stderr are not changed.
+terminal. So stdin is a pseudo-terminal, also in programs that the script starts; each of its first 256 reads returns
+end of file. stdout and stderr are not changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 COLUMNS, LINES = 80, 24
-END_OF_FILES = 256  # end-of-file characters in stdin; as many reads return at once
+END_OF_FILE_COUNT = 256  # end-of-file characters in stdin; as many reads return at once
 LOCAL_FLAGS, CONTROL_CHARACTERS = 3, 6  # positions in the list of termios.tcgetattr
 
 
@@ -30,7 +30,7 @@ def open_terminal() -> Iterator[int]:
         settings: list[Any] = termios.tcgetattr(terminal)
         settings[LOCAL_FLAGS] &= ~termios.ECHO
         termios.tcsetattr(terminal, termios.TCSANOW, settings)
-        os.write(controller, settings[CONTROL_CHARACTERS][termios.VEOF] * END_OF_FILES)
+        os.write(controller, settings[CONTROL_CHARACTERS][termios.VEOF] * END_OF_FILE_COUNT)
         yield terminal
     finally:
         os.close(controller)

@@ -52,7 +52,7 @@ def test_variables_begin_with_the_roots_values_on_every_rank() -> None:
         rank = float(os.environ["RANK_ID"])
         w = tf.get_variable("w", [], initializer=tf.constant_initializer(rank))
         class Hook(data_parallel.BroadcastHook):
-            kind = "Test"
+            op_name = "Test"
         with tf.train.MonitoredSession(tf.train.ChiefSessionCreator(), hooks=[Hook(1)]) as session:
             answer = session.run(w)
         """,

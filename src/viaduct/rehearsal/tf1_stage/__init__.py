@@ -16,10 +16,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import get_args
 
 from viaduct.errors import BadValue
 from viaduct.extras import install_line, is_installed, require
-from viaduct.rehearsal.plan import On
+from viaduct.rehearsal.plan import Platform
 from viaduct.rehearsal.tf1_stage import state
 
 # The folder with the stand-in packages: npu_bridge and hccl for the NPU, Horovod for the others.
@@ -33,21 +34,21 @@ def need_tensorflow() -> None:
         raise BadValue("this TensorFlow has no Estimators: TensorFlow 1 scripts need 2.15.", install_line("tensorflow"))
 
 
-def install(on: On, *, seed: int | None = None) -> None:
+def install(platform: Platform, *, seed: int | None = None) -> None:
     """Prepare this process to run TensorFlow 1 scripts; with a seed, all runs draw the same random numbers.
 
     The seed of a random operator depends on `seed` and the operator's scope (`seeding.py`).
     """
-    if on not in ("npu", "mlu", "original"):
-        raise BadValue(f"the stage is 'npu', 'mlu' or 'original', not {on!r}.")
-    if state.on:
-        if state.on != on:
-            raise BadValue(f"this process rehearses {state.on!r} already; {on!r} needs another process.")
+    if platform not in get_args(Platform):
+        raise BadValue(f"a rehearsal is on 'npu', 'mlu' or 'original', not {platform!r}.")
+    if state.platform:
+        if state.platform != platform:
+            raise BadValue(f"this process rehearses {state.platform!r} already; {platform!r} needs another process.")
         return
     need_tensorflow()
     os.environ.pop("TF_CONFIG", None)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    state.on = on
+    state.platform = platform
     state.set_default_ranks()
     # TensorFlow is imported from here on.
     from viaduct.rehearsal.tf1_stage import alias, devices, inputs, legacy, queues, seeding, sessions
@@ -55,18 +56,19 @@ def install(on: On, *, seed: int | None = None) -> None:
     legacy.install()  # former names of NumPy and absl
     alias.install()  # `import tensorflow` imports TensorFlow 1
     # The first entry, because an installed adapter would search for its device.
-    sys.path.insert(0, str(Path(__file__).parent / STAND_IN_FOLDERS[on]))
-    devices.install(on)  # devices become the CPU
+    sys.path.insert(0, str(Path(__file__).parent / STAND_IN_FOLDERS[platform]))
+    devices.install(platform)  # devices become the CPU
     seeding.install(seed)
     if seed is not None:
         queues.install()  # shuffling queues become reproducible
     sessions.install()  # observers see the script's runs
-    inputs.install(on)  # checks of the NPU's training graphs
+    if platform == "npu":
+        inputs.install()  # checks of training graphs, and dumps
 
 
 def report_open_sessions() -> None:
     """Report NPU sessions that are still open; called at the end of a script that ran to its end."""
-    if state.on == "npu":
+    if state.platform == "npu":
         from viaduct.rehearsal.tf1_stage import sessions
 
         sessions.report_open_sessions()

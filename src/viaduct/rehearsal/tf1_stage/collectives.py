@@ -1,7 +1,7 @@
 """Collectives between local ranks, as operators of a TensorFlow graph, on gloo.
 
 A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective has
-its own process group. The group's key is the same on every rank: the collective's kind, and its number within the
+its own process group. The group's key is the same on every rank: the operator's name, and its number within the
 graph. A waiting collective holds one of TensorFlow's threads; therefore sessions get more threads
 (`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before every exchange but
 send and receive, the ranks compare dtypes and shapes, and raise an error if these differ.
@@ -32,7 +32,7 @@ groups: dict[str, list[int]] = {}  # world ranks of each group that the script m
 _process_groups: dict[str, Any] = {}  # by the key of their collective
 _lock = threading.RLock()
 _store: Any = None  # torch's key-value store for the rendezvous; None until `open_rendezvous_store`
-# By graph: the number of collectives so far, by kind and group.
+# By graph: the number of collectives so far, by operator name and group.
 _numbers: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 _gradient_numbers = itertools.count(1)  # for the names of registered gradient functions
 
@@ -235,26 +235,26 @@ def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np
 # ---- exchanges in a graph
 
 
-def make_key(kind: str, group: str) -> str:
+def make_key(op_name: str, group: str) -> str:
     """Number a new collective of the default graph, and return its key, which is the same on every rank."""
     import tensorflow.compat.v1 as tf
 
     if len(list_members(group)) > 1:
         open_rendezvous_store()
     numbers = _numbers.setdefault(tf.get_default_graph(), Counter())
-    numbers[kind + group] += 1
-    return f"{group}|{kind}.{numbers[kind + group]}"
+    numbers[op_name + group] += 1
+    return f"{group}|{op_name}.{numbers[op_name + group]}"
 
 
 def call_in_graph(
-    kind: str,
+    op_name: str,
     tensors: list[Any],
     function: Callable[[list[Any]], Sequence[Any]],
     gradient: Callable[..., Any] | None = None,
 ) -> list[Any]:
     """Return the outputs of an operator that calls a Python function with arrays.
 
-    The outputs have the dtypes of `tensors` and no static shapes. `kind` is the operator's name.
+    The outputs have the dtypes of `tensors` and no static shapes. `op_name` is the operator's name.
     """
     import tensorflow.compat.v1 as tf
 
@@ -262,16 +262,16 @@ def call_in_graph(
         return list(function(list(arrays)))
 
     graph = tf.get_default_graph()
-    with graph.gradient_override_map({"PyFunc": register_gradient(kind, gradient)} if gradient else {}):
-        outputs = tf.numpy_function(call, tensors, [tensor.dtype.base_dtype for tensor in tensors], name=kind)
+    with graph.gradient_override_map({"PyFunc": register_gradient(op_name, gradient)} if gradient else {}):
+        outputs = tf.numpy_function(call, tensors, [tensor.dtype.base_dtype for tensor in tensors], name=op_name)
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
-def register_gradient(kind: str, gradient: Callable[..., Any]) -> str:
+def register_gradient(op_name: str, gradient: Callable[..., Any]) -> str:
     """Register a gradient function under a unique name."""
     from tensorflow.python.framework import ops
 
-    name = f"Viaduct{kind}{next(_gradient_numbers)}"
+    name = f"Viaduct{op_name}{next(_gradient_numbers)}"
     ops.RegisterGradient(name)(gradient)
     return name
 
@@ -280,7 +280,7 @@ def allreduce(
     tensors: list[Any],
     reduction: str = "sum",
     group: str = WORLD,
-    kind: str = "HcomAllReduce",
+    op_name: str = "HcomAllReduce",
     gradient_reduction: str = "sum",
 ) -> list[Any]:
     """Reduce several tensors in one exchange.
@@ -290,12 +290,12 @@ def allreduce(
     ranks = list_members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
-    key = make_key(kind, group)
+    key = make_key(op_name, group)
 
     def gradient(op: Any, *incoming: Any) -> list[Any]:
-        return allreduce(list(incoming), gradient_reduction, group, kind + "Grad", gradient_reduction)
+        return allreduce(list(incoming), gradient_reduction, group, op_name + "Grad", gradient_reduction)
 
-    outputs = call_in_graph(kind, tensors, lambda arrays: reduce_arrays(key, ranks, arrays, reduction), gradient)
+    outputs = call_in_graph(op_name, tensors, lambda arrays: reduce_arrays(key, ranks, arrays, reduction), gradient)
     return set_shapes(outputs, tensors)
 
 
@@ -303,56 +303,56 @@ def broadcast(
     tensors: list[Any],
     root: int,
     group: str = WORLD,
-    kind: str = "HcomBroadcast",
+    op_name: str = "HcomBroadcast",
     gradient: Callable[..., Any] | None = None,
 ) -> list[Any]:
     """Broadcast tensors in a graph. Without `gradient` they have no gradient."""
     ranks = list_members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
-    key = make_key(kind, group)
-    outputs = call_in_graph(kind, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root), gradient)
+    key = make_key(op_name, group)
+    outputs = call_in_graph(op_name, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root), gradient)
     return set_shapes(outputs, tensors)
 
 
 def allgather(
-    tensor: Any, group: str = WORLD, kind: str = "HcomAllGather", gradient: Callable[..., Any] | None = None
+    tensor: Any, group: str = WORLD, op_name: str = "HcomAllGather", gradient: Callable[..., Any] | None = None
 ) -> Any:
     """Concatenate a tensor of all ranks in a graph. The default gradient needs equal sizes on all ranks."""
     ranks = list_members(group)
     if len(ranks) == 1:
         return tensor
-    key = make_key(kind, group)
+    key = make_key(op_name, group)
 
     def split_sum(op: Any, incoming: Any) -> Any:
         """Return this rank's rows of the sum of the ranks' gradients."""
         import tensorflow.compat.v1 as tf
 
-        (total,) = allreduce([incoming], "sum", group, kind + "Grad")
+        (total,) = allreduce([incoming], "sum", group, op_name + "Grad")
         return tf.split(total, len(ranks))[ranks.index(state.rank())]
 
     (gathered,) = call_in_graph(
-        kind, [tensor], lambda arrays: [np.concatenate(gather_arrays(key, ranks, arrays[0]))], gradient or split_sum
+        op_name, [tensor], lambda arrays: [np.concatenate(gather_arrays(key, ranks, arrays[0]))], gradient or split_sum
     )
     gathered.set_shape([None, *tensor.shape[1:]])
     return gathered
 
 
-def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, kind: str = "HcomReduceScatter") -> Any:
+def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, op_name: str = "HcomReduceScatter") -> Any:
     """Reduce a tensor over the ranks, and return this rank's part along the first dimension."""
     ranks = list_members(group)
     if len(ranks) == 1:
         return tensor
-    key, own_index = make_key(kind, group), ranks.index(state.rank())
+    key, own_index = make_key(op_name, group), ranks.index(state.rank())
 
     def reduce_and_split(arrays: list[Any]) -> list[Any]:
         (total,) = reduce_arrays(key, ranks, arrays, reduction)
         return [np.split(total, len(ranks))[own_index]]
 
     def gradient(op: Any, incoming: Any) -> Any:
-        return allgather(incoming, group, kind + "Grad")
+        return allgather(incoming, group, op_name + "Grad")
 
-    (part,) = call_in_graph(kind, [tensor], reduce_and_split, gradient)
+    (part,) = call_in_graph(op_name, [tensor], reduce_and_split, gradient)
     rows = tensor.shape[0].value if tensor.shape.rank else None
     part.set_shape([rows // len(ranks) if rows else None, *tensor.shape[1:]])
     return part

@@ -1,4 +1,4 @@
-"""Data parallel training for the NPU's adapter and for Horovod: averaged gradients, broadcast variables."""
+"""Data parallel training, for the stand-ins of npu_bridge and Horovod: averaged gradients, broadcast variables."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import tensorflow.compat.v1 as tf
 from viaduct.rehearsal.tf1_stage import collectives, state
 
 
-def average_gradients(gradients: list[Any], kind: str = "HcomAllReduce") -> list[Any]:
-    """Return gradients averaged over the ranks. None stays None; IndexedSlices get the rows of all ranks.
-
-    `kind` is the name of the operators in the graph.
-    """
+def average_gradients(gradients: list[Any]) -> list[Any]:
+    """Return gradients averaged over the ranks. None stays None; IndexedSlices get the rows of all ranks."""
     if state.size() == 1:
         return gradients
     dense = [gradient for gradient in gradients if gradient is not None and not hasattr(gradient, "indices")]
-    means = iter([total / state.size() for total in collectives.allreduce(dense, "sum", kind=kind)])
+    means = iter([total / state.size() for total in collectives.allreduce(dense, "sum")])
     return [
         None if gradient is None else average_slices(gradient) if hasattr(gradient, "indices") else next(means)
         for gradient in gradients
@@ -54,17 +51,19 @@ class WrappingOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         return self._optimizer.variables(*args, **kwargs)
 
 
-def broadcast_variables(variables: Iterable[Any], root_rank: int, kind: str) -> Any:
+def broadcast_variables(variables: Iterable[Any], root_rank: int, op_name: str) -> Any:
     """Return an operator that assigns the root rank's values to variables."""
     variables = list(variables)
-    values = collectives.broadcast([tf.convert_to_tensor(variable) for variable in variables], root_rank, kind=kind)
+    values = collectives.broadcast(
+        [tf.convert_to_tensor(variable) for variable in variables], root_rank, op_name=op_name
+    )
     return tf.group(*[tf.assign(variable, value) for variable, value in zip(variables, values, strict=True)])
 
 
 class BroadcastHook(tf.train.SessionRunHook):  # type: ignore[misc]
     """Hook that broadcasts the global variables when a session is created; with one rank it does nothing."""
 
-    kind: str  # name of the broadcast's operator, set by subclasses
+    op_name: str  # name of the broadcast's operator, set by subclasses
 
     def __init__(self, root_rank: int) -> None:
         self.root_rank, self.bcast_op = root_rank, None
@@ -72,7 +71,7 @@ class BroadcastHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def begin(self) -> None:
         """Build the broadcast, before the graph is finalized."""
         if state.size() > 1:
-            self.bcast_op = broadcast_variables(tf.global_variables(), self.root_rank, self.kind)
+            self.bcast_op = broadcast_variables(tf.global_variables(), self.root_rank, self.op_name)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self.bcast_op is not None:
@@ -82,7 +81,7 @@ class BroadcastHook(tf.train.SessionRunHook):  # type: ignore[misc]
 class BroadcastCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
     """Keras callback that broadcasts the global variables once, at the first batch; with one rank it does nothing."""
 
-    kind: str  # name of the broadcast's operator, set by subclasses
+    op_name: str  # name of the broadcast's operator, set by subclasses
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()
@@ -95,4 +94,4 @@ class BroadcastCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         if state.size() > 1:
             session = tf.keras.backend.get_session()
             with session.graph.as_default():
-                session.run(broadcast_variables(tf.global_variables(), self.root_rank, self.kind))
+                session.run(broadcast_variables(tf.global_variables(), self.root_rank, self.op_name))

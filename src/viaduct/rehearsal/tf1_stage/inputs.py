@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.plan import On
 from viaduct.rehearsal.tf1_stage import dumping, sessions
 from viaduct.rehearsal.tf1_stage.reach import Reach
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
@@ -33,10 +32,8 @@ WIDE_DTYPES = ("float64", "complex128")
 MATRIX_OPERATORS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
 
 
-def install(on: On) -> None:
-    """Install the checks and the dumps of the NPU; on other stages do nothing."""
-    if on != "npu":
-        return
+def install() -> None:
+    """Install the checks and the dumps of the NPU."""
     import tensorflow.compat.v1 as tf
     from tensorflow.python.data.ops import dataset_ops
 

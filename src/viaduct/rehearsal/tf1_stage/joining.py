@@ -24,9 +24,9 @@ def install() -> None:
 
 
 def average_weights_gradients(targets: list[Any], computed: list[Any]) -> list[Any]:
-    """Return gradients averaged over the ranks if all targets are trainable variables; otherwise unchanged.
+    """Return gradients averaged over the ranks if all targets are trainable variables.
 
-    Unchanged are for example the gradients w.r.t. an input for a gradient penalty.
+    Others are returned unchanged, for example the gradients w.r.t. an input in a gradient penalty.
     """
     present = [gradient for gradient in computed if gradient is not None]
     if not present:
@@ -42,7 +42,7 @@ class Broadcast(sessions.Observer):
     """Broadcasts rank 0's variables before the first run of each session that uses weights."""
 
     def __init__(self) -> None:
-        self.sessions: list[sessions.SessionRecord] = []  # with broadcast variables
+        self.sessions: list[sessions.SessionRecord] = []  # whose variables were broadcast
 
     def before_run(self, run: sessions.GraphRun) -> None:
         if any(record is run.session_record for record in self.sessions) or not uses_weights(run.graph, run.reach):

@@ -10,9 +10,9 @@ ALIASES: dict[str, type] = {"bool": bool, "int": int, "float": float, "object": 
 
 
 def install() -> None:
-    """Add NumPy's former type aliases, and let absl's enum flags take text as before absl 1.4.
+    """Add NumPy's former type aliases (`np.int`), and let absl's DEFINE_enum take text as before absl 1.4.
 
-    `enum_values="a|b"` stands for a and b, any other text for its letters.
+    `enum_values="a|b"` allows the values a and b. A text without "|" allows each of its letters.
     """
     for name, kind in ALIASES.items():
         if name not in np.__dict__:

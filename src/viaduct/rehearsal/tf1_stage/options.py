@@ -114,7 +114,7 @@ def prepare_config(config: Any, threads: int) -> Any:
 
 def read_options(config: Any, at: Location) -> SessionOptions:
     """Return the NPU's options of a config after checking them."""
-    if config is None or state.on != "npu":
+    if config is None or state.platform != "npu":
         return SessionOptions()
     rewrites = config.graph_options.rewrite_options
     optimizers = [entry for entry in rewrites.custom_optimizers if entry.name == NPU_OPTIMIZER]

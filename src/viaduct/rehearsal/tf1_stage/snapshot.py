@@ -36,7 +36,7 @@ def iterate_values(run: GraphRun, tensors: list[Any], arrays: list[Any]) -> Iter
     for name, fed in run.feeds.items():
         tensor = run.graph.as_graph_element(name)
         dtype = np.dtype(tensor.dtype.base_dtype.as_numpy_dtype)
-        if fed is None or dtype.kind in "OSU":
+        if fed is None or dtype.kind in "OSU":  # None: part of a composite tensor
             continue
         array = convert_to_numbers(np.asarray(fed, dtype=dtype))
         if array.size:

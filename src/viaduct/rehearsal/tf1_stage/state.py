@@ -1,4 +1,4 @@
-"""State that the stand-in packages share: the kind of card, this process's rank, the state of communication.
+"""State that the stand-in packages share: the platform, this process's rank, whether the ranks can communicate.
 
 Importing this module needs no TensorFlow.
 """
@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import os
 
-from viaduct.rehearsal.plan import On
+from viaduct.rehearsal.plan import Platform
 
-on: On | None = None  # None until `install`
+platform: Platform | None = None  # None until `tf1_stage.install`
 _has_communication = False
 
 
 def set_default_ranks() -> None:
-    """Set missing RANK_SIZE and RANK_ID, and on the NPU DEVICE_ID, by torch's WORLD_SIZE, RANK and LOCAL_RANK.
+    """Set missing RANK_SIZE and RANK_ID, and on the NPU DEVICE_ID, to torchrun's WORLD_SIZE, RANK and LOCAL_RANK.
 
-    Without torch's variables there is one rank.
+    Without torchrun's variables there is one rank.
     """
     defaults = {"RANK_SIZE": os.environ.get("WORLD_SIZE", "1"), "RANK_ID": os.environ.get("RANK", "0")}
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
-    if on == "npu":
+    if platform == "npu":
         os.environ.setdefault("DEVICE_ID", os.environ.get("LOCAL_RANK", os.environ["RANK_ID"]))
 
 
@@ -46,10 +46,10 @@ def has_communication() -> bool:
 
 
 def set_communication(is_up: bool) -> None:
-    """Set the state of communication.
+    """Note that communication between the ranks has started or ended.
 
-    Communication starts with an NPU session's first run or initialize_system, and ends with shutdown_system or an
-    Estimator's run.
+    It starts with an NPU session's first run or initialize_system. It ends with shutdown_system, or with the end of an
+    Estimator's train or evaluate.
     """
     global _has_communication
     _has_communication = is_up

@@ -31,7 +31,7 @@ def read_tensor(variable: Any) -> Any:
 
 
 def assign_value(session: Any, variable: Any, value: Any) -> None:
-    """Set a variable by its initializer, without adding operators to the graph."""
-    # After init_from_checkpoint the initializer is a tensor.
+    """Set a variable by running its initializer with another value, without adding operators to the graph."""
+    # After init_from_checkpoint the initializer is a tensor, else an operator.
     assign = getattr(variable.initializer, "op", variable.initializer)
     session.run(assign, {assign.inputs[1]: value})

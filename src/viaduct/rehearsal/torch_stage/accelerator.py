@@ -1,7 +1,7 @@
 """`torch.accelerator` and backward passes for several cards.
 
-PyTorch's C++ code knows only one card of a device that Python registers, so the functions that take a card's number are
-replaced.
+PyTorch's C++ code knows only one card of a device that was registered from Python, so the functions that take a card's
+number are replaced.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from viaduct.rehearsal.torch_stage.cards import cards
 def register() -> None:
     """Register the device with PyTorch's C++ code; needs torch._C._acc of torch 2.13."""
     acc: Any = torch._C._acc
-    answers = dict.fromkeys(("is_available", "is_built", "has_primary_context"), lambda self, *index: True)
+    methods = dict.fromkeys(("is_available", "is_built", "has_primary_context"), lambda self, *index: True)
     kind = torch._C._autograd.DeviceType.PrivateUse1
-    acc.register_python_privateuseone_hook(type("Hooks", (acc.PrivateUse1Hooks,), answers)())
+    acc.register_python_privateuseone_hook(type("Hooks", (acc.PrivateUse1Hooks,), methods)())
     acc.register_python_privateuseone_device_guard(type("Guard", (acc.DeviceGuard,), {"type_": lambda self: kind})())
 
 

@@ -33,7 +33,9 @@ class GradScaler(torch.amp.GradScaler):
         self._dynamic = dynamic
 
     def update(self, new_scale: Any = None) -> None:
-        super().update(new_scale if self._dynamic or new_scale is not None else self._scale)
+        if not self._dynamic and new_scale is None:
+            new_scale = self._scale  # keeps the present scale
+        super().update(new_scale)
 
 
 def custom_fwd(fwd: Any = None, *, cast_inputs: Any = None) -> Any:

@@ -15,7 +15,7 @@ _PRIORITY = 5  # before PyTorch's own functions, whose priorities begin at 10
 
 
 def install(device_name: str = "") -> None:
-    """Register functions that tag and restore storages; `device_name` is used in files, by default the card's name."""
+    """Register functions that tag and restore storages; files name the device `device_name`, by default the card's."""
     device_name = device_name or cards.name
 
     def tag(storage: Any) -> str | None:
@@ -27,7 +27,7 @@ def install(device_name: str = "") -> None:
 
 
 def _restore_storage(storage: Any, location: str, device_name: str) -> Any:
-    """Return a loaded storage on its card; None for another device's."""
+    """Return a loaded storage on its card; None for a storage of another device."""
     name, _, number = location.partition(":")
     if name != device_name:
         return None

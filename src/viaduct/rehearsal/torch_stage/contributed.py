@@ -12,7 +12,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 class LabelSmoothingCrossEntropy(torch.nn.Module):
-    """Mean cross entropy; the other classes share `smooth_factor` of each label equally."""
+    """Mean cross entropy with smoothed labels: all classes but the label's share `smooth_factor` equally."""
 
     def __init__(self, num_classes: int = 1000, smooth_factor: float = 0.0) -> None:
         super().__init__()
@@ -20,8 +20,8 @@ class LabelSmoothingCrossEntropy(torch.nn.Module):
         self.off_value = smooth_factor / (num_classes - 1)
 
     def forward(self, pred: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        spread = torch.full_like(pred, self.off_value).scatter_(1, target.long()[:, None], self.on_value)
-        return -(spread * functional.log_softmax(pred, 1)).sum(1).mean(0, dtype=torch.float32)
+        smoothed = torch.full_like(pred, self.off_value).scatter_(1, target.long()[:, None], self.on_value)
+        return -(smoothed * functional.log_softmax(pred, 1)).sum(1).mean(0, dtype=torch.float32)
 
 
 class NpuDropPath(torch.nn.Module):

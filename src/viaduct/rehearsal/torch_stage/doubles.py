@@ -1,4 +1,4 @@
-"""Reports float64 and complex128 tensors on the card, except for temporary ones of PyTorch's own code."""
+"""Reports float64 and complex128 tensors on the card, except for those that three parts of PyTorch make internally."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 WIDE_DTYPES = {torch.float64: "float64", torch.complex128: "complex128"}
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-# GradScaler inverts its scale in float64, which both plug-ins support. Printing a tensor and checking a trace compute
-# in float64, too.
+# GradScaler inverts its scale in float64, which torch_npu and torch_mlu support. Printing a tensor and torch.jit.trace
+# compute in float64, too.
 _EXEMPT = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "jit"))
 
 
 def report_wide_tensor(action: str) -> None:
-    """Report the limit; `action` is a sentence without its full stop."""
-    if limits.find_mode("float64") == "off" or _is_pytorchs_own():
+    """Report the limit; `action` says what the script did, in a sentence without its full stop."""
+    if limits.find_mode("float64") == "off" or _is_called_by_exempt_file():
         return
     limits.report_violation(
         "float64",
@@ -31,8 +31,8 @@ def report_wide_tensor(action: str) -> None:
     )
 
 
-def _is_pytorchs_own() -> bool:
-    """Return True if the caller is one of the exempt files of PyTorch, directly or through PyTorch and this stage."""
+def _is_called_by_exempt_file() -> bool:
+    """Return True if one of the exempt files made the tensor, by calls within PyTorch and this folder only."""
     frame: FrameType | None = sys._getframe(2)  # the caller of `report_wide_tensor`
     while frame is not None:
         file = frame.f_code.co_filename

@@ -14,7 +14,7 @@ from viaduct.rehearsal.torch_stage.cards import cards, index_of
 
 _Plain: Any = torch._C.Generator
 # Addresses of the C++ generators made for cards; operators get new Python objects for them.
-_of_cards: set[int] = set()
+_card_generators: set[int] = set()
 
 
 class _AnyGenerator(type(_Plain)):  # type: ignore[misc]
@@ -33,8 +33,8 @@ class Generator(_Plain, metaclass=_AnyGenerator):  # type: ignore[misc]
             return _Plain(device)
         generator = _Plain.__new__(cls, "cpu")
         generator._card = torch.device(cards.public_name, index_of(device))
-        _of_cards.add(generator._cdata)
-        weakref.finalize(generator, _of_cards.discard, generator._cdata)
+        _card_generators.add(generator._cdata)
+        weakref.finalize(generator, _card_generators.discard, generator._cdata)
         return generator
 
     def __init__(self, device: Any = "cpu") -> None:
@@ -48,7 +48,7 @@ class Generator(_Plain, metaclass=_AnyGenerator):  # type: ignore[misc]
 def check_generator(generator: Any) -> Any:
     """Return a generator that is passed to an operator of the card; raise RuntimeError if it was made for the host."""
     default: Any = torch.default_generator
-    if generator._cdata not in _of_cards and generator._cdata != default._cdata:
+    if generator._cdata not in _card_generators and generator._cdata != default._cdata:
         raise RuntimeError(f"Expected a '{cards.public_name}' device type for generator but found 'cpu'")
     return generator
 

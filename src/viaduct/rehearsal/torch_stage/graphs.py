@@ -8,13 +8,16 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 class Graph:
-    """NPUGraph, MLUGraph or CUDAGraph, which are not available in a rehearsal."""
+    """NPUGraph, MLUGraph or CUDAGraph, and the context `torch.npu.graph`; making one raises NotImplementedError."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
             f"A rehearsal does not capture {cards.public_name.upper()} graphs: there is no stream of the card to "
             "record. Switch the capture off for the rehearsal."
         )
+
+
+graph = Graph
 
 
 def make_graphed_callables(
@@ -26,10 +29,3 @@ def make_graphed_callables(
 
 def graph_pool_handle() -> tuple[int, int]:
     return (0, 0)
-
-
-class graph:
-    """The context that captures a graph, which is not available in a rehearsal."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        Graph()

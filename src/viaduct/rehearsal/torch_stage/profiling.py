@@ -1,4 +1,4 @@
-"""The modules `torch_npu.profiler` and `torch_mlu.profiler`: PyTorch's profiler of the host, with the vendors' names."""
+"""`torch_npu.profiler` and `torch_mlu.profiler`: PyTorch's own profiler of the host, with the vendors' names."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def supported_activities() -> set[Any]:
 
 
 class emit_cnpx:
-    """Torch_mlu's counterpart of torch.autograd.profiler.emit_nvtx, without effect."""
+    """The MLU's counterpart of torch.autograd.profiler.emit_nvtx, without effect."""
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None: ...
 

@@ -18,7 +18,7 @@ _TENSOR_TYPE = re.compile(r"torch\.(\w+)\.(\w+)Tensor")  # such as torch.npu.Flo
 
 def install() -> None:
     """Wrap the functions and methods that take a device or a tensor type."""
-    _device_constructors()  # PyTorch caches its list of factories here, which must be unwrapped
+    _device_constructors()  # this call caches PyTorch's list of factories, before they are wrapped
     torch.Tensor.to = _wrap_device(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _wrap_device(torch.Tensor.new_tensor)  # type: ignore[method-assign]
     for name in ("tensor", "as_tensor", "asarray"):

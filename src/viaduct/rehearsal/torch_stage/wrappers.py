@@ -1,7 +1,8 @@
 """torch.compile and torch.nn.DataParallel in a rehearsal.
 
-torch.compile traces and generates nothing. It still wraps a module, because this changes the names of its parameters.
-DataParallel moves the inputs to one card and calls the module, whatever its device_ids.
+torch.compile traces and generates nothing. It still wraps a module in OptimizedModule, because this prefixes the names
+of the parameters with `_orig_mod.`. DataParallel moves the inputs to one card and calls the module there, whatever its
+device_ids are.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from viaduct.rehearsal.torch_stage.cards import cards
 
@@ -56,10 +58,4 @@ def forward_data_parallel(self: Any, *inputs: Any, **kwargs: Any) -> Any:
 
 def _move_to_card(value: Any) -> Any:
     """Return a value with its tensors, also in containers, on the current card."""
-    if isinstance(value, torch.Tensor):
-        return getattr(value, cards.name)(cards.current)
-    if isinstance(value, dict):
-        return {name: _move_to_card(part) for name, part in value.items()}
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(_move_to_card(part) for part in value)
-    return value
+    return tree_map_only(torch.Tensor, lambda tensor: getattr(tensor, cards.name)(cards.current), value)

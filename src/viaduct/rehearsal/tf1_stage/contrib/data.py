@@ -8,11 +8,6 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 
-def map_and_batch(*args: Any, **kwargs: Any) -> Any:
-    """Call tf.data.experimental's function; the lookup is at the call, since `inputs.install` wraps it later."""
-    return tf.data.experimental.map_and_batch(*args, **kwargs)
-
-
 def batch_and_drop_remainder(batch_size: Any) -> Callable[[Any], Any]:
     return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
 
@@ -27,5 +22,6 @@ def unbatch() -> Callable[[Any], Any]:
 
 AUTOTUNE = tf.data.experimental.AUTOTUNE
 ignore_errors = tf.data.experimental.ignore_errors
+map_and_batch = tf.data.experimental.map_and_batch
 parallel_interleave = tf.data.experimental.parallel_interleave
 shuffle_and_repeat = tf.data.experimental.shuffle_and_repeat

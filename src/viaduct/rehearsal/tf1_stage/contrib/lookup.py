@@ -1,4 +1,4 @@
-"""tf.contrib.lookup: tables of tf.lookup, whose HashTable has `init` beside `initializer`."""
+"""tf.contrib.lookup: the tables of tf.lookup under their former names; HashTable has `init` beside `initializer`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ class TPUEstimator(tf.estimator.tpu.TPUEstimator):  # type: ignore[misc]
         *arguments: Any,
         **keywords: Any,
     ) -> None:
-        super().__init__(model_fn, model_dir, config, params, False, *arguments, **keywords)
+        use_tpu = False
+        super().__init__(model_fn, model_dir, config, params, use_tpu, *arguments, **keywords)
 
 
 class CrossShardOptimizer(tf.tpu.CrossShardOptimizer):  # type: ignore[misc]

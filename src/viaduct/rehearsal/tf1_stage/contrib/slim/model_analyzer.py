@@ -15,17 +15,17 @@ def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[in
     """Return the number of elements and the number of bytes of all variables together."""
     if print_info:
         print("---------\nVariables: name (type shape) [size]\n---------")
-    total = size = 0
+    total_elements = total_bytes = 0
     for variable in variables:
         elements = variable.get_shape().num_elements() or 0
-        total += elements
-        size += elements * variable.dtype.size
+        total_elements += elements
+        total_bytes += elements * variable.dtype.size
         if print_info:
-            length = f"[{elements}, bytes: {elements * variable.dtype.size}]"
-            print(variable.name, tensor_description(variable), length)
+            size = f"[{elements}, bytes: {elements * variable.dtype.size}]"
+            print(variable.name, tensor_description(variable), size)
     if print_info:
-        print(f"Total size of variables: {total}\nTotal bytes of variables: {size}")
-    return total, size
+        print(f"Total size of variables: {total_elements}\nTotal bytes of variables: {total_bytes}")
+    return total_elements, total_bytes
 
 
 def analyze_ops(graph: Any, print_info: bool = False) -> int:

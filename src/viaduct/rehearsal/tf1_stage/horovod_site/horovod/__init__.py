@@ -1,3 +1,3 @@
-"""A stand-in for Horovod: its names, served by gloo."""
+"""A stand-in for Horovod: its public names, with collectives by gloo."""
 
 __version__ = "0.28.1"

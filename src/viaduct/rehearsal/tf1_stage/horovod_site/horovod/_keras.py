@@ -83,7 +83,7 @@ def load_model(
 class BroadcastGlobalVariablesCallback(data_parallel.BroadcastCallback):
     """Callback that broadcasts the root's weights at the first batch."""
 
-    kind = "HorovodBroadcast"  # name of the operator
+    op_name = "HorovodBroadcast"
 
     def __init__(self, root_rank: int, device: str = "") -> None:
         super().__init__(root_rank)

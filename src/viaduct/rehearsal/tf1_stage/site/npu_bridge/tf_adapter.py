@@ -1,1 +1,1 @@
-"""Loader of the adapter's library; here empty."""
+"""npu_bridge.tf_adapter, which loads the library of Ascend's TF Adapter; here there is nothing to load."""

@@ -63,7 +63,7 @@ def broadcast_global_variables(root_rank: int) -> Any:
 class BroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
     """Hook that broadcasts all variables when a session is created."""
 
-    kind = "HorovodBroadcast"
+    op_name = "HorovodBroadcast"
 
     def __init__(self, root_rank: int, device: str = "") -> None:
         super().__init__(root_rank)

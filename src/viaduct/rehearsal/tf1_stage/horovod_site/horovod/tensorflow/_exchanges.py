@@ -64,7 +64,7 @@ def reduce_tensors(
     check_op(op)
     scaled = [scale(check_exchange("allreduce", tensor, REDUCED_DTYPES), prescale_factor) for tensor in tensors]
     reduction = REDUCTIONS.get(op, "sum")
-    reduced = collectives.allreduce(scaled, reduction, kind="HorovodAllreduce", gradient_reduction=reduction)
+    reduced = collectives.allreduce(scaled, reduction, op_name="HorovodAllreduce", gradient_reduction=reduction)
     if op == Average and size() > 1:
         reduced = [tensor / size() if tensor.dtype.is_floating else scale(tensor, 1 / size()) for tensor in reduced]
     return [scale(tensor, postscale_factor) for tensor in reduced]
@@ -124,10 +124,10 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
     def split_mean(op: Any, incoming: Any) -> Any:
         """Return this rank's rows of the mean of the ranks' gradients."""
         (mean,) = reduce_tensors([incoming], Average)
-        rows = collectives.allgather(tf.reshape(tf.shape(op.inputs[0])[0], [1]), kind="HorovodAllgatherRows")
+        rows = collectives.allgather(tf.reshape(tf.shape(op.inputs[0])[0], [1]), op_name="HorovodAllgatherRows")
         return tf.split(mean, rows, num=size())[rank()]
 
-    return collectives.allgather(tensor, kind="HorovodAllgather", gradient=split_mean)
+    return collectives.allgather(tensor, op_name="HorovodAllgather", gradient=split_mean)
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
@@ -138,7 +138,7 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
         (mean,) = reduce_tensors([incoming], Average)
         return mean if rank() == root_rank else mean * 0
 
-    (result,) = collectives.broadcast([tensor], root_rank, kind="HorovodBroadcast", gradient=mean_on_root)
+    (result,) = collectives.broadcast([tensor], root_rank, op_name="HorovodBroadcast", gradient=mean_on_root)
     return result
 
 

@@ -1,4 +1,4 @@
-"""horovod.tensorflow.functions: the broadcast of variables under another module's name."""
+"""horovod.tensorflow.functions, from which scripts import functions that horovod.tensorflow has too."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

@@ -1,4 +1,4 @@
-"""horovod.tensorflow.mpi_ops: ranks and collectives under another module's name."""
+"""horovod.tensorflow.mpi_ops, from which scripts import ranks and collectives that horovod.tensorflow has too."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

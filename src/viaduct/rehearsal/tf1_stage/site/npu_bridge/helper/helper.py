@@ -1,4 +1,4 @@
-"""Loader of the adapter's operators, and its version."""
+"""The operators of Ascend's TF Adapter as a module, and the adapter's version."""
 
 from __future__ import annotations
 

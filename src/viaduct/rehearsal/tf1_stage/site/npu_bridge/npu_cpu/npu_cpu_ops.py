@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 
 def embedding_hash_table(*args: Any, **kwargs: Any) -> Any:
-    raise NotImplementedError("hash tables of the NPU's CPU are not part of a rehearsal")
+    raise NotImplementedError("embedding_hash_table needs the NPU's AI CPU, which a rehearsal does not have")
 
 
 def dense_image_warp(image: Any, flow: Any, name: str | None = None) -> Any:

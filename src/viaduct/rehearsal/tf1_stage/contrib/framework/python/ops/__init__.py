@@ -1,4 +1,4 @@
-"""tensorflow.contrib.framework.python.ops; for its modules `arg_scope` and `variables` see contrib.framework."""
+"""tensorflow.contrib.framework.python.ops; both its modules, arg_scope and variables, are contrib.framework here."""
 
 import tensorflow.contrib.framework as arg_scope  # type: ignore[import-not-found,unused-ignore]
 import tensorflow.contrib.framework as variables  # type: ignore[import-not-found,unused-ignore]

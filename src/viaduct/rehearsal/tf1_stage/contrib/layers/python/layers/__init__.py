@@ -1,4 +1,4 @@
-"""tensorflow.contrib.layers.python.layers; for its modules `initializers`, `layers` … see contrib.layers."""
+"""tensorflow.contrib.layers.python.layers; initializers, layers and regularizers are contrib.layers here."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

@@ -29,6 +29,9 @@ def model_to_npu_estimator(
         checkpoint_format=checkpoint_format,
     )
     return NPUEstimator(
-        plain._model_fn, plain.model_dir, config.replace(model_dir=plain.model_dir), None, job_start_file,
-        plain._warm_start_settings,
-    )  # fmt: skip
+        plain._model_fn,
+        plain.model_dir,
+        config.replace(model_dir=plain.model_dir),
+        job_start_file=job_start_file,
+        warm_start_from=plain._warm_start_settings,
+    )

@@ -1,9 +1,9 @@
-"""The Keras callback that broadcasts the root's weights."""
+"""The Keras callback that broadcasts the root rank's weights."""
 
 from viaduct.rehearsal.tf1_stage import data_parallel
 
 
 class NPUBroadcastGlobalVariablesCallback(data_parallel.BroadcastCallback):
-    """Broadcasts the root's weights once, at the first batch."""
+    """Broadcasts the root rank's weights once, at the first batch."""
 
-    kind = "HcomBroadcast"
+    op_name = "HcomBroadcast"

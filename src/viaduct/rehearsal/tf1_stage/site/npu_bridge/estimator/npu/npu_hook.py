@@ -14,7 +14,7 @@ from viaduct.rehearsal.tf1_stage import data_parallel, loops, state
 class NPUBroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
     """Hook that broadcasts the root's variables to all ranks."""
 
-    kind = "HcomBroadcast"
+    op_name = "HcomBroadcast"
 
     def __init__(self, root_rank: int | None = None, index: int | None = None) -> None:
         if root_rank is not None and root_rank not in range(state.size()):

@@ -23,7 +23,7 @@ class NPULossScaleOptimizer(loss_scale.LossScaleOptimizer):
         """Return a tensor that is True if no gradient of this rank, or of any rank, has an infinity or NaN."""
         finite = super().all_finite(gradients)
         if self._is_distributed:
-            (least,) = collectives.allreduce([tf.cast(finite, tf.int32)], "min", kind="HcomOverflow")
+            (least,) = collectives.allreduce([tf.cast(finite, tf.int32)], "min", op_name="HcomOverflow")
             finite = tf.equal(least, 1)
         return finite
 
