@@ -1,4 +1,4 @@
-"""Devices and device options of the MLU."""
+"""Devices and device options of TensorFlow scripts."""
 
 from __future__ import annotations
 
@@ -44,3 +44,22 @@ def test_a_script_for_the_mlu_finds_its_devices_and_options(tmp_path: Path) -> N
     assert "not been initialized" in said["early"]
     assert said["size"] == 1
     assert "CPU" in said["device"]
+
+
+DEVICE_SPEC = """
+import json
+import tensorflow as tf
+with tf.device(tf.DeviceSpec(device_type="GPU", device_index=0)):
+    w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    print(json.dumps({"w": float(sess.run(w)), "device": w.device}))
+"""
+
+
+def test_a_device_spec_of_a_gpu_is_the_cpu(tmp_path: Path) -> None:
+    script = tmp_path / "spec.py"
+    script.write_text(DEVICE_SPEC)
+    answer = rehearse_script("original", script)
+    assert answer.code == 0, answer.stderr[-3000:]
+    assert answer.said() == {"w": 1.0, "device": "/device:CPU:0"}

@@ -43,6 +43,8 @@ def map_device(device: Any, platform: Platform) -> Any:
 
     A GPU is reported, unless the script is the original.
     """
+    if hasattr(device, "to_string"):
+        device = device.to_string()  # of a tf.DeviceSpec
     if not isinstance(device, str):
         return device
     if platform != "original" and GPU_PATTERN.search(device):
