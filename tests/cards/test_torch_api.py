@@ -8,8 +8,8 @@ import pytest
 
 from viaduct.cards import CARDS
 from viaduct.cards.torch_api import (
-    CUDA_ONLY_NAMES,
-    NAMES_OF_ONE_CARD,
+    MORE_NAMES,
+    NAMES_MISSING_ON_A_CARD,
     NPU_AND_MLU_NAMES,
     RENAMED_NAMES,
     SUBMODULES,
@@ -40,10 +40,10 @@ def test_counterparts_on_the_mlu(name: str, new: str | None) -> None:
 
 def test_every_name_in_the_tables_is_one_of_torch_cuda() -> None:
     torch = pytest.importorskip("torch")
-    cards = [*NAMES_OF_ONE_CARD.values(), *(set(names) for names in RENAMED_NAMES.values())]
+    cards = [*MORE_NAMES.values(), *(set(names) for names in RENAMED_NAMES.values())]
     missing = {
         name
-        for names in (NPU_AND_MLU_NAMES, CUDA_ONLY_NAMES, *cards)
+        for names in (NPU_AND_MLU_NAMES, NAMES_MISSING_ON_A_CARD, *cards)
         for name in names
         if not hasattr(torch.cuda, name)
     }

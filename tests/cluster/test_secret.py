@@ -24,7 +24,7 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
     assert find_secret(file) == "密" * 1024
     for text in ("", "short", "x" * 2000):
         file.write_text(text)
-        with pytest.raises(BadValue, match="has 16 to 1024 printable characters"):
+        with pytest.raises(BadValue, match="must have 16 to 1024 printable characters"):
             find_secret(file)
     with pytest.raises(BadValue, match="cannot be read"):
         find_secret(tmp_path / "none")

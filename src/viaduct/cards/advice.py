@@ -1,4 +1,4 @@
-"""Advice on replacements for features of CUDA and NVIDIA on each card, in English and Chinese.
+"""Advice about features of CUDA that another card lacks or has under another name, in English and Chinese.
 
 The keys of each table are the names of the cards. The key `any` has advice for a script that runs on every card.
 `viaduct migrate` prints these texts.
@@ -30,7 +30,7 @@ DEVICE_CAPABILITY = {
         "medium",
     ),
 }
-"""Results of get_device_capability() on each card."""
+"""What get_device_capability() returns on each card."""
 TORCHSCRIPT = {
     "npu": Remark("scripting of device code is limited on the NPU", "NPU 对设备代码的脚本化支持有限"),
     "mlu": Remark("the MLU's run-time patch switches scripting off", "MLU 的运行时补丁会关闭脚本化"),

@@ -39,7 +39,7 @@ OTHER_CUDA_VARIABLES = (*COUNTERPARTS, *NO_COUNTERPART)
 def is_valid_device_list(value: str, target: Card) -> bool:
     """Return True if a value of CUDA_VISIBLE_DEVICES is also valid for the target's variable.
 
-    An empty list, -1 and numbers are valid, for the NPU only in ascending order; UUIDs of GPUs are not.
+    An empty list, -1 and numbers are valid; for the NPU the numbers must be ascending. UUIDs of GPUs are not valid.
     """
     text = value.strip()
     if text in HIDING_VALUES:

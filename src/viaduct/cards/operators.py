@@ -1,8 +1,8 @@
-"""Operators of torch that a card lacks, limits (types, arguments, sizes) or may run on the CPU.
+"""Operators of torch that do not work on a card, work with limits (types, arguments, sizes), or may run on the CPU.
 
-The NPU's are from Ascend's table of native API for torch 2.6. The MLU's are missing in the list of supported API in
-torch_mlu's repository. Only operators that are common in training are listed; other operators may or may not work.
-Later releases may support more.
+The limits of the NPU are those of Ascend's table of native API for torch 2.6. The operators of the MLU are those that
+the list of supported API in torch_mlu's repository does not contain. Only operators that are common in training are
+listed here; other operators may or may not work. Later releases may support more.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SOURCES = {
 class OperatorLimit:
     """Documented limit of an operator on a card."""
 
-    english: str
+    english: str  # a clause that follows the operator's name and a colon
     chinese: str
-    risk: Risk = "medium"
+    risk: Risk = "medium"  # risk of a failure if the script is not changed
     keyword: str = ""  # the limit applies only to calls with this argument; empty: to all calls
 
 
@@ -49,7 +49,7 @@ NPU_MISSING = (
 )
 NPU_ON_CPU = ("index_reduce", "narrow_copy", "acosh", "copysign", "std", "trunc", "slogdet", "tensor_split")
 NPU_LIMITS = {
-    "sum": OperatorLimit("its argument dtype is not supported", "不支持 dtype 参数", "high", "dtype"),
+    "sum": OperatorLimit("the argument `dtype` is not supported", "不支持 dtype 参数", "high", "dtype"),
     "kthvalue": OperatorLimit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
     "cumprod": OperatorLimit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
     "logaddexp": NO_DOUBLE,
@@ -57,8 +57,8 @@ NPU_LIMITS = {
     "multinomial": HALF_OR_SINGLE,
     "unique": OperatorLimit("with dim, not in float16", "带 dim 时不支持 fp16", "medium", "dim"),
     "topk": OperatorLimit("sorted=False is not supported", "不支持 sorted=False", "medium", "sorted"),
-    "repeat_interleave": OperatorLimit("its result has fewer than 2^22 elements", "输出元素个数需小于 2^22"),
-    "nn.functional.ctc_loss": OperatorLimit("float32, and no target of length 0", "仅支持 fp32,目标长度不能为 0"),
+    "repeat_interleave": OperatorLimit("its result must have fewer than 2^22 elements", "输出元素个数需小于 2^22"),
+    "nn.functional.ctc_loss": OperatorLimit("float32 only, and no target of length 0", "仅支持 fp32,目标长度不能为 0"),
     "nn.functional.kl_div": OperatorLimit(
         "log_target=True is not supported", "log_target 仅支持 False", "high", "log_target"
     ),
@@ -68,7 +68,7 @@ NPU_LIMITS = {
     "nn.functional.nll_loss": SINGLE,
     "nn.functional.fractional_max_pool2d": ON_CPU,
     "nn.functional.scaled_dot_product_attention": OperatorLimit(
-        "a feature on trial: tensors [N, heads, L, E], masks of bool, head size up to 512",
+        "an experimental feature: tensors must be [N, heads, L, E], masks bool, and E at most 512",
         "试用特性:输入排布为 [N, head_num, L, E],attn_mask 为 bool,E 不超过 512",
     ),
 }

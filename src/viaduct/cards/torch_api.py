@@ -23,8 +23,8 @@ NPU_AND_MLU_NAMES = {
     *("caching_allocator_alloc", "caching_allocator_delete", "change_current_allocator", "utilization"),
     *(f"{name}{kind}" for name in TENSOR_TYPES for kind in ("Tensor", "Storage")),
 }
-# Further names of one card.
-NAMES_OF_ONE_CARD: dict[str, set[str]] = {
+# Further names that each card has; most of them only this card.
+MORE_NAMES: dict[str, set[str]] = {
     "npu": {
         *("get_per_process_memory_fraction", "set_sync_debug_mode", "get_sync_debug_mode", "current_blas_handle"),
         *("MemPool", "use_mem_pool", "get_allocator_backend", "get_device_capability"),
@@ -40,9 +40,9 @@ RENAMED_NAMES: dict[str, dict[str, str]] = {
     "npu": {"CUDAPluggableAllocator": "NPUPluggableAllocator"},
     "mlu": {
         "CUDAPluggableAllocator": "MLUPluggableAllocator",
-        CUDA.graph_class: MLU.graph_class,
-        CUDA.range_module: MLU.range_module,
-        CUDA.backend: MLU.backend,
+        CUDA.graph_class: MLU.graph_class,  # CUDAGraph is MLUGraph
+        CUDA.range_module: MLU.range_module,  # nvtx is cnpx
+        CUDA.backend: MLU.backend,  # the module nccl is cncl
         "cudart": "cnrt",
     },
 }
@@ -62,8 +62,8 @@ SUBMODULES: dict[str, set[str]] = {
 }
 # Functions of torch.cuda.nvtx.
 NVTX_FUNCTIONS = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
-# Submodules that only one card has, with their names in torch.cuda; RENAMED_NAMES has the card's name of the submodule.
-SUBMODULES_OF_ONE_CARD: dict[str, dict[str, set[str]]] = {
+# Further submodules of torch.cuda that a card has under the name in RENAMED_NAMES, and the names in each.
+RENAMED_SUBMODULES: dict[str, dict[str, set[str]]] = {
     "npu": {},
     "mlu": {"nvtx": NVTX_FUNCTIONS, "nccl": {"version"}},
 }
@@ -73,8 +73,8 @@ TF32_SWITCHES: dict[str, dict[str, str]] = {
     "mlu": {MATMUL_TF32: "torch.backends.mlu.matmul.allow_tf32", CONV_TF32: "torch.backends.cnnl.allow_tf32"},
 }
 """CUDA's switches of TF32, and each card's switch of its reduced float32 (HF32 on the NPU)."""
-# Public names of torch.cuda (2.13) that the NPU or the MLU lacks.
-CUDA_ONLY_NAMES = {
+# Public names of torch.cuda (2.13) that the NPU or the MLU lacks; the tables above have those that one of them has.
+NAMES_MISSING_ON_A_CARD = {
     *("CUDAGraph", "CudaError", "DeferredCudaCallError", "ExternalStream", "GreenContext", "MemPool", "use_mem_pool"),
     *("ComplexDoubleStorage", "ComplexFloatStorage", "DoubleStorage", "DoubleTensor", "OutOfMemoryError"),
     *("caching_allocator_disabled", "caching_allocator_enable", "check_error", "clock_rate", "comm", "cudaStatus"),
@@ -86,7 +86,7 @@ CUDA_ONLY_NAMES = {
     *("nvtx", "power_draw", "profiler", "reset_accumulated_host_memory_stats", "reset_peak_host_memory_stats"),
     *("set_sync_debug_mode", "sparse", "temperature", "tunable", "cutlass"),
 }
-# Names of CUDA that rules other than `cuda_unknown` report.
+# Names of torch.cuda that have a migration rule of their own; the rule `cuda_unknown` does not report them.
 NAMES_REPORTED_BY_OTHER_RULES = {
     *("DoubleTensor", "DoubleStorage", "get_device_capability", "nvtx"),
     *("CUDAGraph", "graph", "graphs", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"),
@@ -98,7 +98,7 @@ def counterpart(name: str, card: Card) -> str | None:
 
     `amp.autocast` is looked up in the submodule `amp`, `FloatTensor.type` by its first part.
     """
-    for members_by_module in (SUBMODULES, SUBMODULES_OF_ONE_CARD[card.name]):
+    for members_by_module in (SUBMODULES, RENAMED_SUBMODULES[card.name]):
         modules = (module for module in members_by_module if f"{name}.".startswith(f"{module}."))
         module = max(modules, key=len, default=None)
         if module is not None:
@@ -106,7 +106,7 @@ def counterpart(name: str, card: Card) -> str | None:
             renamed = RENAMED_NAMES[card.name].get(module, module)
             return renamed + name[len(module) :] if not member or member in members_by_module[module] else None
     first, dot, members = name.partition(".")
-    if first in NPU_AND_MLU_NAMES or first in NAMES_OF_ONE_CARD[card.name]:
+    if first in NPU_AND_MLU_NAMES or first in MORE_NAMES[card.name]:
         return name
     renamed = RENAMED_NAMES[card.name].get(first, "")
     return f"{renamed}{dot}{members}" if renamed else None

@@ -1,4 +1,7 @@
-"""Drawing of a rank table in the terminal: a box per server, its devices in rows of four (0-3 and 4-7 are networks)."""
+"""Drawing of a rank table in the terminal: a box for each server, with its devices in rows of four.
+
+Devices 0 to 3 are linked with each other inside a server, and so are 4 to 7.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import Device, RankTable, Server
 from viaduct.terminal import print_table
 
-BOXES_LIMIT = 16  # more servers are printed as one line each
+MAX_BOXES = 16  # of more servers each is printed as one line
 DEVICES_A_ROW = 4
 
 
 def draw_table(table: RankTable, console: Console) -> None:
     """Print a rank table: a box for each server, or a line if there are many."""
     console.print(format_headline(table))
-    if len(table.servers) > BOXES_LIMIT:
+    if len(table.servers) > MAX_BOXES:
         print_table(list_servers(table), console)
         return
     boxes = [draw_server(table, server) for server in table.servers]
@@ -47,11 +50,12 @@ def draw_server(table: RankTable, server: Server) -> Panel:
 
 
 def build_rows(server: Server) -> list[list[Text]]:
-    """Return the cells of a server, four devices in a row, without rows that have no used device."""
+    """Return the cells of a server, four devices in a row. A row whose devices are all unused is left out."""
     devices = {device.device_id: device for device in server.devices}
-    starts = sorted({number // DEVICES_A_ROW * DEVICES_A_ROW for number in devices})
+    first_numbers = sorted({number // DEVICES_A_ROW * DEVICES_A_ROW for number in devices})
     return [
-        [draw_device(number, devices.get(number)) for number in range(start, start + DEVICES_A_ROW)] for start in starts
+        [draw_device(number, devices.get(number)) for number in range(first, first + DEVICES_A_ROW)]
+        for first in first_numbers
     ]
 
 
@@ -74,7 +78,7 @@ def list_servers(table: RankTable) -> Table:
 
 
 def format_spans(numbers: list[int]) -> str:
-    """Format numbers in ascending order with their gaps: 0, 1, 2, 3, 6 as `0-3, 6`."""
+    """Format ascending numbers as ranges: 0, 1, 2, 3, 6 as `0-3, 6`."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and spans[-1][-1] + 1 == number:

@@ -1,6 +1,7 @@
-"""Rules of a rank table by name, and findings, which are violations of a rule.
+"""Rules that a rank table must fulfil, by name. A finding is one violation of a rule.
 
-Rules on the number of devices and servers, on subnets and on device ids above 7 apply to certain cards only (rules.py).
+Rules on the number of devices and servers, on subnets and on device ids above 7 apply only to some models of the NPU
+(rules.py).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ Severity = Literal["error", "warning"]
 
 
 class Rule(NamedTuple):
-    """Rule of a rank table: how severe a violation is, and the rule in one sentence."""
+    """Rule of a rank table."""
 
-    severity: Severity
-    sentence: str
+    severity: Severity  # of a violation
+    sentence: str  # what is true of a table that fulfils the rule
 
 
 RULES = {
@@ -85,7 +86,7 @@ class Finding:
     """One violation of a rule."""
 
     rule: str
-    path: str  # in the JSON document: server_list[0].device[3].device_ip; of a syntax error line and column
+    path: str  # in the JSON document: server_list[0].device[3].device_ip; for a syntax error its line and column
     value: str | None  # value in the table; None if it is missing
     wrong: str  # the mistake, as a clause
     fix: str  # advice, as a sentence

@@ -1,4 +1,4 @@
-"""Parser of hand-written JSON: comments are stripped and counted; repeated keys and bare numbers can be reported."""
+"""Parser of JSON that a person wrote: accepts comments, repeated keys and numbers, so that a check can report them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FULL_WIDTH = "“”‘’，：；【】｛｝"
 
 
 class BareNumber(str):
-    """A number without quotes, as text, so that no digit is lost."""
+    """A JSON number, which a rank table should have in quotes; kept as text, so that no digit is lost."""
 
     __slots__ = ()
 

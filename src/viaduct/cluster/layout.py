@@ -1,19 +1,22 @@
-"""Layout of a classifier with many classes: complete on every rank (`data`), or with its classes split (`hybrid`).
+"""Compare two layouts of a classifier with many classes: `data`, complete on every rank; `hybrid`, classes split.
 
-Nothing is run and torch is not imported. With C classes, F features, B images in a global batch accumulated in k parts,
-R ranks, and s fp32 numbers for each weight besides itself and its gradient:
+The comparison is calculated; nothing is run and torch is not imported. With C classes, F features, B images in a global
+batch that is accumulated in k parts, R ranks, and an optimizer that keeps s fp32 numbers for each weight:
 
-    memory      of the classifier: C (F+1) x 4 x (2 + s) bytes with data; with hybrid that of C/R classes
-    logits      of a part: B/(kR) x C x 4 bytes with data, B/k x C/R x 4 with hybrid: the same
-    data sends  an all-reduce of C (F+1) gradients in every step
-    hybrid      in each part an all-gather of the features and a reduce-scatter of their gradients (together the volume
-                of an all-reduce of B/k x F numbers) and, for each image, eight numbers in six small messages
+    memory of the classifier     data: C (F+1) x 4 x (2 + s) bytes (weights, gradients, optimizer)
+                                 hybrid: the same for C/R classes
+    memory of a part's logits    data: B/(kR) x C x 4 bytes; hybrid: B/k x C/R x 4, which is the same
+    sent with data               an all-reduce of C (F+1) gradients in every step
+    sent with hybrid             in each part an all-gather of the features and a reduce-scatter of their gradients
+                                 (together the volume of an all-reduce of B/k x F numbers), and for each image eight
+                                 numbers in six small messages
 
-Hybrid is chosen if it sends for less time and the classifier takes at least `MIN_SPLIT_BYTES`.
+Hybrid is chosen if it takes less time to send and the classifier takes at least `MIN_SPLIT_BYTES`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, estimate_all_reduce_seconds
@@ -68,26 +71,26 @@ class Comparison:
         ]
 
 
-def compare_layouts(work: Classifier, cluster: Cluster) -> Comparison:
+def compare_layouts(classifier: Classifier, cluster: Cluster) -> Comparison:
     """Compare the data-parallel and the hybrid layout."""
-    rows = -(-work.classes // cluster.ranks)
-    images = -(-work.global_batch // work.accumulate)
-    weight_bytes = MASTER_BYTES * work.numbers_per_weight
+    classes_per_rank = math.ceil(classifier.classes / cluster.ranks)
+    images_per_part = math.ceil(classifier.global_batch / classifier.accumulate)
+    weight_bytes = MASTER_BYTES * classifier.numbers_per_weight
     return Comparison(
-        data_bytes=work.weights * weight_bytes,
-        hybrid_bytes=rows * (work.features + 1) * weight_bytes,
-        logits_bytes=images * rows * MASTER_BYTES,
-        data_seconds=estimate_all_reduce_seconds(work.weights * work.gradient_bytes, cluster),
-        hybrid_seconds=work.accumulate * estimate_part_seconds(work, images, cluster),
+        data_bytes=classifier.weights * weight_bytes,
+        hybrid_bytes=classes_per_rank * (classifier.features + 1) * weight_bytes,
+        logits_bytes=images_per_part * classes_per_rank * MASTER_BYTES,
+        data_seconds=estimate_all_reduce_seconds(classifier.weights * classifier.gradient_bytes, cluster),
+        hybrid_seconds=classifier.accumulate * estimate_part_seconds(classifier.features, images_per_part, cluster),
     )
 
 
-def estimate_part_seconds(work: Classifier, images: int, cluster: Cluster) -> float:
+def estimate_part_seconds(features: int, images: int, cluster: Cluster) -> float:
     """Return the communication time of one part of the batch in the hybrid layout."""
-    features = estimate_all_reduce_seconds(images * work.features * MASTER_BYTES, cluster)
-    sums = estimate_all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)
+    features_seconds = estimate_all_reduce_seconds(images * features * MASTER_BYTES, cluster)
+    small_seconds = estimate_all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)  # latency of one message
     latency = 2 * (cluster.devices - 1) * INNER_LATENCY_S + 2 * (cluster.servers - 1) * LATENCY_S
-    return features + sums + (MESSAGES - 1) * latency  # `sums` includes the latency of one message
+    return features_seconds + small_seconds + (MESSAGES - 1) * latency
 
 
 def format_bytes(count: float) -> str:

@@ -1,8 +1,8 @@
 """Secret that the machines of a job share.
 
 It is read from VIADUCT_JOB_SECRET or from a file that only its owner may read; if all ranks are on one machine, it is
-random. A digest of the secret prefixes the job's keys in the rendezvous store, so jobs that share a port by accident do
-not touch each other's keys. The secret is neither encryption nor a login (docs/launch.md).
+random. The names of the job's keys in the rendezvous store begin with a digest of the secret, so jobs that share a port
+by accident do not touch each other's keys. The secret encrypts nothing and is no login (docs/launch.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from viaduct.path_errors import refuse_special_file
 
 SECRET_VARIABLE = "VIADUCT_JOB_SECRET"
 MIN_CHARACTERS, MAX_CHARACTERS = 16, 1024
-MAX_BYTES = 4 * MAX_CHARACTERS + 2  # in UTF-8, with a line end
+MAX_BYTES = 4 * MAX_CHARACTERS + 2  # of the file: up to four bytes for a character in UTF-8, and a line end
 
 
 def make_secret() -> str:
@@ -55,19 +55,18 @@ def check_secret(text: str, source: str) -> None:
         expected = f"{MIN_CHARACTERS} to {MAX_CHARACTERS} printable characters"
         got = f"{len(text)}" if text.isprintable() else f"{len(text)}, some of them not printable"
         raise BadValue(
-            f"{source}: a job's secret has {expected}; this one has {got}.",
+            f"{source}: a job's secret must have {expected}; this one has {got}.",
             "`openssl rand -hex 16` makes one.",
         )
 
 
 def derive_key_prefix(secret: str, job: str) -> str:
     """Return the prefix of a job's keys in the rendezvous store."""
-    # "corner" here and "name" below only make the two digests differ.
+    # "corner" here and "name" below have no meaning: they make the digest that is shown differ from the prefix.
     return hashlib.sha256(f"viaduct corner\0{job}\0{secret}".encode()).hexdigest()[:32]
 
 
 def describe_secret(secret: str) -> str:
-    """Return `secret` and a short digest, which machines compare, or `no secret`."""
-    if not secret:
-        return "no secret"
-    return f"secret {hashlib.sha256(f'viaduct name{chr(0)}{secret}'.encode()).hexdigest()[:8]}"
+    """Return `no secret`, or `secret` and a short digest, by which machines see if they have the same one."""
+    digest = hashlib.sha256(f"viaduct name\0{secret}".encode()).hexdigest()
+    return f"secret {digest[:8]}" if secret else "no secret"

@@ -2,7 +2,8 @@
 
     sbatch job.sbatch [arguments that are added to the command]
 
-Slurm runs a copy of the script; the other scripts are found in the folder from which the job was submitted.
+The task runs run_Np.sh (one machine, N ranks) or run_cluster.sh (several), which scripts.py writes beside this script.
+Slurm runs a copy of the batch script, so they are looked up in the folder from which the job was submitted.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from viaduct.cluster.findings import format_count
 
 SBATCH = "job.sbatch"
 GRES_NAMES = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
-"""Usual names of the cards in a site's gres.conf."""
-STOP_EARLY_S = 120  # ranks are asked to stop this long before the time limit, and write a checkpoint
+"""Usual names of the cards in Slurm's gres.conf, by kind of device; the CPU has none."""
+STOP_EARLY_S = 120  # Slurm sends SIGTERM this long before the time limit; training then writes a checkpoint and ends
 
 
 def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, has_table: bool) -> str:
-    """Return the text of job.sbatch; the ranks themselves are started by run_cluster.sh or run_Np.sh."""
+    """Return the text of job.sbatch for `machines` machines with `ranks` ranks each.
+
+    `has_table`: the job has a rank table, which numbers the machines. Without one Slurm numbers them (NODE_RANK), and
+    the first machine is the rendezvous.
+    """
     lines = [
         "#!/usr/bin/env bash",
         f"#SBATCH --job-name={name}",
@@ -50,6 +55,6 @@ def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, ha
             'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
             f'export RDZV="${{RDZV:-$first:{port}}}"',
         ]
-    number = "export NODE_RANK=$SLURM_NODEID; " if not has_table else ""
-    command = f"""{start} \\\n    bash -c '{number}exec bash "$0" "$@"' "$here/run_cluster.sh" "$@\""""
+    set_node_rank = "export NODE_RANK=$SLURM_NODEID; " if not has_table else ""
+    command = f"""{start} \\\n    bash -c '{set_node_rank}exec bash "$0" "$@"' "$here/run_cluster.sh" "$@\""""
     return "\n".join([*lines, command, ""])

@@ -1,8 +1,8 @@
-"""Find the candidates of a file: places that a requirement of the target (requirements.py) concerns.
+"""Find candidates: lines of a file that may have to change for the target device, independently of the rules.
 
-A rule edits only where the text shows that the edit is right. This search is independent of the rules and also finds
-places whose names cannot be resolved. From the candidates of the original and of the result, ledger.py determines the
-places that still need a change and have no finding.
+Each candidate belongs to a requirement such as "TensorFlow sessions need NPU options" (requirements.py). A rule edits
+only where the text shows that the edit is right. This search also finds lines whose names cannot be resolved. By
+comparing the candidates of the original and of the result, ledger.py finds the lines that the rules missed.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import MigratedFile
 
 State = Literal["needed", "right", "unclear"]
-"""needed: the place must change; right: it fulfils the requirement; unclear: the text does not show either."""
+"""needed: the lines must change; right: they fulfil the requirement; unclear: the text shows neither."""
 Mark = Literal[
     "trains", "broadcasts", "communicates", "delegates", "torch", "takes device", "names card", "imports plug-in"
 ]
-"""Property of a file that matters for other files of its program (`find_marks` in candidates_tf1 and candidates_torch).
+"""Property of a file that matters for the program to which it belongs, the files that run together.
 
-TensorFlow 1 on several ranks: the file trains, broadcasts variables, starts the ranks' communication, or delegates both
-to an API of the NPU. PyTorch: it uses torch, may take a device from outside (its text contains `.to(` or "device"),
-names the target card, or imports the card's plug-in.
+Some requirements hold if any file of the program has a mark. TensorFlow 1 on several ranks: the file trains, broadcasts
+variables, starts the ranks' communication, or delegates both to an API of the NPU. PyTorch: it uses torch, may take a
+device from outside (its text contains `.to(` or "device"), names the target card, or imports the card's plug-in.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Place that a requirement concerns. Lines are those of the text that was searched."""
+    """Lines that a requirement concerns. Line numbers are those of the text that was searched."""
 
     requirement: str  # a name in requirements.py
     line: int

@@ -1,4 +1,4 @@
-"""Check a migration's options before any file is read: unknown rules, invalid values, contradictory flags."""
+"""Check the flags of `viaduct migrate` before any file is read: unknown rules, invalid values, contradictions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_options(options: Options) -> None:
     if options.dump_step and not options.dump:
         raise BadValue("--dump-step without --dump.", "Give --dump DIR too: where the tensors go.")
     if options.dump_step and not DUMP_STEPS.fullmatch(options.dump_step):
-        raise BadValue(f"--dump-step {options.dump_step!r} names no steps.", "Such as 5, 0|5|10 or 3-6.")
+        raise BadValue(f"--dump-step {options.dump_step!r} names no steps.", "Give steps such as 5, 0|5|10 or 3-6.")
     if any(options.profile_points) and not options.profile:
         raise BadValue("--profile-points without --profile.", "Give --profile DIR too: where the profiles go.")
     if options.profile and options.dump:

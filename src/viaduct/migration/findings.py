@@ -1,4 +1,4 @@
-"""Finding of a migration about one place: a change, advice, a need for manual review, or an unresolved construct."""
+"""Finding of a migration about a few lines of a file: a change, advice, or a need for manual review."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Literal
 from viaduct.cards.limits import Risk
 
 Status = Literal["changed", "advice", "manual", "unresolved"]
-"""manual: the user has to review the place; unresolved: the text does not show if a change is needed."""
+"""manual: the user has to review the lines; unresolved: so far it is not known if they need a change."""
 Kind = Literal["mandatory", "performance", "advice", "report"]
-"""Purpose of a rule: necessary edits; edits for speed; advice; reports of places for review."""
+"""Purpose of the rule: edits without which the script fails; edits for speed; advice; lines for manual review."""
 UNFINISHED_STATUSES: tuple[Status, ...] = ("manual", "unresolved")
 """Statuses of findings that the user has to review."""
 RISK_ORDER: dict[Risk, int] = {"high": 0, "medium": 1, "low": 2}
@@ -18,7 +18,7 @@ RISK_ORDER: dict[Risk, int] = {"high": 0, "medium": 1, "low": 2}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Finding about one place of a file. Lines count from 1 and are those of the original file."""
+    """Finding about a few lines of a file. Lines count from 1 and are those of the original file."""
 
     file: str  # path relative to the project's root, with /
     line: int
@@ -28,10 +28,10 @@ class Finding:
     kind: Kind
     status: Status
     message: str
-    message_zh: str = ""
-    risk: Risk = "medium"  # that something fails if nothing is done; for `changed`: that the change is wrong
-    before: str = ""  # text of the lines before and, for a change, after the migration
-    after: str = ""
+    message_zh: str = ""  # the message in Chinese
+    risk: Risk = "medium"  # risk of a failure if the user does nothing; for `changed`: risk that the change is wrong
+    before: str = ""  # text of the lines in the original file
+    after: str = ""  # text of the lines after the migration; only for `changed`
 
     def text(self, language: str) -> str:
         """Return the message in Chinese for "zh" if it has one, else in English."""

@@ -1,6 +1,6 @@
 """Insert the helper of `--to any`, the code that queries the machine's accelerator, into a notebook as a cell.
 
-For scripts it is a module (helper_file.py); beside a notebook a separate file might get lost.
+Scripts import it from a module (helper_file.py). A notebook is often passed on alone, without the module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HELPER_CELL = re.compile(rf"^{re.escape(FIRST_LINE)}\n(.*?)^(\w+) = {helper_text
 
 
 def render_cell(uses: set[str], local: str) -> str:
-    """Return the text of the cell: the helper with the members `uses`, and its object under the name `local`."""
+    """Return the text of the cell: the helper's class with the members `uses`, and an object of it named `local`."""
     text = DOCSTRING.sub("", helper_text.render(uses)).rstrip("\n")
     return (
         f"{FIRST_LINE}\n{text.removesuffix(f'{HELPER_OBJECT} = {helper_text.CLASS}()')}{local} = {helper_text.CLASS}()"
@@ -31,7 +31,7 @@ def render_cell(uses: set[str], local: str) -> str:
 
 
 def replace_import_by_cell(file: MigratedFile, lines: list[str], module: str) -> list[str]:
-    """Return the import lines with the helper's text instead of its import."""
+    """Return the import lines with the text of the cell instead of the import of the helper from `module`."""
     start = f"from {module} import {HELPER_OBJECT}"
     import_line = next((line for line in lines if line.startswith(start)), None)
     if import_line is None:
@@ -44,19 +44,19 @@ def replace_import_by_cell(file: MigratedFile, lines: list[str], module: str) ->
 
 
 def find_member_lines(file: MigratedFile, local: str) -> dict[str, int]:
-    """Return, by name, the lines of the helper members that a notebook uses; 1 for those that only findings name."""
-    advised = " ".join(finding.message for finding in file.findings if finding.status != "changed")
-    return {**dict.fromkeys(MEMBER_MENTION.findall(advised), 1), **helper_text.find_uses(file.source.tree, local)}
+    """Return member -> line for the helper members that a notebook uses; line 1 for those that only advice mentions."""
+    advice = " ".join(finding.message for finding in file.findings if finding.status != "changed")
+    return {**dict.fromkeys(MEMBER_MENTION.findall(advice), 1), **helper_text.find_uses(file.source.tree, local)}
 
 
 def extend_cell(file: MigratedFile) -> MigratedFile:
-    """Extend the helper's cell of an earlier migration; if the user has changed the cell, report missing members."""
+    """Add missing members to the cell of an earlier migration; if the user has changed the cell, only report them."""
     cell = HELPER_CELL.search(file.source.text)
     if cell is None:
         return file
     helper, local = cell.groups()
     used_lines, defined = find_member_lines(file, local), helper_text.find_definitions(helper)
-    if render_cell(defined, local) == cell.group():
+    if render_cell(defined, local) == cell.group():  # the user has not changed it
         extended = render_cell({*used_lines, *defined}, local)
         if extended == cell.group():
             return file

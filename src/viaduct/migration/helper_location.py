@@ -20,7 +20,7 @@ HELPER_OBJECT = "accelerator"
 """Name of the object that scripts import from the helper."""
 HELPER_MARK = b"Written by `viaduct migrate --to any`"
 """Text by which a helper is recognised, also after the user has changed it."""
-HELPER_TERMS = re.compile(rb"torch|cuda|nccl|" + HELPER_MODULE.encode())
+DEVICE_TERMS = re.compile(rb"torch|cuda|nccl|" + HELPER_MODULE.encode())
 """A script without any of these words needs no helper."""
 PACKAGE_FILES = ("setup.py", "setup.cfg", "pyproject.toml")
 """Files of a project that is installed as a package; there the helper is written into the package."""
@@ -30,37 +30,37 @@ def is_helper(data: bytes) -> bool:
     return HELPER_MARK in data[:1000]
 
 
-def plan_helpers(files: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str, str]]:
+def plan_helpers(walk: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str, str]]:
     """Return, for each script that may need the helper, the helper's dotted name and file."""
     contents = dict(texts)
-    name = free_name(files, contents)
-    packaged = any(path in PACKAGE_FILES for path in (*files.scripts, *files.others))
-    tree = ScriptTree(set(files.scripts), {path: set(list_absolute_imports(data)) for path, data in contents.items()})
-    planned = {}
-    for path in (path for path, data in contents.items() if HELPER_TERMS.search(data)):
-        root, package = tree.home_of(path)
-        is_in_package = packaged and package
-        file = root / (package if is_in_package else "") / f"{name}.py"
-        planned[path] = (f"{package}.{name}" if is_in_package else name, str(file))
-    return planned
+    name = find_free_name(walk, contents)
+    is_installed = any(path in PACKAGE_FILES for path in (*walk.scripts, *walk.others))
+    tree = ScriptTree(set(walk.scripts), {path: set(list_absolute_imports(data)) for path, data in contents.items()})
+    helpers = {}
+    for path in (path for path, data in contents.items() if DEVICE_TERMS.search(data)):
+        root, package = tree.find_import_root(path)
+        if is_installed and package:
+            helpers[path] = f"{package}.{name}", str(root / package / f"{name}.py")
+        else:
+            helpers[path] = name, str(root / f"{name}.py")
+    return helpers
 
 
-def free_name(files: Walk, contents: dict[str, bytes]) -> str:
+def find_free_name(walk: Walk, contents: dict[str, bytes]) -> str:
     """Return `accelerator_device`, with a number if another file or folder of the project has this name."""
     used_names = {
-        PurePosixPath(path).with_suffix("").name
-        for path in (*files.folders, *files.links, *files.others, *files.excluded)
+        PurePosixPath(path).with_suffix("").name for path in (*walk.folders, *walk.links, *walk.others, *walk.excluded)
     }
     used_names |= {PurePosixPath(path).stem for path, data in contents.items() if not is_helper(data)}
-    if files.single:
-        used_names |= {Path(entry).stem for entry in os.listdir(files.root) if not is_own(files.root / entry)}
+    if walk.single:
+        used_names |= {Path(entry).stem for entry in os.listdir(walk.root) if not is_helper_file(walk.root / entry)}
     name, number = HELPER_MODULE, 2
     while name in used_names:
         name, number = f"{HELPER_MODULE}_{number}", number + 1
     return name
 
 
-def is_own(path: Path) -> bool:
+def is_helper_file(path: Path) -> bool:
     return path.stem.startswith(HELPER_MODULE) and path.is_file() and is_helper(path.read_bytes())
 
 
@@ -81,10 +81,10 @@ class ScriptTree:
     def __post_init__(self) -> None:
         self.all_imported = set().union(*self.imported.values())
         self.modules = {PurePosixPath(path).with_suffix("") for path in self.scripts}
-        self.places = self.modules | {folder for module in self.modules for folder in module.parents}
+        self.importable = self.modules | {folder for module in self.modules for folder in module.parents}
 
-    def home_of(self, path: str) -> tuple[PurePosixPath, str]:
-        """Return the folder relative to which a script's imports are resolved, and its top-level package or ""."""
+    def find_import_root(self, path: str) -> tuple[PurePosixPath, str]:
+        """Return the folder in which a script's imports are looked up, and the script's top-level package or ""."""
         folder = PurePosixPath(path).parent
         package_root = folder
         while str(package_root / "__init__.py") in self.scripts and package_root != package_root.parent:
@@ -98,10 +98,10 @@ class ScriptTree:
         """Yield, for each import of a script, the innermost folder around it that contains the imported module."""
         for name in self.imported.get(path, ()):
             first = name.partition(".")[0]
-            yield from [root for root in (folder, *folder.parents) if root / first in self.places][:1]
+            yield from [root for root in (folder, *folder.parents) if root / first in self.importable][:1]
 
     def roots_of_importers(self, path: str) -> Iterator[PurePosixPath]:
-        """Yield the folder relative to which other scripts import this one: `from lib.engine import run`."""
+        """Yield the folder in which other scripts look this one up: for `from lib.engine import run` that of `lib`."""
         parts = PurePosixPath(path).with_suffix("").parts
         for cut in range(len(parts) - 1):
             if ".".join(parts[cut:]) in self.all_imported:

@@ -22,7 +22,7 @@ LIBRARIES = frozenset(
         *PYTORCH_COMPANIONS,
     }
 )
-"""Top-level modules whose names are looked up with or without the importing file's folder, but are not shortened."""
+"""Top-level modules of libraries. A name in them is no file of the project, except one with exactly this name."""
 IMPORT_STATEMENT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\((?:[^)#]|#[^\n]*\n)*\)|[^\n#;]+)"
     rb"|import[ \t]+([\w., \t]+))",
@@ -95,7 +95,7 @@ def find_programs(project: Project, path: str) -> list[set[str]]:
 
 
 def list_program_escapes(project: Project, path: str) -> list[str]:
-    """Return the lines (`file:line`) of a file's programs that pass Horovod's module to code that is not followed."""
+    """Return lines (`file:line`) of a file's programs that pass Horovod to code that the analysis cannot follow."""
     if not project.escapes:
         return []
     files = set[str]().union(*find_programs(project, path)) & project.escapes.keys()

@@ -44,7 +44,8 @@ def insert_imports(file: MigratedFile) -> MigratedFile:
         report_overwriting(file, location, overwritten)
     lines = render_imports(needed, star=file.options.imports == "star" and not overwritten)
     is_lazy = location is None and file.options.to == "any" and not is_notebook
-    if is_lazy and lazy_imports.insert(file, next(iter(needed)), lines):  # with --to any only the helper is needed
+    # With --to any only the helper is needed.
+    if is_lazy and lazy_imports.insert_helper_import(file, next(iter(needed)), lines):
         return file.apply_edits()
     if is_notebook:
         lines = helper_cell.replace_import_by_cell(file, lines, file.project.helper_of(file.path))

@@ -1,7 +1,8 @@
 """Encode a migration as JSON. The report contains no times: the same project and flags give the same bytes.
 
-`summary.ledger` counts the places of each requirement by their states; `places` lists them. Schema 2 has
-`summary.verdict` and `summary.ledger` instead of `summary.confidence` of schema 1.
+`places` lists the lines that a requirement of the target concerns, such as a session that needs NPU options;
+`summary.ledger` counts them by requirement and state. Schema 2 has `summary.verdict` and `summary.ledger` instead of
+`summary.confidence` of schema 1.
 """
 
 from __future__ import annotations

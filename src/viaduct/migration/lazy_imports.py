@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import MigratedFile
 
 
-def insert(file: MigratedFile, local: str, lines: list[str]) -> bool:
-    """Insert the import lines of `local` where its uses need them; return False if nothing was inserted."""
-    if not any("torch" in map(root_of, imported_modules(node)) for node in file.source.nodes):
+def insert_helper_import(file: MigratedFile, local: str, lines: list[str]) -> bool:
+    """Insert `lines`, which import the helper under the name `local`, where it is used; return False if impossible."""
+    imported = (name for node in file.source.nodes for name in imported_modules(node))
+    if not any(name.partition(".")[0] == "torch" for name in imported):
         return False
     statements = dict.fromkeys(find_statement(file, use) for use in find_unbound_uses(file, local))
     if None in statements:
@@ -30,28 +31,32 @@ def insert(file: MigratedFile, local: str, lines: list[str]) -> bool:
     for statement in filter(None, statements):
         if isinstance(statement, ImportNode):
             file.edits.insert_after(statement, lines)
-            if is_optional(file, statement):
-                report_lazy_import(file, statement, local)
+            if is_in_module_level_try(file, statement):
+                report_optional_import(file, statement, local)
         else:
             file.edits.insert_before(statement, lines)
     return bool(statements)
 
 
-def is_optional(file: MigratedFile, statement: ast.stmt) -> bool:
-    """Return True for an import in a `try` outside functions and classes."""
+def is_in_module_level_try(file: MigratedFile, statement: ast.stmt) -> bool:
+    """Return True for a statement in a `try` outside functions and classes."""
     parents = list(file.source.ancestors(statement))
     in_definition = any(isinstance(parent, FunctionNode | ast.ClassDef) for parent in parents)
     return not in_definition and any(isinstance(parent, ast.Try) for parent in parents)
 
 
-def find_import(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
-    """Return the last import of the block that begins with torch's first, also within `try`, `if` or `with`."""
+def find_import(body: list[ast.stmt], skipped_conditions: tuple[str, ...]) -> ast.stmt | None:
+    """Return the import after which to insert: the last of the consecutive imports that begin with the first of torch.
+
+    Blocks of `try`, `if` and `with` are searched too, except those of an `if` whose condition has a skipped text.
+    """
     last_import = find_last_of_import_block(body, ("torch",))
     for statement in body if last_import is None else ():
-        is_skipped = isinstance(statement, ast.If) and any(text in ast.unparse(statement.test) for text in skipped)
+        condition = ast.unparse(statement.test) if isinstance(statement, ast.If) else ""
+        is_skipped = any(text in condition for text in skipped_conditions)
         if isinstance(statement, ast.Try | ast.If | ast.With) and not is_skipped:
             for block in (statement.body, getattr(statement, "orelse", [])):
-                last_import = last_import or find_import(block, skipped)
+                last_import = last_import or find_import(block, skipped_conditions)
     return last_import
 
 
@@ -62,10 +67,6 @@ def find_last_of_import_block(body: list[ast.stmt], roots: Collection[str]) -> a
             block = takewhile(lambda following: isinstance(following, ImportNode), body[index:])
             return [*block][-1]
     return None
-
-
-def root_of(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def find_unbound_uses(file: MigratedFile, local: str) -> Iterator[ast.AST]:
@@ -87,10 +88,11 @@ def find_statement(file: MigratedFile, use: ast.AST) -> ast.stmt | None:
     while scope is not None:
         node = scope.node
         if isinstance(node, FunctionNode | ast.Module) or (isinstance(node, ast.ClassDef) and scope is innermost):
-            # All imports of the module have run before a function is called, except those under these conditions.
-            is_later = isinstance(node, ast.Module) and function is not None
-            statement = find_import(node.body, ("TYPE_CHECKING", "__name__") if is_later else ("TYPE_CHECKING",))
-            if statement is not None and (is_later or file.source.positions[statement] <= file.source.positions[use]):
+            # When a function is called, all imports of the module have run, except those under `if TYPE_CHECKING:` and
+            # `if __name__ == "__main__":`.
+            has_run = isinstance(node, ast.Module) and function is not None
+            statement = find_import(node.body, ("TYPE_CHECKING", "__name__") if has_run else ("TYPE_CHECKING",))
+            if statement is not None and (has_run or file.source.positions[statement] <= file.source.positions[use]):
                 return statement
         function = node if isinstance(node, FunctionNode) else function
         scope = scope.outer
@@ -103,9 +105,9 @@ def first_statement(function: FunctionNode) -> ast.stmt:
     return remaining[0] if remaining and isinstance(first, ast.Expr) and is_string(first.value) else first
 
 
-def report_lazy_import(file: MigratedFile, statement: ast.stmt, local: str) -> None:
+def report_optional_import(file: MigratedFile, statement: ast.stmt, local: str) -> None:
     """Report that `local` is not bound if the import of torch fails."""
     line = file.lines[statement.lineno - 1]
-    message = f"{local} is imported with torch: if that fails there is no {local} either, so test for torch first"
+    message = f"if the import of torch fails, {local} is not defined either: test for torch before using it"
     zh = f"{local} 与 torch 一同导入:若 torch 导入失败,{local} 也不存在,使用前请先判断 torch 是否可用"
     file.findings.append(Finding(file.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))

@@ -10,7 +10,7 @@
         ),
     )
 
-A rule with any other handler has its own file; `add_notices` adds names that it only reports.
+A rule that also edits has a file of its own. There `add_notices` adds the names that the rule only reports.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ DEFAULT_RISKS: dict[str, Risk] = {"manual": "medium", "advice": "low"}
 class Notice:
     """Names of an API, and the message for each use of one of them.
 
-    In the message {name} is the qualified name, {last} its last part, {cards} the remarks on the target cards. The risk
-    of the finding is the highest risk of these remarks.
+    In the message {name} is the qualified name, {last} its last part, and {cards} the remarks about the target cards.
     """
 
     names: tuple[str, ...]
     english: str
     chinese: str
     status: Literal["manual", "advice"] = "manual"
-    risk: Risk | None = None  # used without remarks; None: that of DEFAULT_RISKS
-    remarks: Mapping[str, Remark] = field(default_factory=dict)  # by card
+    risk: Risk | None = None  # None: that of DEFAULT_RISKS; with remarks, their highest risk is used instead
+    remarks: Mapping[str, Remark] = field(default_factory=dict)  # sentences about each card, by its name
     uses: tuple[Literal["call", "reference"], ...] = ("call",)  # uses that are reported
 
     def report(self, site: Site) -> None:
@@ -56,7 +55,7 @@ class Notice:
 
 
 def add_notices(rule: Rule, *notices: Notice) -> Rule:
-    """Add handlers to a rule that report each use of these notices' names; return the rule."""
+    """Register handlers in a rule that report each use of the notices' names; return the rule."""
     for notice in notices:
         if "call" in notice.uses:
             rule.call(*notice.names)(notice.report)
@@ -65,6 +64,6 @@ def add_notices(rule: Rule, *notices: Notice) -> Rule:
     return rule
 
 
-def report_rule(module: str, short_name: str, text: str, *notices: Notice, **facts: Any) -> Rule:
-    """Return a rule that only reports. `text`: its documentation; `facts`: other fields of Rule."""
-    return add_notices(Rule(module, short_name=short_name, text=cleandoc(text), runs_last=True, **facts), *notices)
+def report_rule(module: str, short_name: str, text: str, *notices: Notice, **fields: Any) -> Rule:
+    """Return a rule that only reports. `text`: its documentation; `fields`: other fields of Rule."""
+    return add_notices(Rule(module, short_name=short_name, text=cleandoc(text), runs_last=True, **fields), *notices)

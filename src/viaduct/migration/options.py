@@ -43,10 +43,10 @@ class Options:
     int32_targets: bool = False  # class indices of losses become int32
     start_up: bool = False  # PyTorch on the NPU: write the settings recommended for speed
     exclude: tuple[str, ...] = ()  # patterns of files that are copied unchanged
-    only: tuple[str, ...] = ()  # rules to run (names as for `rule.is_named`); (): all
+    only: tuple[str, ...] = ()  # rules to run: their names or former names, or rows of the specification; (): all
     skip: tuple[str, ...] = ()  # rules not to run
 
     @property
     def precision_key(self) -> str:
-        """Name of the setting that has the mode `precision`."""
+        """Name of the CANN setting that takes the value `precision`."""
         return "precision_mode_v2" if self.precision in NEWER_PRECISION_MODES else "precision_mode"

@@ -6,8 +6,9 @@
                                 from config import DEVICE
                                 net.to(DEVICE)
 
-The rule `torch.plugin` handles single files. This module handles programs after all files are migrated: a script that
-no other file imports gets the import if a file that it imports names the card and none imports the plug-in.
+The rule `torch.plugin` handles single files. This module runs after all files are migrated. It looks at each script
+that no other file imports, together with the files that the script imports: if one of these names the card and none
+imports the plug-in, the script gets the import.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PLUGIN_RULE = "torch.plugin"
 def find_scripts_without_plugin(
     marks: Mapping[str, frozenset[Mark]], imports: Mapping[str, set[str]], scripts: Iterable[str], is_set_outside: bool
 ) -> list[str]:
-    """Return the scripts that no other file imports and that, with their imports, lack the plug-in (`lacks_plugin`).
+    """Return the scripts that need an import of the plug-in (`lacks_plugin` of the marks of all files of the program).
 
     `marks`: file -> its marks; `imports`: file -> files that it imports; `is_set_outside`: a settings file or shell
     script was changed, so it may name the card.
@@ -46,7 +47,7 @@ def find_scripts_without_plugin(
 
 
 def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | None:
-    """Return the text with an import of `module` inserted, and the line of the import before it (`find_import_before`).
+    """Return the text with an import of `module` inserted, and the line after which it was inserted.
 
     Return None for a notebook, a file that cannot be parsed, and one without a suitable line.
     """
@@ -73,7 +74,10 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
 
 
 def find_import_before(tree: ast.Module) -> ImportNode | None:
-    """Return the first top-level import of torch, else of a library based on it, else of anything but `__future__`."""
+    """Return the import after which to insert: the first of torch, else of a library based on torch, else any first.
+
+    Only statements outside functions and blocks count, and `from __future__` never does.
+    """
     statements = [statement for statement in tree.body if isinstance(statement, ImportNode)]
     for roots in ({"torch"}, PYTORCH_COMPANIONS):
         for statement in statements:

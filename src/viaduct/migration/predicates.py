@@ -1,4 +1,4 @@
-"""Tests and lookups of one syntax node that several modules share."""
+"""Questions about one syntax node that several modules ask, such as `is_none` and `find_argument`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_literal(node: ast.AST | None) -> TypeGuard[ast.Constant]:
 
 
 def is_constant(node: ast.AST | None, value: object) -> bool:
-    """Return True for the literal True, False or None that `value` is; `==` would not tell 1 from True."""
+    """Return True for the literal `value`: True, False or None. They are compared by `is`, as 1 == True."""
     return isinstance(node, ast.Constant) and node.value is value
 
 
@@ -67,10 +67,11 @@ def is_in_annotation(source: Source, node: ast.AST) -> bool:
 def find_argument(call: ast.Call, name: str, position: int = -1) -> ast.expr | None:
     """Return an argument passed by keyword or position (-1: keyword only); None if absent or passed by * or **."""
     by_keyword = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-    before = call.args[: position + 1]
-    if by_keyword is not None or not 0 <= position < len(before):
+    if by_keyword is not None or not 0 <= position < len(call.args):
         return by_keyword
-    return None if any(isinstance(value, ast.Starred) for value in before) else before[position]
+    # A * argument before it may stand for any number of arguments.
+    is_hidden = any(isinstance(value, ast.Starred) for value in call.args[: position + 1])
+    return None if is_hidden else call.args[position]
 
 
 def imported_modules(node: ast.AST) -> list[str]:

@@ -17,13 +17,13 @@ from viaduct.errors import OutOfMemory
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _work: Callable[[Any], Any] | None = None
-"""Function that forked workers call. They inherit it with the data that it holds, so these are not pickled."""
+"""Function that forked workers call. They inherit it with the data that it refers to, so nothing is pickled."""
 
 
 def iterate_in_processes(work: Callable[[Item], Result], items: list[Item], workers: int) -> Iterator[Result]:
     """Call a function for each item, in up to `workers` processes, and yield the results as they finish.
 
-    With one worker or one item this process does the work.
+    With one worker or one item this process calls the function itself.
     """
     global _work
     if min(workers, len(items)) < 2:

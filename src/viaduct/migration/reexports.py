@@ -1,6 +1,7 @@
 """Names that modules of a project re-export: `from utils import *` may bind `tf`, `from pkg import make` a function.
 
-The survey records the names that each module offers as strings. A qualified name is then followed to its origin.
+Before any file is migrated, the names that each module offers are recorded as strings. A qualified name such as
+`utils.tf` is then followed to its origin, `tensorflow`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Exports:
 
     modules: dict[str, dict[str, str]] = field(default_factory=dict)  # module -> name -> qualified name
     stars: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module -> modules it imports with a star
-    tails: dict[str, list[str]] = field(default_factory=dict)  # last part -> modules
+    tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a module's name -> modules
 
     def record(self, names: Names) -> None:
         """Record the names that a file offers: its functions, classes and imports."""
@@ -44,7 +45,10 @@ class Exports:
         self.tails.setdefault(module.rpartition(".")[2], []).append(module)
 
     def find_module(self, name: str, package: str) -> str | None:
-        """Return the module that a name in a package refers to: in or above it, else the only one with this ending."""
+        """Return the module to which a name in a file of `package` refers.
+
+        It is looked up in the package, then in each package around it. Else it is the only module with this ending.
+        """
         parts = package.split(".") if package else []
         for count in range(len(parts), -1, -1):
             full = ".".join([*parts[:count], name])
@@ -91,7 +95,7 @@ class Exports:
         return None
 
     def from_stars(self, name: str, stars: Iterable[str], package: str) -> str | None:
-        """Return the qualified name of a name that a module of the project among `stars` offers; else None."""
+        """Return the qualified name of a name that `from module import *` of one of these modules binds; else None."""
         for star in stars:
             module = self.find_module(star, package)
             if module is not None and self.find_offered(module, name):

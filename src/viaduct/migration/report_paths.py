@@ -1,4 +1,7 @@
-"""Check the paths of reports before the migration: a report may replace only an earlier report of the same kind."""
+"""Check the paths given by --report, --json and --sarif before the migration.
+
+Without --force a report may replace only an earlier report of the same kind.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ GENERATOR_TAG = re.compile(rb'<meta name="generator" content="viaduct [^"]* migr
 
 
 def check_report_paths(path: Path, reports: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
-    """Raise BadValue for two reports with one path, or if `check_report_path` does. `reports`: flag -> file."""
+    """Raise BadValue for two reports with one path and for a path that is not allowed. `reports`: flag -> file."""
     flag_by_path: dict[Path, str] = {}
     for flag, entry in reports.items():
         if entry is None:
@@ -32,7 +35,7 @@ def check_report_paths(path: Path, reports: Mapping[str, Path | None], out: Path
 
 
 def check_report_path(path: Path, flag: str, report: Path, out: Path | None, force: bool) -> None:
-    """Raise BadValue for a path that cannot be written, a link, a script, or without `force` a file but no report."""
+    """Raise BadValue for a folder, a path in no folder, a link, a script, and without `force` another existing file."""
     if os.path.isdir(report) or (out is not None and resolve_parent(report) == out.resolve()):
         raise BadValue(f"{flag} {report} is a folder.", "Name the file to write.")
     if not os.path.isdir(report.parent) and not (out is not None and resolve_parent(report).parent == out.resolve()):

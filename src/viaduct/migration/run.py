@@ -21,13 +21,13 @@ from viaduct.cards.limits import Risk
 from viaduct.cores import count_cores
 from viaduct.errors import BadValue
 from viaduct.migration import helper_file, helper_location, plugin_import
+from viaduct.migration.cpu_limit import TooSlow, limit_cpu
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import TENSORFLOW, mentions_framework
 from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs
-from viaduct.migration.limits import TooSlow, limit_cpu
-from viaduct.migration.operator_notes import gather_notes
+from viaduct.migration.operator_notes import merge_operator_findings
 from viaduct.migration.options import Options
 from viaduct.migration.parts import Part, split_parts
 from viaduct.migration.processes import can_fork, iterate_in_processes
@@ -68,7 +68,7 @@ def migrate_project(
         batch = Batch(texts, options, helper_location.plan_helpers(files, texts.items()) if options.to == "any" else {})
         results, project = batch.run(jobs, progress or (lambda done, total: None))
         if project.torch_files:  # other kinds of files are migrated only in a PyTorch project
-            results = gather_notes(results)
+            results = merge_operator_findings(results)
             results += manifests.check_manifests(files, options)
             migrated = [*shell.migrate_all(files, options, project), *settings.migrate_all(files, options)]
             results += [complete_text_file(file) for file in migrated]

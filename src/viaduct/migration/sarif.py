@@ -24,7 +24,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 """Identifier of the format; nothing is downloaded."""
 ENGINE_RULES = {
     "engine.unparsable": "A file that cannot be read as Python 3 is copied as it is.",
-    "engine.left_alone": "A file that is not looked into is copied as it is.",
+    "engine.left_alone": "A file that is not analysed is copied as it is.",
 }
 
 

@@ -1,7 +1,9 @@
-"""Calls of TensorFlow that open a session or make its creator, with the slot of their ConfigProto argument.
+"""Calls of TensorFlow 1 that open a session, and which of their arguments is the ConfigProto.
 
-A slot is (keyword, position); positions count from 0 without `self`. Position -1: it differs between releases, so only
-the keyword is used.
+    CONFIG_SLOTS["tensorflow.Session"]    ("config", 2)    tf.Session(config=config) or tf.Session("", None, config)
+
+A slot is (keyword, position). Positions count from 0, without `self`; -1: the position differs between releases of
+TensorFlow, so only the keyword is used.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ SESSION_CLASSES = (
 )
 MONITORED_SESSIONS = ("tensorflow.train.MonitoredTrainingSession", "tensorflow.train.SingularMonitoredSession")
 SLIM = ("tensorflow.contrib.slim", "tf_slim")
-# qualified name of a class or function -> slot
+# Qualified name of a class or function -> slot.
 CONFIG_SLOTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(SESSION_CLASSES, ("config", 2)),
     "tensorflow.train.MonitoredTrainingSession": ("config", 9),
@@ -26,7 +28,7 @@ CONFIG_SLOTS: dict[str, tuple[str, int]] = {
     **{f"{slim}.evaluation.evaluate_once": ("session_config", 13) for slim in SLIM},
     **{f"{slim}.evaluation.evaluation_loop": ("session_config", -1) for slim in SLIM},
 }
-# (kind of the receiver as in values.CONSTRUCTORS, method) -> slot
+# (kind of the object as in values.CONSTRUCTORS, name of its method) -> slot.
 CONFIG_SLOTS_BY_KIND_AND_METHOD: dict[tuple[str, str], tuple[str, int]] = {
     ("supervisor", "managed_session"): ("config", 1),
     ("supervisor", "prepare_or_wait_for_session"): ("config", 1),
@@ -34,7 +36,7 @@ CONFIG_SLOTS_BY_KIND_AND_METHOD: dict[tuple[str, str], tuple[str, int]] = {
     ("session_manager", "recover_session"): ("config", 6),
     ("session_manager", "wait_for_session"): ("config", 1),
 }
-# method -> slot, for a receiver of unknown kind
+# Name of a method -> slot, for an object whose kind is not known.
 CONFIG_SLOTS_BY_METHOD = {method: slot for (_, method), slot in CONFIG_SLOTS_BY_KIND_AND_METHOD.items()}
 # Classes and functions that return a session, which has to be closed.
 CLOSABLE_SESSIONS = (*SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession")

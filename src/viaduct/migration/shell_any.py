@@ -40,7 +40,10 @@ class AnyShellMigration(ShellMigration):
     device_module = "accelerator"
 
     def set_visible_devices(self, assigned: list[tuple[Word, str]]) -> None:
-        """Set the other cards' variables in each command that sets CUDA's and none of them; `assigned` is not used."""
+        """Set the other cards' variables in each command that sets CUDA's and none of them.
+
+        `assigned`, CUDA's variables that the script sets, is not used: single cards replace them, and this keeps them.
+        """
         for command in self.active_commands:
             if not any(name in word.text for word in command for name in OTHER_VISIBLE):
                 for word, value in find_settings(command):

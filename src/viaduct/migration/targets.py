@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, Card
+from viaduct.cards.packages import Bilingual
 from viaduct.migration.helper_cell import find_pasted_helper
 from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.options import Options
 
 if TYPE_CHECKING:
     from viaduct.migration.rule import Site
-
-Texts = tuple[str, str]
-"""A message in English and Chinese."""
 
 
 def card(options: Options) -> Card:
@@ -39,7 +37,7 @@ class CardTarget:
     card: Card
     is_any: bool = False
 
-    def select(self, for_card: Texts, for_any: Texts) -> Texts:
+    def select(self, for_card: Bilingual, for_any: Bilingual) -> Bilingual:
         """Return the message for one card, formatted with the card's names."""
         english, chinese = for_card
         return english.format(card=self.card), chinese.format(card=self.card)
@@ -70,7 +68,7 @@ class AnyTarget:
         """Raise KeyError: rules that need one card do not run with `--to any`."""
         raise KeyError("any")
 
-    def select(self, for_card: Texts, for_any: Texts) -> Texts:
+    def select(self, for_card: Bilingual, for_any: Bilingual) -> Bilingual:
         return for_any
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:

@@ -15,7 +15,7 @@ from viaduct.migration.results import Outcome
 
 FLAG_MODULES = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
 KINDS = ("bool", "boolean", "enum", "float", "integer", "list", "string", "multi_string", "multi_integer")
-DEFINITIONS = frozenset(f"{module}.DEFINE_{kind}" for module in FLAG_MODULES for kind in KINDS)
+DEFINE_FUNCTIONS = frozenset(f"{module}.DEFINE_{kind}" for module in FLAG_MODULES for kind in KINDS)
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,21 @@ class Flag:
 
 
 def list_flags(outcome: Outcome) -> list[Flag]:
-    """Return the flags of the entry script and of the files that it imports; for each name only the first."""
+    """Return the flags of the entry script and of the files that it imports; of equal names only the first."""
     if not outcome.entry:
         return []
-    paths = [path for path in outcome.by_path if path.endswith(".py")]
-    modules, pending, read = Modules(paths), [outcome.entry], dict[str, Names | None]()
+    modules = Modules(path for path in outcome.by_path if path.endswith(".py"))
+    pending, visited, flags = [outcome.entry], set[str](), dict[str, Flag]()
     while pending:
         path = pending.pop(0)
-        if path in read or path not in outcome.by_path:
+        if path in visited or path not in outcome.by_path:
             continue
+        visited.add(path)
         data = read_text(outcome, path)
-        read[path] = parse_names(path, data)
+        for flag in find_flags(path, parse_names(path, data)):
+            flags.setdefault(flag.name, flag)
         pending += sorted(modules.find_all(scan_imports(data, path), path))
-    flags = (flag for path, names in read.items() if names is not None for flag in find_flags(path, names))
-    return list({flag.name: flag for flag in reversed(list(flags))}.values())[::-1]
+    return list(flags.values())
 
 
 def read_text(outcome: Outcome, path: str) -> bytes:
@@ -56,13 +57,17 @@ def read_text(outcome: Outcome, path: str) -> bytes:
         return b""
 
 
-def find_flags(path: str, names: Names) -> Iterator[Flag]:
+def find_flags(path: str, names: Names | None) -> Iterator[Flag]:
+    """Yield the flags that a file defines. `names`: its parsed text with resolved names; None if this failed."""
+    if names is None:
+        return
     for call in names.source.of_kind(ast.Call):
-        if names.qualified(call.func) in DEFINITIONS:
+        if names.qualified(call.func) in DEFINE_FUNCTIONS:
             name, default = find_argument(call, "name", 0), find_argument(call, "default", 1)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and call.args:
-            name = next((value for value in call.args if is_string(value) and str(value.value).startswith("--")), None)  # type: ignore[attr-defined]
-            default = find_argument(call, "default")
+        elif isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            # Of add_argument("-b", "--batch") the name with two dashes.
+            long_names = (value for value in call.args if is_string(value) and str(value.value).startswith("--"))  # type: ignore[attr-defined]
+            name, default = next(long_names, None), find_argument(call, "default")
         else:
             continue
         if isinstance(name, ast.Constant) and isinstance(name.value, str):

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.packages import Bilingual
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
-from viaduct.migration.targets import Texts, import_helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_backend",))
 
@@ -46,9 +47,9 @@ ABSL_FLAGS = tuple(
 )
 GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
 DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
-"""Texts in an expression that chooses the backend by the available device."""
+"""Bilingual in an expression that chooses the backend by the available device."""
 # A message for one card, and one for `--to any`. The expression that decides the backend is inserted last, at {}:
-RUN_TIME_BACKEND: tuple[Texts, Texts] = (
+RUN_TIME_BACKEND: tuple[Bilingual, Bilingual] = (
     (
         "the backend is decided at run time ({{}}): where that is nccl it must become {card.backend}",
         "通信后端在运行时决定({{}}):若为 nccl,须改为 {card.backend}",
@@ -58,7 +59,7 @@ RUN_TIME_BACKEND: tuple[Texts, Texts] = (
         "通信后端在运行时决定({}):nccl 仅适用于 CUDA,请使用 accelerator.backend()",
     ),
 )
-GROUP_CLASS_REVIEW: tuple[Texts, Texts] = (
+GROUP_CLASS_REVIEW: tuple[Bilingual, Bilingual] = (
     (
         "ProcessGroupNCCL has other options than HCCL: {card.plugin}._C._distributed_c10d.ProcessGroupHCCL.Options() "
         "has a dict hccl_config, and no is_high_priority_stream",
@@ -70,7 +71,7 @@ GROUP_CLASS_REVIEW: tuple[Texts, Texts] = (
         'ProcessGroupNCCL 仅 CUDA 可用,不带 CUDA 的 torch 没有该类:请置于 if accelerator.name() == "cuda": 之下',
     ),
 )
-AVAILABILITY_REVIEW: tuple[Texts, Texts] = (
+AVAILABILITY_REVIEW: tuple[Bilingual, Bilingual] = (
     (
         "call torch.distributed.is_{card.backend}_available(), which {card.plugin} adds",
         "请改用 {card.plugin} 提供的 torch.distributed.is_{card.backend}_available()",

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.packages import Bilingual
 from viaduct.migration.classes import find_classes_defining
 from viaduct.migration.lookups import plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
@@ -34,11 +35,11 @@ from viaduct.migration.rules.torch._device_texts import device_literal
 from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
 from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
 from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_method_lookup, is_module_lookup, is_torch_object
-from viaduct.migration.targets import Texts, import_helper
+from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_method",), after=("already",))
 # A message for one card, and one for `--to any`:
-METHOD_BY_NAME: tuple[Texts, Texts] = (
+METHOD_BY_NAME: tuple[Bilingual, Bilingual] = (
     (
         "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{card.method}'",
         "此处按名称查找 'cuda':若指张量或模块的方法,请改为 '{card.method}'",
@@ -48,7 +49,7 @@ METHOD_BY_NAME: tuple[Texts, Texts] = (
         "此处按名称查找 'cuda':若指张量或模块的方法,请改用 .to(accelerator.device())",
     ),
 )
-MODULE_BY_NAME: tuple[Texts, Texts] = (
+MODULE_BY_NAME: tuple[Bilingual, Bilingual] = (
     (
         "torch.cuda is looked up by its name: write '{card.device}', or look up torch.{card.device}",
         "此处按名称查找 torch.cuda:请改为 '{card.device}',或查找 torch.{card.device}",

@@ -7,7 +7,7 @@ any.
 from __future__ import annotations
 
 from viaduct.cards import NPU
-from viaduct.cards.torch_api import CUDA_ONLY_NAMES, NAMES_REPORTED_BY_OTHER_RULES, counterpart
+from viaduct.cards.torch_api import NAMES_MISSING_ON_A_CARD, NAMES_REPORTED_BY_OTHER_RULES, counterpart
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
@@ -56,7 +56,7 @@ def report_missing_member(site: Site) -> None:
     root_name = name.partition(".")[0]
     if (
         site.name.startswith(f"{card.torch_module}.")
-        and root_name in CUDA_ONLY_NAMES - NAMES_REPORTED_BY_OTHER_RULES
+        and root_name in NAMES_MISSING_ON_A_CARD - NAMES_REPORTED_BY_OTHER_RULES
         and counterpart(name, card) is None
     ):
         report_name(site, name)

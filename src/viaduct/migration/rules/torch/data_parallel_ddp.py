@@ -42,13 +42,13 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.cards.packages import Bilingual
 from viaduct.migration.lookups import keyword_value, literal_text, method_name, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_cards, plan_edits
 from viaduct.migration.rules.torch._ddp_edits import Rewriter
-from viaduct.migration.targets import Texts
 
 rule = Rule(
     __name__,
@@ -95,7 +95,7 @@ def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
     )
 
 
-def manual_steps(site: Site) -> Texts:
+def manual_steps(site: Site) -> Bilingual:
     """Return the steps of the rewrite by hand, in English and Chinese."""
     card = site.target.card
     init, choose = f"init_process_group({card.backend!r})", f"torch.{card.device}.set_device(LOCAL_RANK)"

@@ -14,10 +14,10 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import CARDS, CUDA
+from viaduct.cards.packages import Bilingual
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import Texts
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), runs_last=True)
 
@@ -44,7 +44,7 @@ def is_stored_command(site: Site, text: str) -> bool:
     return text.lstrip("\"'").startswith(f"{MONITOR} ") and isinstance(statement, ast.Assign | ast.AnnAssign)
 
 
-def monitor_advice(to: str) -> Texts:
+def monitor_advice(to: str) -> Bilingual:
     """Return the advice about nvidia-smi for a target."""
     if to in MONITORS:
         return (
@@ -58,7 +58,7 @@ def monitor_advice(to: str) -> Texts:
     )
 
 
-def launcher_advice(root: str) -> Texts:
+def launcher_advice(root: str) -> Bilingual:
     """Return the advice about a launcher such as torchrun; `root` is the card's module, such as `torch.npu`."""
     return (
         f"the launcher stays: make sure that every process calls {root}.set_device(LOCAL_RANK) before its first tensor",

@@ -30,21 +30,21 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.packages import Bilingual
 from viaduct.migration.flows import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import OPENING_QUOTE, device_literal
 from viaduct.migration.rules.torch._loaded import device_in_scope, load_destination
-from viaduct.migration.targets import Texts
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_map_location",))
 
-LOADED_ON_HOST: tuple[Texts, Texts] = (
+LOADED_ON_HOST: tuple[Bilingual, Bilingual] = (
     ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),
     ("a checkpoint from another kind of card is loaded on the host first", "其他加速卡保存的检查点先载入主机内存"),
 )
-UNKNOWN_USE: tuple[Texts, Texts] = (
+UNKNOWN_USE: tuple[Bilingual, Bilingual] = (
     (
         'check where the content of this file is used: weights for load_state_dict need map_location="cpu", a network '
         'or tensors for the card map_location="{card.device}"; content that was saved on the CPU needs nothing',

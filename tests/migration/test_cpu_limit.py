@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from viaduct.migration.limits import TooSlow, limit_cpu
+from viaduct.migration.cpu_limit import TooSlow, limit_cpu
 
 
 def test_work_within_the_limit_is_not_disturbed_and_no_timer_is_left() -> None:

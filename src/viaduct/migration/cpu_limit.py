@@ -1,4 +1,4 @@
-"""Limit the processor time of a block; unlike elapsed time, it does not depend on the machine's load."""
+"""Limit the processor time of a `with` block. Unlike elapsed time, it does not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TooSlow(Exception):
 
 @contextmanager
 def limit_cpu(seconds: float) -> Iterator[None]:
-    """Raise TooSlow within the block after this processor time; no effect outside the main thread or on Windows."""
+    """Raise TooSlow in the block after this processor time. There is no limit on Windows or outside the main thread."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -23,10 +23,10 @@ def limit_cpu(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooSlow
 
-    before = signal.signal(signal.SIGPROF, stop)
+    former_handler = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.signal(signal.SIGPROF, former_handler)
