@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.errors import LostRank, UnknownName, ViaductError, fold_lookalikes, lacks_memory
+from viaduct.errors import LostRank, UnknownName, ViaductError, fold_lookalikes, is_out_of_memory
 
 
 def test_a_message_has_its_hints_on_indented_lines() -> None:
@@ -29,12 +29,12 @@ def test_lookalikes_are_folded_and_other_characters_are_not() -> None:
     "text", ["CUDA out of memory.", "DefaultCPUAllocator: can't allocate memory", "not enough memory"]
 )
 def test_each_devices_words_for_lack_of_memory_are_known(text: str) -> None:
-    assert lacks_memory(RuntimeError(text))
-    assert lacks_memory(MemoryError())
+    assert is_out_of_memory(RuntimeError(text))
+    assert is_out_of_memory(MemoryError())
 
 
 def test_another_error_is_no_lack_of_memory() -> None:
-    assert not lacks_memory(RuntimeError("shapes do not match"))
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
 
 
 def test_a_lost_rank_asks_for_another_try() -> None:

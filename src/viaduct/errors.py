@@ -86,7 +86,7 @@ class OutOfMemory(ViaductError):
     """The memory of the host or of the device does not suffice."""
 
 
-def lacks_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Return True if an error of torch or Python means that memory ran out."""
     signs = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)

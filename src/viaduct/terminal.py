@@ -1,7 +1,7 @@
 """Print tables and notes to a terminal, pipe or file, with control characters escaped.
 
     console = make_console()
-    print_table(Table("recipe", *figure_columns("top-1 %", "loss")), console)
+    print_table(Table("recipe", *make_number_columns("top-1 %", "loss")), console)
 
 A pipe or a file gets no colour codes and lines of any length. On a narrow terminal text columns wrap, and number
 columns do not. Nothing is cut off.
@@ -92,7 +92,7 @@ def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Consol
     )
 
 
-def figure_columns(*names: str) -> list[Column]:
+def make_number_columns(*names: str) -> list[Column]:
     """Return right-aligned columns for numbers, which `print_table` does not wrap."""
     from rich.table import Column
 

@@ -18,7 +18,7 @@ from cluster.rank_tables import table_1
 from viaduct import cli
 from viaduct.benching import table as bench_table
 from viaduct.benching.record import COLUMNS
-from viaduct.terminal import figure_columns, print_table
+from viaduct.terminal import make_number_columns, print_table
 from viaduct.verbs import data, evaluate
 
 Call = Callable[..., str]
@@ -125,7 +125,7 @@ def test_devices_are_described_whole(piped: Call) -> None:
 def on_a_terminal(width: int) -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system=None, width=width)
-    table = Table("name", *figure_columns("loss", "parameters"), "why", box=None)
+    table = Table("name", *make_number_columns("loss", "parameters"), "why", box=None)
     table.add_row(LONG, "4.685e+08", "25,559,081", "a reason of several words")
     print_table(table, console)
     assert console.width == width

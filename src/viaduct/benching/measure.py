@@ -23,7 +23,7 @@ from viaduct.benching.peers import Peer, PlainLoop
 from viaduct.devices import ceilings
 from viaduct.devices.base import first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
-from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
+from viaduct.errors import OutOfMemory, ViaductError, is_out_of_memory
 from viaduct.recipes import Recipe
 from viaduct.training.networks import build_model
 from viaduct.training.precision import DTYPES, describe_emulation, plan_precision
@@ -271,7 +271,7 @@ def explain_out_of_memory(setting: Setting) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not lacks_memory(error):
+        if not is_out_of_memory(error):
             raise
         data = setting.recipe.data
         raise OutOfMemory(

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from viaduct.benching.record import COLUMNS
 from viaduct.errors import BadData
-from viaduct.terminal import figure_columns, make_console, print_table
+from viaduct.terminal import make_console, make_number_columns, print_table
 from viaduct.training.output_streams import redirect_to_null
 
 
@@ -45,7 +45,7 @@ def render_record(record: dict[str, Any]) -> str:
 def build_speed_table(record: dict[str, Any]) -> Table:
     """Return the table with one row for each variant."""
     title, *figures = COLUMNS
-    table = Table(title, *figure_columns(*figures), box=box.SIMPLE)
+    table = Table(title, *make_number_columns(*figures), box=box.SIMPLE)
     for row in record["rows"]:
         table.add_row(*(row[column] for column in COLUMNS))
     return table

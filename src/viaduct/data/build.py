@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from viaduct.atomic_files import LEFTOVERS, lock_folder, replace_file
+from viaduct.atomic_files import LEFTOVERS, lock_folder, write_file
 from viaduct.data.example import encode_example
 from viaduct.data.jpeg import has_end_marker
 from viaduct.data.notices import describe_error, join_first
@@ -292,8 +292,7 @@ def describe_option_change(earlier: dict[str, object], plan: Plan) -> str:
 
 
 def write_text(path: Path, content: str) -> None:
-    with replace_file(path) as file:
-        file.write(content.encode("utf-8", "surrogateescape"))
+    write_file(path, content.encode("utf-8", "surrogateescape"))
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 from urllib.request import Request, url2pathname, urlopen
 
-from viaduct.atomic_files import lock_folder, replace_file
+from viaduct.atomic_files import lock_folder, replace_file, write_file
 from viaduct.data import cifar10
 from viaduct.data.notices import describe_error, join_first
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
@@ -389,8 +389,7 @@ def receive(address: str, part: Path, on_progress: Progress) -> bool:
         if response.status != 206:  # the whole file: the server cannot continue, or has another version
             received = 0
             delete_part(part)  # before the new version is recorded, so that old bytes never belong to a new version
-            with replace_file(add_suffix(part, ".json")) as file:
-                file.write(json.dumps(asdict(version)).encode())
+            write_file(add_suffix(part, ".json"), json.dumps(asdict(version)).encode())
         elif begun is None or not (continues and begun.agrees_with(version)):
             delete_part(part)
             raise BrokenConnection("the file there has changed")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.data import sidecar
 from viaduct.data.tfrecord import (
     HEADER,
@@ -221,8 +221,7 @@ def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -
     lines = (f"{offset} {size}\n" for offset, size in zip(index.offsets.tolist(), sizes.tolist(), strict=True))
     try:
         index_path.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(index_path) as file:
-            file.write("".join(lines).encode())
+        write_file(index_path, "".join(lines).encode())
     except OSError as error:
         raise BadData(
             f"{index_path}: could not be written: {error.strerror}.", "Name another folder: --dali-folder DIR."

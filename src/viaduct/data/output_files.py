@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.data.notices import describe_error
 from viaduct.errors import BadData, BadValue
 
@@ -42,7 +42,6 @@ def has_signature(out: Path, signature: bytes) -> bool:
 def write_result(out: Path, content: bytes) -> None:
     """Write a result atomically."""
     try:
-        with replace_file(out) as file:
-            file.write(content)
+        write_file(out, content)
     except OSError as error:
         raise BadData(f"{out} cannot be written: {describe_error(error)}.") from None

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from viaduct.cores import count_cores
 from viaduct.data.prefetch import prepare_ahead
-from viaduct.errors import BadData, OutOfMemory, lacks_memory
+from viaduct.errors import BadData, OutOfMemory, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import read_size
 from viaduct.handover.image_files import ImageFile, read_image_file
@@ -126,7 +126,7 @@ def predict_batch(classifier: Classifier, run: Run, batch: Sequence[Prepared], t
     try:
         rows = iter(rank_classes(run(stack_inputs(inputs)), classifier.labels, top) if inputs else [])
     except (RuntimeError, MemoryError) as error:
-        if not lacks_memory(error):
+        if not is_out_of_memory(error):
             raise
         raise OutOfMemory(
             f"the memory does not suffice for a batch of {len(inputs):,} images.", "Give a smaller one: --batch 8"

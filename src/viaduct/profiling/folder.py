@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.errors import BadData
 from viaduct.path_errors import refuse_special_file
 from viaduct.run_files import Damaged, parse_object, require_type
@@ -52,8 +52,7 @@ def write_profile(profile: Profile, folder: Path, events: Sequence[TraceEvent] =
         profile = replace(profile, facts=replace(profile.facts, notes=(*profile.facts.notes, note)))
     for name, build_table in TABLE_FILES.items():
         tables.write_csv(folder / name, *build_table(profile))
-    with replace_file(folder / PROFILE_FILE) as file:
-        file.write(encode_profile(profile))
+    write_file(folder / PROFILE_FILE, encode_profile(profile))
     return [folder / PROFILE_FILE, *(folder / name for name in TABLE_FILES), trace]
 
 

@@ -140,12 +140,11 @@ def read_cache(path: Path, key: Key) -> CachedCeilings | None:
 
 def write_cache(path: Path, key: Key, ceilings: CachedCeilings) -> None:
     """Write ceilings to the cache; an error is only logged, as they can be measured again."""
-    from viaduct.atomic_files import replace_file
+    from viaduct.atomic_files import write_file
 
     content = {"schema": SCHEMA, "key": key, **asdict(ceilings)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(path, durable=False) as file:
-            file.write(json.dumps(content, indent=1).encode())
+        write_file(path, json.dumps(content, indent=1).encode(), durable=False)
     except OSError as error:
         logging.getLogger(__name__).info("ceilings are not cached: %s", error)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.runs.facts import FIELDS, RunFacts
 
 RECIPE_PREFIX = "recipe."
@@ -18,8 +18,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 def write_csv(runs: Sequence[RunFacts], path: Path) -> None:
     """Write runs as a CSV file, atomically."""
-    with replace_file(path) as file:
-        file.write(render_csv(runs).encode("utf-8", "backslashreplace"))
+    write_file(path, render_csv(runs).encode("utf-8", "backslashreplace"))
 
 
 def render_csv(runs: Sequence[RunFacts]) -> str:

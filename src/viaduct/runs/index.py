@@ -57,13 +57,12 @@ class RunIndex:
         kept = {folder: entry for folder, entry in self.entries.items() if folder in folders}
         if not self.changed and len(kept) == len(self.entries):
             return
-        from viaduct.atomic_files import replace_file
+        from viaduct.atomic_files import write_file
 
         try:
             body = json.dumps(kept, separators=(",", ":")).encode("ascii")
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with replace_file(self.path, durable=False) as file:
-                file.write(make_header(body) + body)
+            write_file(self.path, make_header(body) + body, durable=False)
         except (OSError, ValueError, RecursionError):
             return  # the next command reads all files
 

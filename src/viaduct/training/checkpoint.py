@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from viaduct.atomic_files import NO_ROOM, write_file
 from viaduct.data.notices import join_first
 from viaduct.devices.base import first_line
-from viaduct.errors import BadRun, DiskFull, lacks_memory
+from viaduct.errors import BadRun, DiskFull, is_out_of_memory
 from viaduct.run_files import (
     MANIFEST,
     Damaged,
@@ -106,7 +106,7 @@ class SavedCheckpoint:
         except Damaged as error:
             raise BadRun(f"{self.path / STATE_FILE} is damaged: {error}.") from None
         except Exception as error:  # a damaged pickle or archive makes torch.load raise almost anything
-            if lacks_memory(error) or isinstance(error, OSError):
+            if is_out_of_memory(error) or isinstance(error, OSError):
                 raise
             raise BadRun(f"{self.path / STATE_FILE} cannot be loaded: {first_line(error)}.") from None
         return dict(state)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from viaduct.devices.base import first_line
-from viaduct.errors import BadValue, ViaductError, lacks_memory
+from viaduct.errors import BadValue, ViaductError, is_out_of_memory
 from viaduct.models import sources
 from viaduct.recipes import Recipe
 from viaduct.training.distributed import is_lost_connection
@@ -47,7 +47,7 @@ def explain_part_errors(part: str, function: Any) -> Iterator[None]:
     except ViaductError:
         raise
     except (Exception, SystemExit) as error:
-        if lacks_memory(error):
+        if is_out_of_memory(error):
             raise
         hints = find_author_line(error, [function])
         raise BadValue(f"the recipe's {part} fails: {first_line(error)}", *hints) from error
@@ -90,7 +90,7 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     except ViaductError:
         raise
     except (Exception, SystemExit) as error:
-        if not own_parts or lacks_memory(error) or ONE_VALUE_PER_CHANNEL in str(error):
+        if not own_parts or is_out_of_memory(error) or ONE_VALUE_PER_CHANNEL in str(error):
             raise
         if isinstance(error, RuntimeError) and is_lost_connection(error):
             raise  # a layer may be the first to notice that another rank is gone

@@ -32,7 +32,7 @@ from viaduct.errors import (
     MetricFails,
     OutOfMemory,
     ViaductError,
-    lacks_memory,
+    is_out_of_memory,
 )
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
@@ -392,7 +392,7 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
         retry = "Checkpoints written before are kept. Free some space and run the same command again."
         raise DiskFull(f"{str(run.path)!r} cannot be written: {error.strerror}.", retry) from None
     except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        if not lacks_memory(error):
+        if not is_out_of_memory(error):
             raise
         raise OutOfMemory(
             f"the memory does not suffice for batches of {recipe.data.global_batch} images of {recipe.data.size} "
@@ -611,7 +611,7 @@ def check_suspect_averages(training: Training) -> Averages | None:
     except BadData:  # an image that training has not read cannot be read
         return None
     except RuntimeError as error:
-        if lacks_memory(error):  # the measurement needs a second network; the run itself has finished
+        if is_out_of_memory(error):  # the measurement needs a second network; the run itself has finished
             return None
         raise
 

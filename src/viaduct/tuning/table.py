@@ -49,9 +49,9 @@ def make_bank_table(stored: BankContents) -> Table:
     """Return the table of a bank's entries, the largest gain first."""
     from rich.table import Table
 
-    from viaduct.terminal import figure_columns
+    from viaduct.terminal import make_number_columns
 
-    figures = figure_columns("default µs", "best µs", "gain", "spread")
+    figures = make_number_columns("default µs", "best µs", "gain", "spread")
     table = Table("operator", "shapes", *figures, "choice", "state", box=None, pad_edge=False)
     for entry in sorted(stored.entries.values(), key=lambda entry: -entry.gain):
         times = f"{entry.default_us:,.0f}", f"{entry.best_us:,.0f}", f"{entry.gain:.2f}x", f"{entry.spread:.1%}"
@@ -87,9 +87,9 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
     """Return the table of operators with their times, choices and results."""
     from rich.table import Table
 
-    from viaduct.terminal import figure_columns
+    from viaduct.terminal import make_number_columns
 
-    figures = figure_columns("calls", "share", "default µs", "best µs", "gain")
+    figures = make_number_columns("calls", "share", "default µs", "best µs", "gain")
     table = Table("operator", "shapes", *figures, "choice", "what happened", box=None, pad_edge=False)
     for outcome in outcomes:
         entry, operator = outcome.entry, outcome.operator

@@ -72,11 +72,11 @@ def show_latency(
 def print_latency(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from viaduct.terminal import figure_columns, print_table
+    from viaduct.terminal import make_number_columns, print_table
 
     columns = ["mean_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms"]
     headings = ("batch", "images/s", "mean ms", "p50", "p90", "p95", "p99", "calls", "after warm-up of")
-    table = Table(*figure_columns(*headings), box=None)
+    table = Table(*make_number_columns(*headings), box=None)
     for row in rows:
         times = ["-" if row[name] is None else f"{row[name]:.3f}" for name in columns]
         table.add_row(

@@ -261,9 +261,9 @@ def build_check_rows(report: Any) -> dict[str, Any]:
 def show_check(report: Any) -> None:
     from rich.table import Table
 
-    from viaduct.terminal import figure_columns, print_table
+    from viaduct.terminal import make_number_columns, print_table
 
-    figures = figure_columns("files", "records", "MiB", "classes", "corrupt", "undecodable", "mislabelled")
+    figures = make_number_columns("files", "records", "MiB", "classes", "corrupt", "undecodable", "mislabelled")
     table = Table("split", *figures, box=None)
     for split in dict.fromkeys(shard.split for shard in report.shards):
         shards = [shard for shard in report.shards if shard.split == split]
@@ -288,9 +288,9 @@ def show_bench(result: dict[str, Any]) -> None:
     """Print the images/s of each pipeline, and the pipelines that could not be measured."""
     from rich.table import Table
 
-    from viaduct.terminal import figure_columns, print_table
+    from viaduct.terminal import make_number_columns, print_table
 
-    table = Table("pipeline", *figure_columns("images/s", "turns", "memory MiB", "ratio to tf.data"), box=None)
+    table = Table("pipeline", *make_number_columns("images/s", "turns", "memory MiB", "ratio to tf.data"), box=None)
     for row in result["rows"]:
         turns = " ".join(f"{rate:,.0f}" for rate in row["turns_images_per_s"])
         ratio = "" if row["ratio_to_tf_data"] is None else f"{row['ratio_to_tf_data']:.2f}"

@@ -127,9 +127,10 @@ def print_trials(console: Console, trials: list[Trial]) -> None:
     from rich import box
     from rich.table import Table
 
-    from viaduct.terminal import figure_columns, print_table
+    from viaduct.terminal import make_number_columns, print_table
 
-    table = Table("device", "precision", *figure_columns("step", "difference", "allowed"), "result", box=box.SIMPLE)
+    figures = make_number_columns("step", "difference", "allowed")
+    table = Table("device", "precision", *figures, "result", box=box.SIMPLE)
     for trial in trials:
         table.add_row(
             trial.device,

@@ -125,13 +125,13 @@ def main(
 def print_evaluations(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from viaduct.terminal import figure_columns, print_table
+    from viaduct.terminal import make_number_columns, print_table
 
     columns = {"top1": 100.0, "top5": 100.0, "loss": 1.0, "precision": 1.0, "recall": 1.0, "f1": 1.0}
     user_metrics = rows[0].get("own_metrics", [])
     columns |= dict.fromkeys(user_metrics, 1.0)
     headings = ("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", *user_metrics, "images")
-    table = Table(*figure_columns(*headings), "checkpoint_time(UTC)", "", box=None)
+    table = Table(*make_number_columns(*headings), "checkpoint_time(UTC)", "", box=None)
     best = max(rows, key=lambda row: float(row["top1"]))  # of equal ones the first, as in training
     for row in rows:
         figures = [f"{scale * row[name]:.4g}" for name, scale in columns.items()]

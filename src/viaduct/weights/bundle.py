@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import replace_file, write_file
 from viaduct.data.example import (
     BYTES,
     FIXED32,
@@ -318,8 +318,7 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
     with explain_write_errors(prefix, "the checkpoint "):
         with replace_file(prefix.with_name(shard_name(prefix.name, 0, 1))) as file:
             pairs = list(write_values(file, ((name, tensors[name]) for name in order)))
-        with replace_file(prefix.with_name(prefix.name + ".index")) as file:
-            file.write(write_table([(b"", encode_header()), *pairs]))
+        write_file(prefix.with_name(prefix.name + ".index"), write_table([(b"", encode_header()), *pairs]))
         record_latest(prefix)
     return prefix
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.data.notices import join_first
 from viaduct.errors import BadData
 from viaduct.weights.table import MAGIC
@@ -143,8 +143,7 @@ def record_latest(prefix: Path) -> None:
     still_there = [path for path in listed if path != prefix.name and has_index(prefix.parent / Path(path).name)]
     lines = [f'model_checkpoint_path: "{escape_quotes(prefix.name)}"']
     lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*still_there, escape_quotes(prefix.name)]]
-    with replace_file(file) as opened:
-        opened.write(("\n".join(lines) + "\n").encode())
+    write_file(file, ("\n".join(lines) + "\n").encode())
 
 
 def escape_quotes(name: str) -> str:

@@ -23,7 +23,7 @@ from viaduct.data import jpeg, png, preprocess
 from viaduct.data.png import encode_png
 from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
-from viaduct.errors import BadData, BadValue, ViaductError, lacks_memory
+from viaduct.errors import BadData, BadValue, ViaductError, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import decode_image
 from viaduct.handover.exporting.format import Batch, Runner
@@ -126,7 +126,7 @@ def compare(runner: Runner, classifier: Classifier, request: Request, images: Ch
     try:
         probabilities, classes = run_graph(runner, classifier, request, images.encoded)
     except Exception as error:  # each runtime has its own classes of errors
-        if isinstance(error, ViaductError) or lacks_memory(error):
+        if isinstance(error, ViaductError) or is_out_of_memory(error):
             raise
         reason = f"{runner.runtime} cannot run the exported graph: {type(error).__name__}: {first_line(error)}"
         raise WrongResult(reason, "Nothing was written.") from error

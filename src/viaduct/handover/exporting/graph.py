@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.errors import BadValue, ViaductError, lacks_memory
+from viaduct.errors import BadValue, ViaductError, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.pixels import Pixels, build_pixels
 from viaduct.handover.exporting.request import Request
@@ -78,7 +78,7 @@ def check_logits(network: nn.Module, classifier: Classifier) -> None:
         try:
             logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
         except Exception as error:
-            if lacks_memory(error):
+            if is_out_of_memory(error):
                 raise
             raise BadValue(f"the network fails on an input of zeros: {first_line(error)}") from error
     expected = (EXAMPLE_BATCH, len(classifier.labels))
@@ -117,7 +117,7 @@ def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> 
         with silence_exporters(), torch.no_grad():
             return torch.export.export(module, (example,), dynamic_shapes=(sizes or None,), strict=False)
     except Exception as error:  # the code of the user's network may raise anything
-        if lacks_memory(error):
+        if is_out_of_memory(error):
             raise
         raise CannotExport(
             f"torch.export cannot trace the network: {type(error).__name__}: {first_line(error)}",

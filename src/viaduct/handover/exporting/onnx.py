@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from viaduct.atomic_files import write_file
-from viaduct.errors import BadValue, lacks_memory
+from viaduct.errors import BadValue, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Answers, Batch, Port, Written, describe_ports
 from viaduct.handover.exporting.graph import (
@@ -79,7 +79,7 @@ def convert(program: torch.export.ExportedProgram, name: str, opset: int) -> Any
                 verbose=False,
             )
     except Exception as error:  # many classes of errors, such as for an operator without translation
-        if lacks_memory(error):
+        if is_out_of_memory(error):
             raise
         raise CannotExport(
             f"torch.onnx cannot convert the network: {type(error).__name__}: {first_line(error)}",

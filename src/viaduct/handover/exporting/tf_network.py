@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from viaduct.errors import lacks_memory
+from viaduct.errors import is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.graph import (
     EXAMPLE_BATCH,
@@ -119,7 +119,7 @@ class Translator:
             except (CannotExport, MemoryError):
                 raise
             except Exception as error:
-                if lacks_memory(error):
+                if is_out_of_memory(error):
                     raise
                 raise CannotExport(f"{name} cannot be translated to TensorFlow: {first_line(error)}") from error
 

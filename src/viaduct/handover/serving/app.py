@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from viaduct import __version__
-from viaduct.errors import lacks_memory
+from viaduct.errors import is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.serving.access_log import AccessLog
 from viaduct.handover.serving.batching import Batcher, Probabilities
@@ -287,7 +287,7 @@ async def answer_disconnected(request: Request, error: Exception) -> Response:
 
 async def answer_failure(request: Request, error: Exception) -> Response:
     """Answer a request that failed because of an error of the server."""
-    if lacks_memory(error):
+    if is_out_of_memory(error):
         return answer_json({"error": "the device has not enough memory for this batch."}, 503, **{"retry-after": "1"})
     return answer_json({"error": "the server failed; its log says why."}, 500)
 

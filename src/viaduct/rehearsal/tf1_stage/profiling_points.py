@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.rehearsal.tf1_stage import gradients, sessions
 from viaduct.rehearsal.tf1_stage.reach import READ_OPERATORS, find_dependencies
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
@@ -39,8 +39,7 @@ class PointFinder(sessions.Observer):
     def write(self, record: Path) -> None:
         """Write the points into a record folder if any were found."""
         if self.points:
-            with replace_file(record / PROFILING_POINTS_FILE) as file:
-                file.write((json.dumps(self.points, indent=1) + "\n").encode())
+            write_file(record / PROFILING_POINTS_FILE, (json.dumps(self.points, indent=1) + "\n").encode())
 
 
 def find_points(run: GraphRun) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import recipes
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import override
 
@@ -28,8 +28,7 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
 
 def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> None:
     """Write a recipe file; `base` is the recipe of the search, `recipe` the same with the values of a trial."""
-    with replace_file(path) as file:
-        file.write(render_recipe(base, recipe, headline).encode())
+    write_file(path, render_recipe(base, recipe, headline).encode())
 
 
 def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:

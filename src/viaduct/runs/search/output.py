@@ -70,10 +70,10 @@ def order_results(findings: Findings) -> list[TrialResult]:
 def print_trials(findings: Findings) -> None:
     from rich.table import Table
 
-    from viaduct.terminal import figure_columns, print_table
+    from viaduct.terminal import make_number_columns, print_table
 
     metric, paths = findings.request.metric, findings.space.paths
-    table = Table("trial", *figure_columns(*paths, metric), "state", box=None, pad_edge=False)
+    table = Table("trial", *make_number_columns(*paths, metric), "state", box=None, pad_edge=False)
     for result in order_results(findings):
         values = [format_setting(result.values[path]) if path in result.values else "-" for path in paths]
         has_reason = result.reason and result.state != "pruned"  # the reason of a pruned trial is too long

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.errors import BadRun
 from viaduct.run_files import read_json_object
 from viaduct.typed_fields import show_value
@@ -117,8 +117,7 @@ class StudyFolder:
             raise BadRun(
                 f"{str(self.path)!r} is not empty and holds no study ({others[0]}).", "Choose another --study."
             )
-        with replace_file(file) as opened:
-            opened.write((json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())
+        write_file(file, (json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())
 
     def refuse_other_definition(self, definition: Definition) -> None:
         """Raise BadRun if the stored definition is different."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeGuard
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.cluster.environment import VISIBLE_VARIABLES
 from viaduct.cores import count_cores
 from viaduct.run_files import read_metric_lines, read_summary
@@ -107,8 +107,8 @@ class TrainProcess:
         if not (self.run / "recipe.json").is_file():  # the trial failed early
             return
         record = {"trial": self.number, "study": "..", "state": state, self.metric: value, "reason": reason}
-        with contextlib.suppress(OSError), replace_file(self.run / TRIAL_FILE) as file:
-            file.write((json.dumps(record, indent=1) + "\n").encode())
+        with contextlib.suppress(OSError):
+            write_file(self.run / TRIAL_FILE, (json.dumps(record, indent=1) + "\n").encode())
 
 
 @dataclass(frozen=True)
