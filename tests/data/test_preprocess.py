@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def their_colour(name: str, seen: Any, colour: SaturationChange | ChromaChange) 
         seen = tf.image.adjust_brightness(seen, colour.brightness)
         seen = tf.image.adjust_contrast(seen, colour.contrast)
         return tf.clip_by_value(tf.image.adjust_saturation(seen, colour.saturation), 0.0, 255.0)
-    b, cb, cr = colour
+    b, cb, cr = astuple(colour)
     shift = [1.402 * cr + b, -0.344136 * cb - 0.714136 * cr + b, 1.772 * cb + b]
     return tf.clip_by_value(seen / 255 + shift, 0.0, 1.0) * 255
 
@@ -164,7 +165,7 @@ def test_increased_colours_are_applied_in_the_zoos_order() -> None:
 
 def test_increased_colours_stay_within_their_ranges() -> None:
     generator = np.random.default_rng(0)
-    drawn = np.array([draw_yiq_change(generator, Ranges(8, 0.5, 0.25, 0.1)) for _ in range(4000)])
+    drawn = np.array([astuple(draw_yiq_change(generator, Ranges(8, 0.5, 0.25, 0.1))) for _ in range(4000)])
     lowest, highest = [-8, -0.1 * np.pi, 0.25, 0.5], [8, 0.1 * np.pi, 1.75, 1.5]
     assert (drawn >= lowest).all()
     assert (drawn <= highest).all()
@@ -174,8 +175,8 @@ def test_increased_colours_stay_within_their_ranges() -> None:
 
 def test_colours_are_drawn_from_the_stated_ranges() -> None:
     generator = np.random.default_rng(0)
-    resnext = np.array([draw_saturation_change(generator) for _ in range(2000)])
-    amoebanet = np.array([draw_chroma_change(generator) for _ in range(2000)])
+    resnext = np.array([astuple(draw_saturation_change(generator)) for _ in range(2000)])
+    amoebanet = np.array([astuple(draw_chroma_change(generator)) for _ in range(2000)])
     np.testing.assert_allclose(resnext.min(0), [-0.4, 0.4, 0.4], atol=0.01)
     np.testing.assert_allclose(resnext.max(0), [0.4, 1.6, 1.6], atol=0.01)
     np.testing.assert_allclose(abs(amoebanet).max(0), [32 / 255, 0.1, 0.1], atol=0.001)

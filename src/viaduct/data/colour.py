@@ -10,6 +10,7 @@ change(image)                                   the image, changed in place
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ TO_YIQ = np.array([[0.299, 0.596, 0.211], [0.587, -0.274, -0.523], [0.114, -0.32
 FROM_YIQ = np.array([[1, 1, 1], [0.95617069, -0.2726886, -1.103744], [0.62143257, -0.64681324, 1.70062309]])
 
 
-class SaturationChange(NamedTuple):
+@dataclass(frozen=True)
+class SaturationChange:
     """Change of brightness, contrast and saturation."""
 
     brightness: float  # added on the 0..255 scale, which has almost no effect; the reference has this mistake
@@ -41,7 +43,8 @@ def draw_saturation_change(generator: np.random.Generator) -> SaturationChange:
     return SaturationChange(generator.uniform(-0.4, 0.4), generator.uniform(0.4, 1.6), generator.uniform(0.4, 1.6))
 
 
-class ChromaChange(NamedTuple):
+@dataclass(frozen=True)
+class ChromaChange:
     """Change of brightness and of the two chroma axes, on the scale of 0..1."""
 
     brightness: float
@@ -69,7 +72,8 @@ class Ranges(NamedTuple):
     hue: float = 0.13  # largest rotation, as a fraction of half a circle
 
 
-class YiqChange(NamedTuple):
+@dataclass(frozen=True)
+class YiqChange:
     """Change of brightness, of hue and saturation in YIQ, and of contrast."""
 
     brightness: float

@@ -3,9 +3,9 @@
     prepare = build_prepare(recipe.data, image_shape=(32, 32))
     prepare(Path("photo.jpg").read_bytes())        float32 size x size x 3, normalised
 
-Recipes for encoded images (TFRecord files, class folders) crop and resize as their reference does. Recipes for small
-images in memory (CIFAR-10, the built-in shapes) have a fixed size: other images are cropped around the centre and
-resized to it, with antialiasing.
+Recipes for encoded images (`Records`: TFRecord files, class folders) crop and resize as data.preprocess says. Recipes
+for small images in memory (`Images`: CIFAR-10, the built-in shapes) have images of a fixed size: any other image is
+cropped around the centre and resized to it, with antialiasing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepar
     `image_shape` is the height and width of a recipe's images in memory, if the run recorded it.
     """
     if isinstance(source, Records):
-        return lambda data: prepare_encoded(source, data)
+        return lambda data: prepare_encoded_for_records(source, data)
     prepare = build_prepare_decoded(source, image_shape)
     return lambda data: prepare(decode_image(data))
 
@@ -45,30 +45,29 @@ def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepar
 def build_prepare_decoded(source: Source, image_shape: tuple[int, int] | None) -> PrepareDecoded:
     """Return a function that converts a decoded image, uint8 height x width x 3, to the network's input."""
     if isinstance(source, Records):
-        return lambda pixels: prepare_decoded(source, pixels)
+        return lambda pixels: prepare_for_records(source, pixels)
     if isinstance(source, Images):
         shape = image_shape or source.image_shape or (source.size, source.size)
-        return lambda pixels: prepare_pixels(source, fit_pixels(pixels, shape))
+        return lambda pixels: prepare_for_images(source, fit_pixels(pixels, shape))
     raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
 
 
-def prepare_encoded(source: Records, data: bytes) -> Floats:
-    """Return the network's input for an encoded image."""
-    name = source.preprocess
+def prepare_encoded_for_records(source: Records, data: bytes) -> Floats:
+    """Return the network's input for an encoded image; JPEG and PNG are decoded exactly as in training."""
     if png.is_png(data) or jpeg.is_jpeg(data):
         check_size(data)
-        return preprocess.prepare_image(name, data, size=source.size, mode=source.decode, normalised=True)
-    return prepare_decoded(source, decode_image(data))
+        return preprocess.prepare_image(source.preprocess, data, size=source.size, mode=source.decode, normalised=True)
+    return prepare_for_records(source, decode_image(data))
 
 
-def prepare_decoded(source: Records, pixels: jpeg.Pixels) -> Floats:
+def prepare_for_records(source: Records, pixels: jpeg.Pixels) -> Floats:
     """Return the network's input for a decoded image."""
     name = source.preprocess
-    if views := preprocess.find_preprocessing(name).pillow_views:
-        return preprocess.finish(views.cut_centre(pixels, source.size).astype("float32"), None, name)
+    if pillow_views := preprocess.find_preprocessing(name).pillow_views:
+        return preprocess.normalise(name, pillow_views.cut_centre(pixels, source.size).astype(np.float32))
     height, width = pixels.shape[:2]
     view = preprocess.choose_view(name, height, width, size=source.size)
-    return preprocess.finish(resample(pixels, view.rows, view.columns), None, name)
+    return preprocess.normalise(name, resample(pixels, view.rows, view.columns))
 
 
 def fit_pixels(pixels: jpeg.Pixels, shape: tuple[int, int]) -> jpeg.Pixels:
@@ -86,8 +85,8 @@ def fit_pixels(pixels: jpeg.Pixels, shape: tuple[int, int]) -> jpeg.Pixels:
     return fitted
 
 
-def prepare_pixels(source: Images, pixels: jpeg.Pixels) -> Floats:
-    """Return the network's input for an image in memory."""
+def prepare_for_images(source: Images, pixels: jpeg.Pixels) -> Floats:
+    """Return the network's input for a decoded image that has the shape of the recipe's images."""
     normalised = Normalise(source, CPU)(torch.from_numpy(np.ascontiguousarray(pixels))[None])
     prepared: Floats = resize(normalised, source.size)[0].permute(1, 2, 0).contiguous().numpy()
     return prepared
