@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from viaduct.data import auto_augment, references
-from viaduct.data.auto_augment import CIFAR10, IMAGENET, RANDOM, find_policy
+from viaduct.data.auto_augment import CIFAR10, IMAGENET, RANDAUGMENT, find_policy
 from viaduct.data.operations import OPERATIONS
 from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
@@ -90,9 +90,9 @@ def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.Mo
     assert policy is not None
     for _ in range(5000):
         policy(IMAGE, chance)
-    assert len(RANDOM) == 14
-    assert sum(calls[name] for name in RANDOM) == 15_000
-    assert all(abs(calls[name] / 15_000 - 1 / 14) < 0.01 for name in RANDOM)
+    assert len(RANDAUGMENT) == 14
+    assert sum(calls[name] for name in RANDAUGMENT) == 15_000
+    assert all(abs(calls[name] / 15_000 - 1 / 14) < 0.01 for name in RANDAUGMENT)
     assert all("at 0.5" in key for key in calls if " at " in key)
 
 

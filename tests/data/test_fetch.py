@@ -27,7 +27,7 @@ import pytest
 from viaduct.data import cifar10
 from viaduct.data import fetch as module
 from viaduct.data.cifar10 import NAMES, TEST_FILE, TRAIN_FILES, Cifar10
-from viaduct.data.fetch import PublicFile, PublicSet, fetch, make_forms
+from viaduct.data.fetch import PublicFile, PublicSet, fetch
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 RECORDS = 8
@@ -192,7 +192,9 @@ def fashion(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """Four files with and without .gz."""
     plain = {name: random.Random(name).randbytes(5000) for name in FASHION}
     zipped = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in plain.items()}
-    files = tuple(make_forms(name, md5(zipped[f"{name}.gz"]), md5(plain[name])) for name in FASHION)
+    files = tuple(
+        (PublicFile(f"{name}.gz", md5(zipped[f"{name}.gz"])), PublicFile(name, md5(plain[name]))) for name in FASHION
+    )
     monkeypatch.setitem(module.SETS, "fashion-mnist", PublicSet("http://127.0.0.1:9/", files))
     return {**plain, **zipped}
 

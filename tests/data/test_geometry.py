@@ -119,7 +119,7 @@ def test_an_image_too_long_for_any_ratio_comes_whole() -> None:
 
 def test_a_crop_covers_a_tenth_of_some_box() -> None:
     generator = np.random.default_rng(0)
-    objects = geometry.to_pixels(BOXES, 375, 500)
+    objects = geometry.convert_to_pixels(BOXES, 375, 500)
     for _ in range(500):
         assert geometry.covers(sample_crop("official", 375, 500, BOXES, generator), objects, 0.1)
 

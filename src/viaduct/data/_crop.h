@@ -1,5 +1,5 @@
-/* Training crops: the same draws and results as `draw_crop` in geometry.py with the generator `sample_generator` of
- * order.py. Tests compare the two.
+/* Training crops: the same draws and results as those of `draw_crop` in geometry.py with a generator of
+ * `order.sample_generator`. Tests compare the two.
  */
 #ifndef VIADUCT_CROP_H
 #define VIADUCT_CROP_H
@@ -13,7 +13,7 @@
 /* Philox4x64-10 as in NumPy, which increments the counter before every four words. */
 typedef struct {
     uint64_t counter[4], key[2], words[4];
-    int used;
+    int used; /* of the four words */
 } RandomStream;
 
 typedef struct {

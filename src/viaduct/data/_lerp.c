@@ -1,8 +1,9 @@
 /* Inner loops over pixels, without the GIL. Optional: geometry.py and colour.py have the same in numpy.
  *
  *     lerp(pixels, rows_first, rows_second, rows_fraction, columns_first, columns_second, columns_fraction, out)
- *         bilinear sampling. pixels: uint8 H x W x 3; first, second: int64 indices of two neighbouring pixels;
- *         fraction: float32, share of the distance from the first to the second; out: float32 rows x columns x 3
+ *         bilinear sampling; rows and columns are as in `Axis` of geometry.py. pixels: uint8 H x W x 3; first and
+ *         second: int64 indices of two neighbouring pixels; fraction: float32, share of the distance from the first to
+ *         the second; out: float32 rows x columns x 3
  *     saturate(image, factor)
  *         scale the saturation of a float32 H x W x 3 image, in place
  */

@@ -3,10 +3,11 @@
  *     decode_view(data, rows_first, rows_second, rows_fraction, columns_first, columns_second, columns_fraction, out,
  *         shrink, fast_dct, fancy_upsampling, shift, factor)          True; or False, and out is undefined
  *
- * Rows and columns are as in _lerp.c; rows must be sorted, with neighbouring pixels in each pair. shift and factor are
- * None, or float32 with an element for each of a row of out. Rows above the crop are only entropy-decoded, rows below
- * are not read, and columns beside the crop are not transformed. One more MCU is decoded on each side, because chroma
- * is interpolated from neighbours: the pixels are those of a full decode, bit for bit.
+ * Rows and columns are as in _lerp.c; rows must be sorted, with neighbouring pixels in each pair. shift and factor
+ * normalise: an output value is (pixel + shift) * factor. Either is None, or has a float32 for each value of a row of
+ * out. Rows above the crop are only entropy-decoded, rows below are not read, and columns beside the crop are not
+ * transformed. One more MCU is decoded on each side, because chroma is interpolated from neighbours: the pixels are
+ * those of a full decode, bit for bit.
  *
  * The caller decodes the whole image if the result is False: for CMYK, for incomplete progressive images, and after any
  * warning or error of libjpeg, so that damage is judged and reported in one place, jpeg.py.
@@ -17,6 +18,7 @@
  * Prepare random crops of several TFRecords in one call, without the GIL.
  *     requests: int64, four for each record: file descriptor, offset and length of its data, position in the epoch
  *     sampler: the eight fields of Sampler in _crop.h, as float64
+ *     seed, epoch: key of the random stream, as in `sample_generator` of order.py
  *     check: verify the checksums of the data
  *     shrunk_from: crops with at least this many pixels on both sides are left to the caller; 0: none are
  *     mirrors_before: mirror before instead of after resizing
@@ -47,18 +49,18 @@ typedef struct {
     jmp_buf escape;
 } ErrorHandler;
 
-/* Settings and random state of a random crop. */
+/* A random crop: how it is drawn, its random state, and room for its positions. */
 typedef struct {
     const Sampler *sampler;
-    Mirroring mirroring; /* of the crops that are mirrored */
-    int64_t shrunk_from;
+    Mirroring mirroring; /* of the crops that are drawn to be mirrored */
+    int64_t shrunk_from; /* crops with at least this many pixels on both sides are left to the caller; 0: none are */
     RandomStream stream;
     Example example;
     int64_t *indices; /* 4 x size: first and second of the rows, then of the columns */
     float *fractions; /* 2 x size: of the rows, then of the columns */
 } RandomCrop;
 
-/* State of one image. The caller of the function that calls setjmp owns it, so a longjmp does not change it. */
+/* State of one image. It is not a local variable of `decode_image`, where a longjmp could change it. */
 typedef struct {
     struct jpeg_decompress_struct decoder;
     ErrorHandler error_handler;
@@ -84,7 +86,7 @@ static void abort_on_warning(j_common_ptr decoder, int level) {
 
 static void ignore_message(j_common_ptr decoder) {}
 
-/* Convert boxes from fractions to pixels, as `to_pixels` in geometry.py does; -1 for invalid or too many boxes. */
+/* Convert boxes to pixels, as `convert_to_pixels` in geometry.py does; -1 for invalid or too many boxes. */
 static int read_boxes(const Example *example, int64_t height, int64_t width, Crop *objects) {
     const int64_t bytes = example->sides[0].end - example->sides[0].begin;
     for (int side = 1; side < 4; side++)
@@ -149,7 +151,7 @@ static int start_decoding(Job *job) {
     return jpeg_start_decompress(decoder) && decoder->output_components == 3;
 }
 
-/* Return 1 if scans of a progressive image are missing: libjpeg then smooths, differently in each version. */
+/* Return 1 if scans of a progressive image are missing: libjpeg then smooths the image, differently in each version. */
 static int is_incomplete(const Job *job) {
     const struct jpeg_decompress_struct *decoder = &job->decoder;
     if (decoder->coef_bits == NULL) return 0;

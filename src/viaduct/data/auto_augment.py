@@ -5,8 +5,8 @@
     randaugment          two operations drawn from fourteen, at magnitude 9 of 10 (Cubuk et al. 2019, arXiv:1909.13719)
     randaugment-N-M      N operations at magnitude M, 0 to 30
 
-AutoAugment draws one of 25 pairs of operations. Each operation has a probability and a magnitude: 0 to 10 are the range
-in the paper. Posterize keeps 8 to 4 bits, as in the paper (its code differs); shifts are relative to the side.
+AutoAugment draws one of 25 pairs of operations. Each operation has a probability and a magnitude, from 0 to 10 in the
+paper. Posterize keeps 8 to 4 bits, as in the paper (the authors' code differs); shifts are relative to the side.
 A policy is applied to uint8 images after cropping, mirroring and resizing, before changes of colour and normalisation.
 Its random numbers are drawn after those of crop and mirroring, which therefore do not depend on the policy.
 """
@@ -85,7 +85,7 @@ CIFAR10: tuple[tuple[Step, Step], ...] = (
     (("shift y", 0.7, 9), ("auto contrast", 0.9, 1)),
 )
 # RandAugment's fourteen operations. It draws an index into them, so their order is part of its results.
-RANDOM = tuple(name for name in OPERATIONS if name != "invert")
+RANDAUGMENT = tuple(name for name in OPERATIONS if name != "invert")
 CIFAR_OPERATIONS: dict[str, Operation] = {
     **OPERATIONS,
     "shift x": partial(shift_x, most=CIFAR_SHIFT),
@@ -130,7 +130,7 @@ def apply_one_pair(
 def apply_several(count: int, strength: float, image: Pixels, generator: np.random.Generator) -> Pixels:
     """Apply RandAugment: `count` operations of equal strength."""
     for choice, sign_draw in generator.random((count, 2)):
-        image = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](image, strength, choose_sign(sign_draw))
+        image = OPERATIONS[RANDAUGMENT[int(choice * len(RANDAUGMENT))]](image, strength, choose_sign(sign_draw))
     return image
 
 
@@ -141,7 +141,7 @@ def choose_sign(draw: float) -> float:
 def augment_batch(
     policy: Policy, images: npt.NDArray[np.uint8], generators: Sequence[np.random.Generator]
 ) -> npt.NDArray[np.uint8]:
-    """Change each image of a batch, N x H x W x 3, in place."""
+    """Apply a policy to each image of a batch, N x H x W x 3, in place."""
     for image, generator in zip(images, generators, strict=True):
         image[:] = policy(image, generator)
     return images

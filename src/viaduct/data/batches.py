@@ -11,10 +11,11 @@ auto_augment policy, is augmented in host memory by threads and copied as uint8.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -72,28 +73,47 @@ class Share:
 WHOLE = Share()
 
 
-class Stream(Protocol):
-    """Interface of batches for the training loop."""
+AnyStream = TypeVar("AnyStream", bound="Stream")
 
-    count: int
+
+class Stream(ABC):
+    """Batches of one split, for the training loop; the base of all classes of batches."""
+
+    count: int  # images in the split
     steps_per_epoch: int
-    skipped: list[str]  # a message for each bad record whose image was replaced
+
+    def __init__(self, seed: int = 0) -> None:
+        self.skipped: list[str] = []  # a message for each bad record whose image was replaced
+        self._seed = seed
+        self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
 
     def reseed(self, seed: int) -> None:
-        """Use another seed from the next epoch on."""
+        """Use this seed from the next epoch on; call it between epochs."""
+        self._seed = seed
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch from step `start` on."""
+        """Return an iterator over the batches of an epoch from step `start` on, the same as if it began at step 0."""
+        iterator = self._iterate(epoch, start)
+        self._iterators.add(iterator)
+        return iterator
+
+    @abstractmethod
+    def _iterate(self, epoch: int, start: int) -> Generator[Batch, None, None]: ...
 
     def close(self) -> None:
-        """Stop the threads that prepare batches."""
+        """End the open iterators and their threads."""
+        for iterator in list(self._iterators):
+            iterator.close()
 
-    def __enter__(self) -> Stream: ...
-    def __exit__(self, *reason: object) -> None: ...
+    def __enter__(self: AnyStream) -> AnyStream:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
 
 
 class Resident:
-    """Store of all images of a split on the device, padded once."""
+    """Images of a split that all stay on the device, padded once."""
 
     def __init__(self, images: Pixels, pad: int, crop: Crop | None, device: torch.device) -> None:
         # torch shares memory with writable arrays only
@@ -102,18 +122,19 @@ class Resident:
         self.crop = crop
 
     def cut(self, plan: Tensor) -> Tensor:
-        """Return uint8 NHWC images of a slice of a plan that lies on the same device."""
+        """Return the images of a slice of a plan (augment.py), uint8 NHWC; the slice is on the same device."""
         index = plan[Row.INDEX]
         return self.crop(self.padded, index, plan) if self.crop else self.padded.index_select(0, index)
 
 
 class Streamed:
-    """Store of all images of a split in host memory, possibly memory-mapped; only those of a batch are read."""
+    """Images of a split in host memory, possibly memory-mapped; only those of a batch are read."""
 
     def __init__(self, images: Pixels, pad: int, crop: Crop | None, pinned: bool) -> None:
         self.images, self.pad, self.crop, self.pinned = images, pad, crop, pinned
 
     def cut(self, plan: Tensor) -> Tensor:
+        """Return the images of a slice of a plan in host memory, uint8 NHWC."""
         batch = torch.from_numpy(self.images[plan[Row.INDEX].numpy()])
         if self.crop:
             batch = self.crop(zero_pad(batch, self.pad), torch.arange(len(batch)), plan)
@@ -134,7 +155,7 @@ def store_images(
     return Streamed(pixels, pad, crop, pinned=device.type == "cuda")
 
 
-class Batches:
+class Batches(Stream):
     """Batches of one split of images in arrays."""
 
     def __init__(
@@ -148,14 +169,15 @@ class Batches:
         resident_limit: int = 4 << 30,
         share: Share = WHOLE,
     ) -> None:
+        super().__init__(seed)
         self.count = len(split)
-        requested_batch = images.global_batch if train else images.eval_batch or images.global_batch
-        self.global_batch, self._rank_positions = share.split_batch(requested_batch, train)  # positions within a batch
+        # The rank's positions are those within a global batch.
+        self.global_batch, self._rank_positions = share.split_batch(images.get_batch_size(train), train)
         check_labels(split.labels, images.classes)
         check_count(self.count, self.global_batch, train)
         filling = 0 if train else -self.count % self.global_batch  # evaluation fills its last batch, training drops it
         self.steps_per_epoch = (self.count + filling) // self.global_batch
-        self._images, self._device, self._train, self._seed = images, device, train, seed
+        self._images, self._device, self._train = images, device, train
         self._local_batch = len(self._rank_positions)
         self._height, self._width = split.images.shape[1:3]
         self._policy = find_policy(images.auto_augment) if train else None
@@ -165,19 +187,12 @@ class Batches:
         self._normalise = Normalise(images, device)
         has_holes = train and images.cutout > 0
         self._cut_out = CutOut(self._height, self._width, images.cutout, device) if has_holes else None
-        self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
         self._closed = False
-        self.skipped: list[str] = []  # stays empty: arrays have no bad records
         self._host_labels = split.labels
         if train and images.balance and share.rank == 0:
             print_notice(describe_balance(split.labels, images.balance, {}))
 
-    def reseed(self, seed: int) -> None:
-        """Use this seed from the next epoch on; call it between epochs."""
-        self._seed = seed
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Return an iterator over the batches of an epoch from step `start` on, the same as if it began at step 0."""
+    def _iterate(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         if self._closed:
             raise RuntimeError("these batches were closed; make new ones")
         if not 0 <= start <= self.steps_per_epoch:
@@ -185,21 +200,11 @@ class Batches:
         steps = range(start, self.steps_per_epoch)
         plan = torch.from_numpy(self._select_rank_columns(self._make_plan(epoch)))
         is_resident = isinstance(self._storage, Resident)
-        iterator = self._cut_on_device(steps, plan) if is_resident else self._stream(epoch, steps, plan)
-        self._iterators.add(iterator)
-        return iterator
+        return self._cut_on_device(steps, plan) if is_resident else self._cut_on_host(epoch, steps, plan)
 
     def close(self) -> None:
-        """End the open iterators and their threads."""
         self._closed = True
-        for iterator in list(self._iterators):
-            iterator.close()
-
-    def __enter__(self) -> Batches:
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.close()
+        super().close()
 
     def _make_plan(self, epoch: int) -> npt.NDArray[np.int64]:
         if not self._train:
@@ -218,7 +223,7 @@ class Batches:
         return plan[:, (starts + self._rank_positions).reshape(-1)]
 
     def _cut_on_device(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
-        """Cut and finish each batch in the caller's thread.
+        """Cut and finish each batch on the device, in the caller's thread.
 
         On an accelerator this only queues kernels. On the CPU a separate thread would slow the step by 4 % (ResNet-50,
         batch 8, two cores).
@@ -231,8 +236,8 @@ class Batches:
 
         yield from map(prepare, steps)
 
-    def _stream(self, epoch: int, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
-        """Cut on the host in threads; the caller's thread copies and finishes each batch, on the step's stream."""
+    def _cut_on_host(self, epoch: int, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
+        """Cut each batch in a thread; the caller's thread copies it to the device and finishes it there."""
         device_plan = self._copy(plan)
 
         def cut(step: int) -> Tensor:
@@ -244,7 +249,7 @@ class Batches:
                 yield self._finish(step, self._slice(device_plan, step), self._copy(cropped))
 
     def _augment(self, images: Tensor, epoch: int, step: int) -> Tensor:
-        """Apply the policy, if any, in place."""
+        """Apply the auto_augment policy, if any, in place."""
         if self._policy:
             positions = step * self.global_batch + self._rank_positions
             generators = [sample_generator(self._seed, epoch, int(position)) for position in positions]
@@ -252,10 +257,12 @@ class Batches:
         return images
 
     def _slice(self, plan: Tensor, step: int) -> Tensor:
+        """Return the columns of a plan for one step."""
         first = step * self._local_batch
         return plan[:, first : first + self._local_batch]
 
     def _finish(self, step: int, plan: Tensor, images: Tensor) -> Batch:
+        """Normalise, cut out and resize images, and add their labels."""
         finished = self._normalise(images)
         if self._cut_out:
             finished = self._cut_out(finished, plan)
@@ -282,7 +289,7 @@ def check_labels(labels: Labels, classes: int) -> None:
 
 
 def find_mask(positions: npt.NDArray[np.int64], remaining: int, device: torch.device) -> Tensor | None:
-    """Return the mask of a batch: True at sorted `positions` below `remaining`; None if it is True everywhere."""
+    """Return the mask of a batch: True where the sorted `positions` are below `remaining`; None if all are."""
     count = int(np.searchsorted(positions, remaining))
     return None if count == len(positions) else torch.arange(len(positions), device=device) < count
 

@@ -3,13 +3,13 @@
     build_records("photos/", "records/", on_progress=lambda done, total: ...)
 
 JPEG and PNG files are stored unchanged. The images and the options determine the validation split (about the same share
-of every class), the shuffled order and the shards. A shard gets its name only when it is complete, so a build that was
-killed can be run again: it writes the missing shards, with the same bytes. build.json records the images and options;
-a build with other images or options into the same folder is refused.
+of every class), the shuffled order and the shards (files of records). A shard gets its name only when it is complete,
+so a build that was killed can be run again: it writes the missing shards, with the same bytes. build.json records the
+images and options; a build with other images or options into the same folder is refused.
 
-Labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes. Most
-references leave output 0 unused; ResNet-50 v1.5 subtracts 1 from the label and leaves the last output unused, so it
-cannot be trained on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in TF-Slim.
+Labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes. Most networks
+leave output 0 unused. ResNet-50 v1.5 subtracts 1 from the label and leaves the last output unused, so it cannot be
+trained on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in TF-Slim.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MANIFEST = "build.json"
 VERSION = 1  # of build.json
 SHARD_BYTES = 128 << 20  # about ImageNet's 140 MB
 MAX_SHARDS = 99_999  # file names have five digits
-# Defaults, also used for training on images directly, without records.
+# Defaults; also used by folder.py and mindrecord_folder.py, which train on images without building records.
 VALIDATION_SHARE, SEED, FIRST_LABEL = 0.1, 0, 1
 
 
@@ -58,7 +58,7 @@ class Plan:
 
     shards: Sequence[Shard]
     labels: dict[str, int]  # class name to label
-    manifest: dict[str, object]
+    manifest: dict[str, object]  # the content of build.json
     train: int  # number of images
     validation: int  # likewise
 
@@ -165,7 +165,7 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
 
 
 def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
-    """Return the label of each class name, in label order."""
+    """Return the label of each class name, in label order; numeric class names are their own labels."""
     for name in origin.classes:
         if not name.isprintable() or name != name.strip():
             raise BadData(f"{origin.path}: the class name {name!r} would not survive in {LABELS_FILE}.")
@@ -184,7 +184,7 @@ def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
 def set_aside(images: Sequence[SourceImage], share: float, seed: int) -> tuple[list[SourceImage], list[SourceImage]]:
     """Split images into training and validation: about the same share of every class, drawn by the seed.
 
-    Unless the share is 0, a class of two images has one in each split; the image of a class of one is for training.
+    Unless the share is 0, a class of two or more images has at least one in each split; a single image is for training.
     """
     by_class: dict[str, list[SourceImage]] = defaultdict(list)
     for image in images:
@@ -214,7 +214,7 @@ def count_shards(images: Sequence[SourceImage], requested: int | None) -> int:
 
 
 def summarise_source(origin: Origin) -> dict[str, object]:
-    """Return counts, and a digest of names, classes, sizes and times that shows most changes without reading images."""
+    """Return counts, and a digest of names, classes, sizes and times, which changes if the images change."""
     digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
     images = [*origin.train, *(origin.validation or ())]
     for image in images:
@@ -276,7 +276,7 @@ def describe_source_change(earlier: dict[str, object], plan: Plan) -> str:
         return "build.json does not describe them"
     differences = [
         f"{before[key]:,} {noun}, now {now[key]:,}"
-        for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))  # key in build.json
+        for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))  # keys in build.json
         if isinstance(before.get(key), int) and before[key] != now[key]
     ]
     return "; ".join(differences) or "same number and total size, but other names, classes, sizes or modification times"
@@ -297,7 +297,7 @@ def write_text(path: Path, content: str) -> None:
 
 @contextmanager
 def explain_write_errors(out: Path) -> Iterator[None]:
-    """Create the folder; within the block, turn file system errors into messages that say what to do."""
+    """Create the folder; within the `with` block, turn file system errors into messages that say what to do."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         yield
@@ -332,7 +332,7 @@ class Builder:
         self._stop = threading.Event()
 
     def write(self, missing: Sequence[Shard], workers: int) -> None:
-        """Write the missing shards; if one fails, end the others and raise its error."""
+        """Write the missing shards; if one fails, stop the others and raise its error."""
         self._advance(self._total - sum(len(shard.images) for shard in missing))
         with ThreadPoolExecutor(workers, thread_name_prefix="viaduct-build") as pool:
             pending = [pool.submit(self._write_shard, shard) for shard in missing]

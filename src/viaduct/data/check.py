@@ -3,9 +3,9 @@
     report = check_records("records/", deep=True, decode=decode_jpeg)
     report.findings, report.shards, report.errors
 
-Errors are corrupt, undecodable or mislabelled records; missing, damaged or compressed files; no training files; and a
-split whose files have no records. All other findings are warnings. With `deep` every image is decoded, otherwise only
-the first bytes of each are checked.
+A finding is an error or a warning. Errors are: corrupt, undecodable or mislabelled records; missing, damaged or
+compressed files; no training files; and a split whose files have no records. With `deep` every image is decoded,
+otherwise only the first bytes of each are checked.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Finding:
 
     severity: Severity
     kind: Kind
-    where: str  # one or both splits, a file, or a record as file, number and byte offset
+    where: str  # a split, "both splits", a file, or a record with its file, number and byte offset
     message: str
 
 
@@ -80,11 +80,11 @@ class ShardCheck:
     with_bad_boxes: int = 0  # records with a warning about bounding boxes
     labels: Counter[int] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
-    fingerprints: array[int] = field(default_factory=lambda: array("Q"))  # of the images: equal images have equal ones
+    fingerprints: array[int] = field(default_factory=lambda: array("Q"))  # of the images (`compute_fingerprint`)
 
     @property
     def record_errors(self) -> int:
-        """Number of errors about records; a record that is both mislabelled and undecodable counts twice."""
+        """Number of errors in records; a record that is both mislabelled and undecodable counts twice."""
         return self.corrupt + self.undecodable + self.mislabelled
 
 
@@ -178,7 +178,7 @@ def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
 
 
 class Checker:
-    """Checks single files; threads may share one instance."""
+    """Checks files one by one; several threads may share an instance."""
 
     def __init__(self, names: dict[int, str], classes: int | None, decode: Decode | None) -> None:
         self.names, self.classes, self.decode = names, classes, decode
@@ -239,7 +239,7 @@ class Checker:
                 self._check_fields(shard, fields, partial(describe_row, shard, folder, row))
 
     def _check_fields(self, shard: ShardCheck, fields: ImageFields, describe_place: Callable[[], str]) -> None:
-        """Check label, image and boxes of a record; `describe_place` is called only for a finding."""
+        """Check label, image and boxes of a record; `describe_place` returns the place for a finding."""
         shard.fingerprints.append(compute_fingerprint(fields.encoded))
         shard.labels[fields.label] += 1
         label_error = self._find_label_error(fields.label)
@@ -332,9 +332,9 @@ def find_empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
 
 
 def find_spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
-    """Report labels up to N if `classes` is N.
+    """Report labels up to N if `classes` is N: a network with N outputs has none for the last of them.
 
-    Labels 1 to N are right for N classes, but a network needs N + 1 outputs for them. Labels 0 to N are N + 1 classes.
+    Labels 1 to N are N classes, but need a network of N + 1 outputs. Labels 0 to N are N + 1 classes.
     """
     labels = {label for split in SPLITS for label in report.count_labels(split)}
     if classes is None or classes not in labels or 0 in names:
@@ -351,7 +351,8 @@ def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
     findings = []
     for split in SPLITS:
         counts = report.count_labels(split)
-        expected = {label for label in names if label or counts[0]}  # 0 may be the background class without images
+        # Label 0 may be the background class, which has no images.
+        expected = {label for label in names if label != 0 or counts[0]}
         absent = sorted(expected - set(counts)) if counts else []
         if absent:
             listed = join_first([format_label(names, label) for label in absent])
@@ -359,8 +360,8 @@ def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
                 Finding("warning", "imbalance", split, f"{len(absent):,} classes have no images: {listed}.")
             )
         if counts and max(counts.values()) > MAX_CLASS_RATIO * min(counts.values()):
-            (most, many), *_, (least, few) = counts.most_common()
-            message = f"{format_label(names, most)} has {many:,} images, {format_label(names, least)} {few:,}."
+            (largest, most), *_, (smallest, fewest) = counts.most_common()
+            message = f"{format_label(names, largest)} has {most:,} images, {format_label(names, smallest)} {fewest:,}."
             findings.append(Finding("warning", "imbalance", split, message))
     return findings
 
@@ -373,8 +374,8 @@ def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
     """Find images with equal fingerprints; the chance of a false report is 1 in 20 million for all of ImageNet."""
     findings, fingerprints = [], {}
     for split in SPLITS:
-        of_shards = [np.array(shard.fingerprints, np.uint64) for shard in shards if shard.split == split]
-        fingerprints[split] = np.concatenate([np.empty(0, np.uint64), *of_shards])
+        arrays = [np.array(shard.fingerprints, np.uint64) for shard in shards if shard.split == split]
+        fingerprints[split] = np.concatenate([np.empty(0, np.uint64), *arrays])
         count = len(fingerprints[split])
         repeated = count - len(np.unique(fingerprints[split]))
         if repeated:
@@ -394,8 +395,8 @@ def find_uneven_shards(shards: Sequence[ShardCheck]) -> list[Finding]:
         sizes = sorted((shard.bytes, shard.path.name) for shard in shards if shard.split == split)
         if not sizes:
             continue
-        (least, smallest), (most, largest) = sizes[0], sizes[-1]
-        if most > MAX_SHARD_RATIO * least:
-            message = f"{largest} has {most:,} bytes, {smallest} {least:,}."
+        (fewest_bytes, smallest), (most_bytes, largest) = sizes[0], sizes[-1]
+        if most_bytes > MAX_SHARD_RATIO * fewest_bytes:
+            message = f"{largest} has {most_bytes:,} bytes, {smallest} {fewest_bytes:,}."
             findings.append(Finding("warning", "shard sizes", split, message))
     return findings

@@ -2,9 +2,9 @@
 
     Example { 1: Features { 1 (map): { 1: name, 2: Feature { 1: bytes | 2: floats | 3: int64s } } } }
 
-`decode_example` decodes all features, `decode_image_fields` only those that training on the ImageNet schema needs.
-`encode_example` sorts names by their UTF-8 bytes, as TensorFlow's deterministic serialisation does. Both readers follow
-the rules of the format: numbers may be packed or not, unknown fields are skipped, the last of several equal names wins.
+`decode_example` decodes all features, `decode_image_fields` only those that training on the ImageNet schema needs. Both
+follow the rules of protobuf: numbers may be packed or not, unknown fields are skipped, the last of several equal names
+wins. `encode_example` sorts names by their UTF-8 bytes, as TensorFlow's deterministic serialisation does.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = range(6)  # protobuf's wire 
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3  # field numbers in a Feature
 KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "whole numbers"}
 WORD_MASK = (1 << 64) - 1
-MAX_PARTS = 100_000  # values of one field: each becomes an object of at least 200 bytes
-MAX_LABEL_BYTES = 64  # bytes of the list with the label
+MAX_PARTS = 100_000  # values of one field; each becomes a Python object of at least 200 bytes
+MAX_LABEL_BYTES = 64  # limit of the list that contains the label
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
 BOX_SIDES = tuple(b"image/object/bbox/" + side for side in (b"ymin", b"xmin", b"ymax", b"xmax"))
@@ -123,7 +123,7 @@ def read_varint(data: memoryview, position: int, stop: int) -> tuple[int, int]:
 
 
 def iterate_fields(data: memoryview, position: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield number, wire type, begin and end of the value of each field."""
+    """Yield for each field its number, its wire type, and the begin and end of its content."""
     while position < stop:
         number, wire, position = read_tag(data, position, stop)
         begin, position = find_content(data, number, wire, position, stop)
@@ -139,7 +139,7 @@ def read_tag(data: memoryview, position: int, stop: int) -> tuple[int, int, int]
 
 
 def find_content(data: memoryview, number: int, wire: int, position: int, stop: int) -> tuple[int, int]:
-    """Return the begin and the end of a field's content."""
+    """Return the begin and the end of a field's content; `position` is after the field's tag."""
     begin, end = position, position
     if wire == BYTES:
         length, begin = read_varint(data, position, stop)
@@ -193,12 +193,12 @@ def iterate_features(data: memoryview) -> Iterator[tuple[memoryview, memoryview]
 
 
 def join_parts(parts: list[memoryview]) -> memoryview:
-    """Join the parts of a message; by the format, parts are concatenated."""
+    """Join the parts of a message that is stored in several; protobuf concatenates them."""
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
 def pick_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, memoryview]:
-    """Return the features with these names."""
+    """Return the `Feature` messages with these names."""
     quick = pick_features_quickly(data, names)
     if quick is not None:
         return quick
@@ -206,7 +206,7 @@ def pick_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, memo
 
 
 def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[bytes, memoryview] | None:
-    """Return the features with these names, ten times as fast as `iterate_features`; None for an unusual encoding.
+    """Return the `Feature` messages with these names, ten times as fast as above; None for an unusual encoding.
 
     The usual encoding, which common writers produce, has in each entry a name of less than 128 bytes and then a value.
     """
@@ -235,14 +235,18 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
 
 
 def read_sole_field(data: memoryview) -> tuple[int, memoryview]:
-    """Return number and content of a message's only field; (0, data) unless it is length-delimited and below 16."""
+    """Return number and content of a message's only field; (0, data) if it has others, or the field is unusual.
+
+    The usual field is length-delimited and has a number below 16.
+    """
     try:
         length, begin = read_length(data, 0, data[0])
     except LookupError:
         return 0, data
-    if begin + length != len(data) or data[0] & 7 != BYTES or not 8 <= data[0] < 0x80:
+    number, wire = data[0] >> 3, data[0] & 7
+    if begin + length != len(data) or wire != BYTES or not 1 <= number < 16:
         return 0, data
-    return data[0] >> 3, data[begin:]
+    return number, data[begin:]
 
 
 def read_length(data: memoryview, position: int, expected: int) -> tuple[int, int]:
@@ -278,7 +282,7 @@ def decode_feature(data: memoryview) -> Feature:
 
 
 def read_list(data: memoryview) -> tuple[int, memoryview]:
-    """Return the kind of list in a feature (0: none) and the list's message; of several kinds the last one."""
+    """Return the kind of list in a `Feature` (0: none) and the list's message; if there are several, the last kind."""
     kind, content = read_sole_field(data)
     if kind in KINDS:
         return kind, content
@@ -317,7 +321,7 @@ def read_int64s(data: memoryview) -> Int64s:
 
 
 def unpack_varints(packed: npt.NDArray[np.uint8]) -> Int64s:
-    """Decode a packed list of numbers; its last byte must end a number."""
+    """Decode varints that follow one another; the last byte must end a number."""
     ends = np.flatnonzero(packed < 0x80)
     if not len(ends):
         return np.empty(0, dtype=np.int64)

@@ -41,15 +41,15 @@ from viaduct.data.notices import describe_error, join_first
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 Progress = Callable[[int, int | None], None]  # downloaded bytes of the current file, and its size if known
-# Seconds before each retry of a broken connection. After a retry that received data the sequence starts again.
+# Seconds before each retry of a broken connection. The sequence starts again after a retry that received data.
 PAUSES = (0.5, 1.0, 2.0, 4.0)
 STALL_SECONDS = 30.0  # timeout of a connection that receives nothing
 PIECE_BYTES = 1 << 18  # read at once
 MAX_TEXT_BYTES = 1 << 20  # of each text file in the archive
 
 SUMS_FILE = "MD5SUMS"
-RECORD_FILES = (*cifar10.TRAIN_FILES, cifar10.TEST_FILE)  # of CIFAR-10, as are the next
-TEXT_FILES = (cifar10.NAMES_FILE, "readme.html")
+RECORD_FILES = (*cifar10.TRAIN_FILES, cifar10.TEST_FILE)  # of CIFAR-10
+TEXT_FILES = (cifar10.NAMES_FILE, "readme.html")  # likewise
 
 UNPACKED = "The set is unpacked there already: use it as --data instead of fetching it."
 TRY_ANOTHER = "Give another source with --from: an address, a file or a folder."
@@ -68,17 +68,12 @@ class PublicSet:
     """Public data set: its address and its files."""
 
     address: str
-    files: tuple[tuple[PublicFile, ...], ...]  # each in the forms it may have; the first one is downloaded
-    is_archive: bool = False  # True: the only file is an archive, which is unpacked
+    files: tuple[tuple[PublicFile, ...], ...]  # each file in all its forms (gzipped, plain); the first is downloaded
+    is_archive: bool = False  # True: the only file is CIFAR-10's archive, which is unpacked
 
     def list_names(self) -> set[str]:
         """Return the names of all files, in every form."""
         return {form.name for forms in self.files for form in forms}
-
-
-def make_forms(name: str, zipped_md5: str, plain_md5: str) -> tuple[PublicFile, ...]:
-    """Return the gzipped and the plain form of a file."""
-    return PublicFile(f"{name}.gz", zipped_md5), PublicFile(name, plain_md5)
 
 
 # NAME, md5 of NAME.gz as published by the authors, md5 of NAME computed after gunzip.
@@ -96,7 +91,7 @@ SETS = {
     ),
     "fashion-mnist": PublicSet(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        tuple(make_forms(*names_and_sums) for names_and_sums in FASHION_MNIST),
+        tuple((PublicFile(f"{name}.gz", zipped), PublicFile(name, plain)) for name, zipped, plain in FASHION_MNIST),
     ),
 }
 
@@ -116,7 +111,7 @@ def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progr
         with tempfile.TemporaryFile(dir=out):
             pass  # fails before the download if the folder is not writable
         with lock_folder(out):
-            on_progress = on_progress or ignore_progress
+            on_progress = on_progress or (lambda done, total: None)
             files = [obtain_file(public_set, forms, out, origin, on_progress) for forms in public_set.files]
             return unpack(files[0], out) if public_set.is_archive else out
 
@@ -127,13 +122,9 @@ def find_set(name: str) -> PublicSet:
     return SETS[name]
 
 
-def ignore_progress(done: int, total: int | None) -> None:
-    pass
-
-
 @contextmanager
 def explain_errors(out: Path) -> Iterator[None]:
-    """Turn file system errors into messages that say what to do."""
+    """Within the `with` block, turn file system errors into messages that say what to do."""
     try:
         yield
     except OSError as error:
@@ -156,7 +147,7 @@ def find_complete(public_set: PublicSet, out: Path) -> Path | None:
 
 
 def find_form(forms: tuple[PublicFile, ...], folder: Path) -> Path | None:
-    """Return the first form of a file that is in the folder with the right checksum."""
+    """Return the path of the first form of a file that is in the folder with the right checksum."""
     return next((folder / form.name for form in forms if has_sum(folder / form.name, form.md5)), None)
 
 
@@ -308,7 +299,7 @@ class BrokenConnection(Exception):
 
 @dataclass(frozen=True)
 class Version:
-    """Identity of a file on a server, as far as its headers tell; it shows whether the file has changed."""
+    """What the server's headers say about a file; it shows whether the file has changed between two requests."""
 
     address: str
     validator: str | None  # ETag or date of modification
@@ -363,7 +354,7 @@ def receive_all(address: str, part: Path, on_progress: Progress) -> bool:
 
 
 def describe_progress(part: Path) -> str:
-    """Return a hint: how much has been downloaded, and how to continue."""
+    """Return a hint that says how much has been downloaded, and how to continue."""
     version, size = read_version(part), get_size(part)
     if not size:
         return "Nothing was received yet; the same command tries again."

@@ -61,7 +61,7 @@ def load_or_build_index(path: Path) -> FileIndex:
 
 
 def load_index(path: Path) -> FileIndex | None:
-    """Return the stored index of a file, memory-mapped; None if none matches the file's size and modification time."""
+    """Return the stored index of a file, memory-mapped; None if none has the file's size and modification time."""
     size, modified = read_identity(path)
     for stored_path in sidecar.list_paths(path):
         table = sidecar.load(stored_path)
@@ -74,7 +74,7 @@ def load_index(path: Path) -> FileIndex | None:
 
 
 def is_gapless(offsets: Int64s, lengths: Int64s, size: int) -> bool:
-    """Return True if the records cover the whole file without gaps."""
+    """Return True if the records of an index cover the whole file of `size` bytes without gaps."""
     ends = offsets + lengths + OVERHEAD
     begins = np.append(offsets, size)
     return bool(begins[0] == 0 and np.array_equal(begins[1:], ends) and (not len(lengths) or lengths.min() >= 0))
@@ -105,9 +105,10 @@ def store_index(path: Path, identity: tuple[int, int], index: FileIndex) -> None
 def read_identity(path: Path) -> tuple[int, int]:
     """Return a file's size in bytes and modification time in nanoseconds."""
     try:
-        return sidecar.read_identity(path)
+        status = path.stat()
     except OSError as error:
         raise BadData(f"{path}: could not be opened: {error.strerror}.") from error
+    return status.st_size, status.st_mtime_ns
 
 
 def build_index(path: Path) -> FileIndex:
@@ -137,7 +138,7 @@ def refuse_compressed(path: Path) -> None:
 def walk_headers(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
     """Return offsets and headers, up to the first header that is truncated or has an impossible length."""
     offsets, heads = list[int](), list[bytes]()
-    position, begin, window = 0, 0, b""
+    position, begin, window = 0, 0, b""  # `window` are the bytes of the file from `begin` on that were read last
     while position < size:
         if position + HEADER.size > begin + len(window):
             begin, window = position, handle.read(HEADER_READ_BYTES, position)
@@ -167,7 +168,7 @@ def make_crc_table() -> npt.NDArray[np.uint32]:
 
 
 def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """Return `masked_crc32c` of each length, vectorised: 0.1 µs a header."""
+    """Return the masked CRC-32C of each length, vectorised over all headers: 0.1 µs a header."""
     table, register = make_crc_table(), np.full(len(lengths), 0xFFFFFFFF, dtype=np.uint32)
     for byte in np.ascontiguousarray(lengths.astype("<u8")).view(np.uint8).reshape(-1, 8).T:
         register = table[(register ^ byte) & np.uint32(0xFF)] ^ register >> np.uint32(8)
@@ -176,7 +177,7 @@ def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
 
 
 def explain_damage(handle: Handle, path: Path, record: int, offsets: list[int], size: int) -> BadRecord:
-    """Return the error of a record whose header is damaged or that is truncated."""
+    """Return the error for a record that has a damaged header or is truncated."""
     offset = offsets[record]
 
     def make_error(reason: str) -> BadRecord:
@@ -209,9 +210,6 @@ class Handle:
     def __del__(self) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)
-
-
-# DALI's text form
 
 
 def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -> Path:

@@ -51,7 +51,7 @@ class ImageFolder:
 
     @property
     def how_to_list_bad(self) -> str:
-        """Hint for messages about bad images."""
+        """Hint on how to find all bad images, for messages about one."""
         path = self.origin.path
         return f"To find all of them: `viaduct data build {path} --out DIR`, then `viaduct data check DIR --deep`."
 

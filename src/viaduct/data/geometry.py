@@ -4,8 +4,8 @@
     axis = stretch_axis(start=10, length=300, size=224)          224 positions from pixel 10 to 309
     resample(image, rows_axis, columns_axis)                     float32, one pixel for each pair of positions
 
-Cropping, resizing, central crops and mirroring are functions that return an `Axis`, the positions along one direction
-at which the image is sampled. `resample` reads the pixels. As in TensorFlow, interpolation never uses pixels outside of
+An `Axis` has the positions along one direction at which an image is sampled. The functions for resizing, central crops
+and mirroring return one; `resample` then reads the pixels. As in TensorFlow, interpolation never uses pixels outside of
 the crop.
 """
 
@@ -43,27 +43,26 @@ class Crop(NamedTuple):
 
 @dataclass(frozen=True)
 class Sampler:
-    """Arguments of `tf.image.sample_distorted_bounding_box` in one network's training."""
+    """Distribution of a reference's training crops: arguments of `tf.image.sample_distorted_bounding_box`."""
 
     ratio: tuple[float, float]  # range of width / height
     area: tuple[float, float]  # range, as fractions of the image's area
-    uses_boxes: bool = False
-    frame: int | None = None  # sample in a square of this side, then stretch the crop to the image
-    least_covered: float = 0.1  # share of at least one box (or of the image) that the crop must cover
+    uses_boxes: bool = False  # a crop must cover a part of an object
+    frame: int | None = None  # the crop is drawn in a square of this side, and then stretched to the image
+    least_covered: float = 0.1  # share of one box, or of the image without boxes, that the crop must cover
     attempts: int = 100
 
 
 def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
     """Draw a training crop; `boxes` are ignored unless the sampler uses them.
 
-    Heights and ratios are uniformly distributed. In torchvision's RandomResizedCrop, areas and the logarithms of ratios
-    are.
+    Heights and ratios are uniformly distributed; in torchvision's RandomResizedCrop, areas and log-ratios are.
     """
     if sampler.frame is not None:
         crop = draw_covering(sampler, sampler.frame, sampler.frame, [], generator)
         return stretch_crop(crop, sampler.frame, height, width)
     fractions = np.asarray(boxes, dtype=np.float32) if sampler.uses_boxes and boxes is not None else NO_BOXES
-    objects = to_pixels(fractions, height, width) if fractions.size else []
+    objects = convert_to_pixels(fractions, height, width) if fractions.size else []
     return draw_covering(sampler, height, width, objects, generator)
 
 
@@ -86,7 +85,7 @@ def draw_covering(
 def draw_with_ratio(
     sampler: Sampler, height: int, width: int, ratio: float, generator: np.random.Generator
 ) -> Crop | None:
-    """Draw a crop of this ratio with a random height; None if its rounded sides violate the limits."""
+    """Draw a crop of this ratio with a random height; None if its rounded sides are outside of the sampler's range."""
     least_area, most_area = (fraction * width * height for fraction in sampler.area)
     tallest = find_tallest(ratio, most_area, height, width)
     shortest = min(round(sqrt(least_area / ratio)), tallest)
@@ -136,8 +135,8 @@ def count_shared_pixels(left: Crop, right: Crop) -> int:
     return max(rows, 0) * max(columns, 0)
 
 
-def to_pixels(boxes: Boxes, height: int, width: int) -> list[Crop]:
-    """Convert fractions to pixels, truncated. An object thinner than a pixel has no area and is never covered."""
+def convert_to_pixels(boxes: Boxes, height: int, width: int) -> list[Crop]:
+    """Convert boxes to pixels, truncated. An object thinner than a pixel has no area and is never covered."""
     fractions = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
     if not ((fractions >= 0) & (fractions <= 1)).all() or (fractions[:, 2:] < fractions[:, :2]).any():
         raise BadData(f"boxes must be (top, left, bottom, right) between 0 and 1, got {fractions.tolist()}.")
@@ -177,7 +176,7 @@ class Axis(NamedTuple):
 def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int | None = None) -> Axis:
     """Resize `length` pixels from `start` on to `size` positions, as TensorFlow's legacy resize does.
 
-    Position i is at i * length / size. The first `skip` positions are left out, and `count` limits the rest.
+    Position i is at start + i * length / size. The first `skip` positions are left out, and at most `count` follow.
     """
     numbers = whole_numbers(skip, skip + (size - skip if count is None else count))
     position = numbers * (np.float32(length) / np.float32(size))
@@ -209,7 +208,7 @@ def central_axis(length: int, fraction: float, size: int) -> Axis:
 
 def mirror_before(axis: Axis, start: int, length: int) -> Axis:
     """Return the axis for mirroring the crop before resizing."""
-    mirror_sum = 2 * start + length - 1  # of the indices of a pixel and its mirror image
+    mirror_sum = 2 * start + length - 1  # the indices of a pixel and of its mirror image add up to this
     return Axis(mirror_sum - axis.first, mirror_sum - axis.second, axis.fraction)
 
 
@@ -219,7 +218,7 @@ def mirror_after(axis: Axis) -> Axis:
 
 
 def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
-    """Convert positions to an image that was shrunk by `factor` to `length` pixels."""
+    """Convert positions in an image to those in the image shrunk by `factor` to `length` pixels."""
     low, high = axis.pixel_range
     begin, last = max(low // factor, 0), min(-(-high // factor), length) - 1  # pixels of the smaller image
     position = np.clip((axis.positions - np.float32((factor - 1) / 2)) / np.float32(factor), begin, last)
@@ -250,6 +249,7 @@ def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Float
 def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
     height = len(rows.fraction)
     left, right = columns.pixel_range
+    # Each row is one flat array of values, three for each pixel.
     first, second = (list_channel_indices(pixels - left) for pixels in (columns.first, columns.second))
     across = Axis(first, second, np.repeat(columns.fraction, 3))
     for start in range(0, height, ROWS_AT_ONCE):

@@ -1,9 +1,10 @@
-"""Random access to TFRecord files: all files of a split as one sequence, through an index per file.
+"""Random access to TFRecord files: all files of a split as one sequence, through an index of each file.
 
     records = RecordFolder("imagenet/", "train")
     len(records), records.record(1_000_000), records.fields(7).label, records.labels(), records.names
 
-Records are read with `pread`: with a memory map, a file that shrinks would kill the process.
+`names` are class names by label. Records are read with `pread`: with a memory map, a file that shrinks would kill the
+process.
 """
 
 from __future__ import annotations
@@ -98,10 +99,11 @@ class RecordFolder:
         body = self.open_file(location.file_number).read(expected, location.offset + HEADER.size)
 
         def make_error(reason: str) -> BadRecord:
-            made_from = decode_filename(body[: location.length])
+            made_from = decode_filename(body[: location.length])  # the image file, if the record names it
             return BadRecord(location.path, location.record, location.offset, reason, made_from=made_from)
 
         if len(body) < expected:
+            # The index was built from the whole file, so the file was longer then.
             raise make_error(describe_truncation(location.length, len(body)) + "; the file has changed")
         data = memoryview(body)[: location.length]
         error = find_checksum_error(data, body[location.length :], make_error) if self.check else None
@@ -135,7 +137,7 @@ class RecordFolder:
 
     @property
     def how_to_list_bad(self) -> str:
-        """Hint for messages about bad records."""
+        """Hint on how to find all bad records, for messages about one."""
         return f"`viaduct data check {self.path} --deep` counts all of them, and names the first ones of each file."
 
     def labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
@@ -152,7 +154,7 @@ class RecordFolder:
         return self._labels
 
     def _load_file_labels(self, file_number: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
-        """Return the labels of one file: the stored ones, or those of the records, which are then stored."""
+        """Return the labels of one file from its stored index or, if it has none yet, from the records; store these."""
         path, first, stop = self.files[file_number], self.starts[file_number], self.starts[file_number + 1]
         stored = load_index(path)
         labels = stored.labels if stored is not None else None
@@ -193,9 +195,9 @@ class RecordFolder:
 class Indexed:
     """Outcome of indexing one file."""
 
-    path: Path
+    path: Path  # of the TFRecord file
     records: int
-    bytes: int
+    bytes: int  # size of the file
     is_new: bool  # False: the stored index was up to date
     dali: Path | None  # path of the index in DALI's form, if one was written
 

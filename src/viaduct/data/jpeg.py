@@ -4,7 +4,7 @@
     decode(data, dct="accurate")            Pillow's DCT; differs from the fast one by 1 grey level (mean), at most 12
     decode(data, fancy_upsampling=False)    chroma repeated instead of interpolated
     decode(data, shrink=2)                  half the size (also 4, 8), computed by the DCT
-    decode(data, buffer=memory)             into an array, if it is large enough and the image is an RGB JPEG
+    decode(data, buffer=memory)             into this array, if it is large enough and the image is a JPEG without inks
     dimensions(data)                        (height, width) from the header
 
 Unusual images are treated as in TensorFlow: grey becomes RGB, CMYK and YCCK are converted (`multiply_inks`), a PNG
@@ -31,8 +31,8 @@ Dct = Literal["fast", "accurate"]
 Shrink = Literal[1, 2, 4, 8]
 
 MAX_BYTES = png.MAX_BYTES
-# Limit for the pixels in a header: 600 for each byte of the file, or 2**24 if that is more. A block of 8x8 pixels takes
-# at least one bit, hence at most 512 pixels a byte.
+# A header may claim at most 600 pixels for each byte of the file, or 2**24 if that is more. A block of 8x8 pixels takes
+# at least one bit, so an honest file has at most 512 pixels a byte.
 PIXELS_A_BYTE, SMALL_PIXELS = 600, 1 << 24
 REFUSED = {b"GIF8": "a GIF", b"BM": "a BMP", b"RIFF": "a WebP", b"II*\0": "a TIFF", b"MM\0*": "a TIFF"}
 # Warnings of libjpeg (jerror.h, JWRN_*) after which it, and TensorFlow, continue.
@@ -55,8 +55,8 @@ def decode(
         raise BadValue(f"shrink must be 1, 2, 4 or 8, got {shrink!r}.")
     if png.is_png(data):
         return png.decode(bytes(data))
-    height, width, colours = read_header(data)
-    has_inks = colours in ("CMYK", "YCCK")  # four channels, which do not fit into the buffer
+    height, width, colour_space = read_header(data)
+    has_inks = colour_space in ("CMYK", "YCCK")  # four channels, which do not fit into the buffer
     if has_inks or (buffer is not None and buffer.size < height * width * 3):
         buffer = None
     # simplejpeg takes the smallest scaled size that is not below these: a half, quarter or eighth, rounded up.
@@ -85,10 +85,10 @@ def is_jpeg(data: Encoded) -> bool:
 
 
 def read_header(data: Encoded) -> tuple[int, int, str]:
-    """Return height, width and colour space of a JPEG; refuse other data, and sizes above the limits."""
+    """Return height, width and colour space of a JPEG; raise `BadData` for other data, and sizes above the limits."""
     if not is_jpeg(data):
         raise BadData(f"not a JPEG or PNG: {describe_format(data)}.")
-    height, width, colours, _ = tolerate_warnings(import_simplejpeg().decode_jpeg_header, data)
+    height, width, colour_space, _ = tolerate_warnings(import_simplejpeg().decode_jpeg_header, data)
     if height * width * 3 > MAX_BYTES:
         raise TooLarge(f"the JPEG has {width:,} x {height:,} pixels; at most {MAX_BYTES // 3:,} are decoded.")
     if height * width > max(SMALL_PIXELS, PIXELS_A_BYTE * len(data)):
@@ -96,11 +96,11 @@ def read_header(data: Encoded) -> tuple[int, int, str]:
             f"the JPEG claims {width:,} x {height:,} pixels, but has {len(data):,} bytes; beyond {SMALL_PIXELS:,} "
             f"pixels, at most {PIXELS_A_BYTE} a byte are decoded."
         )
-    return height, width, colours
+    return height, width, colour_space
 
 
 def describe_format(data: Encoded) -> str:
-    """Describe data that are not a JPEG."""
+    """Describe data that are neither JPEG nor PNG."""
     if len(data) == 0:
         return "it is empty"
     for magic, name in REFUSED.items():

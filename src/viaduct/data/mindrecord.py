@@ -3,14 +3,15 @@
     file = MindRecordFile("train.mindrecord0")
     file.schema, len(file), file.values(7), file.blob(7, "image")
 
-    a file:      length of the header (uint64), the header (JSON), padding up to header_size; then pages of page_size
-    blob page:   for each row its length (uint64) and its bytes: all `blob_fields` of the row
-    raw page:    groups of rows, each a length (uint64) and a msgpack map of the fields that are not blobs
-    blob fields: if there are several, each has its length before it (uint64, big-endian); int32 and int64 arrays are
-                 packed: count (uint32, big-endian), two bits a value for its width, the values, little-endian
+    a file:     length of the header (uint64), the header (JSON), padding up to header_size; then pages of page_size
+    blob page:  for each row the length (uint64) and the bytes of its blob, which contains all `blob_fields` of the row
+    raw page:   one or more groups of rows; for each row a length (uint64) and a msgpack map of the other fields
+    a blob:     if there are several blob fields, each is preceded by its length (uint64, big-endian)
+    an array:   int32 and int64 arrays in a blob are packed: count (uint32, big-endian), two bits for the width of each
+                value, the values, little-endian
 
-The header lists the pages with their used bytes; row group N has the rows of blob page N. The SQLite index beside a
-file (`.db`) is not needed and not read.
+The header lists the pages and how many bytes of each are used. Group N of a raw page has the rows of blob page N. The
+SQLite index beside a file (`.db`) is not needed and not read.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Field:
 
 
 class MindRecordFile:
-    """MindRecord file: its schema and its rows."""
+    """MindRecord file: its schema and its rows. With `stay_open=False` it is opened again for each read."""
 
     def __init__(self, path: Path | str, *, stay_open: bool = True) -> None:
         self.path = Path(path)
@@ -91,7 +92,7 @@ class MindRecordFile:
         return fields
 
     def blob(self, row: int, field: str) -> memoryview:
-        """Return the bytes of one blob field of a row."""
+        """Return the bytes of one field in the blob of a row."""
         offset, length = int(self.blob_offsets[row]), int(self.blob_lengths[row])
         data = memoryview(self.read(length, offset))
         if len(data) < length:
@@ -110,7 +111,7 @@ class MindRecordFile:
         raise BadRecord(self.path, row, offset, f"it has no field {field!r}")
 
     def integer(self, row: int, field: str) -> int:
-        """Return an integer field of a row, stored as a number or an array of one; raise `BadRecord` otherwise."""
+        """Return an integer field of a row, stored as a number or as an array of one; raise `BadRecord` otherwise."""
         if field in self.blob_fields:
             try:
                 packed = unpack_integers(self.blob(row, field))
@@ -152,7 +153,7 @@ class MindRecordFile:
         return header
 
     def _interpret(self, header: dict[str, Any]) -> None:
-        """Set schema, names of the set's files, and the positions of all rows from the header."""
+        """Set the schema, the names of the set's files and the positions of all rows, as the header says."""
         version = header["version"]
         if version not in VERSIONS:
             raise BadData(f"{self.path} is a MindRecord file of version {version!r}; read: {', '.join(VERSIONS)}.")
@@ -164,7 +165,7 @@ class MindRecordFile:
         self._header_size, self._page_size = int(header["header_size"]), int(header["page_size"])
         if self._header_size < 0 or self._page_size <= 0:
             raise ValueError("sizes of header and pages")
-        blobs, raws = self._list_pages(header["page"] or [])
+        blobs, raws = self._list_pages(header["page"] or [])  # by group
         if blobs.keys() != raws.keys():
             raise self._format_error("its pages of values and of blobs do not match")
         groups = [self._locate_rows(group, blobs[group], raws[group]) for group in sorted(blobs)]
@@ -172,9 +173,9 @@ class MindRecordFile:
         self.blob_offsets, self.blob_lengths, self.raw_offsets, self.raw_lengths = columns
 
     def _list_pages(self, pages: list[dict[str, Any]]) -> tuple[dict[int, tuple[int, int, int]], dict[int, range]]:
-        """Return begin, end and number of rows of each blob page, and the byte range of each group of raw rows.
+        """Return the begin, end and row count of each blob page, and the byte range of each group in the raw pages.
 
-        Both have the number of the group as key.
+        The keys of both are the numbers of the groups.
         """
         blobs: dict[int, tuple[int, int, int]] = {}
         raws: dict[int, range] = {}
@@ -205,11 +206,12 @@ class MindRecordFile:
         return np.concatenate([blobs, raws], axis=1)
 
     def _locate_items(self, label: str, begin: int, end: int, count: int) -> Int64s:
-        """Return offset and length of each of `count` items, which must fill the bytes; `label` is for messages."""
+        """Return offset and length of `count` items, which must fill the bytes; `label` names them in messages."""
         items = np.empty((count, 2), dtype=np.int64)
         position = begin
         for row in range(count):
             header = self.read(LENGTH.size, position)
+            # At the end of the file the length is missing; too large a one is then refused below.
             length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else MAX_ROW_BYTES + 1
             position += LENGTH.size
             if length > MAX_ROW_BYTES or position + length > end:
@@ -237,7 +239,7 @@ def read_field(entry: dict[str, Any]) -> Field:
 
 
 def is_mindrecord(path: Path) -> bool:
-    """Return True if a file begins as a MindRecord file, or has the name and the end of an encrypted one."""
+    """Return True if a file begins as a MindRecord file does, or has the name and the end of an encrypted one."""
     try:
         with path.open("rb") as file:
             start = file.read(LENGTH.size + 16)
@@ -287,7 +289,7 @@ def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
     raise BadData(f"its fields hold a value of the unknown kind 0x{code:02x}.")
 
 
-# Codes of msgpack, which precede a value.
+# Codes of msgpack: one precedes each value.
 CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 NUMBERS = {
     code: struct.Struct(">" + letter)

@@ -4,8 +4,8 @@
     --data cifar10.mindrecord0   one set of files; a tenth of every class is set aside for validation
 
 Files with val, eval, dev or test in their name are for validation; if there are files of several of these kinds, only
-the first kind is used. All other files are for training. A file lists all files of its set; a missing file is an error.
-The image is a bytes field, the label an integer field. They are found by their usual names, or named by
+the first kind is used. All other files are for training. Each file lists all files of its set; a missing one is an
+error. The image is a bytes field, the label an integer field. They are found by their usual names, or named by
 `data.image_field` and `data.label_field`. Labels are unchanged.
 """
 
@@ -33,14 +33,14 @@ from viaduct.terminal import escape_controls
 IMAGE_FIELDS = ("image", "data", "img", "image_bytes", "image_data", "image_encoded", "encoded", "jpeg")
 LABEL_FIELDS = ("label", "labels", "class", "class_id", "target", "image_class_label", "fine_label")
 FILENAME_FIELDS = ("file_name", "filename", "file", "image_filename", "path")
-# Parts of file names that mean validation. If a folder has files of several kinds, only the first kind is used.
+# Kinds of files for validation, and the pattern that names of each kind contain; the first kind that is there is used.
 VALIDATION_PATTERNS = {"val": "valid(ation)?|val", "eval": "eval(uation)?", "dev": "dev", "test": "test(ing)?"}
 FOLDERS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "eval", "test")}
-MAX_OPEN_FILES = 128  # files of a split with more files are opened for each read
+MAX_OPEN_FILES = 128  # if a split has more files, a file is opened for each read
 
 
 class MindRecordFolder:
-    """Rows of a split over all its files by number; the same methods as `RecordFolder`.
+    """Rows of a split over all its files, by number; has the methods of `RecordFolder` (index.py).
 
     `image` and `label` are the names of the fields. `rows` selects rows, counted over all files; None selects all.
     """
@@ -69,7 +69,7 @@ class MindRecordFolder:
         file, row = self.locate(number)
         label = int(self._stored_labels[int(self._rows[number])])
         if label == CORRUPT:
-            label = file.integer(row, self.label)  # raises the error
+            label = file.integer(row, self.label)  # raises the error of this row
         return ImageFields(file.blob(row, self.image), label, self.names.get(label, ""), NO_BOXES)
 
     @cached_property
@@ -84,7 +84,7 @@ class MindRecordFolder:
         if not skip_bad:
             for number in np.flatnonzero(labels == CORRUPT).tolist():
                 file, row = self.locate(number)
-                file.integer(row, self.label)  # raises the error
+                file.integer(row, self.label)  # raises the error of this row
         return labels
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
@@ -99,7 +99,7 @@ class MindRecordFolder:
 
     @property
     def how_to_list_bad(self) -> str:
-        """Hint for messages about bad records."""
+        """Hint on how to find all bad records, for messages about one."""
         return f"`viaduct data check {self.path} --deep` counts all of them, and names the first ones of each file."
 
 
@@ -155,13 +155,13 @@ def split_files(path: Path) -> dict[str, list[Path]]:
 
 
 def list_set(path: Path) -> list[Path]:
-    """Return all files of a file's set; the file alone if the set does not name it."""
+    """Return all files of the set that a file lists; the file alone if it is not in its own list (it was renamed)."""
     names = MindRecordFile(path, stay_open=False).shard_names
     return [path.with_name(name) for name in names if Path(name).name == name] if path.name in names else [path]
 
 
 def group_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Group files by the split that their names suggest; of several kinds for validation only one is used."""
+    """Group files by the split that their names suggest; of several kinds for validation, only the first is kept."""
     kinds: dict[str, list[Path]] = {}
     for file in files:
         kinds.setdefault(find_kind(file), []).append(file)
@@ -171,14 +171,14 @@ def group_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def find_kind(file: Path) -> str:
-    """Return the kind that a file's name suggests: `imagenet_val.mindrecord3` is val; the default is train."""
+    """Return the kind that a file's name suggests, such as val for `imagenet_val.mindrecord3`; by default train."""
     name = file.name.lower()
     patterns = VALIDATION_PATTERNS.items()
     return next((kind for kind, pattern in patterns if re.search(rf"(?<![a-z])({pattern})(?![a-z])", name)), "train")
 
 
 def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
-    """Open the files of a split, in the order of their sets; each set must be complete."""
+    """Open the files of a split, sorted by set and place in the set; raise `BadData` if a set is incomplete."""
     present = {path.name for path in paths}
     missing_files = [path for path in paths if not path.is_file()]
     if missing_files:
@@ -218,9 +218,9 @@ def choose_field(
 ) -> str:
     """Return the requested field, else the first usual name in `fitting`, else the only field in `fitting`.
 
-    `fitting` are the fields of the right type, `setting` is the recipe's field, and `kind` has the type and the meaning
-    of the field, separated by a comma. Raise `BadValue` if the requested field does not fit, and `BadData` if no field
-    or several fields fit.
+    `fitting` are the fields of the right type. `setting` is the recipe's field for this choice. `kind` is the type and
+    the meaning of the field, such as "bytes, the encoded image". Raise `BadValue` if the requested field does not fit,
+    and `BadData` if no field or several fields fit.
     """
     if requested:
         if requested in fitting:
@@ -242,7 +242,7 @@ def describe_fields(file: MindRecordFile) -> str:
     return "It has: " + ", ".join(f"{escape_controls(name)} ({field})" for name, field in file.schema.items()) + "."
 
 
-# Sources
+# Splits
 
 
 def open_mindrecords(path: Path, image: str = "", label: str = "") -> dict[str, MindRecordFolder]:

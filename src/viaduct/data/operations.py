@@ -1,10 +1,10 @@
 """Fifteen operations of augmentation policies on uint8 H x W x 3, as Pillow has them.
 
-    OPERATIONS["rotate"](image, 0.9, -1)     nine tenths of the strongest rotation (30 degrees), clockwise
+    OPERATIONS["rotate"](image, 0.9, -1)     rotated clockwise by nine tenths of the strongest rotation, 30 degrees
 
-Each takes an image, a strength (0 to 1 is the range that AutoAugment published, more exceeds it) and a sign, which only
-operations with a direction use. The input is never modified. Pixels from outside of the image are grey, 128. Sampling
-is Pillow's nearest neighbour. Operations on levels have exactly Pillow's results.
+Each takes an image, a strength and a sign. Strengths of 0 to 1 are the range that AutoAugment published; larger ones
+exceed it. Only operations with a direction use the sign. The input is never modified. Pixels from outside of the image
+are grey, 128. Sampling is Pillow's nearest neighbour. Operations on levels have exactly Pillow's results.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ SHEAR, ROTATION = 0.3, 30.0  # at strength 1: shear factor, degrees
 SHIFT = 150 / 331  # of the side: 150 pixels at 331, the image size in the search of ImageNet's policy
 CIFAR_SHIFT = 10 / 32  # of the side, in the published code for CIFAR-10
 LEVELS = np.arange(256)
-# Table from a sum of levels with the weights 1 and 5 (eight neighbours and the pixel itself) to the sum / 13, rounded.
+# Pillow's SMOOTH: eight neighbours of weight 1 and the pixel itself of weight 5. The table has sum / 13, rounded.
 THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)
 
 
 # Geometry
 
 
-def affine(image: Pixels, across: tuple[float, float, float], down: tuple[float, float, float]) -> Pixels:
-    """Fill (x, y) with the pixel at (a x + b y + c, d x + e y + f); `across` is (a, b, c), `down` is (d, e, f)."""
+def transform_affine(image: Pixels, for_x: tuple[float, float, float], for_y: tuple[float, float, float]) -> Pixels:
+    """Fill (x, y) with the pixel at (a x + b y + c, d x + e y + f); `for_x` is (a, b, c), `for_y` is (d, e, f)."""
     height, width = image.shape[:2]
     x, y = np.arange(width, dtype=np.float32) + 0.5, np.arange(height, dtype=np.float32)[:, None] + 0.5
-    from_x, from_y = (np.floor(a * x + b * y + c).astype(np.int32) for a, b, c in (across, down))
+    from_x, from_y = (np.floor(a * x + b * y + c).astype(np.int32) for a, b, c in (for_x, for_y))
     inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
     pixels: Pixels = image.reshape(-1, 3).take((from_y * width + from_x) * inside, axis=0)
     pixels[~inside] = FILL_LEVEL
@@ -42,19 +42,19 @@ def affine(image: Pixels, across: tuple[float, float, float], down: tuple[float,
 
 
 def shear_x(image: Pixels, strength: float, sign: float) -> Pixels:
-    return affine(image, (1, sign * SHEAR * strength, 0), (0, 1, 0))
+    return transform_affine(image, (1, sign * SHEAR * strength, 0), (0, 1, 0))
 
 
 def shear_y(image: Pixels, strength: float, sign: float) -> Pixels:
-    return affine(image, (1, 0, 0), (sign * SHEAR * strength, 1, 0))
+    return transform_affine(image, (1, 0, 0), (sign * SHEAR * strength, 1, 0))
 
 
 def shift_x(image: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
-    return affine(image, (1, 0, sign * int(most * strength * image.shape[1])), (0, 1, 0))
+    return transform_affine(image, (1, 0, sign * int(most * strength * image.shape[1])), (0, 1, 0))
 
 
 def shift_y(image: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
-    return affine(image, (1, 0, 0), (0, 1, sign * int(most * strength * image.shape[0])))
+    return transform_affine(image, (1, 0, 0), (0, 1, sign * int(most * strength * image.shape[0])))
 
 
 def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
@@ -62,8 +62,9 @@ def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
     angle = -radians(sign * ROTATION * strength)
     middle_y, middle_x = image.shape[0] / 2, image.shape[1] / 2
     cosine, sine = cos(angle), sin(angle)
-    across = (cosine, sine, middle_x - cosine * middle_x - sine * middle_y)
-    return affine(image, across, (-sine, cosine, middle_y + sine * middle_x - cosine * middle_y))
+    for_x = (cosine, sine, middle_x - cosine * middle_x - sine * middle_y)
+    for_y = (-sine, cosine, middle_y + sine * middle_x - cosine * middle_y)
+    return transform_affine(image, for_x, for_y)
 
 
 # Levels of single pixels
@@ -171,7 +172,20 @@ def identity(image: Pixels, strength: float, sign: float) -> Pixels:
 OPERATIONS: dict[str, Operation] = {
     operation.__name__.replace("_", " "): operation
     for operation in (
-        *(identity, auto_contrast, equalize, rotate, solarize, colour, posterize, contrast, brightness, sharpness),
-        *(shear_x, shear_y, shift_x, shift_y, invert),
+        identity,
+        auto_contrast,
+        equalize,
+        rotate,
+        solarize,
+        colour,
+        posterize,
+        contrast,
+        brightness,
+        sharpness,
+        shear_x,
+        shear_y,
+        shift_x,
+        shift_y,
+        invert,
     )
 }

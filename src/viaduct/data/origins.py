@@ -1,11 +1,11 @@
-"""Sources of images that records are built from: class folders, a list of files, or IDX files such as MNIST's.
+"""Origins of the images that records are built from: class folders, a list of files, or IDX files such as MNIST's.
 
     open_class_folders("photos/")             photos/cat/1.jpg …; or photos/train/cat/1.jpg … and photos/val/cat/9.jpg …
     open_image_list("photos.csv")             lines of path,label; paths are relative to the list
     open_idx_files("images.gz", "labels.gz")  grey pixels and their labels, plain or gzipped
 
-Each returns an `Origin`: the images, their classes, and a function that reads an image. Files must be JPEG or PNG by
-their first bytes; a folder or list with other files is refused, except for hidden and ignored ones.
+Each returns an `Origin`: the images, their classes, and a function that reads an image. The first bytes of each file
+must be those of a JPEG or PNG. A folder or list with other files is refused, unless these are hidden or ignored.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ FORMATS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG"}
 VALIDATION_FOLDERS = ("validation", "val")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 LEFT_BY_WINDOWS = ("thumbs.db", "desktop.ini")
-# Limit for a gzipped file: this many bytes, or this many times its size if that is more.
+# A gzipped file may expand to this many bytes, or this many times its size if that is more.
 MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 26, 50
 IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # first four bytes: 8 for unsigned bytes, then the number of dimensions
 
 
 class SourceImage(NamedTuple):
-    """Image of an origin; size and modification time identify its content."""
+    """Image of an origin; size and modification time show whether its content has changed."""
 
-    name: str  # the path below the origin's folder; for IDX and MindRecord files, split or file and number
+    name: str  # path below the origin's folder; SPLIT/NUMBER for IDX files, SPLIT/FILE:ROW for MindRecord files
     class_name: str
     size: int  # bytes
-    modified: int  # time in nanoseconds; for IDX files a checksum of images and labels instead
+    modified: int  # time in nanoseconds; for IDX files a checksum of all images and labels instead
     position: int = 0  # in an IDX file or a MindRecord split
 
 
@@ -108,10 +108,10 @@ def open_class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin
 
 
 def find_split_folders(folder: Path) -> tuple[Path, Path | None]:
-    """Return the folders with the class folders for training and validation; None if there is no validation folder.
+    """Return the folder with the class folders for training, and that for validation, if any.
 
-    They are train/ and validation/ or val/. Without train/, and if train/ is one of several folders without validation
-    images, `folder` itself has the class folders.
+    They are train/ and validation/ or val/. Without train/, `folder` itself has the class folders; and also if there
+    are other folders beside train/ but none for validation, because train is then the name of a class.
     """
     train = folder / "train"
     validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)
@@ -153,7 +153,7 @@ def list_images(folder: Path, base: Path, classes: Sequence[str], ignore: Sequen
 
 
 def list_files(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
-    """Yield the files below a folder, in an order that is the same on every machine."""
+    """Yield the files below a folder that are not ignored, in an order that is the same on every machine."""
     for folder_path, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(folder_path, name) for name in sorted(names) if not is_ignored(name, ignore))
@@ -180,7 +180,7 @@ def add_image(path: Path, name: str, class_name: str, images: list[SourceImage],
 
 
 def refuse_other_files(base: Path, refused: Sequence[str], can_ignore: bool = False) -> None:
-    """Raise `BadData` with hints if files are not images; with `can_ignore` a hint may suggest --ignore."""
+    """Raise `BadData` with hints if there are refused files; with `can_ignore` a hint may suggest --ignore."""
     if not refused:
         return
     is_single = len(refused) == 1
@@ -260,11 +260,11 @@ def read_rows(file: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def suggest_header(line: int) -> tuple[str, ...]:
-    """Return a hint about headers if the error is in line 1."""
+    """Return a hint about the header of a list if the error is in line 1."""
     return ("If this line is a header, it must say path,label or be left out.",) if line == 1 else ()
 
 
-# IDX
+# IDX files
 
 
 def open_idx_files(
@@ -314,7 +314,7 @@ def read_idx_pair(images: Path, labels: Path) -> tuple[npt.NDArray[np.uint8], np
 def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
     """Read an IDX file of images or labels: the magic number, the size of each dimension (uint32), the bytes."""
     content = read_unpacked(file)
-    dimensions = magic & 0xFF
+    dimensions = magic & 0xFF  # their number is the last byte of the magic number
     start = 4 + 4 * dimensions
     if len(content) < start or struct.unpack_from(">I", content)[0] != magic:
         raise BadData(f"{file}: not an IDX file of {'images' if magic == IDX_IMAGES else 'labels'}.")

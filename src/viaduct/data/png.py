@@ -5,8 +5,8 @@
     encode_png(pixels)    bytes of a file
 
 All colour types, depths and interlacing of the standard are supported. As in TensorFlow, alpha and transparency are
-dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Before Pillow decodes the rows, the checksums
-of critical chunks and the number of decompressed bytes are verified, because Pillow fills missing rows with black.
+dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Pillow would fill missing rows with black. So
+checksums and the number of decompressed bytes are verified here, and Pillow then decodes the decompressed rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_BYTES = 1 << 29  # of an image's pixels; TensorFlow's limit
 MAX_PIXELS = MAX_BYTES // 8  # a pixel has up to eight bytes: four samples of 16 bits
 # Limit for the decompressed pixels: this many bytes, or this many times the compressed size if that is more.
 MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 25, 200
-# Left, top, step across and step down of the seven images in an interlaced one.
+# Left, top, step across and step down of the seven images that an interlaced one is stored as.
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
 
@@ -131,11 +131,11 @@ def read_header(chunks: dict[bytes, bytes]) -> Header:
 
 
 def list_sizes(header: Header) -> list[tuple[int, int]]:
-    """Return columns and rows of each image in the stream: one, or seven (some may be empty) if it is interlaced."""
+    """Return columns and rows of each stored image: one, or seven (some may be empty) if the PNG is interlaced."""
     if not header.interlaced:
         return [(header.width, header.height)]
-    spans = [(-(-(header.width - left) // dx), -(-(header.height - top) // dy)) for left, top, dx, dy in ADAM7]
-    return [(columns, rows) if columns > 0 and rows > 0 else (0, 0) for columns, rows in spans]
+    sizes = [(-(-(header.width - left) // dx), -(-(header.height - top) // dy)) for left, top, dx, dy in ADAM7]
+    return [(columns, rows) if columns > 0 and rows > 0 else (0, 0) for columns, rows in sizes]
 
 
 def inflate(compressed: bytes, size: int) -> Bytes:
@@ -146,21 +146,21 @@ def inflate(compressed: bytes, size: int) -> Bytes:
             f"bytes, at most {MAX_EXPANSION} times the compressed size is decoded."
         )
     try:
-        stream = zlib.decompressobj().decompress(compressed, size)
+        lines = zlib.decompressobj().decompress(compressed, size)
     except zlib.error as error:
         raise BadData(f"the PNG is damaged: {error}.") from None
-    if len(stream) < size:
-        raise BadData(f"the PNG is cut short: {size} bytes of pixels expected, {len(stream)} found.")
-    return np.frombuffer(stream, dtype=np.uint8)
+    if len(lines) < size:
+        raise BadData(f"the PNG is cut short: {size} bytes of pixels expected, {len(lines)} found.")
+    return np.frombuffer(lines, dtype=np.uint8)
 
 
 def read_pixels(header: Header, lines: Bytes) -> Bytes:
     """Return colours, height x width x 3, or indices into the palette, height x width x 1.
 
-    Pillow decodes a new file of the header and the rows, stored without compression. It needs a palette, but returns
-    the indices, so any colours will do.
+    Pillow decodes a file made of the header and the verified rows (`lines`), without compression.
     """
     check_filters(header, lines)
+    # Pillow requires a palette, but returns the indices: any colours will do.
     palette = [(b"PLTE", bytes(3 << header.depth))] if header.colour_type == PALETTE else []
     parts = [
         (b"IHDR", struct.pack(">IIBBBBB", *header)),

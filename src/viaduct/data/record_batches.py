@@ -1,21 +1,20 @@
-"""Batches from TFRecord files, MindRecord files or class folders, prepared by threads in place.
+"""Batches from TFRecord files, MindRecord files or class folders, prepared by threads.
 
-A batch is one float32 array N,H,W,3, in pinned memory for CUDA. Each thread reads, decodes, crops and resizes the
-images of several rows. For the CPU the threads also normalise; an accelerator normalises the batch itself. Buffers are
-reused: a batch on the CPU is valid until the next one is requested. A training image is a pure function of (seed,
-epoch, position), so threads, prefetching and resuming do not change it.
+A batch is one float32 array N,H,W,3 (`Buffer`), in pinned memory for CUDA. A task of a thread reads, decodes, crops and
+resizes the images of several rows of the buffer. For the CPU it also normalises them; an accelerator normalises the
+batch itself. Buffers are reused: a batch on the CPU is valid until the next one is requested. A training image is a
+pure function of (seed, epoch, position), so threads, prefetching and resuming do not change it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ from torch import Tensor
 from viaduct.cores import count_cores
 from viaduct.data.auto_augment import find_policy
 from viaduct.data.balance import describe_balance, draw_balanced_order
-from viaduct.data.batches import WHOLE, Batch, Share, check_count, find_mask
+from viaduct.data.batches import WHOLE, Batch, Share, Stream, check_count, find_mask
 from viaduct.data.compiled import find_compiled
 from viaduct.data.crops import find_crops
 from viaduct.data.mindrecord_folder import MindRecordFolder
@@ -36,7 +35,7 @@ from viaduct.data.records import Records, RecordSplit
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
-ROWS_PER_TASK = 8  # images
+ROWS_PER_TASK = 8  # images that a thread prepares at once
 MAX_BAD_SHARE = 0.001  # of a split's records; with more bad records a run stops even with on_bad_record=skip
 ZERO_NOTE = (
     "note: the labels of these MindRecord files begin with 0 and are used unchanged; weights trained on ImageNet's "
@@ -51,7 +50,7 @@ SLOW_NOTE = (
 def has_zero_based_labels(split: RecordSplit) -> bool:
     """Return True if labels of MindRecord files begin with 0 and the network has an output more than they need.
 
-    Such a network may have been trained with labels that begin with 1. False if the recipe sets label_shift.
+    Pretrained weights of such a network may expect labels that begin with 1. False if the recipe sets label_shift.
     """
     if not isinstance(split.folder, MindRecordFolder) or split.records.label_shift:
         return False
@@ -72,7 +71,7 @@ class DeviceCopier:
     def run_copy(self, copy: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Any]:
         """Call `copy` on the copy stream; return its tensors, and the event after which pinned memory may be reused.
 
-        The caller may use the tensors on the stream on which it made this call.
+        The caller's stream waits for the copy, so the caller may use the tensors there.
         """
         step_stream: Any = torch.cuda.current_stream(self._device)
         queued = step_stream.record_event()
@@ -101,7 +100,7 @@ class Buffer:
             self.read_event.synchronize()
 
 
-class RecordBatches:
+class RecordBatches(Stream):
     """Batches of one split of record files or class folders."""
 
     def __init__(
@@ -114,18 +113,18 @@ class RecordBatches:
         seed: int,
         share: Share = WHOLE,
     ) -> None:
+        super().__init__(seed)
         self.count = len(split)
-        requested_batch = records.global_batch if train else records.eval_batch or records.global_batch
-        self.global_batch, self._rank_positions = share.split_batch(requested_batch, train)  # positions within a batch
+        # The rank's positions are those within a global batch.
+        self.global_batch, self._rank_positions = share.split_batch(records.get_batch_size(train), train)
         self._local_batch = len(self._rank_positions)
         self._rank_prefix = f"rank {share.rank}: " if share.rank else ""
         check_count(self.count, self.global_batch, train)
         full_batches = self.count // self.global_batch
         self.steps_per_epoch = full_batches if train else -(-self.count // self.global_batch)
-        self.skipped: list[str] = []  # one message for each bad record that was replaced
         self._max_bad = max(1, int(MAX_BAD_SHARE * self.count))
         self._lock = threading.Lock()
-        self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
+        self._records, self._split, self._device, self._train = records, split, device, train
         self._labels = split.labels
         self._policy = find_policy(records.auto_augment) if train else None
         self._colours = records.colours
@@ -142,40 +141,22 @@ class RecordBatches:
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
         self._workers = records.workers or max(1, count_cores() // share.ranks_on_machine)
         self._copier = DeviceCopier(device) if device.type == "cuda" else None
-        self._buffers: list[Buffer] = []
-        self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
-
-    def reseed(self, seed: int) -> None:
-        """Use this seed from the next epoch on; call it between epochs."""
-        self._seed = seed
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Return an iterator over the batches of an epoch from step `start` on, the same as if it began at step 0."""
-        iterator = self._epoch(epoch, start)
-        self._iterators.add(iterator)
-        return iterator
+        self._buffers: list[Buffer] = []  # that are free
 
     def close(self) -> None:
         """End the open iterators and their threads; print how many records were replaced if not all were printed."""
-        for iterator in list(self._iterators):
-            iterator.close()
+        super().close()
         if len(self.skipped) > MAX_PRINTED:
             print_notice(f"{self._rank_prefix}replaced: {len(self.skipped):,} of {self.count:,} records in all")
 
-    def __enter__(self) -> RecordBatches:
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.close()
-
-    def _epoch(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+    def _iterate(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         order = np.arange(self.count)
         if self._train:
             order = draw_balanced_order(self._split.labels, self._records.balance, self._seed, epoch)
         # Training drops an incomplete last batch; evaluation fills it with images from the beginning.
         order = np.resize(order, self.steps_per_epoch * self.global_batch)
         pool = ThreadPoolExecutor(self._workers, "viaduct-decode")
-        pending: deque[tuple[int, Buffer, list[Future[None]]]] = deque()
+        pending: deque[tuple[int, Buffer, list[Future[None]]]] = deque()  # step, buffer, tasks that fill it
         try:
             for step in range(start, self.steps_per_epoch):
                 pending.append(self._submit_batch(pool, order, epoch, step))
@@ -254,9 +235,9 @@ class RecordBatches:
                 print_notice(f"{self._rank_prefix}replaced: any more are counted at the end; the report names them all")
 
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
-        """Fill the row of a bad image with the mean colour; raise `BadData` if there are too many.
+        """Fill the image of a bad record with the mean colour; raise `BadData` if there are too many bad records.
 
-        The row keeps the record's label (0 if the label cannot be read) and counts in the loss and the accuracy.
+        The image keeps the record's label (0 if the label cannot be read) and counts in the loss and the accuracy.
         """
         self._note_replaced(error)
         if len(self.skipped) > self._max_bad:
@@ -269,7 +250,7 @@ class RecordBatches:
         out[:] = 0 if self._device.type == "cpu" else normalisation(self._records.preprocess)[0]
 
     def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, tasks: list[Future[None]]) -> Batch:
-        """Wait for the threads that fill the buffer, and return its batch on the device."""
+        """Wait for the tasks that fill the buffer, and return its batch on the device."""
         for task in tasks:
             task.result()
         indices = order[step * self.global_batch + self._rank_positions]
@@ -279,7 +260,7 @@ class RecordBatches:
         return Batch(images, labels, mask, index)
 
     def _move_to_device(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
-        """Return images, and index and labels, on the device; with CUDA the copy is asynchronous."""
+        """Return two tensors on the device: images, and index and labels; with CUDA the copy is asynchronous."""
         if self._device.type == "cpu":
             return buffer.images.permute(0, 3, 1, 2), buffer.index_and_labels.clone()
         if self._copier is None:

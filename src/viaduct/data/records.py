@@ -41,8 +41,9 @@ class Records(Source):
     )
 
     classes: int = 1001
-    workers: int = 0  # threads that decode; 0: one a core
-    preprocess: str = "official"  # a reference (references.names()); or source: as the network's own package does it
+    workers: int = 0  # threads that decode; 0: one for each core
+    # A file of references/; or source: as torchvision or timm, from which the network is, does it (pillow_views.py).
+    preprocess: str = "official"
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images during decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"  # skip: train on the mean colour in place of a bad image
@@ -131,7 +132,7 @@ class Records(Source):
 
 
 def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
-    """Return the file or folder that defines the class names of the data, and the name of each label, if any."""
+    """Return the file or folder that defines class names, and the name of each label (none if it is not there)."""
     if holds_mindrecords(path):
         folder = path if path.is_dir() else path.parent
         return folder / LABELS_FILE, read_label_names(folder)
@@ -142,13 +143,13 @@ def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
 
 @dataclass(frozen=True)
 class StatedClasses:
-    """Classes that data define: in labels.txt beside records, in a CSV list, or by the names of class folders."""
+    """Classes that the data define: in labels.txt beside records, in a CSV list, or by the names of class folders."""
 
     path: Path
     count: int
-    first: int  # labels as they are stored
-    last: int
-    outputs: int  # of a network for these labels, after the recipe's label_shift
+    first: int  # the smallest label, as it is stored
+    last: int  # the largest
+    outputs: int  # that a network needs for these labels, after the recipe's label_shift
 
     def fits(self, classes: int) -> bool:
         """Return True if a network with this number of classes has the outputs that these labels need, or one more."""
@@ -160,7 +161,7 @@ class StatedClasses:
 
 
 class RecordSplit:
-    """Records of one split, with shifted labels: the recipe's label_shift is added to the stored ones."""
+    """Records of one split; the recipe's label_shift is added to their stored labels."""
 
     def __init__(self, records: Records, folder: Folder) -> None:
         self.records, self.folder = records, folder
@@ -177,7 +178,7 @@ class RecordSplit:
     def labels(self) -> Labels:
         """All shifted labels; a label out of range raises `BadData`.
 
-        With on_bad_record=skip a record with an unreadable label has label 0; it is reported when a batch needs its
+        With on_bad_record=skip a record with an unreadable label has label 0, and is reported when a batch needs its
         image. Labels that are not in the index yet are read from the TFRecord files.
         """
         stored = self.folder.labels(skip_bad=self.records.on_bad_record == "skip")
@@ -212,7 +213,7 @@ class RecordSplit:
 
 
 class RecordSet:
-    """Both splits, and the class names; the training split may be missing."""
+    """A `Dataset` in files; the training split may be missing."""
 
     def __init__(self, records: Records, train: Folder | None, validation: Folder) -> None:
         self._train = None if train is None else RecordSplit(records, train)

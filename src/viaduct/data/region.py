@@ -1,12 +1,11 @@
-"""Decoding of only the part of a JPEG that a view (a crop of it) needs, by the C extension `_region.c`.
+"""Decoding of only the part of a JPEG that is sampled, by the C extension `_region.c`.
 
     decode_view(data, rows, columns, out)   True: `out` is `resample(decode(data), rows, columns)`, bit for bit
-                                            False: decode the whole image (no extension, PNG, CMYK, any damage)
+                                            False: the caller must decode the whole image (PNG, CMYK, any damage)
     describe_decoder()                      description of the decoder of this installation
 
 The extension is built if a compiler and libjpeg-turbo's headers are present. VIADUCT_NO_REGION=1 disables it. Damage
-below the rows of a view is not detected, because these rows are not read; `viaduct data check --deep` decodes whole
-images.
+below the sampled rows is not detected, because it is not read; `viaduct data check --deep` decodes whole images.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def decode_view(
     fancy_upsampling: bool = True,
     normalisation: NormalisationRows | None = None,
 ) -> bool:
-    """Decode the pixels at these positions into `out`, normalised if given; return False if this is impossible."""
+    """Decode the pixels at these positions into `out`, and normalise them; return False if this is impossible."""
     decode = find_function("decode_view")
     is_complete = data[-2:] == END or jpeg.has_end_marker(bytes(data))
     if decode is None or not jpeg.is_jpeg(data) or not is_complete:

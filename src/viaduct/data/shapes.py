@@ -22,7 +22,7 @@ from viaduct.errors import BadValue
 
 NAMES = tuple(SILHOUETTES)
 MIN_SIDE = 16  # pixels; in smaller images a star cannot be told from a disc
-CHUNK = 320  # images drawn at a time, to fit in cache; a multiple of 8 (bytes of a word) and of the 10 classes
+CHUNK = 320  # images painted at a time, to fit in cache; a multiple of 8 (bytes of a word) and of the 10 classes
 
 AREA = (0.09, 0.20)  # of the silhouette, as a fraction of the image's
 MAX_SHIFT = 0.11  # largest distance from the centre in each direction, as a fraction of the side
@@ -33,7 +33,7 @@ SHADE = 0.30  # largest relative difference in brightness between an edge of the
 GRAIN = (0.01, 0.06)  # standard deviation of the noise
 
 # Table from a random byte to a value of the normal distribution.
-NORMAL = np.array([NormalDist().inv_cdf((byte + 0.5) / 256) for byte in range(256)], dtype=np.float32)
+NORMAL_BY_BYTE = np.array([NormalDist().inv_cdf((byte + 0.5) / 256) for byte in range(256)], dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
 
 
 def draw_scenes(draws: Floats) -> Scenes:
-    """Return scenes made from uniform draws, a row for each image."""
+    """Return scenes made from numbers in [0, 1), a row for each image; the order of the columns must not change."""
     column = iter(draws.T)
     centre = 0.5 + MAX_SHIFT * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
     scale = np.sqrt(between(AREA, next(column)))
@@ -122,7 +122,7 @@ def draw_scenes(draws: Floats) -> Scenes:
 
 
 def between(ends: tuple[float, float], draw: Floats) -> Floats:
-    """Scale draws in [0, 1) to a range."""
+    """Scale numbers in [0, 1) to a range."""
     low, high = np.float32(ends[0]), np.float32(ends[1])
     return low + (high - low) * draw
 
@@ -158,9 +158,9 @@ def compute_coverage(scenes: Scenes, x: Floats, y: Floats, size: int) -> Floats:
     across, down = cosine * dx + sine * dy, cosine * dy - sine * dx
     inside = np.empty(across.shape, dtype=np.float32)
     for label, distance in enumerate(SILHOUETTES.values()):
-        of_label = slice(label, None, len(SILHOUETTES))
-        pixels = distance(across[of_label], down[of_label]) * (scale[of_label] * np.float32(size))
-        inside[of_label] = 0.5 - pixels
+        images = slice(label, None, len(SILHOUETTES))
+        distance_in_pixels = distance(across[images], down[images]) * (scale[images] * np.float32(size))
+        inside[images] = 0.5 - distance_in_pixels
     return np.clip(inside, 0, 1, out=inside)
 
 
@@ -168,5 +168,5 @@ def draw_normal(noise: np.random.Philox, shape: tuple[int, ...]) -> Floats:
     """Draw standard normal noise, eight values from each random 64-bit word."""
     count = int(np.prod(shape))
     bytes_: npt.NDArray[np.uint8] = np.asarray(noise.random_raw(-(-count // 8))).astype("<u8").view(np.uint8)
-    values: Floats = NORMAL[bytes_[:count]].reshape(shape)
+    values: Floats = NORMAL_BY_BYTE[bytes_[:count]].reshape(shape)
     return values

@@ -31,7 +31,7 @@ def record_files(folder: Path, split: str) -> list[Path]:
 
 
 def find_shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
-    """Return the sets of a split's files in a folder: `train-00003-of-00016` is result[16][3]."""
+    """Return the sets of a split's files in a folder: [16][3] is `train-00003-of-00016`."""
     pattern = re.compile(rf"{re.escape(split)}-(\d{{5}})-of-(\d{{5}})")
     sets: dict[int, dict[int, Path]] = {}
     for entry in os.scandir(folder):
@@ -42,7 +42,7 @@ def find_shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
 
 
 def require_single_set(folder: Path, split: str, sets: dict[int, dict[int, Path]]) -> list[Path]:
-    """Return the files of a split's only set; raise `BadData` for several sets and missing files."""
+    """Return the files of a split's only set; raise `BadData` if there are several sets, or files are missing."""
     if len(sets) > 1:
         sizes = " and ".join(f"of {total}" for total in sorted(sets))
         raise BadData(f"{folder}: there are {len(sets)} sets of {split} files, {sizes}.", "Keep one of them here.")
@@ -79,7 +79,7 @@ def read_label_names(folder: Path) -> dict[int, str]:
 
 
 def parse_label_names(lines: list[str]) -> dict[int, str]:
-    """Return the class name of each label, from lines in one of the forms that `read_label_names` lists."""
+    """Return the class name of each label, from lines in either form that `read_label_names` describes."""
     numbered = [re.fullmatch(r"(\d{1,18}):\s*(.*)", line) for line in lines]
     if all(numbered):
         return {int(match[1]): match[2] for match in numbered if match}

@@ -1,7 +1,7 @@
-"""Storage of a file's index: beside the file, or in the user's cache if the file's folder is not writable.
+"""Storage of the index of a record file: beside the file, or in the user's cache if the file's folder is not writable.
 
-An index is valid for one size and modification time of the file. Processes may write the same index at the same time,
-because each renames a complete file into place.
+An index is a table of int64 in NumPy's format. Processes may write the same one at the same time, because each renames
+a complete file into place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from viaduct.path_errors import refuse_special_file
 Table = npt.NDArray[np.int64]
 
 SUFFIX = ".idx.npy"
-# What `store` writes before the numbers: the header of NumPy's format 1.0 for a table of int64.
+# The header of NumPy's format 1.0 for a table of int64, which `store` writes before the numbers.
 HEADER_BYTES = 128
 HEADER = re.compile(
     rb"\x93NUMPY\x01\x00\x76\x00"
@@ -29,7 +29,7 @@ HEADER = re.compile(
 
 
 def list_paths(file: Path) -> tuple[Path, Path]:
-    """Return the possible paths of an index: beside the file; and in the cache, under a digest of the file's path.
+    """Return the two possible paths of an index: beside the file; in the cache, named by a digest of the file's path.
 
     The cache is $XDG_CACHE_HOME/viaduct/index, usually ~/.cache/viaduct/index.
     """
@@ -38,16 +38,10 @@ def list_paths(file: Path) -> tuple[Path, Path]:
     return file.with_name(file.name + SUFFIX), cache / "viaduct" / "index" / f"{digest}-{file.name}{SUFFIX}"
 
 
-def read_identity(file: Path) -> tuple[int, int]:
-    """Return a file's size in bytes and modification time in nanoseconds."""
-    status = file.stat()
-    return status.st_size, status.st_mtime_ns
-
-
 def load(path: Path) -> Table | None:
     """Return a stored table, memory-mapped; None if there is none, or the file was not written by `store`.
 
-    The header is matched here, because `np.load` evaluates it and raises arbitrary errors if it is damaged.
+    The header is matched here, because `np.load` evaluates it as Python and raises arbitrary errors if it is damaged.
     """
     try:
         refuse_special_file(path)
@@ -65,7 +59,7 @@ def load(path: Path) -> Table | None:
 
 
 def store(file: Path, table: Table) -> None:
-    """Store a table at the first path that is writable; do nothing if none is."""
+    """Store the index of a file at the first path that is writable; do nothing if none is."""
     for path in list_paths(file):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

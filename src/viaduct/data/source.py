@@ -1,8 +1,8 @@
-"""The part of a recipe that describes images, and the arrays that it loads.
+"""The part of a recipe that describes its images, and the arrays that it loads.
 
-    Cifar10(global_batch=128, size=32, pad=4, flip=True)     in a recipe: typed, frozen, no paths
-        .load(Path("cifar/"))                                an ImageSet, read when the run starts
-        .train.images, .train.labels                         uint8 NHWC and int64
+    source = Cifar10(global_batch=128, size=32, pad=4, flip=True)     in a recipe: typed, frozen, no paths
+    image_set = source.load(Path("cifar/"))                           an `ImageSet`, read when the run starts
+    image_set.train.images, image_set.train.labels                    uint8 NHWC and int64
 
 Nothing here imports torch, so that recipes can be listed without it.
 """
@@ -92,23 +92,27 @@ class Source(ABC):
 
     name: ClassVar[str]
     class_names: ClassVar[tuple[str, ...]] = ()  # by label; empty if only the data at a path may define them
-    needs_path: ClassVar[bool] = False
-    takes_path: ClassVar[bool] = True
+    needs_path: ClassVar[bool] = False  # --data must be given
+    takes_path: ClassVar[bool] = True  # --data may be given
     how_to_get: ClassVar[str] = ""  # hint for users without the data
 
     global_batch: PositiveCount
     size: PositiveCount  # side of the network's square input
     classes: PositiveCount = 10
     eval_batch: Count = 0  # 0: the same as global_batch
-    workers: Count = 1  # threads that prepare batches in host memory; 0: none
+    workers: Count = 1  # threads that prepare batches in host memory; 0: the training thread does
     prefetch: PositiveCount = 2  # batches prepared ahead by these threads
-    # In training, 0: classes as often as in the data; 1: all equally often (balance.py).
+    # In training: 0 uses classes as often as they are in the data, 1 uses all equally often (balance.py).
     balance: Annotated[float, Ge(0), Le(1)] = 0.0
     auto_augment: str = ""  # in training: imagenet, cifar10, randaugment or randaugment-N-M (auto_augment.py)
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
         find_policy(self.auto_augment)  # raises if there is no such policy
+
+    def get_batch_size(self, train: bool) -> int:
+        """Return the global batch size of training or evaluation."""
+        return self.global_batch if train else self.eval_batch or self.global_batch
 
     @property
     def usual_count(self) -> int:
@@ -125,11 +129,11 @@ class Source(ABC):
         return None
 
     def normalisation(self) -> tuple[Colour, Colour]:
-        """Return mean and scale: the network's input is (byte - mean) * scale."""
-        return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)  # typical values
+        """Return mean and scale: the network's input is (byte - mean) * scale; here typical values."""
+        return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)
 
     def open_images(self, path: Path | None) -> Dataset:
-        """Open the images at a path, or noise if the path is `synthetic`."""
+        """Open the images at a path; if the path is `synthetic`, return noise instead (synthetic.py)."""
         from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
 
         return SyntheticSet(self) if path == SYNTHETIC else self.load(path)
@@ -139,7 +143,7 @@ class Source(ABC):
         from viaduct.data.synthetic import SyntheticSplit
 
         if not isinstance(split, SyntheticSplit):
-            return self.batches(split, device=device, train=train, seed=seed, **({"share": share} if share else {}))
+            return self.batches(split, device=device, train=train, seed=seed, share=share)
         from viaduct.data.batches import WHOLE
         from viaduct.data.synthetic_batches import SyntheticBatches  # torch is imported here
 
@@ -176,7 +180,7 @@ class Images(Source):
 
     def normalisation(self) -> tuple[Colour, Colour]:
         if self.normalise == "per_image":
-            return super().normalisation()  # the exact values depend on the image
+            return super().normalisation()  # typical values: the exact ones are computed for each image
         red, green, blue = (255 * mean for mean in self.mean)
         return (red, green, blue), (1 / (255 * self.std[0]), 1 / (255 * self.std[1]), 1 / (255 * self.std[2]))
 

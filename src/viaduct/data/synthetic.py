@@ -18,7 +18,7 @@ EVALUATED_BATCHES = 4
 
 
 class SyntheticSplit:
-    """Split of `count` images of noise; images and labels repeat with every batch."""
+    """Split of `count` images of noise; images and labels repeat after `batch` images."""
 
     def __init__(self, source: Source, count: int, batch: int) -> None:
         self.source, self.count, self.batch = source, count, batch
@@ -28,7 +28,7 @@ class SyntheticSplit:
 
     @cached_property
     def labels(self) -> Labels:
-        # Uniform over all but the last class, as in the references.
+        # Uniform over all but the last class, as in TensorFlow's official models.
         drawn = np.random.default_rng(0).integers(0, max(self.source.classes - 1, 1), self.batch)
         return np.resize(drawn, self.count)
 
@@ -39,12 +39,12 @@ class SyntheticSplit:
 
 
 class SyntheticSet:
-    """Both splits of a recipe's noise."""
+    """A `Dataset` of noise."""
 
     def __init__(self, source: Source) -> None:
-        evaluated = source.eval_batch or source.global_batch
-        self.train = SyntheticSplit(source, max(source.usual_count, source.global_batch), source.global_batch)
-        self.validation = SyntheticSplit(source, EVALUATED_BATCHES * evaluated, evaluated)
+        train_batch, evaluation_batch = source.get_batch_size(train=True), source.get_batch_size(train=False)
+        self.train = SyntheticSplit(source, max(source.usual_count, train_batch), train_batch)
+        self.validation = SyntheticSplit(source, EVALUATED_BATCHES * evaluation_batch, evaluation_batch)
         self.names = tuple(map(str, range(source.classes)))
 
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import torch
 
-from viaduct.data.batches import WHOLE, Batch, Share
+from viaduct.data.batches import WHOLE, Batch, Share, Stream
 from viaduct.data.synthetic import SyntheticSplit
 
 MEAN, DEVIATION, LOWEST, HIGHEST = 127.0, 60.0, 7.0, 247.0  # of pixels, as in TensorFlow's official models
 
 
-class SyntheticBatches:
-    """Batches for the training loop that are all made of one batch of noise."""
+class SyntheticBatches(Stream):
+    """Batches that are all made of one batch of noise; they do not depend on a seed."""
 
     def __init__(self, split: SyntheticSplit, *, device: torch.device, train: bool, share: Share = WHOLE) -> None:
+        super().__init__()
         source = split.source
         self.count = len(split)
-        requested_batch = source.global_batch if train else source.eval_batch or source.global_batch
-        self.global_batch, positions = share.split_batch(requested_batch, train)
+        self.global_batch, positions = share.split_batch(source.get_batch_size(train), train)
         self.steps_per_epoch = self.count // self.global_batch if train else -(-self.count // self.global_batch)
-        self.skipped: list[str] = []
         generator = torch.Generator().manual_seed(0)
         shape = (self.global_batch, 3, source.size, source.size)
         noise = torch.nn.init.trunc_normal_(torch.empty(shape), MEAN, DEVIATION, LOWEST, HIGHEST, generator=generator)
@@ -31,20 +30,10 @@ class SyntheticBatches:
         self._all_labels = torch.from_numpy(split.labels if not train else split.labels[: self.global_batch]).to(device)
         self._train, self._first = train, self._cut_batch(0)
 
-    def reseed(self, seed: int) -> None:
-        """Do nothing, because the noise does not depend on the seed."""
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Return the batches of an epoch; in training each is the same object, so the device does no work for it."""
+    def _iterate(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        # In training each batch is the same object, so the device does no work for it.
         return (self._first if self._train else self._cut_batch(step) for step in range(start, self.steps_per_epoch))
 
     def _cut_batch(self, step: int) -> Batch:
         index = self._index + step * self.global_batch
         return Batch(self._images, self._all_labels[index % len(self._all_labels)], None, index)
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> SyntheticBatches:
-        return self
-
-    def __exit__(self, *reason: object) -> None: ...

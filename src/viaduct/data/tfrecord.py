@@ -28,9 +28,9 @@ LENGTH = struct.Struct("<Q")
 CHECKSUM = struct.Struct("<I")
 OVERHEAD = HEADER.size + CHECKSUM.size  # bytes of a record besides its data
 MAX_RECORD_BYTES = (1 << 31) - 1  # limit of protocol buffers
-MAX_UNPACKED_RECORD_BYTES = 1 << 26  # of a record in a compressed file, which may expand to any length
+MAX_UNPACKED_RECORD_BYTES = 1 << 26  # limit of a record in a compressed file, which could expand to any length
 MASK_DELTA = 0xA282EAD8  # constant of the format, in its masked checksums
-INFLATE_BYTES = 1 << 14  # of compressed input at once; deflate expands at most 1,032 times, to 17 MB
+INFLATE_BYTES = 1 << 14  # of compressed input read at once; deflate expands them at most 1,032 times, to 17 MB
 
 Compression = Literal["", "gzip", "zlib"]
 MakeError = Callable[[str], "BadRecord"]  # turns a reason into the error of one record
@@ -40,6 +40,7 @@ class BadRecord(BadData):
     """Error of a record that is damaged or cannot be used."""
 
     def __init__(self, path: Path, record: int, offset: int, reason: str, *hints: str, made_from: str = "") -> None:
+        # `made_from` is the name of the image file that the record was made from, if known.
         self.path, self.record, self.offset, self.reason, self.made_from = path, record, offset, reason, made_from
         location = f"{path}: record {record:,} at byte {offset:,}{format_origin(made_from)}"
         super().__init__(f"{location}: {reason}.", *hints)
@@ -50,7 +51,7 @@ class BadRecord(BadData):
 
 
 def format_origin(made_from: str) -> str:
-    """Return a remark about the file that a record was made from; empty if unknown."""
+    """Return a remark about the image file that a record was made from; empty if unknown."""
     return f" (made from {made_from})" if made_from else ""
 
 
@@ -96,7 +97,7 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
     number = offset = 0
     is_compressed = find_compression(path) != ""
     with open_file(path) as file:
-        stream: Stream = Inflated(file) if is_compressed else Plain(file)
+        stream: ByteStream = InflatedStream(file) if is_compressed else PlainStream(file)
         while True:
             try:
                 body = read_next_record(stream, path, number, offset, check)
@@ -109,10 +110,10 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
             number, offset = number + 1, offset + len(body.data) + OVERHEAD
 
 
-class Stream(Protocol):
-    """Bytes of a record file, plain or decompressed."""
+class ByteStream(Protocol):
+    """Content of a record file, plain or decompressed."""
 
-    longest: int  # bytes that a record may have
+    max_record_bytes: int
 
     def read(self, count: int) -> bytes:
         """Return `count` bytes, or fewer at the end of the stream."""
@@ -125,8 +126,11 @@ class Body(NamedTuple):
     error: BadRecord | None
 
 
-def read_next_record(stream: Stream, path: Path, number: int, offset: int, check: bool) -> Body | None:
-    """Return the next record of a stream, None at the end; raise `BadRecord` if no later record can be located."""
+def read_next_record(stream: ByteStream, path: Path, number: int, offset: int, check: bool) -> Body | None:
+    """Return the next record of a stream, None at the end; raise `BadRecord` if no later record can be located.
+
+    `path`, `number` and `offset` are for errors. A record with a wrong checksum is returned together with its error.
+    """
 
     def make_error(reason: str) -> BadRecord:
         return BadRecord(path, number, offset, reason)
@@ -135,7 +139,7 @@ def read_next_record(stream: Stream, path: Path, number: int, offset: int, check
         head = stream.read(HEADER.size)
         if not head:
             return None
-        length = check_length(head, make_error, stream.longest)
+        length = check_length(head, make_error, stream.max_record_bytes)
         body = stream.read(length + CHECKSUM.size)
     except (OSError, zlib.error) as error:
         raise make_error(f"could not be read: {error}") from error
@@ -149,8 +153,8 @@ def read_next_record(stream: Stream, path: Path, number: int, offset: int, check
     return Body(data, find_checksum_error(data, body[length:], make_error_with_name) if check else None)
 
 
-def check_length(head: Buffer, make_error: MakeError, longest: int = MAX_RECORD_BYTES) -> int:
-    """Return the length in a header; raise if the header is damaged or the length is above `longest`."""
+def check_length(head: Buffer, make_error: MakeError, limit: int = MAX_RECORD_BYTES) -> int:
+    """Return the length in a header; raise `BadRecord` if the header is damaged or the length is above the limit."""
     if len(head) < HEADER.size:
         raise make_error(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")
     length, stored = HEADER.unpack(head)
@@ -159,8 +163,8 @@ def check_length(head: Buffer, make_error: MakeError, longest: int = MAX_RECORD_
         raise make_error(f"the checksum of its length is wrong: stored {stored:#010x}, computed {computed:#010x}")
     if length > MAX_RECORD_BYTES:
         raise make_error(f"its length is impossible: {length:,} bytes; the limit is {MAX_RECORD_BYTES:,}")
-    if length > longest:
-        raise make_error(f"its length is {length:,} bytes; the limit in a compressed file is {longest:,}")
+    if length > limit:
+        raise make_error(f"its length is {length:,} bytes; the limit in a compressed file is {limit:,}")
     return int(length)
 
 
@@ -203,10 +207,10 @@ def find_compression(path: Path) -> Compression:
     return ""
 
 
-class Plain:
+class PlainStream:
     """Stream of an uncompressed file; a read never allocates more than the size of the file."""
 
-    longest = MAX_RECORD_BYTES
+    max_record_bytes = MAX_RECORD_BYTES
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -218,10 +222,10 @@ class Plain:
         return piece
 
 
-class Inflated:
+class InflatedStream:
     """Stream of a gzip file (with one or more members) or a zlib file, unpacked as it is read."""
 
-    longest = MAX_UNPACKED_RECORD_BYTES
+    max_record_bytes = MAX_UNPACKED_RECORD_BYTES
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
