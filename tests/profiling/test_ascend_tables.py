@@ -11,7 +11,6 @@ from viaduct.profiling.ascend_tables import (
     TaskTable,
     clean_shapes,
     find_kind,
-    find_peak,
     find_phase,
     name_dtype,
     read_memory_owners,
@@ -19,6 +18,7 @@ from viaduct.profiling.ascend_tables import (
     read_statistics,
 )
 from viaduct.profiling.csv_files import read_rows
+from viaduct.profiling.record import MemoryPoint
 
 from .readers.profiler_files import write_rows
 
@@ -113,17 +113,16 @@ def test_memory_is_that_of_one_component(tmp_path: Path) -> None:
     rows = [("APP", 0, 900, 900), ("PTA", 0, 1, 4), ("PTA", 5, 3, "N/A"), ("GE", 0, 50, 60), ("PTA", "N/A", 99, 99)]
     points = read_memory_record(read_rows(write_rows(tmp_path / "memory.csv", columns, rows), []), 2)
     assert [(row.allocated, row.reserved, row.rank) for row in points] == [(1 << 20, 4 << 20, 2), (3 << 20, None, 2)]
-    assert find_peak(points) == 5.0
-    assert find_peak([]) is None
 
 
 def test_owners_are_those_alive_at_the_peak(tmp_path: Path) -> None:
     columns = ("Name", "Size(KB)", "Allocation Time(us)", "Duration(us)")
     rows = [("early", 9, 0, 5), ("add", 1, 0, 50), ("add", 2, 10, "N/A"), ("late", 9, 20, 5), ("conv", 4, 9, 2)]
     path = write_rows(tmp_path / "owners.csv", columns, rows)
-    owners = read_memory_owners(read_rows(path, []), 1, 10.0)
+    points = [MemoryPoint(0.0, 1), MemoryPoint(10.0, 9), MemoryPoint(20.0, 5)]
+    owners = read_memory_owners(read_rows(path, []), 1, points)
     assert [(row.name, row.bytes, row.rank) for row in owners] == [("conv", 4096, 1), ("add", 3072, 1)]
-    assert read_memory_owners(read_rows(path, []), 1, None) == []
+    assert read_memory_owners(read_rows(path, []), 1, []) == []
 
 
 def test_a_statistic_has_a_row_for_each_type_the_longest_first(tmp_path: Path) -> None:

@@ -59,8 +59,7 @@ def test_the_roofline_needs_ceilings():
     assert all(point.x > 0 and point.y > 0 for point in chart.points)
     assert find_parts(replace(profile, ceilings=None), "Operators", ScatterChart) == []
     assert (
-        "the ceilings of the device were not measured"
-        in build_sections(replace(profile, ceilings=None))["Operators"].text
+        "the device's peak rates were not measured" in build_sections(replace(profile, ceilings=None))["Operators"].text
     )
 
 

@@ -50,7 +50,7 @@ TYPE_KINDS = (
                         r"tanh|gelu|silu|swish|axpy|select|greater|less|equal|notequal|fill|zeroslike|oneslike|pow|assign|"
                         r"muls|adds|leakyrelu|threshold|clip|bias)"),
 )  # fmt: skip
-MAX_SPANS = 400_000  # of computing; beyond this, touching spans are joined to save memory
+MAX_SPANS = 400_000  # of computing; if there are more, touching and overlapping spans are joined to save memory
 ASCEND_DTYPES = {
     **{"FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16"},
     **{"BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8"},
@@ -79,7 +79,7 @@ class TaskTable:
         default_factory=lambda: defaultdict(Sum)
     )
     collectives: list[Collective] = field(default_factory=list)
-    computing: list[Span] = field(default_factory=list)  # all tasks but collectives
+    computing: list[Span] = field(default_factory=list)  # all tasks except collectives
     steps: set[str] = field(default_factory=set)  # numbers of the steps with tasks
     rows: int = 0
 
@@ -153,7 +153,7 @@ def clean_shapes(shapes: str) -> str:
 
 
 def find_kind(name: str, core: str = "") -> str:
-    """Return the kind of work (kinds.py) of an operator's type; `core` is the core of the device that ran it."""
+    """Return the kind of work (kinds.py) of a type of operator; `core` is the kind of core that ran it."""
     if core.upper() in ("HCCL", "COMMUNICATION"):
         return kinds.COMMUNICATION
     normalised = name.lower().replace("_", "")
@@ -170,7 +170,10 @@ def find_phase(name: str, scope: str, trained_scopes: set[str]) -> Phase:
 
 
 def read_memory_record(rows: Iterable[CsvRow], rank: int) -> list[MemoryPoint]:
-    """Return the memory over time of one component: the first of PTA+GE, PTA, GE, APP or any other that has rows."""
+    """Return the memory over time of one component: the first of PTA+GE, PTA, GE, APP or any other that has rows.
+
+    PTA is torch_npu's allocator, GE that of CANN's graph engine, APP the whole process.
+    """
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for row in rows:
         time, allocated = row.time_us("Timestamp"), row.bytes("Total Allocated")
@@ -183,23 +186,22 @@ def read_memory_record(rows: Iterable[CsvRow], rank: int) -> list[MemoryPoint]:
     return thin_points(points[preferred])
 
 
-def read_memory_owners(rows: Iterable[CsvRow], rank: int, peak_us: float | None, most: int = 50) -> list[MemoryOwner]:
-    """Return the operators whose allocations were alive at the peak, the largest first, at most `most`."""
+def read_memory_owners(
+    rows: Iterable[CsvRow], rank: int, points: Sequence[MemoryPoint], most: int = 50
+) -> list[MemoryOwner]:
+    """Return the operators whose allocations were alive at the highest point, the largest first, at most `most`."""
+    if not points:
+        return []
+    peak_us = max(points, key=lambda point: point.allocated).time_us
     sizes: dict[str, int] = defaultdict(int)
     for row in rows:
         size, start, duration = row.bytes("Size"), row.time_us("Allocation Time"), row.time_us("Duration")
-        if size is None or start is None or peak_us is None or size <= 0:
+        if size is None or start is None or size <= 0:
             continue
         if start <= peak_us and (duration is None or peak_us < start + duration):
             sizes[row.text("Name") or "unnamed"] += size
     largest = sorted(sizes.items(), key=lambda entry: -entry[1])[:most]
     return [MemoryOwner(name, size, rank) for name, size in largest]
-
-
-def find_peak(points: Iterable[MemoryPoint]) -> float | None:
-    """Return the time of the highest point; None without points."""
-    highest = max(points, key=lambda point: point.allocated, default=None)
-    return None if highest is None else highest.time_us
 
 
 def read_statistics(rows: Iterable[CsvRow], steps: int, rank: int) -> list[Kernel]:

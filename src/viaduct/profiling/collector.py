@@ -11,9 +11,9 @@
             break
     profile = collector.finish(Facts(source="train.py", kind="script", device="cuda"))
 
-Warm-up steps give no times. Timed steps run with these marks alone. Recorded steps run under the operator profiler,
-which slows them down, so they give the operators of a step but not its time: they count as interrupted by RECORDING. A
-mark is a time point as the clock takes it (clocks.py): a number on the CPU, an event on an accelerator.
+Warm-up steps are not part of the profile. Timed steps run with these marks alone. Recorded steps run under the operator
+profiler, which slows them down, so they give the operators of a step but not its time: they have the interruption
+"recording". A mark is a time point as the clock takes it (clocks.py): a number on the CPU, an event on an accelerator.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from viaduct.profiling.recorder import OperatorRecorder, Recorded
 
 Part = Literal["skip", "timed", "recorded"]
-"""Action in a step: nothing (warm-up), take its times, or record its operators."""
+"""Part of the plan that a step belongs to: warm-up, times only, or operators."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Plan:
     """Number of steps of each part, in this order."""
 
     skip: int  # warm-up
-    timed: int  # with the step trace alone
+    timed: int  # with the marks alone
     recorded: int  # with operators, kernels and memory
 
     @property
@@ -111,7 +111,7 @@ class Collector:
         self._sampler: SystemSampler | None = None
         self._samples: list[Sample] = []
         self._pauses = GarbagePauses(lambda: self.plan.find_part(self.ended_steps) == "timed")
-        self._has_failed = False
+        self._recorder_has_failed = False
         self._networks: list[Any] = []
         self._notes: list[str] = []
 
@@ -148,7 +148,7 @@ class Collector:
             self._open_step.backward_end = self._get_clock().mark()
 
     def mark_update_end(self) -> None:
-        """Mark what may be the end of the step, for a caller that learns that only later; the last call counts."""
+        """Mark a possible end of the step, for a caller that learns later if it was the end; the last call counts."""
         if not self.done:
             self._open_step.update_end = self._get_clock().mark()
 
@@ -202,20 +202,20 @@ class Collector:
         if self._recorder is not None:
             recorder = self._recorder
             self._catch_failure(lambda: recorder.end_step(leave_out=bool(ended.interruptions)))
-        if self.ended_steps >= self.plan.total or self._has_failed:
+        if self.ended_steps >= self.plan.total or self._recorder_has_failed:
             self.done = True
             self._catch_failure(self._stop)
         elif self.ended_steps == self.plan.skip + self.plan.timed:
             self._read_steps(only_ready=False)
             self._catch_failure(self._start_recorder)
-            self.done = self._has_failed
+            self.done = self._recorder_has_failed
 
     def _catch_failure(self, action: Callable[[], None]) -> None:
-        """Run an action of the recorder; if it fails, the training continues, and a note is added."""
+        """Run an action of the recorder; if it fails, end the profile with a note, and let the training continue."""
         try:
             action()
         except Exception as error:
-            self._has_failed = True
+            self._recorder_has_failed = True
             self._recorder = None
             self._notes.append(f"operators are missing: recording them failed with {type(error).__name__}: {error}")
 
@@ -295,7 +295,7 @@ class Collector:
             profile = replace(
                 profile,
                 facts=replace(facts, notes=(*facts.notes, *recorded.notes)),
-                steps=add_collectives(steps, recorded.collectives, computing=None),
+                steps=add_collectives(steps, recorded.collectives, computing=None),  # with known exposed times
                 operators=recorded.operators,
                 kernels=recorded.kernels,
                 memory=recorded.memory,
@@ -308,14 +308,14 @@ class Collector:
 
 
 def measure_recorded_us(steps: Sequence[Step]) -> float | None:
-    """Return the median iteration of recorded steps without other interruptions, or of all recorded steps."""
+    """Return the median iteration time of recorded steps without other interruptions, or of all recorded steps."""
     return find_median_iteration([step for step in steps if step.interrupted_by == RECORDING] or steps)
 
 
 def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:
     """Return a step with its times. Marks are read in their order, as `DeviceClock.read` needs it.
 
-    A mark that another stream reached before the preceding mark gets the preceding mark's time.
+    If another stream reaches a mark before the preceding mark, both get the same time.
     """
     previous = None if step.previous_end is None else clock.read(step.previous_end)
     start = clock.read(step.forward_start)
@@ -341,7 +341,7 @@ def convert_to_unix(host_us: float) -> float:
 
 
 def clear_constant_interruptions(profile: Profile) -> Profile:
-    """Return the profile without interruptions that occur in more than half of the timed steps; a note names them."""
+    """Return the profile without those interruptions that most of the timed steps have; a note names them."""
     timed = [step for step in profile.steps if not step.is_recorded]
     kinds = sorted({kind for step in timed for kind in step.interruptions})
     constant = [kind for kind in kinds if 2 * sum(kind in step.interruptions for step in timed) > len(timed)]

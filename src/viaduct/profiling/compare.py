@@ -2,8 +2,8 @@
 
     difference = compare_profiles(read_any(before), read_any(after))
     difference.differs         # beyond the noise of the steps
-    print(format_difference(difference))                                           # compare_text.py
-    write_difference_page(difference, Path("difference.html"))              # compare_page.py
+    print(format_difference(difference))                              # compare_text.py
+    write_difference_page(difference, Path("difference.html"))        # compare_page.py
 
 A difference of medians counts if it exceeds the spread of the steps, one of means if it exceeds three standard errors;
 both must exceed 5 % of the iteration, by which two runs of the same program may differ (an assumption; measuring it
@@ -20,18 +20,14 @@ from statistics import fmean, median, quantiles, variance
 from typing import Any, TypeVar
 
 from .figures import WORTHWHILE_SHARE
+from .measures import PHASE_TIMES, SHORT_PHASE_NAMES
 from .record import Facts, Operator, Profile, Step
 from .step_split import STEP_PARTS, read_split
 
-K = TypeVar("K")
+K = TypeVar("K")  # key of a sum: an operator, or the name of one
 MIN_STEPS = 3  # of each profile; with fewer, nothing is judged
 NOISE_FLOOR = WORTHWHILE_SHARE  # share of the iteration by which two runs of the same program may differ
 STANDARD_ERRORS = 3.0  # least difference of two means that counts
-PHASES: tuple[tuple[str, Callable[[Step], float | None]], ...] = (
-    ("data tail", lambda step: step.data_tail_us),
-    ("forward + backward", lambda step: step.forward_backward_us),
-    ("update tail", lambda step: step.update_tail_us),
-)
 COMPARED_FACTS = ("kind", "device", "description", "ranks", "batch", "precision", "mode", "workers", "cores")
 
 
@@ -100,10 +96,10 @@ class ProfileDifference:
 
     before: Profile
     after: Profile
-    is_identical: bool  # in all records but facts, advice and ceilings
+    is_identical: bool  # all records except facts, advice and ceilings are the same
     iteration: FigureDifference
-    phases: tuple[FigureDifference, ...]  # empty if one of them has none
-    split: tuple[FigureDifference, ...]  # whole step, computing, exposed communication, free; if both have it
+    phases: tuple[FigureDifference, ...]  # () unless both profiles have phases
+    split: tuple[FigureDifference, ...]  # whole step, computing, exposed communication, free; () unless both have them
     operators: tuple[OperatorDifference, ...]  # largest slowdown first
     kernels: tuple[FigureDifference, ...]  # by kind
     memory: tuple[int | None, int | None]  # peaks in bytes
@@ -130,12 +126,17 @@ class ProfileDifference:
 def compare_profiles(before: Profile, after: Profile) -> ProfileDifference:
     iteration = compare_figure("iteration", before, after, lambda step: step.iteration_us)
     has_phases = before.facts.phases_measured and after.facts.phases_measured and iteration.before_us is not None
+    phases = [
+        compare_figure(name, before, after, read)
+        for name, read in zip(SHORT_PHASE_NAMES, PHASE_TIMES, strict=True)
+        if has_phases
+    ]
     return ProfileDifference(
         before,
         after,
         is_identical=is_identical(before, after),
         iteration=iteration,
-        phases=tuple(compare_figure(name, before, after, read) for name, read in PHASES) if has_phases else (),
+        phases=tuple(phases),
         split=compare_splits(before, after),
         operators=compare_operators(before.operators, after.operators),
         kernels=compare_kinds(before, after),
@@ -145,13 +146,10 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDifference:
 
 
 def is_identical(before: Profile, after: Profile) -> bool:
-    """Return True if all records but facts, advice and ceilings are the same in both."""
+    """Return True if all records except facts, advice and ceilings are the same in both."""
     names = [field.name for field in fields(Profile) if field.name not in ("facts", "advice", "ceilings")]
     pairs = ((getattr(before, name), getattr(after, name)) for name in names)
-    return all(
-        old == new or (isinstance(old, tuple | list) and isinstance(new, tuple | list) and list(old) == list(new))
-        for old, new in pairs
-    )
+    return all(old == new or (isinstance(old, Sequence) and list(old) == list(new)) for old, new in pairs)
 
 
 # Steps

@@ -13,7 +13,7 @@ MAX_FASTER = 5
 
 
 def format_difference(difference: ProfileDifference) -> str:
-    names = name_sides(difference)
+    names = name_sides(difference)  # of the two profiles, in the heads of columns
     steps = format_figures("per step", [difference.iteration, *difference.phases], names)
     if difference.is_identical:
         blocks = [[format_headline(difference)], steps, format_facts(difference, names)]

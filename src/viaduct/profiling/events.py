@@ -25,6 +25,7 @@ ON_HOST = (PYTHON, ANNOTATION, OPERATOR, *RUNTIMES)  # outermost first, for even
 # Prefixes of the names of events of the loader, an optimizer and the autograd engine.
 LOADER, OPTIMIZER, ENGINE = "enumerate(DataLoader)", "Optimizer.", "autograd::engine::evaluate_function"
 Span = tuple[float, float]  # start and end
+RawEvent = dict[str, Any]  # an event as in the JSON of a trace
 
 
 @dataclass(eq=False, slots=True)
@@ -51,7 +52,7 @@ class Event:
         return event
 
 
-def read_event(raw: dict[str, Any]) -> Event | None:
+def read_event(raw: RawEvent) -> Event | None:
     """Return a complete event of the trace; None for flows, instants, metadata and damaged events."""
     start, duration = raw.get("ts"), raw.get("dur")
     if raw.get("ph") != "X" or not isinstance(start, int | float) or not isinstance(duration, int | float):
@@ -61,7 +62,7 @@ def read_event(raw: dict[str, Any]) -> Event | None:
     return Event(str(raw.get("name", "")), str(raw.get("cat", "")), start, duration, thread, args)
 
 
-def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
+def nest_events(raw_events: Iterable[RawEvent]) -> list[Event]:
     """Return the events of host and device in order of time; those of the host have their parent."""
     events = [event for event in map(read_event, raw_events) if event is not None]
     order = {category: number for number, category in enumerate(ON_HOST)}
@@ -73,7 +74,7 @@ def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
     return [event for event in events if event.category in (*ON_HOST, *ON_DEVICE)]
 
 
-def drop_idle_functions(raw_events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def drop_idle_functions(raw_events: list[RawEvent]) -> list[RawEvent]:
     """Return the events without Python functions in which no other kind of event began."""
     starts: dict[Any, list[float]] = defaultdict(list)
     for raw in raw_events:
@@ -82,7 +83,7 @@ def drop_idle_functions(raw_events: list[dict[str, Any]]) -> list[dict[str, Any]
     for times in starts.values():
         times.sort()
 
-    def is_idle(raw: dict[str, Any]) -> bool:
+    def is_idle(raw: RawEvent) -> bool:
         times = starts.get(raw.get("tid"), [])
         index = bisect_left(times, raw.get("ts", 0))
         return index == len(times) or times[index] > raw.get("ts", 0) + raw.get("dur", 0)

@@ -28,12 +28,12 @@ DTYPE_BYTES = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an operator in a trace: an entry for each argument; shape [] and dtype "" for other than tensors."""
+    """One call of an operator in a trace; each list has an entry for each argument."""
 
     name: str
-    shapes: list[Any]
-    dtypes: list[str]
-    values: list[str]  # "[1, 1]", "False": arguments that are no tensors, "" for tensors
+    shapes: list[Any]  # [] for arguments that are no tensors
+    dtypes: list[str]  # "" for arguments that are no tensors
+    values: list[str]  # "[1, 1]", "False"; "" for tensors
 
     def shape(self, number: int) -> Shape | None:
         """Return the shape of a tensor argument; None for any other argument."""
@@ -49,14 +49,14 @@ class Call:
         except (IndexError, SyntaxError, ValueError):
             return None
 
-    def width(self, number: int = 0) -> int | None:
+    def itemsize(self, number: int = 0) -> int | None:
         """Return the bytes of one value of a tensor argument."""
         return DTYPE_BYTES.get(self.dtypes[number]) if number < len(self.dtypes) else None
 
     def count_bytes(self, number: int) -> int:
         """Return the bytes of a tensor argument; 0 for any other argument."""
-        shape, width = self.shape(number), self.width(number)
-        return prod(shape) * width if shape is not None and width else 0
+        shape, itemsize = self.shape(number), self.itemsize(number)
+        return prod(shape) * itemsize if shape is not None and itemsize else 0
 
     @property
     def input_bytes(self) -> int:
@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of an operator; of nested operators of one `family`, only the innermost counts."""
+    """Least work of an operator. Of operators of one `family` that call each other, only the innermost counts."""
 
     flops: float | None = None
     bytes: float | None = None
@@ -88,29 +88,30 @@ def count_work(call: Call) -> Work:
 
 
 def count_convolution(
-    call: Call, stride: int, padding: int, dilation: int | None = None, transposed: int | None = None
+    call: Call, stride_at: int, padding_at: int, dilation_at: int | None = None, transposed_at: int | None = None
 ) -> Work:
     """Return the work of a convolution; the parameters are positions of its arguments.
 
     The bytes of a transposed convolution are unknown.
     """
-    images, weight, width = call.shape(0), call.shape(1), call.width()
-    is_transposed = call.value(transposed) if transposed is not None else False
-    settings = [call.value(stride), call.value(padding), call.value(dilation) if dilation is not None else 1]
-    if not images or not weight or width is None or is_transposed is None or None in settings:
+    images, weight, itemsize = call.shape(0), call.shape(1), call.itemsize()
+    is_transposed = call.value(transposed_at) if transposed_at is not None else False
+    dilation = call.value(dilation_at) if dilation_at is not None else 1
+    settings = [call.value(stride_at), call.value(padding_at), dilation]
+    if not images or not weight or itemsize is None or is_transposed is None or None in settings:
         return NOTHING_KNOWN
-    per_output = prod(weight[1:])
+    products = prod(weight[1:])  # for each value of the output; transposed: of the input
     if is_transposed:
-        return Work(2 * prod(images) * per_output, None, "convolution")
+        return Work(2 * prod(images) * products, None, "convolution")
     output = [images[0], weight[0], *find_output_sides(images[2:], weight[2:], *settings)]
-    return Work(2 * prod(output) * per_output, call.input_bytes + prod(output) * width, "convolution")
+    return Work(2 * prod(output) * products, call.input_bytes + prod(output) * itemsize, "convolution")
 
 
 def find_output_sides(sides: Shape, kernel: Shape, stride: Any, padding: Any, dilation: Any) -> Shape:
     """Return height and width of a convolution's or a pooling's output."""
     settings = [spread_value(value, len(sides)) for value in (stride, padding, dilation)]
-    columns = zip(sides, kernel, *settings, strict=True)
-    return [(side + 2 * pad - step * (size - 1) - 1) // stride + 1 for side, size, stride, pad, step in columns]
+    dimensions = zip(sides, kernel, *settings, strict=True)
+    return [(side + 2 * pad - spacing * (size - 1) - 1) // step + 1 for side, size, step, pad, spacing in dimensions]
 
 
 def spread_value(value: Any, count: int) -> list[int]:
@@ -122,7 +123,7 @@ def spread_value(value: Any, count: int) -> list[int]:
 def count_convolution_backward(call: Call, mask_at: int = 10, transposed_at: int | None = 7) -> Work:
     """Return the work of a convolution's gradients, each as much as the forward pass.
 
-    `mask_at` and `transposed_at` are positions of arguments; the mask tells if input and weight need a gradient.
+    `mask_at` and `transposed_at` are positions of arguments; the mask says whether input and weight need a gradient.
     """
     gradient, images, weight = call.shape(0), call.shape(1), call.shape(2)
     transposed, mask = call.value(transposed_at) if transposed_at is not None else False, call.value(mask_at)
@@ -136,34 +137,34 @@ def count_convolution_backward(call: Call, mask_at: int = 10, transposed_at: int
 
 def count_product(call: Call, left: int = 0) -> Work:
     """Return the work of a matrix product, batched or not, of the arguments `left` and `left + 1`."""
-    first, second, width = call.shape(left), call.shape(left + 1), call.width(left)
-    if not first or not second or len(first) < 2 or width is None or first[-1] != second[-2]:
+    first, second, itemsize = call.shape(left), call.shape(left + 1), call.itemsize(left)
+    if not first or not second or len(first) < 2 or itemsize is None or first[-1] != second[-2]:
         return NOTHING_KNOWN
     output = prod(first[:-1]) * second[-1]
-    return Work(2 * output * first[-1], call.input_bytes + output * width, "product")
+    return Work(2 * output * first[-1], call.input_bytes + output * itemsize, "product")
 
 
 def count_linear(call: Call) -> Work:
     """Return the work of a linear layer, whose weight is (outputs, inputs)."""
-    values, weight, width = call.shape(0), call.shape(1), call.width()
-    if not values or not weight or width is None:
+    values, weight, itemsize = call.shape(0), call.shape(1), call.itemsize()
+    if not values or not weight or itemsize is None:
         return NOTHING_KNOWN
     output = prod(values[:-1]) * weight[0]
-    return Work(2 * output * values[-1], call.input_bytes + output * width, "product")
+    return Work(2 * output * values[-1], call.input_bytes + output * itemsize, "product")
 
 
 def count_attention(call: Call) -> Work:
     """Return the work of the two products of attention, forward; a causal mask may skip up to half of it."""
-    query, key, value, width = call.shape(0), call.shape(1), call.shape(2), call.width()
-    if not query or not key or not value or width is None:
+    query, key, value, itemsize = call.shape(0), call.shape(1), call.shape(2), call.itemsize()
+    if not query or not key or not value or itemsize is None:
         return NOTHING_KNOWN
     scores = prod(query[:-1]) * key[-2]
     output = prod(query[:-1]) * value[-1]
-    return Work(2 * scores * (query[-1] + value[-1]), call.input_bytes + output * width, "attention")
+    return Work(2 * scores * (query[-1] + value[-1]), call.input_bytes + output * itemsize, "attention")
 
 
 def count_by_value(call: Call, operations: int, family: str) -> Work:
-    """Return the work of `operations` for each value of the first input; the result has the same shape."""
+    """Return the work of so many operations for each value of the first input; the result has the input's shape."""
     shape = call.shape(0)
     if shape is None:
         return NOTHING_KNOWN
@@ -173,24 +174,24 @@ def count_by_value(call: Call, operations: int, family: str) -> Work:
 def count_pooling(call: Call) -> Work:
     """Return the work of a pooling: one operation for each value under its kernel."""
     images, kernel, stride, padding = call.shape(0), call.value(1), call.value(2), call.value(3)
-    width = call.width()
-    if not images or kernel is None or stride is None or padding is None or width is None:
+    itemsize = call.itemsize()
+    if not images or kernel is None or stride is None or padding is None or itemsize is None:
         return NOTHING_KNOWN
     dilation = call.value(4) if "max" in call.name else 1
     kernel = spread_value(kernel, 2)
     output = prod(images[:-2]) * prod(find_output_sides(images[-2:], kernel, stride or kernel, padding, dilation))
     indices = 8 * output if "indices" in call.name else 0
-    return Work(float(output * prod(kernel)), call.count_bytes(0) + output * width + indices, "pooling")
+    return Work(float(output * prod(kernel)), call.count_bytes(0) + output * itemsize + indices, "pooling")
 
 
 def count_elementwise(call: Call) -> Work:
-    """Return the work of one operation for each value of the result, the inputs broadcast together."""
-    shapes = [shape for shape in map(call.shape, range(len(call.shapes))) if shape is not None]
-    width = next((call.width(number) for number in range(len(call.shapes)) if call.shape(number) is not None), None)
-    if not shapes or width is None:
+    """Return the work of one operation for each value of the result, which has the broadcast shape of the inputs."""
+    shapes = {number: shape for number in range(len(call.shapes)) if (shape := call.shape(number)) is not None}
+    itemsize = call.itemsize(min(shapes, default=0))  # of the first tensor
+    if not shapes or itemsize is None:
         return NOTHING_KNOWN
-    output = prod(broadcast_shapes(shapes))
-    return Work(float(output), call.input_bytes + output * width, "elementwise")
+    output = prod(broadcast_shapes(list(shapes.values())))
+    return Work(float(output), call.input_bytes + output * itemsize, "elementwise")
 
 
 def broadcast_shapes(shapes: list[Shape]) -> Shape:
@@ -233,12 +234,12 @@ def make_formula_table() -> dict[str, Formula]:
     """Return the formula of each operator, by its name without aten::."""
     convolutions = ("convolution", "_convolution", "convolution_overrideable")
     table: dict[str, Formula] = dict.fromkeys(
-        convolutions, lambda call: count_convolution(call, stride=3, padding=4, dilation=5, transposed=6)
+        convolutions, lambda call: count_convolution(call, stride_at=3, padding_at=4, dilation_at=5, transposed_at=6)
     )
     table |= {
-        "mkldnn_convolution": lambda call: count_convolution(call, stride=4, padding=3, dilation=5),
-        "cudnn_convolution": lambda call: count_convolution(call, stride=3, padding=2, dilation=4),
-        "_slow_conv2d_forward": lambda call: count_convolution(call, stride=4, padding=5),
+        "mkldnn_convolution": lambda call: count_convolution(call, stride_at=4, padding_at=3, dilation_at=5),
+        "cudnn_convolution": lambda call: count_convolution(call, stride_at=3, padding_at=2, dilation_at=4),
+        "_slow_conv2d_forward": lambda call: count_convolution(call, stride_at=4, padding_at=5),
         "convolution_backward": count_convolution_backward,
         "_slow_conv2d_backward": lambda call: count_convolution_backward(call, mask_at=6, transposed_at=None),
         **dict.fromkeys(("linear", "mkldnn_linear"), count_linear),

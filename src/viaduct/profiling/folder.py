@@ -23,10 +23,10 @@ from viaduct.run_files import Damaged, parse_object, require_type
 from viaduct.typed_fields import show_value
 
 from . import tables
+from .events import RawEvent
 from .json_fields import decode_record, encode_record
 from .merge import find_offsets, merge_profiles
 from .record import SCHEMA, Profile
-from .trace import TraceEvent
 from .trace_file import read_events, write_trace
 
 PROFILE_FILE = "profile.json"
@@ -40,7 +40,7 @@ TABLE_FILES = {
 }
 
 
-def write_profile(profile: Profile, folder: Path, events: Sequence[TraceEvent] = ()) -> list[Path]:
+def write_profile(profile: Profile, folder: Path, events: Sequence[RawEvent] = ()) -> list[Path]:
     """Write all files of a profile except the report, and return their paths.
 
     `events` are the recorded events for the trace, on the profile's clock.
@@ -116,7 +116,7 @@ def merge_ranks(folders: Sequence[Path]) -> Profile:
     return merge_profiles([read_profile(folder) for folder in folders], [str(folder) for folder in folders])
 
 
-def merge_events(folders: Sequence[Path]) -> list[TraceEvent]:
+def merge_events(folders: Sequence[Path]) -> list[RawEvent]:
     """Return the recorded events of several ranks on the clock of `merge_ranks`.
 
     Ids of processes and flows get the position of their folder as a prefix, so that two ranks have different ones.

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.path_errors import refuse_special_file
+from viaduct.profiling.events import RawEvent
 
-Event = dict[str, Any]
 CHUNK = 1 << 20  # bytes read at a time
 GZIP = b"\x1f\x8b"
 LONGEST_EVENT = 8 << 20  # characters; a longer event counts as damage
@@ -34,17 +34,17 @@ PADDING = re.compile(r"[\s,]*")  # between two events
 
 
 class EventFile:
-    """A trace file; iterating reads it once."""
+    """A trace file; iterating over it reads the file once."""
 
     def __init__(self, path: Path, notes: list[str]) -> None:
         self.path = path
         self.notes = notes
         self.header: dict[str, Any] = {}
-        self.count = 0
-        self.malformed = 0
+        self.count = 0  # of events that were read
+        self.malformed = 0  # number of those that were left out
         self.is_complete = False  # True once the end of the list was reached
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[RawEvent]:
         refuse_special_file(self.path)
         for event in self.parse_events(read_text(self.path)):
             if not isinstance(event, dict):
@@ -178,14 +178,14 @@ def parse_header(text: str) -> dict[str, Any]:
     return header if isinstance(header, dict) else {}
 
 
-def has_valid_fields(event: Event) -> bool:
+def has_valid_fields(event: RawEvent) -> bool:
     """Return True if the fields have the types of the format and the duration is not negative."""
     texts = all(isinstance(event.get(name, ""), str) for name in ("ph", "cat", "name"))
     ids = all(isinstance(event.get(name), int | float | str | None) for name in ("pid", "tid", "id"))
     return texts and ids and isinstance(event["args"], dict) and event.get("dur", 0.0) >= 0
 
 
-def normalise_fields(event: Event) -> None:
+def normalise_fields(event: RawEvent) -> None:
     """Set missing arguments to {}, convert times to numbers, and remove times that are not numbers."""
     event.setdefault("args", {})
     for name in ("ts", "dur"):

@@ -1,4 +1,4 @@
-"""Figures of a profile for summary and report: phases by rank, throughput, operators, the verdict.
+"""Figures of a profile for summary and report: phases by rank, throughput, operators, and the first sentence.
 
     for figures in measure_ranks(profile):
         print(figures.rank, figures.iteration.median_us, [phase.share for phase in figures.phases])
@@ -27,6 +27,11 @@ COVERED = 0.7
 MAX_NAMED = 8  # largest number of ranks that a sentence lists
 PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
 SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
+PHASE_TIMES: tuple[Callable[[Step], float | None], ...] = (
+    lambda step: step.data_tail_us,
+    lambda step: step.forward_backward_us,
+    lambda step: step.update_tail_us,
+)
 
 Tone = Literal["good", "warn"]
 
@@ -89,13 +94,7 @@ def measure_rank(profile: Profile, rank: int) -> RankFigures:
         rank=rank,
         steps=len(steps),
         iteration=measure("iteration", lambda step: step.iteration_us),
-        phases=(
-            measure(PHASE_NAMES[0], lambda step: step.data_tail_us),
-            measure(PHASE_NAMES[1], lambda step: step.forward_backward_us),
-            measure(PHASE_NAMES[2], lambda step: step.update_tail_us),
-        )
-        if profile.facts.phases_measured
-        else (),
+        phases=tuple(map(measure, PHASE_NAMES, PHASE_TIMES)) if profile.facts.phases_measured else (),
         collective_us=fmean(durations) if durations else None,
         exposed_us=fmean(map(sum, known_exposed)) if exposed and known_exposed == exposed else None,
     )
@@ -209,8 +208,8 @@ def describe_uncovered(profile: Profile) -> str:
 def measure_uncovered(profile: Profile) -> float | None:
     """Return the time of forward and backward pass outside operators and collectives; None if short or not measured.
 
-    Recording makes steps longer, so the shorter of timed and recorded steps count. It is not measured on an
-    accelerator, where operators return before their kernels have run.
+    Recording makes steps longer, so the length of a step is the smaller median of timed and recorded steps. On an
+    accelerator the time is not measured, because operators return before their kernels have run.
     """
     operators = list_first_rank_operators(profile)
     if profile.facts.device != "cpu" or not profile.facts.phases_measured or not operators:

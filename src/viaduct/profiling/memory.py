@@ -3,10 +3,10 @@
     before = find_live_tensors("cpu")                       # at the start of recording
     points, owners = describe_memory(raw_events, trace, before)
 
-The profiler sees allocations and releases. Earlier tensors are found among Python's objects. On an accelerator the
-allocator also reports its total; its unexplained bytes are "not identified". A block is named by the operator that
-allocated it and by its lifetime: a block of a forward pass is an activation of its module, a block of a backward pass
-that outlives the pass is a gradient.
+The profiler sees allocations (blocks) and releases. Earlier tensors are found among Python's objects. On an accelerator
+the allocator also reports its total; bytes of it without a known owner are "not identified". The owner of a block
+follows from the operator that allocated it and from its lifetime: a block of a forward pass is an activation of its
+module, a block of a backward pass that outlives the pass is a gradient.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ class Block:
 
 
 def find_live_tensors(device: str) -> dict[str, Storages]:
-    """Return the storages of Python's tensors on a device by owner, each storage once."""
+    """Return the storages of Python's tensors on a device by owner: PARAMETERS, GRADIENTS, STATE, OTHERS."""
     # `isinstance` may run code of a user's proxy object, so types are compared.
-    by_kind: dict[str, Storages] = {kind: {} for kind in (PARAMETERS, GRADIENTS, STATE, OTHERS)}
+    by_owner: dict[str, Storages] = {owner: {} for owner in (PARAMETERS, GRADIENTS, STATE, OTHERS)}
     objects = gc.get_objects()
     tensors = [value for value in objects if issubclass(type(value), torch.Tensor)]
     for tensor in tensors:
         if issubclass(type(tensor), nn.Parameter):
-            add_storage(by_kind[PARAMETERS], tensor, device)
-            add_storage(by_kind[GRADIENTS], tensor.grad, device)
-        add_storage(by_kind[OTHERS], tensor, device)
+            add_storage(by_owner[PARAMETERS], tensor, device)
+            add_storage(by_owner[GRADIENTS], tensor.grad, device)
+        add_storage(by_owner[OTHERS], tensor, device)
     for optimizer in (value for value in objects if issubclass(type(value), torch.optim.Optimizer)):
         for state in getattr(optimizer, "state", {}).values():
             for tensor in state.values() if isinstance(state, dict) else ():
-                add_storage(by_kind[STATE], tensor, device)
-    seen: set[int] = set()
-    for kind, storages in by_kind.items():  # "other tensors" come last
-        by_kind[kind] = {address: size for address, size in storages.items() if address not in seen}
-        seen |= set(by_kind[kind])
-    return by_kind
+                add_storage(by_owner[STATE], tensor, device)
+    seen: set[int] = set()  # a storage counts for its first owner only; "other tensors" come last
+    for owner, storages in by_owner.items():
+        by_owner[owner] = {address: size for address, size in storages.items() if address not in seen}
+        seen |= set(by_owner[owner])
+    return by_owner
 
 
 def add_storage(storages: Storages, tensor: Any, device: str) -> None:
@@ -84,17 +84,17 @@ def select_alive(before: dict[str, Storages], after: dict[str, Storages]) -> dic
     return filter_storages(before, lambda address: address in alive)
 
 
-def filter_storages(by_kind: dict[str, Storages], is_kept: Callable[[int], bool]) -> dict[str, Storages]:
+def filter_storages(by_owner: dict[str, Storages], is_kept: Callable[[int], bool]) -> dict[str, Storages]:
     return {
-        kind: {address: size for address, size in storages.items() if is_kept(address)}
-        for kind, storages in by_kind.items()
+        owner: {address: size for address, size in storages.items() if is_kept(address)}
+        for owner, storages in by_owner.items()
     }
 
 
 def describe_memory(
     raw: Iterable[dict[str, Any]], trace: Trace, before: dict[str, Storages], rank: int = 0
 ) -> tuple[list[MemoryPoint], list[MemoryOwner]]:
-    """Return the timeline of the recorded steps and the owners of its peak; empty lists without allocations in them."""
+    """Return the timeline of the recorded steps and the owners of its peak; [] and [] without allocations."""
     allocations = list_allocations(raw, trace.device)
     if not allocations:
         return [], []
@@ -161,7 +161,7 @@ def sum_owners(
     blocks: list[Block], trace: Trace, before: dict[str, Storages], peak: MemoryPoint, rank: int
 ) -> list[MemoryOwner]:
     """Return the owners of all bytes at the peak, the largest first."""
-    totals: dict[str, int] = {kind: sum(storages.values()) for kind, storages in before.items()}
+    totals: dict[str, int] = {owner: sum(storages.values()) for owner, storages in before.items()}
     namer = BlockNamer(trace)
     for block in blocks:
         if block.start <= peak.time_us < block.end:
@@ -210,9 +210,9 @@ class BlockNamer:
         return event
 
     def find_temporary_end(self, block: Block, phase: str) -> float:
-        """Return the time until which a temporary block lives: the end of the backward pass or of the step (update).
+        """Return the end of the backward pass or, for a block of the update, of the step, in which it was allocated.
 
-        -inf for a block that was allocated outside the recorded steps.
+        A block that is released until then is temporary. -inf for a block outside the recorded steps.
         """
         for (start, stop), backward_end in zip(self.trace.windows, self.backward_ends, strict=True):
             if start <= block.start < stop:

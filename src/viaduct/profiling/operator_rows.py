@@ -2,7 +2,8 @@
 
     operators = list_operators(Trace.read(…))
 
-Calls with the same `Signature` are one row. Importing this module does not import torch.
+Calls with the same `Signature` (operator, phase, module, shapes, dtypes, layout, line) are one row. Importing this
+module does not import torch.
 """
 
 from __future__ import annotations
@@ -71,15 +72,15 @@ class RowMaker:
 
     def make_row(self, signature: Signature, events: Sequence[Event]) -> Operator:
         """Return the row of calls with one signature; `device_us` is None if the trace has no kernels."""
-        steps, typical = len(self.trace.windows), self.trace.find_typical
+        steps, find_typical = len(self.trace.windows), self.trace.find_typical
         works = [self.works.get(id(event), NOTHING_KNOWN) for event in events]
         on_device = [(event.start, self.device_times.get(id(event), 0.0)) for event in events]
         return Operator(
             **signature._asdict(),
             calls=len(events) / steps,
-            total_us=typical((event.start, event.duration) for event in events),
-            self_us=typical((event.start, self.trace.get_self_time(event)) for event in events),
-            device_us=typical(on_device) if self.device_times else None,
+            total_us=find_typical((event.start, event.duration) for event in events),
+            self_us=find_typical((event.start, self.trace.get_self_time(event)) for event in events),
+            device_us=find_typical(on_device) if self.device_times else None,
             flops=sum_per_step([work.flops for work in works], steps),
             bytes=sum_per_step([work.bytes for work in works], steps),
             synchronises=any(id(event) in self.waiting_ids for event in events),
@@ -118,7 +119,7 @@ def sum_per_step(figures: Sequence[float | None], steps: int) -> float | None:
 def read_call(event: Event) -> Call:
     """Return the name and the arguments of an operator's call."""
     args = event.args
-    types = [str(name) for name in args.get("Input type") or args.get("Input Types") or []]
+    types = [str(name) for name in args.get("Input type") or args.get("Input Types") or []]  # by release of torch
     shapes = list(args.get("Input Dims") or [])
     return Call(
         event.name, shapes, [TRACE_DTYPES.get(name, name) for name in types], list(args.get("Concrete Inputs") or [])
@@ -137,20 +138,23 @@ def describe_layout(event: Event) -> str:
 def name_layout(shape: list[int], strides: list[int]) -> str:
     """Return "contiguous", "channels_last" or "other"; "" for a tensor that is both, such as 1x1 images."""
     _, channels, height, width = shape
-    orders = {
+    strides_of_layouts = {
         "contiguous": [channels * height * width, height * width, width, 1],
         "channels_last": [channels * height * width, 1, width * channels, channels],
     }
-    fitting = [
+    layouts = [
         name
-        for name, expected in orders.items()
-        if all(side == 1 or stride == other for side, stride, other in zip(shape, strides, expected, strict=True))
+        for name, expected in strides_of_layouts.items()
+        if all(side == 1 or stride == right for side, stride, right in zip(shape, strides, expected, strict=True))
     ]
-    return "" if len(fitting) == 2 else (fitting[0] if fitting else "other")
+    return "" if len(layouts) == 2 else (layouts[0] if layouts else "other")
 
 
 def find_works(operators: Sequence[Event]) -> dict[int, Work]:
-    """Return the work of each operator by id; only the innermost of nested operators of one family has work."""
+    """Return the work (FLOPs and bytes) of each operator by id; of nested ones of a family, only the innermost has it.
+
+    For example aten::conv2d, aten::convolution and aten::mkldnn_convolution call each other.
+    """
     works = {id(event): count_work(read_call(event)) for event in operators}
     for event in operators:
         family = works[id(event)].family

@@ -113,8 +113,8 @@ def parse_options(text: str) -> ProfilingOptions:
             raise BadValue(f'{OPTIONS_VARIABLE}: {key} is {json.dumps(value)}; it is "on" or "off".')
     check_metrics(values.get("aic_metrics", AIC_METRICS[0]))
     texts = {key: check_text(key, values.get(key, "")) for key in ("output", "fp_point", "bp_point")}
-    steps, operators = values.get("training_trace", "on") == "on", values.get("task_trace", "on") == "on"
-    if not steps and not operators:
+    has_step_trace, operators = (values.get(key, "on") == "on" for key in ("training_trace", "task_trace"))
+    if not has_step_trace and not operators:
         raise BadValue(
             f"{OPTIONS_VARIABLE}: training_trace and task_trace are off: nothing is left to profile.",
             f"To profile nothing, leave {MODE_VARIABLE} unset.",
@@ -126,7 +126,7 @@ def parse_options(text: str) -> ProfilingOptions:
         fp_point=texts["fp_point"],
         bp_point=texts["bp_point"],
         storage_limit=parse_limit(values["storage_limit"]) if "storage_limit" in values else None,
-        notes=tuple(describe_unused(values, steps)),
+        notes=tuple(describe_unused(values, has_step_trace)),
     )
 
 
@@ -205,7 +205,7 @@ def parse_limit(value: Any) -> int:
 
 
 def describe_unused(values: Mapping[str, Any], has_step_trace: bool) -> list[str]:
-    """Return notes about keys in UNUSED_KEYS, and about a step trace (training_trace) that is switched off."""
+    """Return notes about keys in UNUSED_KEYS, and about a training_trace that is switched off."""
     unused = [key for key in values if key in UNUSED_KEYS and values[key] != "off"]
     notes = []
     if unused:

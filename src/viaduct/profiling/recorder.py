@@ -170,6 +170,7 @@ class OperatorRecorder:
         trace = Trace.read(raw, windows, main_thread, self.device)
         files = ScriptFiles(self.script_folder)
         trace.lines = locate_calls(trace.events, files, lines, base_ns)
+        # The difference between the host's clock and that of the trace.
         shift = median(mark - start for mark, (start, _) in zip(self.marks, clock, strict=True))
         memory, owners = describe_memory(raw, trace, self.live_before, self.rank)
         return Recorded(

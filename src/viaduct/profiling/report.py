@@ -37,7 +37,7 @@ from viaduct.profiling.report_charts import (
     format_bandwidth,
     format_speed,
 )
-from viaduct.profiling.report_tables import list_kernels, list_operators, list_ranks, list_reader_tables, list_steps
+from viaduct.profiling.report_tables import list_kernels, list_operators, list_phases, list_ranks, list_reader_tables
 from viaduct.profiling.summary import DEVICES, describe_gain, format_ms, format_percent, format_rate
 from viaduct.reporting import Callout, Page, Part, Remark, Section, Tile, Tone, write_page
 from viaduct.reporting import Facts as FactList
@@ -183,7 +183,7 @@ def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[
         return [Section("Iterations", missing if profile.steps else "No step was measured.")]
     parts: list[Part] = [draw_iterations(profile)]
     if len(ranks) == 1:
-        parts.append(list_steps(ranks[0]))
+        parts.append(list_phases(ranks[0]))
     definition = (
         "From the end of one step to the end of the next."
         if profile.facts.phases_measured
@@ -221,7 +221,7 @@ def describe_operators(profile: Profile) -> list[Section]:
     parts: list[Part] = [roofline] if roofline is not None else []
     text = describe_averages(profile.facts)
     if profile.ceilings is None:
-        text += " No roofline: the ceilings of the device were not measured."
+        text += " No roofline: the device's peak rates were not measured."
     elif roofline is None:
         text += " No roofline: time, floating-point operations, bytes or the bandwidth are missing."
     return [Section("Operators", text, [*parts, list_operators(profile)])]
@@ -294,7 +294,7 @@ def collect_facts(profile: Profile) -> dict[str, object]:
         "timed steps": facts.timed_steps,
         "recorded steps": facts.recorded_steps,
         "iteration while recorded": format_recorded_iteration(profile),
-        "ceilings": format_ceilings(profile),
+        "measured peak rates": format_ceilings(profile),
         "date": format_date(facts.date),
         **facts.versions,
     }

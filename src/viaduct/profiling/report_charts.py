@@ -151,7 +151,7 @@ def draw_roofline(profile: Profile) -> ScatterChart | None:
     ]
     if not points:
         return None
-    points = sorted(points, key=lambda point: point.tone == "bad")[-MAX_POINTS:]
+    points = sorted(points, key=lambda point: point.tone == "bad")[-MAX_POINTS:]  # "bad" ones are on top and never cut
     return ScatterChart(
         "Roofline",
         "arithmetic intensity (FLOP/byte)",
@@ -171,7 +171,7 @@ LEGEND: list[tuple[Tone, str]] = [
 
 
 def make_point(row: int | None, operator: Operator, total: float, ceilings: Ceilings) -> Point | None:
-    """Return the point of an operator; None without counted work or time."""
+    """Return the point of an operator, with a link to its row in the table; None without counted work or time."""
     time = operator.cost_us
     if not operator.flops or not operator.bytes or time <= 0 or total <= 0:
         return None
@@ -259,7 +259,7 @@ def draw_memory(profile: Profile) -> LineChart:
         by_rank.setdefault(point.rank, []).append(point)
     start = min(point.time_us for point in profile.memory)
     peaks = {rank: max(point.allocated for point in points) for rank, points in by_rank.items()}
-    shown = sorted(peaks, key=lambda rank: -peaks[rank])[: MAX_LINES // 2]
+    shown = sorted(peaks, key=lambda rank: -peaks[rank])[: MAX_LINES // 2]  # two lines a rank
     series = [line for rank in sorted(shown) for line in draw_rank_memory(rank, by_rank[rank], start, len(by_rank) > 1)]
     left_out = len(by_rank) - len(shown)
     title = "Memory" if not left_out else f"Memory of the {len(shown)} ranks with the highest peaks"

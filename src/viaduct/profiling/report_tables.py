@@ -16,7 +16,7 @@ MAX_TABLE_ROWS = 20_000  # largest number of rows of a table in `Profile.tables`
 NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 
 
-def list_steps(figures: RankFigures) -> Table:
+def list_phases(figures: RankFigures) -> Table:
     """Return iteration and phases of one rank."""
     times = (figures.iteration, *figures.phases)
     medians = format_times([phase.median_us for phase in times])
@@ -113,7 +113,7 @@ def list_kernels(profile: Profile) -> Part:
 
 
 def list_roofline(rows: Sequence[Operator | Kernel], profile: Profile) -> list[float | None]:
-    """Return the percentage of the roofline that each row reaches."""
+    """Return for each row the percentage of the roofline that it reaches."""
     return [scale(find_roofline_share(row, profile.ceilings), 100) for row in rows]
 
 

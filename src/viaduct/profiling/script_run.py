@@ -25,7 +25,7 @@ from viaduct.profiling.gather import RankProfile, ScriptEnd, find_first_end, gat
 from viaduct.profiling.script_job import JOB_VARIABLE, PYTHON_VARIABLE, ScriptJob
 from viaduct.signals import forward_signals, name_signal
 
-HOOK = Path(__file__).parents[1] / "scripts" / "hook"
+HOOK = Path(__file__).parents[1] / "scripts" / "hook"  # has the sitecustomize.py that each Python process imports
 ROOT = Path(viaduct.__file__).parents[1]
 # `-c` and `-m` both put the current folder first in sys.path. Here it is replaced by the folder of this viaduct, which
 # is removed after the import.
@@ -107,7 +107,7 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
 def run_ranks(
     job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, notify: Callable[[str], None]
 ) -> tuple[dict[int | None, int], int]:
-    """Start the ranks like `viaduct launch`; return the exit codes of failed ranks, and the signal of viaduct or 0.
+    """Start the ranks like `viaduct launch`; return {rank: exit code} of failed ranks, and a signal as `run_alone` does.
 
     The rank that most likely caused the failure comes first.
     """
@@ -131,7 +131,7 @@ def run_ranks(
             get_variables=add_variables,
             report=notify,
         )
-    if outcome.signal:
+    if outcome.signal:  # it was sent to viaduct or, with `rank_was_signalled`, to a rank
         return {None: -outcome.signal}, 0 if outcome.rank_was_signalled else outcome.signal
     return {failure.rank: failure.exit_code for failure in outcome.failures}, 0
 

@@ -15,15 +15,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from .events import RawEvent
 from .record import Profile, Step
 
-TraceEvent = dict[str, Any]  # as in trace.json
 STEP_THREAD, REDUCE_THREAD = 0, 1
 FLOWS = ("s", "t", "f")  # "ph" of the events of a flow: start, step, finish
 DRAWN_PIDS = "viaduct"  # key in otherData of the ids of processes that are drawn from the profile, not recorded
 
 
-def build_trace(profile: Profile, events: Iterable[TraceEvent] = ()) -> dict[str, Any]:
+def build_trace(profile: Profile, events: Iterable[RawEvent] = ()) -> dict[str, Any]:
     """Return the JSON object of the trace; `events` have the profile's clock, and invalid ones are left out."""
     drawable = [event | {"tid": event.get("tid", 0)} for event in events if is_drawable(event)]
     unpaired = {*find_unpaired_slices(drawable), *find_unpaired_flows(drawable)}
@@ -45,7 +45,7 @@ def build_trace(profile: Profile, events: Iterable[TraceEvent] = ()) -> dict[str
     }
 
 
-def name_process(pid: int, name: str, order: int) -> list[TraceEvent]:
+def name_process(pid: int, name: str, order: int) -> list[RawEvent]:
     """Return the events that set the name and the position of a process; the lowest `order` is on top."""
     return [
         {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}},
@@ -53,7 +53,7 @@ def name_process(pid: int, name: str, order: int) -> list[TraceEvent]:
     ]
 
 
-def name_thread(pid: int, tid: int, name: str) -> list[TraceEvent]:
+def name_thread(pid: int, tid: int, name: str) -> list[RawEvent]:
     return [
         {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}},
         {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}},
@@ -63,9 +63,9 @@ def name_thread(pid: int, tid: int, name: str) -> list[TraceEvent]:
 # The step trace
 
 
-def draw_steps(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
+def draw_steps(profile: Profile, pids: Iterator[int]) -> list[RawEvent]:
     """Return a process for each rank, with its iterations and their phases."""
-    events: list[TraceEvent] = []
+    events: list[RawEvent] = []
     for rank in profile.ranks:
         pid = next(pids)
         name = f"Step Trace, rank {rank}" if len(profile.ranks) > 1 else "Step Trace"
@@ -76,7 +76,7 @@ def draw_steps(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
     return events
 
 
-def draw_phases(step: Step, pid: int) -> list[TraceEvent]:
+def draw_phases(step: Step, pid: int) -> list[RawEvent]:
     """Return the slices of one step: the iteration and its phases."""
     facts: dict[str, Any] = {"loader wait us": step.loader_wait_us, "interrupted by": step.interrupted_by or None}
     if step.recompiled:
@@ -89,14 +89,14 @@ def draw_phases(step: Step, pid: int) -> list[TraceEvent]:
     return [draw_slice(pid, STEP_THREAD, *part) for part in parts]
 
 
-def draw_slice(pid: int, tid: int, name: str, begin: float, end: float, facts: dict[str, Any]) -> TraceEvent:
+def draw_slice(pid: int, tid: int, name: str, begin: float, end: float, facts: dict[str, Any]) -> RawEvent:
     duration, known = max(end - begin, 0.0), {name: value for name, value in facts.items() if value is not None}
     return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": begin, "dur": duration, "args": known}
 
 
-def draw_collectives(steps: Sequence[Step], pid: int) -> list[TraceEvent]:
+def draw_collectives(steps: Sequence[Step], pid: int) -> list[RawEvent]:
     """Return the collectives of the steps; overlapping ones are on different lines."""
-    slices: list[TraceEvent] = []
+    slices: list[RawEvent] = []
     line_ends: list[float] = []  # end of the last collective on each line
     numbered = [(step, number, row) for step in steps for number, row in enumerate(step.collectives)]
     for step, number, collective in sorted(numbered, key=lambda entry: entry[2].start_us):
@@ -112,9 +112,9 @@ def draw_collectives(steps: Sequence[Step], pid: int) -> list[TraceEvent]:
 # Counters
 
 
-def draw_memory(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
+def draw_memory(profile: Profile, pids: Iterator[int]) -> list[RawEvent]:
     """Return the memory of each rank as a counter."""
-    events: list[TraceEvent] = []
+    events: list[RawEvent] = []
     for rank in sorted({point.rank for point in profile.memory}):
         pid = next(pids)
         events += name_process(pid, f"Memory, rank {rank}", 1000 + rank)
@@ -126,7 +126,7 @@ def draw_memory(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
     return events
 
 
-def draw_system(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
+def draw_system(profile: Profile, pids: Iterator[int]) -> list[RawEvent]:
     if not profile.samples:
         return []
     pid = next(pids)
@@ -137,14 +137,14 @@ def draw_system(profile: Profile, pids: Iterator[int]) -> list[TraceEvent]:
     ]
 
 
-def draw_counter(pid: int, name: str, time_us: float, value: float) -> TraceEvent:
+def draw_counter(pid: int, name: str, time_us: float, value: float) -> RawEvent:
     return {"ph": "C", "pid": pid, "tid": 0, "name": name, "ts": time_us, "args": {"value": value}}
 
 
 # Recorded events
 
 
-def is_drawable(event: TraceEvent) -> bool:
+def is_drawable(event: RawEvent) -> bool:
     """Return True if an event has a process, finite times, and a duration if its kind needs one."""
     if "ph" not in event or "pid" not in event:
         return False
@@ -154,7 +154,7 @@ def is_drawable(event: TraceEvent) -> bool:
     return event["ph"] == "M" or ("ts" in event and event.get("dur", 0) >= 0 and (event["ph"] != "X" or "dur" in event))
 
 
-def find_unpaired_slices(events: Sequence[TraceEvent]) -> set[int]:
+def find_unpaired_slices(events: Sequence[RawEvent]) -> set[int]:
     """Return the indices of begin events without an end on their thread, and of end events without a begin."""
     opened: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     unpaired: set[int] = set()
@@ -170,7 +170,7 @@ def find_unpaired_slices(events: Sequence[TraceEvent]) -> set[int]:
     return unpaired.union(*opened.values())
 
 
-def find_unpaired_flows(events: Sequence[TraceEvent]) -> set[int]:
+def find_unpaired_flows(events: Sequence[RawEvent]) -> set[int]:
     """Return the indices of events of flows without a start or an end."""
     groups: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     for number, event in enumerate(events):

@@ -16,15 +16,16 @@ from viaduct.atomic_files import replace_file
 from viaduct.errors import BadData
 from viaduct.run_files import finite_or_null
 
+from .events import RawEvent
 from .record import Profile
-from .trace import DRAWN_PIDS, TraceEvent, build_trace
+from .trace import DRAWN_PIDS, build_trace
 
 PLAIN_TRACE, PACKED_TRACE = "trace.json", "trace.json.gz"
 PACK_FROM_BYTES = 20_000_000
 WARN_FROM_BYTES = 200_000_000
 
 
-def write_trace(profile: Profile, folder: Path, events: Sequence[TraceEvent] = ()) -> tuple[Path, str]:
+def write_trace(profile: Profile, folder: Path, events: Sequence[RawEvent] = ()) -> tuple[Path, str]:
     """Write the trace, and return its path and a sentence, which is "" unless the trace is too large for some viewers.
 
     `events` are the recorded events; `build_trace` draws the others from the profile.
@@ -70,7 +71,7 @@ def encode_trace(trace: dict[str, Any]) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def encode_event(event: TraceEvent) -> bytes:
+def encode_event(event: RawEvent) -> bytes:
     """Return an event as JSON; NaN and infinity become null."""
     try:
         return json.dumps(event, allow_nan=False, separators=(",", ":"), default=str).encode()
@@ -78,7 +79,7 @@ def encode_event(event: TraceEvent) -> bytes:
         return json.dumps(finite_or_null(event), allow_nan=False, separators=(",", ":"), default=str).encode()
 
 
-def read_events(folder: Path) -> list[TraceEvent]:
+def read_events(folder: Path) -> list[RawEvent]:
     """Return the recorded events of a trace of `write_trace`, without those that `build_trace` drew."""
     path = next((folder / name for name in (PACKED_TRACE, PLAIN_TRACE) if (folder / name).is_file()), None)
     if path is None:

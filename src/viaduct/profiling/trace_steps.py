@@ -4,8 +4,8 @@
     result.steps, result.windows, result.phases_found_by
 
 Steps and phases are found from events that torch always records: ProfilerStep#n, enumerate(DataLoader)#…,
-Optimizer.step#…, evaluations of the autograd engine, and flows from forward to backward operators. If kernels are
-known, the kernels launched after a time point give the time on the device.
+Optimizer.step#…, evaluations of the autograd engine, and flows from forward to backward operators. These are times on
+the host; if kernels are known, the kernels launched between two of them give the times on the device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from .events import ENGINE, LOADER, OPTIMIZER, Span, join_spans, remove_spans, sum_spans
+from .events import ENGINE, LOADER, OPTIMIZER, RawEvent, Span, join_spans, remove_spans, sum_spans
 from .record import Collective, Step
 
 STEP = re.compile(r"ProfilerStep#(\d+)")
@@ -26,7 +26,6 @@ COPIES = re.compile(
     r"aten::(to|_to_copy|copy_|empty\w*|pin_memory|_pin_memory|is_pinned|detach\w*|zero_|zeros\w*|set_|resize_|record_stream"
     r"|item|_local_scalar_dense|lift_fresh|randperm|random_|unbind|select|as_strided|stack|cat)\b|detach|npu::npu_format"
 )
-RawEvent = dict[str, Any]
 
 
 class Launch(NamedTuple):
@@ -213,9 +212,9 @@ def find_device_times(
     low, middle, high = bisect_left(times, forward), bisect_right(times, backward), bisect_right(times, end)
     if low >= middle:
         return forward, backward, end
-    starts = min(launch.start_us for launch in launches[low:middle])
+    forward_start = min(launch.start_us for launch in launches[low:middle])
     backward_end = max(launch.end_us for launch in launches[low:middle])
-    return starts, backward_end, max([backward_end, *(launch.end_us for launch in launches[middle:high])])
+    return forward_start, backward_end, max([backward_end, *(launch.end_us for launch in launches[middle:high])])
 
 
 def measure_loader_wait(

@@ -1,7 +1,7 @@
 """Traces of torch.profiler: one *.pt.trace.json(.gz), or a folder of tensorboard_trace_handler with several workers.
 
-A worker (a rank) writes a file for each cycle of the profiler's schedule. Steps come from all files; operators, kernels
-and memory from the one with most steps. Everything was measured while the profiler was on.
+A worker (a rank) writes a file for each cycle of torch.profiler's schedule. Steps come from all files; operators,
+kernels and memory from the one with most steps. Everything was measured while the profiler was on.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from viaduct.errors import BadData
 from viaduct.profiling.collectives import COLLECTIVE_KERNEL_PREFIXES, list_collectives
-from viaduct.profiling.events import ON_DEVICE, ON_HOST, PYTHON, RUNTIMES, Span
-from viaduct.profiling.json_events import Event, EventFile
+from viaduct.profiling.events import ON_DEVICE, ON_HOST, PYTHON, RUNTIMES, RawEvent, Span
+from viaduct.profiling.json_events import EventFile
 from viaduct.profiling.kernel_rows import list_kernels
 from viaduct.profiling.merge import UNIX_FROM_US, merge_profiles, shift_profile
 from viaduct.profiling.operator_rows import list_operators
@@ -38,7 +38,7 @@ BACKWARD_CALL = re.compile(r"torch/_tensor\.py\(\d+\): backward")
 # Arguments of events that are used, by their required type.
 NUMBERS = ("correlation", "External id", "Sequence number", "Device Type", "In msg nelems")
 LISTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is PrivateUse1, a plug-in backend
+DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # numbers of c10::DeviceType; 20 is PrivateUse1, which torch_npu uses
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Cycle:
     """One trace file: its header, its events and the steps in them."""
 
     header: dict[str, Any]
-    events: list[Event]
+    events: list[RawEvent]
     found_steps: FoundSteps
     device: str
 
@@ -109,6 +109,7 @@ def read_worker(files: Sequence[Path], path: Path) -> Profile:
     profile = build_profile(best, [replace(step, rank=rank) for step in steps], rank, notes)
     phases_measured = all(cycle.found_steps.phases_measured for cycle in cycles)
     facts = build_facts(path, best, profile.steps, phases_measured, notes)
+    # Times in the profile count from the first event of all files.
     zero = min((event["ts"] for cycle in cycles for event in cycle.events if event["ph"] == "X"), default=0.0)
     facts = replace(facts, zero_unix_us=find_unix_time(best.header, zero))
     return shift_profile(replace(profile, facts=facts), -zero)
@@ -121,10 +122,10 @@ def read_cycle(file: Path, notes: list[str]) -> Cycle:
     return Cycle(trace.header, events, find_steps(events, find_launches(events)), device)
 
 
-def convert_event(event: Event) -> Event | None:
-    """Return a needed event, with modules as annotations; None for others.
+def convert_event(event: RawEvent) -> RawEvent | None:
+    """Return an event that is needed, else None; a call of a module becomes an annotation.
 
-    The needed Python functions are modules, `Tensor.backward` and those of the script.
+    The needed Python functions are calls of modules, `Tensor.backward` and functions of the script.
     """
     phase, category, name = event.get("ph"), event.get("cat"), event.setdefault("name", "")
     if "ts" not in event or not has_known_types(event["args"]):
@@ -146,7 +147,7 @@ def has_known_types(arguments: dict[str, Any]) -> bool:
 
 
 def find_location(name: str) -> str:
-    """Return "train.py:12 in main()", with the first line of a function of the script; "" for libraries."""
+    """Return "train.py:12 in main()" for a function of the script, with its first line; "" for libraries."""
     match = FUNCTION.fullmatch(name)
     if match is None or "site-packages" in name or "dist-packages" in name:
         return ""
@@ -158,8 +159,8 @@ def find_location(name: str) -> str:
     return f"{Path(match['file']).name}:{match['line']} in {function}"
 
 
-def find_launches(events: Iterable[Event]) -> list[Launch]:
-    """Return the kernels with the time of their launch, the call with the same correlation."""
+def find_launches(events: Iterable[RawEvent]) -> list[Launch]:
+    """Return the kernels with the time of their launch: the runtime's call with the same correlation number."""
     calls: dict[Any, float] = {}
     kernels = []
     for event in events:
@@ -179,7 +180,7 @@ def read_distributed(header: dict[str, Any], name: str, least: int) -> int:
 
 
 def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
-    """Return the Unix time of the trace's first event; None if the trace does not have it."""
+    """Return the Unix time of the moment `zero` on the trace's clock; None if the trace does not have it."""
     base = header.get("baseTimeNanoseconds")
     if isinstance(base, int) and base > 0:
         return base / 1000 + zero
@@ -194,7 +195,7 @@ def build_profile(cycle: Cycle, steps: list[Step], rank: int, notes: list[str]) 
         begin = min(event["ts"] for event in cycle.events)
         end = max(event["ts"] + event.get("dur", 0.0) for event in cycle.events)
         notes.append("Figures of operators are those of the complete trace, not of one step.")
-        windows, thread = [(begin, end + 1)], None
+        windows, thread = [(begin, end + 1)], None  # + 1: the end does not belong to a window
     else:
         windows, thread = cycle.found_steps.windows, cycle.found_steps.main_thread
     trace = Trace.read(cycle.events, windows, thread, cycle.device)
@@ -209,24 +210,24 @@ def build_profile(cycle: Cycle, steps: list[Step], rank: int, notes: list[str]) 
     return Profile(facts, steps, list_operators(trace, rank), list_kernels(trace, rank), memory, tables=tables)
 
 
-def find_computing(events: Iterable[Event]) -> list[Span]:
+def find_computing(events: Iterable[RawEvent]) -> list[Span]:
     """Return the spans of kernels except collectives; copies count as free time."""
     kernels = [event for event in events if event.get("cat") == "kernel"]
     computing = [event for event in kernels if not str(event["name"]).startswith(COLLECTIVE_KERNEL_PREFIXES)]
     return [(event["ts"], event["ts"] + event["dur"]) for event in computing]
 
 
-def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryPoint]:
+def read_memory(events: Iterable[RawEvent], device: str, rank: int) -> list[MemoryPoint]:
     """Return the allocator's memory over time, for the device of the trace."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for event in events:
-        facts = event["args"]
-        if event["ph"] != "i":
+        args = event["args"]
+        if event["ph"] != "i":  # of instant events, `convert_event` keeps only those of memory
             continue
-        allocated, reserved = facts.get("Total Allocated"), facts.get("Total Reserved")
+        allocated, reserved = args.get("Total Allocated"), args.get("Total Reserved")
         if isinstance(allocated, int) and allocated >= 0:
             known_reserved = reserved if isinstance(reserved, int) and reserved > 0 else None
-            kind = DEVICE_TYPES.get(facts.get("Device Type", 0), "cuda")
+            kind = DEVICE_TYPES.get(args.get("Device Type", 0), "cuda")
             points[kind].append(MemoryPoint(event["ts"], allocated, known_reserved, rank))
     return thin_points(points.get(device) or [])
 

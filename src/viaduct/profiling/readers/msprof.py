@@ -6,7 +6,7 @@
     memory_record_*.csv  memory over time; operator_memory_*.csv: its owners at the peak
     nic_*.csv, roce_*.csv  samples of the network
 
-CSV files of all kinds but NO_TABLES become tables of the report.
+CSV files of all kinds except NO_TABLES also become tables of the report.
 
 msprof does not know ranks, so the number of the device is used. In mindstudio_profiler_output one file has the rows of
 all devices, with a column Device_id (`host` for the host's rows); older releases write separate files for each device,
@@ -25,7 +25,6 @@ from typing import Any
 
 from viaduct.profiling.ascend_tables import (
     TaskTable,
-    find_peak,
     read_memory_owners,
     read_memory_record,
     read_statistics,
@@ -53,7 +52,7 @@ DEVICE_LABEL = re.compile(r"NPU (\d+)")  # label of a process in a timeline
 MODEL_LABEL = re.compile(r"Model ID:\s*(\d+)")  # label of a thread in a timeline
 EXPORT = re.compile(r"(?P<name>.+)_(?P<time>\d+)(?P<ending>\.\w+)")  # file name with the time of the export
 DEVICE_COLUMNS = ("Device_id", "Device ID")
-Files = dict[str, list[Path]]  # kind -> files
+Files = dict[str, list[Path]]  # kind of file, such as "op_summary" (a CSV file) or "msprof.json" -> files
 Slices = dict[int, dict[str, tuple[float, float]]]  # iteration -> name of a slice -> begin and end
 
 
@@ -64,23 +63,23 @@ def recognise(path: Path) -> bool:
 
 def find_outputs(path: Path) -> dict[Path, Files]:
     """Return the files of each PROF folder by kind; without PROF folders, those of `path` itself."""
-    homes = [path] if path.name.startswith("PROF_") else sorted(path.glob("PROF_*")) or [path]
-    by_home = {}
-    for home in homes:
-        folders = [home] if home.name in OUTPUTS else []
-        folders += [home / name for name in OUTPUTS]
-        folders += [*sorted(home.glob("device_*/summary")), *sorted(home.glob("device_*/timeline"))]
+    prof_folders = [path] if path.name.startswith("PROF_") else sorted(path.glob("PROF_*")) or [path]
+    by_prof_folder = {}
+    for prof_folder in prof_folders:
+        folders = [prof_folder] if prof_folder.name in OUTPUTS else []
+        folders += [prof_folder / name for name in OUTPUTS]
+        folders += [*sorted(prof_folder.glob("device_*/summary")), *sorted(prof_folder.glob("device_*/timeline"))]
         files: Files = defaultdict(list)
-        has_files_itself = any(any(home.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)
-        for folder in [home] if has_files_itself else folders:
+        has_files_itself = any(any(prof_folder.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)
+        for folder in [prof_folder] if has_files_itself else folders:
             for file in list_newest(folder) if folder.name == OUTPUT else sorted(folder.glob("*.*")):
                 match = FILE_NAME.fullmatch(file.name)
                 if match and file.is_file():
                     key = match["kind"] if match["ending"] == "csv" else f"{match['kind']}.json"
                     files[key].append(file)
         if files:
-            by_home[home] = {kind: prefer_combined(same) for kind, same in files.items()}
-    return by_home
+            by_prof_folder[prof_folder] = {kind: prefer_combined(same) for kind, same in files.items()}
+    return by_prof_folder
 
 
 def prefer_combined(files: list[Path]) -> list[Path]:
@@ -105,16 +104,17 @@ def list_newest(folder: Path) -> list[Path]:
 
 def read(path: Path) -> Profile:
     profiles: dict[int, Profile] = {}
-    homes: dict[int, Path] = {}
+    prof_folders: dict[int, Path] = {}
     notes = []
-    for home, files in find_outputs(path).items():
-        for device, profile in read_home(home, files).items():
+    for prof_folder, files in find_outputs(path).items():
+        for device, profile in read_prof_folder(prof_folder, files).items():
             if device in profiles:  # a later recording, or another server's device
+                earlier = prof_folders[device].name
                 notes.append(
-                    f"{homes[device].name} and {home.name} both have device {device}; that of {homes[device].name} was "
-                    "left out. Read folders of several servers one by one."
+                    f"{earlier} and {prof_folder.name} both have device {device}; that of {earlier} was left out. "
+                    "Read folders of several servers one by one."
                 )
-            profiles[device], homes[device] = profile, home
+            profiles[device], prof_folders[device] = profile, prof_folder
     devices = sorted(profiles)
     merged = profiles[devices[0]]
     if len(devices) > 1:
@@ -133,9 +133,9 @@ def find_folder_device(file: Path) -> int | None:
     return None
 
 
-def list_device_folders(home: Path) -> list[int]:
-    """Return the devices with a folder in a PROF folder; `home` may also be its output folder."""
-    parent = home.parent if home.name in OUTPUTS else home
+def list_device_folders(prof_folder: Path) -> list[int]:
+    """Return the devices with a folder in a PROF folder; `prof_folder` may also be its output folder."""
+    parent = prof_folder.parent if prof_folder.name in OUTPUTS else prof_folder
     matches = [DEVICE_FOLDER.fullmatch(folder.name) for folder in parent.glob("device_*") if folder.is_dir()]
     return sorted(int(match[1]) for match in matches if match)
 
@@ -190,7 +190,7 @@ class Source:
         return {device for device in devices if device is not None}
 
 
-def read_home(path: Path, files: Files) -> dict[int, Profile]:
+def read_prof_folder(path: Path, files: Files) -> dict[int, Profile]:
     """Return a profile for each device in the files of one PROF folder, by number."""
     source = Source(path, files)
     folders = {file.parent for group in files.values() for file in group if file.parent.name == OUTPUT}
@@ -386,9 +386,7 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
     if not kernels:
         kernels = read_statistics(source.read_rows("op_statistic", device), count, device)
     memory = read_memory_record(source.read_rows("memory_record", device), device)
-    owners = []
-    if memory:
-        owners = read_memory_owners(source.read_rows("operator_memory", device), device, find_peak(memory))
+    owners = read_memory_owners(source.read_rows("operator_memory", device), device, memory)
     if tasks.nodes:
         notes.append(
             "Operators have only the time of the device: their time on the host is not in these files and is 0."

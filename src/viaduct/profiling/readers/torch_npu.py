@@ -23,13 +23,13 @@ from viaduct.profiling.ascend_tables import (
     Sum,
     TaskTable,
     clean_shapes,
-    find_peak,
     read_memory_owners,
     read_memory_record,
     read_statistics,
 )
 from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
-from viaduct.profiling.json_events import Event, EventFile, to_number
+from viaduct.profiling.events import RawEvent
+from viaduct.profiling.json_events import EventFile, to_number
 from viaduct.profiling.merge import merge_profiles, start_read_times_at_zero
 from viaduct.profiling.record import Collective, Facts, Operator, Phase, Profile, Step, find_median_iteration
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
@@ -105,7 +105,9 @@ class Source:
     notes: list[str] = field(default_factory=list)
     phases_found_by: list[str] = field(default_factory=list)
     phases_measured: bool = True
-    begins_known: bool = True  # False: only lengths of steps are known, and they are drawn one after the other from 0
+    begins_known: bool = (
+        True  # False: only the lengths of steps are known; the first begins at 0, each at the last's end
+    )
 
     def find_file(self, name: str) -> Path | None:
         """Return a file of the folder; None if it does not exist."""
@@ -119,7 +121,7 @@ class Source:
 
 def read_rank(output: Path, rank: int, path: Path) -> Profile:
     source = Source(output, rank)
-    refuse_database(source)
+    check_results(source)
     tasks = read_tasks(source)
     steps = read_steps(source)
     count = tasks.count_steps(steps, source.notes)
@@ -133,7 +135,7 @@ def read_rank(output: Path, rank: int, path: Path) -> Profile:
         read_operators(source, count),
         kernels,
         memory,
-        read_memory_owners(source.read_csv("operator_memory.csv"), rank, find_peak(memory)) if memory else [],
+        read_memory_owners(source.read_csv("operator_memory.csv"), rank, memory),
         tables=read_tables(source),
     )
     profile = replace(profile, facts=replace(profile.facts, notes=tuple(dict.fromkeys(source.notes))))
@@ -143,8 +145,8 @@ def read_rank(output: Path, rank: int, path: Path) -> Profile:
     return replace(profile, memory=[replace(point, time_us=point.time_us - zero) for point in memory])
 
 
-def refuse_database(source: Source) -> None:
-    """Raise BadData if the profiler wrote only a database, or no results."""
+def check_results(source: Source) -> None:
+    """Raise BadData if the folder has no CSV or JSON file, but only a database or nothing."""
     names = sorted(child.name for child in source.folder.iterdir())
     if any(name.endswith((".csv", ".json")) for name in names):
         return
@@ -170,7 +172,7 @@ def read_steps(source: Source) -> list[Step]:
         source.notes += trace_steps.notes
         source.phases_measured = trace_steps.phases_measured
         return trace_steps.steps
-    steps = list_timed_steps(source.read_csv("step_trace_time.csv"), source)
+    steps = list_phaseless_steps(source.read_csv("step_trace_time.csv"), source)
     if steps:
         source.phases_measured = source.begins_known = False
         source.phases_found_by += [
@@ -181,8 +183,8 @@ def read_steps(source: Source) -> list[Step]:
     return steps
 
 
-def list_timed_steps(rows: Iterable[CsvRow], source: Source) -> list[Step]:
-    """Return a step for each row with a number and a time; a note gives the number of other rows."""
+def list_phaseless_steps(rows: Iterable[CsvRow], source: Source) -> list[Step]:
+    """Return a step without phases for each row with a number and a time; a note counts the other rows."""
     steps: list[Step] = []
     left_out = 0
     for row in rows:
@@ -201,7 +203,7 @@ def list_timed_steps(rows: Iterable[CsvRow], source: Source) -> list[Step]:
 
 
 def find_duration(row: CsvRow) -> float | None:
-    """Return the time of a step: the sum of its three parts, else of stage and bubble (pipeline parallelism)."""
+    """Return the time of a step: the sum of its three parts or, with pipeline parallelism, of stage and bubble."""
     parts = [row.time_us("Computing"), row.time_us("Communication(Not Overlapped)"), row.time_us("Free")]
     if None not in parts:
         return sum(part for part in parts if part is not None)
@@ -219,7 +221,7 @@ def read_trace(source: Source) -> FoundSteps:
     )
 
 
-def is_needed(event: Event) -> bool:
+def is_needed(event: RawEvent) -> bool:
     """Return True for events of the host, kernels, flows that connect them, and names of processes."""
     phase, category = event.get("ph"), event.get("cat")
     if phase == "M":
@@ -229,7 +231,7 @@ def is_needed(event: Event) -> bool:
     return phase == "X" and (category in HOST_CATEGORIES or "Task Type" in event["args"])
 
 
-def find_launches(events: list[Event]) -> list[Launch]:
+def find_launches(events: list[RawEvent]) -> list[Launch]:
     """Return the kernels with the time of the operator that launched them, by the flows of category async_npu.
 
     A flow starts (ph "s") at the operator and ends, with the same id, at the start of the kernel on its thread.
@@ -329,7 +331,7 @@ def read_communication(source: Source) -> list[Collective]:
 
 
 def make_collective(name: str, facts: dict[str, Any]) -> Collective | None:
-    """Return one collective; None for the sum over all, and for one without times."""
+    """Return one collective; None for an entry that is a sum over all collectives, and for one without times."""
     times = facts.get("Communication Time Info")
     if not isinstance(times, dict) or name.startswith("Total"):
         return None
