@@ -70,7 +70,7 @@ def test_it_grows_with_the_project_and_keeps_what_it_has(tmp_path: Path) -> None
     assert done.stdout == "done\n", done.stderr
     before = contents(tmp_path)
     outcome = migrate_to_any(tmp_path)
-    assert not outcome.written
+    assert not outcome.files_to_write
     assert not outcome.added
     write_in_place(outcome)
     assert contents(tmp_path) == before
@@ -89,7 +89,7 @@ def test_what_its_owner_asks_of_it_by_hand_comes_too(tmp_path: Path) -> None:
     write_in_place(migrate_to_any(project(tmp_path, {"first.py": FIRST})))
     (tmp_path / "first.py").write_text((tmp_path / "first.py").read_text() + "print(accelerator.backend())\n")
     outcome = migrate_to_any(tmp_path)
-    assert [file.path for file in outcome.written] == [HELPER]
+    assert [file.path for file in outcome.files_to_write] == [HELPER]
     write_in_place(outcome)
     assert "def backend" in (tmp_path / HELPER).read_text()
 
@@ -124,14 +124,14 @@ def test_windows_line_ends_are_no_change_and_stay(tmp_path: Path) -> None:
 def test_one_that_got_lost_comes_back(tmp_path: Path) -> None:
     write_in_place(migrate_to_any(project(tmp_path, {"first.py": FIRST})))
     (tmp_path / HELPER).unlink()
-    assert [file.path for file in migrate_to_any(tmp_path).written] == [HELPER]
+    assert [file.path for file in migrate_to_any(tmp_path).files_to_write] == [HELPER]
 
 
 def test_one_that_was_moved_does_not_come_twice(tmp_path: Path) -> None:
     write_in_place(migrate_to_any(project(tmp_path, {"first.py": FIRST})))
     (tmp_path / "lib").mkdir()
     (tmp_path / HELPER).rename(tmp_path / "lib" / HELPER)
-    assert not migrate_to_any(tmp_path).written
+    assert not migrate_to_any(tmp_path).files_to_write
 
 
 # ---- in a notebook

@@ -51,7 +51,7 @@ def test_a_project_without_device_code_gets_none(tmp_path: Path) -> None:
     project(tmp_path, {"model.py": "import torch\nprint(torch.ones(1))\n"})
     outcome = migrate_to_any(tmp_path)
     assert not outcome.added
-    assert not outcome.written
+    assert not outcome.files_to_write
 
 
 def test_somebody_elses_module_of_that_name_is_not_written_over(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_helper_that_its_owner_has_changed_stays(tmp_path: Path) -> None:
     mine = helper_text.read_helper() + "# mine\n"
     project(tmp_path, {"train.py": SCRIPT, HELPER: mine})
     outcome = migrate_to_any(tmp_path)
-    assert [file.path for file in outcome.written] == ["train.py"]
+    assert [file.path for file in outcome.files_to_write] == ["train.py"]
     write_in_place(outcome)
     assert (tmp_path / HELPER).read_text() == mine
     write_out(
@@ -139,7 +139,7 @@ def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
     write_in_place(migrate_to_any(tmp_path))
     before = contents(tmp_path)
     outcome = migrate_to_any(tmp_path)
-    assert not outcome.written
+    assert not outcome.files_to_write
     assert not [finding for finding in outcome.findings if finding.status == "changed"]
     write_in_place(outcome)
     assert contents(tmp_path) == before

@@ -92,4 +92,4 @@ def test_it_is_written_with_the_project(tmp_path: Path) -> None:
     files = {"train.py": "import torch\ntorch.cuda.init()\n", "run.sh": f"{OLD}=0 python train.py\n"}
     write_out(migrate_to_any(project(tmp_path / "project", files)), tmp_path / "out", {})
     assert (tmp_path / "out/run.sh").read_text() == f"{OLD}=0 {MORE.format('=0')} python train.py\n"
-    assert not migrate_to_any(tmp_path / "out").written
+    assert not migrate_to_any(tmp_path / "out").files_to_write

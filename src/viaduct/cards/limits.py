@@ -14,7 +14,7 @@ from viaduct.cards import MLU, NPU
 Stage = Literal["torch", "tf1", "both"]
 """Framework of the scripts that a limit affects: PyTorch, TensorFlow 1, or both."""
 Risk = Literal["high", "medium", "low"]
-"""Severity of a finding if nothing is changed."""
+"""Risk that a script fails or computes something else if it is not changed."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ LIMITS: dict[str, Limit] = {
     ),
     "visible-devices": Limit(
         "both",
-        f"{NPU.visible_variable} holds numbers and commas, strictly ascending; any other list leaves no device.",
+        f"{NPU.visible_variable} must list numbers in ascending order; with any other list no device is visible.",
         f"{NPU.visible_variable} 只能是严格递增的数字，以逗号分隔；否则可见设备数为 0。",
     ),
     "cuda-left": Limit(
@@ -80,7 +80,7 @@ LIMITS: dict[str, Limit] = {
     ),
     "drop-remainder": Limit(
         "tf1",
-        "A last batch that is smaller is another shape, and the graph holds one: batches need drop_remainder=True.",
+        "A smaller last batch has another shape, and the graph is compiled for one: batches need drop_remainder=True.",
         "最后一个不满的 batch 是另一种形状，而图只有一种：batch 需要 drop_remainder=True。",
     ),
     "remapping": Limit(

@@ -1,7 +1,7 @@
-"""Conversion between rank tables of template 1, of template 2, and MPI hostfiles.
+"""Conversion between rank tables of template 1, rank tables of template 2, and MPI hostfiles.
 
-A hostfile has a line `HOST slots=N` for each server, in the order of ranks. A table made from it has devices 0 to N-1;
-their addresses come from `--device-ips`.
+A hostfile has a line `HOST slots=N` for each server, in the order of ranks. In a table made from it the server has
+devices 0 to N-1; their addresses come from `--device-ips`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from viaduct.cluster.device_ips import read_addresses
 from viaduct.cluster.draft import Template
-from viaduct.cluster.generate import DEVICES_LIMIT, check_table_text, number_ranks
+from viaduct.cluster.generate import MAX_DEVICES, check_table_text, number_ranks
 from viaduct.cluster.jsontext import NotJson, decode, strip_comments
 from viaduct.cluster.ranktable import RankTable, parse_table, read_bytes, render_table, sort_servers
 from viaduct.cluster.rules import DEFAULT_CARD, Card
@@ -30,13 +30,13 @@ def read_table_or_hostfile(
 ) -> RankTable:
     """Read a rank table or a hostfile; raise BadData or BadValue.
 
-    If a hostfile needs no addresses, its devices get empty ones.
+    `needs_addresses`: the devices of a hostfile get the addresses of `device_ips`; without it empty ones.
     """
     data = read_bytes(path)
     try:
         text = decode(data)
     except NotJson as error:
-        raise BadData(f"{path} is no text: {error.wrong}.", error.fix) from error
+        raise BadData(f"{path} is not a text file: {error.wrong}.", error.fix) from error
     if not text.strip() or strip_comments(text).text.lstrip()[:1] in ("{", "[", '"'):
         table = parse_table(data, card, path)
         if device_ips:
@@ -49,35 +49,35 @@ def read_table_or_hostfile(
     if needs_addresses:
         addresses = read_addresses(list(slots), max(slots.values()), device_ips)
     elif device_ips:
-        raise BadValue("--device-ips, but a hostfile has no addresses of devices.", "Leave it out, or say --to 1.")
+        raise BadValue("--device-ips, but a hostfile has no addresses of devices.", "Leave it out, or give --to 1.")
     else:
         addresses = {(host, device): "" for host, devices in slots.items() for device in range(devices)}
     return number_ranks({host: range(devices) for host, devices in slots.items()}, addresses)
 
 
 def read_hosts(text: str, path: Path) -> Iterator[tuple[str, int]]:
-    """Yield host and slots of every line of a hostfile."""
+    """Yield the host and its number of devices (slots) of every line of a hostfile."""
     hosts: set[str] = set()
     for position, line in enumerate(text.splitlines(), 1):
         entry = line.partition("#")[0].strip()
         if not entry:
             continue
-        where = f"{path}, line {position}"
-        host, slots = parse_host_line(entry, where)
+        location = f"{path}, line {position}"
+        host, slots = parse_host_line(entry, location)
         if host in hosts:
-            raise BadData(f"{where}: {host!r} is listed already.", "Give a host once, with all its slots.")
+            raise BadData(f"{location}: {host!r} is listed already.", "Give a host once, with all its slots.")
         hosts.add(host)
         yield host, slots
     if not hosts:
         raise BadData(f"{path} is neither a rank table nor a hostfile: it names no host.")
 
 
-def parse_host_line(entry: str, where: str) -> tuple[str, int]:
+def parse_host_line(entry: str, location: str) -> tuple[str, int]:
     match = HOST_LINE.fullmatch(entry)
     slots = int(match["slots"] or match["short"]) if match else 0
-    if match is None or not 0 < slots <= DEVICES_LIMIT:
+    if match is None or not 0 < slots <= MAX_DEVICES:
         raise BadData(
-            f"{where}: {entry[:60]!r} is neither JSON nor a line of a hostfile.",
+            f"{location}: {entry[:60]!r} is neither JSON nor a line of a hostfile.",
             "A hostfile has lines such as `10.0.0.10 slots=8`; a rank table begins with {.",
         )
     return match["host"], slots
@@ -109,10 +109,13 @@ def render_hostfile(table: RankTable) -> str:
 
 
 def describe_lost_devices(table: RankTable) -> list[str]:
-    """Describe the servers whose devices are not 0 to N-1, which a hostfile cannot express."""
-    return [
-        f"a hostfile has no device numbers: on {server.server_id} they are {listed}; make these the visible ones"
-        for server in table.servers
-        if (listed := ",".join(str(device.device_id) for device in server.devices))
-        != ",".join(map(str, range(len(server.devices))))
-    ]
+    """Return a message for each server whose devices are not 0 to N-1, which a hostfile cannot express."""
+    messages = []
+    for server in table.servers:
+        numbers = [device.device_id for device in server.devices]
+        if numbers != list(range(len(numbers))):
+            listed = ",".join(map(str, numbers))
+            messages.append(
+                f"a hostfile has no device numbers: set the visible devices of {server.server_id} to {listed}"
+            )
+    return messages

@@ -1,11 +1,11 @@
-"""Addresses of the devices' own network cards: planned, or read from hccn.conf and CSV files.
+"""Addresses of the network cards that each NPU has: planned, or read from hccn.conf and CSV files.
 
-With `auto`, device d of the s-th server, counting from 0, gets
+With `--device-ips auto`, device d of the s-th server, counting from 0, gets
 
     BASE.(4 * (s // 64) + d % 4).(2 + 2 * (s % 64) + d // 4)        netmask 255.255.255.0
 
-Devices i and i+4 share a subnet, devices 0 to 3 are in four different ones. BASE is the first of 192.168, 172.31 and
-10.255 that no server's name begins with.
+Devices i and i+4 share a subnet, devices 0 to 3 are in four different ones. BASE is 192.168, or 172.31 or 10.255 if a
+server's own address begins with that.
 """
 
 from __future__ import annotations

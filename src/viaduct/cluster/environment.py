@@ -1,4 +1,4 @@
-"""Environment variables that a rank table gives a rank's process, or torchrun on a server.
+"""Environment variables that follow from a rank table: those of one rank's process, or of torchrun on one server.
 
 torchrun numbers ranks node by node, so a table in which a server's ranks are not consecutive is refused.
 """
@@ -21,11 +21,12 @@ Target = Literal["npu", "cuda", "mlu"]
 VISIBLE_VARIABLES = {card.name: card.visible_variable for card in (NPU, CUDA, MLU)}
 """Variables that list the visible devices; LOCAL_RANK i is then the i-th listed device."""
 DEFAULT_PORT = 29500  # torchrun's default; a rank table has no port
-LAUNCHER_VARIABLE = "VIADUCT_LAUNCHER"  # variable of a rank with the process id of its `viaduct launch`
+LAUNCHER_VARIABLE = "VIADUCT_LAUNCHER"  # set in each rank to the process id of the `viaduct launch` that started it
 DEFAULT_JOB = "viaduct"
 
 
 def build_rank_variables(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
+    """Return the environment variables of one rank's process. `target`: also restrict the visible devices."""
     position = table.find_position(rank)
     variables = {"RANK_ID": rank, "DEVICE_ID": position.device.device_id, "RANK": rank, "LOCAL_RANK": position.local}
     return {
@@ -98,7 +99,7 @@ def check_port(port: int) -> None:
 def check_job(job: str) -> None:
     """Refuse a JOB_ID with other characters than letters, digits, - and _."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", job):
-        raise BadValue(f"{job!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
+        raise BadValue(f"{job!r} cannot be a JOB_ID.", "It may have letters, digits, - and _ only.")
 
 
 def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
@@ -121,7 +122,7 @@ def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
     if rank is not None and device is not None and device != str(expected):
         raise BadValue(
             f"DEVICE_ID is {device!r} in the environment, but in {table.name} rank {rank} has device {expected}.",
-            f"`viaduct ranktable env {table.path or 'FILE'} --rank {rank}` prints what belongs together.",
+            f"`viaduct ranktable env {table.path or 'FILE'} --rank {rank}` prints the variables of this rank.",
         )
 
 

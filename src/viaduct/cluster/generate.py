@@ -16,7 +16,7 @@ from viaduct.cluster.ranktable import Device, RankTable, Server, render_table, s
 from viaduct.cluster.rules import DEFAULT_CARD, Card, examine
 from viaduct.errors import BadData, BadValue
 
-DEVICES_LIMIT = 1024  # more devices on one server are taken for a typing error
+MAX_DEVICES = 1024  # a larger number of devices on one server is taken for a typing error
 
 
 def parse_servers(text: str) -> list[str]:
@@ -35,9 +35,9 @@ def parse_devices(text: str) -> list[int]:
     numbers: list[int] = []
     for entry in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", entry)
-        if match is None or int(match[2] or 0) > DEVICES_LIMIT or int(match[1]) > DEVICES_LIMIT:
+        if match is None or int(match[2] or 0) > MAX_DEVICES or int(match[1]) > MAX_DEVICES:
             raise BadValue(
-                f"--devices {text!r}: {entry.strip()!r} is neither a number up to {DEVICES_LIMIT} nor a range.",
+                f"--devices {text!r}: {entry.strip()!r} is neither a number up to {MAX_DEVICES} nor a range.",
                 "Write 8, or 4,5,6,7, or 4-7; device 5 alone is 5-5.",
             )
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
@@ -115,5 +115,5 @@ def write(text: str, path: Path, force: bool) -> None:
         write_file(path, text.encode())
     except OSError as error:
         raise BadValue(
-            f"{path} cannot be written: {error.strerror}.", f"Is {path.parent} a folder of yours?"
+            f"{path} cannot be written: {error.strerror}.", f"Check that you may write to {path.parent}."
         ) from error

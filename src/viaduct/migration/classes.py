@@ -1,6 +1,7 @@
-"""The classes of a project: bases, methods, and the kinds of attributes, such as "session" or "tensor" (values.py).
+"""The classes that a project defines: their bases, their methods, and the kinds of their objects' attributes.
 
-`batch.cuda()` is PyTorch's method if `batch` is a tensor, and the project's own if its class defines `cuda`.
+A kind is a string such as "session" or "tensor" (values.py). Rules need them: `batch.cuda()` is PyTorch's method if
+`batch` is a tensor, and the project's own method if the class of `batch` defines `cuda`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ OBJECT = "object:"
 
 
 @dataclass(frozen=True)
-class OwnClass:
+class ProjectClass:
     """Class that the project defines."""
 
-    path: str  # of the file that defines it
+    path: str  # the file that defines it
     bases: tuple[str, ...]  # qualified names
     methods: dict[str, tuple[str, ...]] = field(default_factory=dict)  # name -> parameters without self
 
@@ -39,14 +40,14 @@ def record_classes(project: Project, path: str, names: Names) -> None:
             project.class_tails.setdefault(node.name, []).append(name)
 
 
-def describe_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
+def describe_class(path: str, node: ast.ClassDef, names: Names) -> ProjectClass:
     bases = tuple(names.qualified(base) or ast.unparse(base) for base in node.bases)
     methods = {
         statement.name: tuple(positional_parameters(statement)[1:])
         for statement in node.body
         if isinstance(statement, FunctionNode)
     }
-    return OwnClass(path, bases, methods)
+    return ProjectClass(path, bases, methods)
 
 
 def find_class(project: Project, name: str) -> str | None:
@@ -67,7 +68,7 @@ def find_class(project: Project, name: str) -> str | None:
 
 
 def list_ancestry(project: Project, name: str) -> list[str]:
-    """Return the class and its direct and indirect bases, the nearest first; bases of other libraries end a branch."""
+    """Return the class and its direct and indirect bases, the nearest first. Of a library's class none are known."""
     classes: list[str] = []
     pending = [name]
     while pending:
@@ -104,7 +105,7 @@ def is_torch_object(project: Project, kind: str) -> bool:
 
 
 def find_classes_defining(project: Project, method: str, path: str = "") -> list[str]:
-    """Return the classes in PyTorch files that define a method; with a path, only those that `meet` this file."""
+    """Return the classes in PyTorch files that define a method; with a path, those that can run with this file."""
     if method not in project.owners_by_method:
         torch = project.torch_files
         names = (
@@ -118,7 +119,7 @@ def find_classes_defining(project: Project, method: str, path: str = "") -> list
 
 
 def can_run_together(project: Project, path: str, other_path: str) -> bool:
-    """Return True if two files can be in one program: one imports the other, or another file both, also indirectly."""
+    """Return True if two files can be in one program: a third imports both, or one the other, also indirectly."""
     if (path, other_path) not in project.run_together_cache:
         importers = project.all_importers(path) & project.all_importers(other_path)
         project.run_together_cache[path, other_path] = not project.surveyed.isdisjoint(importers)
@@ -126,7 +127,7 @@ def can_run_together(project: Project, path: str, other_path: str) -> bool:
 
 
 def record_methods(project: Project, names: Names) -> None:
-    """Record the kinds of methods' results and of attributes in `project.returns` and `project.attributes`."""
+    """Record the kinds of results of methods in `project.returns`, and those of attributes in `project.attributes`."""
     from viaduct.migration.project import returns_of
     from viaduct.migration.values import TORCH_KINDS, Values
 

@@ -1,7 +1,7 @@
-"""Write the helper of `--to any`, a module by which scripts query the machine's accelerator, or extend an existing one.
+"""Write or extend the helper of `--to any`, a module by which scripts query the machine's accelerator.
 
-An existing helper gets the members that scripts use and it lacks. A helper that the user has changed stays unchanged;
-members that scripts use and it lacks are reported.
+An existing helper gets the members that scripts use and it lacks. If the user has changed it, it stays as it is, and
+the missing members are reported.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ RULE = "engine.helper"
 
 @dataclass(frozen=True)
 class Script:
-    """A script after the migration. `advised`: messages of its findings, which may name members of the helper."""
+    """A script after the migration."""
 
     path: str
     text: str
     changed: bool
-    advised: str = ""
+    advice: str = ""  # messages of its findings that are no changes; they may name members of the helper
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Helper:
             yield from ((name, *self.uses[name]) for name in helper_text.find_missing(self.old, self.uses))
 
 
-def collect_helpers(files: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
+def collect_helpers(walk: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
     """Return the helpers that scripts import: existing ones, those that changed scripts import, and lost ones."""
     helpers: dict[str, Helper] = {}
     for script in scripts:
@@ -75,23 +75,23 @@ def collect_helpers(files: Walk, project: Project, scripts: Iterable[Script]) ->
         if not module or f"from {module} import" not in script.text:
             continue
         tree = ast.parse(script.text)
-        local = imported_as(tree, module)
+        local = find_local_name(tree, module)
         if local:
-            file = files.root / path
+            file = walk.root / path
             helper = helpers.setdefault(path, Helper(path, file.read_bytes() if file.is_file() else b""))
             helper.needed |= script.changed
-            used = {**dict.fromkeys(MEMBER_MENTION.findall(script.advised), 1), **helper_text.find_uses(tree, local)}
+            used = {**dict.fromkeys(MEMBER_MENTION.findall(script.advice), 1), **helper_text.find_uses(tree, local)}
             helper.uses |= {name: (script.path, line) for name, line in used.items() if name not in helper.uses}
-    return [helper for _, helper in sorted(helpers.items()) if helper.before or helper.needed or is_lost(files, helper)]
+    return [helper for _, helper in sorted(helpers.items()) if helper.before or helper.needed or is_lost(walk, helper)]
 
 
-def is_lost(files: Walk, helper: Helper) -> bool:
+def is_lost(walk: Walk, helper: Helper) -> bool:
     """Return True if no file of the project has the helper's name; False for a single script, without a project."""
     name = PurePosixPath(helper.path).name
-    return not files.single and all(PurePosixPath(path).name != name for path in files.scripts)
+    return not walk.single and all(PurePosixPath(path).name != name for path in walk.scripts)
 
 
-def imported_as(tree: ast.AST, module: str) -> str:
+def find_local_name(tree: ast.AST, module: str) -> str:
     """Return the local name of the helper's object; "" if a script does not import it."""
     statements = (
         node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and imported_modules(node) == [module]
@@ -103,7 +103,10 @@ def imported_as(tree: ast.AST, module: str) -> str:
 
 
 def report_missing_member(helper: str, name: str, path: str, line: int, before: str = "") -> Finding:
-    """Return the finding about a used member that a helper changed by the user lacks. `helper`: "" for a cell."""
+    """Return the finding about a member that is used, and that the helper, which the user has changed, lacks.
+
+    `helper`: path of the helper, or "" for the cell of a notebook; `before`: text of the line that uses the member.
+    """
     remedy = "; or move that file away and migrate again, then the helper is written anew" if helper else ""
     remedy_zh = ",或移走该文件后重新迁移,届时会重新写入" if helper else ""
     return Finding(

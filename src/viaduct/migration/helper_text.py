@@ -1,8 +1,8 @@
 """Render the helper of `--to any`, a module by which scripts query the machine's accelerator.
 
-It gets only the members that a project's scripts use. The complete helper is `accelerator_device.py` in this folder,
-which has its own tests and is never imported. Members, results for the CPU, other definitions and imports that the used
-members do not need are left out.
+The complete helper is `accelerator_device.py` in this folder, which has its own tests and is never imported. A project
+gets a copy without the parts that its scripts do not need: methods, attributes, imports, and entries of ON_THE_CPU, the
+table of what the members return on the CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMPLETE_HELPER = Path(__file__).with_name(f"{HELPER_MODULE}.py")
 CLASS, CPU_RESULTS = "AnyAccelerator", "ON_THE_CPU"
 COMMON_PARTS = (".name", ".is_available", ".__getattr__")  # parts that every helper has
 MAX_LINE_CHARACTERS = 100
-"""The table of results for the CPU is written on one line up to this length."""
+"""The table ON_THE_CPU is written on one line if that is not longer."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def render(uses: Iterable[str]) -> str:
 
 
 def join_cpu_results(text: str) -> str:
-    """Return the helper with its table of results for the CPU on one line if it fits."""
+    """Return the helper with its table ON_THE_CPU on one line if it fits."""
     start = text.index(f"{CPU_RESULTS} = {{")
     stop = text.index("}\n", start) + len("}\n")
     head, *entries, _ = text[start:stop].splitlines()
@@ -88,7 +88,7 @@ def iterate_members(definition: ast.ClassDef, lines: list[str]) -> Iterator[tupl
 
 def make_part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
     """Return the part of a definition with its decorators and the blank lines above it."""
-    first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
+    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
     while not lines[first - 2].strip():
         first -= 1
     return Part(first, node.end_lineno or node.lineno, frozenset(find_needs(node)))
@@ -108,7 +108,10 @@ def find_needs(node: ast.AST) -> Iterator[str]:
 
 
 def find_definitions(text: str) -> set[str]:
-    """Return the names that a helper defines and all its strings; an empty set if it cannot be parsed."""
+    """Return the names that a helper defines and all its strings, among them the keys of ON_THE_CPU.
+
+    The set is empty if the text cannot be parsed.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Insert imports of the names that rules have requested (rows I1, I2 and I3 of docs/rules.md).
+"""Insert imports of the names that rules have requested (requirements I1, I2 and I3 in docs/rules.md).
 
 Each name gets an explicit import; with `--imports star` it comes from the star import of npu_init. The imports follow
 the block of imports with the file's first top-level import of a framework, else the docstring, `from __future__`
@@ -32,7 +32,8 @@ def insert_imports(file: MigratedFile) -> MigratedFile:
     is_notebook = file.path.endswith(".ipynb")
     if file.options.to == "any" and is_notebook:
         file = helper_cell.extend_cell(file)
-    needed = {local: full for local, full in file.needed.items() if local in used_names(file)}
+    used_names = find_used_names(file)
+    needed = {local: full for local, full in file.needed.items() if local in used_names}
     needed |= {
         file.reserve_name(module.rpartition(".")[2]): module for module in find_missing_effect_imports(file, needed)
     }
@@ -51,7 +52,8 @@ def insert_imports(file: MigratedFile) -> MigratedFile:
         lines = helper_cell.replace_import_by_cell(file, lines, file.project.helper_of(file.path))
     newline = file.source.newline
     if location is None:
-        start = file.source.starts[find_header_end(file) - 1] if find_header_end(file) <= len(file.source.starts) else 0
+        line_number = find_header_end(file)
+        start = file.source.starts[line_number - 1] if line_number <= len(file.source.starts) else 0
         file.edits.insert(start, "".join(line + newline for line in lines) + newline)
     elif is_last_on_line(file, location):
         stop = file.source.line_stop(file.source.span(location)[1])
@@ -106,7 +108,7 @@ def find_bound_names(statement: ast.stmt) -> Iterator[str]:
         yield from (node.id for node in names if isinstance(node.ctx, ast.Store))
 
 
-def used_names(file: MigratedFile) -> set[str]:
+def find_used_names(file: MigratedFile) -> set[str]:
     return {node.id for node in file.source.of_kind(ast.Name)}
 
 

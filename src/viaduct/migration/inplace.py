@@ -41,14 +41,22 @@ from viaduct.migration.journal import (
     undo,
     write_journal,
 )
-from viaduct.migration.locking import FolderBusy, LockedFolder, NotOurFolder, Stop, Stopped, defer_signals, lock_folder
+from viaduct.migration.locking import (
+    DeferredSignal,
+    FolderBusy,
+    LockedFolder,
+    NotOurFolder,
+    Stopped,
+    defer_signals,
+    lock_folder,
+)
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.walk import STATE_FOLDER, printable_path
 from viaduct.plain_files import read_plain_file
 
 
 def write_in_place(outcome: Outcome) -> None:
-    write_files(outcome.root, outcome.written)
+    write_files(outcome.root, outcome.files_to_write)
 
 
 def write_files(root: Path, files: Iterable[FileResult]) -> None:
@@ -106,7 +114,7 @@ def prepare_folder(root: Path) -> LockedFolder:
 class InPlaceRun:
     """One run of --in-place."""
 
-    def __init__(self, root: Path, locked: LockedFolder, stop: Stop) -> None:
+    def __init__(self, root: Path, locked: LockedFolder, stop: DeferredSignal) -> None:
         self.root, self.locked, self.stop = root, locked, stop
         self.folder = locked.folder
         self.changes: list[Change] = []

@@ -27,7 +27,7 @@ class FolderBusy(Exception):
 
 
 class NotOurFolder(Exception):
-    """The folder's path or its lock file was not made by viaduct for this user; the message names the reason."""
+    """The folder or its lock file cannot have been made by viaduct for this user; the message says why."""
 
 
 class LockedFolder:
@@ -80,7 +80,10 @@ def check_owner(folder: Path) -> None:
 
 
 def take_lock(lock: int) -> None:
-    """Lock an open file with flock, else lockf; raise FolderBusy, or NotOurFolder if it is not a plain file."""
+    """Lock an open file with flock, or with lockf on file systems that lack flock.
+
+    Raise FolderBusy if another process has locked it, NotOurFolder if it is not a plain file.
+    """
     if not stat.S_ISREG(os.fstat(lock).st_mode):
         raise NotOurFolder(f"its {LOCK} is not a plain file")
     for lock_function in (fcntl.flock, fcntl.lockf):
@@ -94,10 +97,10 @@ def take_lock(lock: int) -> None:
                 raise
 
 
-class Stop:
-    """Records the first deferred signal; `signal` is None until one arrives."""
+class DeferredSignal:
+    """The first signal that arrives while signals are deferred."""
 
-    signal: signal.Signals | None = None
+    signal: signal.Signals | None = None  # None: none has arrived yet
 
     @property
     def name(self) -> str:
@@ -121,18 +124,18 @@ class Stopped(Exception):
 
 
 @contextlib.contextmanager
-def defer_signals() -> Iterator[Stop]:
+def defer_signals() -> Iterator[DeferredSignal]:
     """Defer Ctrl-C, SIGTERM and SIGHUP in the main thread within the block; the first one is delivered at its end."""
-    stop = Stop()
+    deferred = DeferredSignal()
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield deferred
         return
     numbers = [number for number in list_stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop.handle) for number in numbers}
+    former_handlers = {number: signal.signal(number, deferred.handle) for number in numbers}
     try:
-        yield stop
+        yield deferred
     finally:
-        for number, handler in before.items():
+        for number, handler in former_handlers.items():
             signal.signal(number, handler)
-        if stop.signal is not None:
-            os.kill(os.getpid(), stop.signal)
+        if deferred.signal is not None:
+            os.kill(os.getpid(), deferred.signal)

@@ -1,8 +1,8 @@
 """Split a large project, such as a model zoo, into parts that are migrated separately, so that memory is bounded.
 
 Files that import each other, directly or not, are in one part. Small parts of one folder are joined, because they may
-import each other at run time. A part above MAX_PART_BYTES is cut by folders; each piece is surveyed together with the
-files that it imports and those that import it, up to MAX_PIECE_BYTES.
+import each other at run time. A part above MAX_PART_BYTES is cut by folders into pieces. With each piece, the files
+that it imports and those that import it are analysed too, up to MAX_PIECE_BYTES.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import PurePosixPath
 from viaduct.migration.graphs import group_connected, reverse_edges
 from viaduct.migration.import_graph import Modules, scan_imports
 
-SPLIT_FROM = 6_000_000
-"""A project with fewer bytes is one part."""
+MIN_SPLIT_BYTES = 6_000_000
+"""A smaller project is one part."""
 MAX_PART_BYTES = 6_000_000
 """A larger part is cut. This is about 170,000 lines; their syntax trees take about 300 MB."""
 MAX_PIECE_BYTES = 3_000_000
-"""Limit for a piece of a part that is cut, for the files around it, and for small parts that are joined."""
+"""Largest size of a piece, of the files around it, and of small parts that are joined."""
 
 
 @dataclass(frozen=True)
 class Part:
     """Files that are migrated together."""
 
-    members: tuple[str, ...]  # files that are surveyed and rewritten
-    around: tuple[str, ...] = ()  # only surveyed: files that members import, or that import them
+    members: tuple[str, ...]  # files that are migrated
+    around: tuple[str, ...] = ()  # files that members import, or that import members: they are only analysed
 
 
 def split_parts(texts: dict[str, bytes]) -> list[Part]:
     """Return the parts of a project, the largest first."""
-    if sum(map(len, texts.values())) < SPLIT_FROM:
+    if sum(map(len, texts.values())) < MIN_SPLIT_BYTES:
         return [Part(tuple(texts))]
     imports = find_imports(texts)
     parts: list[Part] = []

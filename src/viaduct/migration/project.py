@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from viaduct.migration.classes import OwnClass, record_classes, record_methods
+from viaduct.migration.classes import ProjectClass, record_classes, record_methods
 from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
 from viaduct.migration.graphs import find_reachable
 from viaduct.migration.lookups import positional_parameters
@@ -51,7 +51,7 @@ class Project:
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
     # (function, parameter): every call passes a value of another library (values.OTHER_LIBRARIES)
     other_library_parameters: set[tuple[str, str]] = field(default_factory=set)
-    classes: dict[str, OwnClass] = field(default_factory=dict)
+    classes: dict[str, ProjectClass] = field(default_factory=dict)
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
     attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
     own_methods: set[str] = field(default_factory=set)  # names of the methods of all classes

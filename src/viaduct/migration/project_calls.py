@@ -1,6 +1,6 @@
-"""Functions, methods and classes of a project: candidates that a call may run, and the values that it passes.
+"""Functions, methods and classes of a project: which of them a call may run, and the values that it passes.
 
-Functions are named `module.function` and `module.Class.method`, classes `module.Class`, nested ones too.
+Names are qualified: `module.function`, `module.Class.method`, and `module.Class` also for a nested class.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from viaduct.migration.project import Project
 from viaduct.migration.source import FunctionNode
 
 METHOD_KINDS = ("staticmethod", "classmethod")
-"""Decorators that change neither a function's result nor its arguments."""
+"""Decorators of methods without `self` as first argument."""
 
 
 class ProjectCalls:
@@ -34,7 +34,7 @@ class ProjectCalls:
                 self.classes.setdefault(f"{names.module}.{node.name}", []).append((names, names.scopes[node]))
                 if isinstance(names.source.parents[node], ast.Module):
                     self.record_functions(names, node, f"{names.module}.{node.name}")
-        self.relations = link_both_ways({name: {*self.find_bases(name)} for name in self.classes})
+        self.bases_and_subclasses = link_both_ways({name: {*self.find_bases(name)} for name in self.classes})
         self.families: dict[str, set[str]] = {}  # cache of `family`
 
     def record_functions(self, names: Names, owner: ast.Module | ast.ClassDef, prefix: str) -> None:
@@ -59,7 +59,7 @@ class ProjectCalls:
     def family(self, name: str) -> set[str]:
         """Return a class and all classes of the project that it inherits from or that inherit from it, transitively."""
         if name not in self.families:
-            members = {name} | (find_reachable(name, self.relations) & self.classes.keys())
+            members = {name} | (find_reachable(name, self.bases_and_subclasses) & self.classes.keys())
             self.families |= dict.fromkeys(members, members)
         return self.families[name]
 
@@ -92,8 +92,9 @@ class ProjectCalls:
     def passed_values(self, names: Names, call: ast.Call, function: str) -> dict[str, ast.expr | None]:
         """Return the values that a call passes, by parameter; None for a parameter that `*` or `**` may pass."""
         parameters, arguments = self.parameters(function), call.args
-        if self.decorators(function).isdisjoint(METHOD_KINDS) and self.is_method(function):
-            arguments = arguments[names.qualified(call.func) == function :]  # Class.method(self, value)
+        takes_self = self.is_method(function) and self.decorators(function).isdisjoint(METHOD_KINDS)
+        if takes_self and names.qualified(call.func) == function:
+            arguments = arguments[1:]  # Class.method(self, value)
         passed: dict[str, ast.expr | None] = {}
         for index, argument in enumerate(arguments):
             if isinstance(argument, ast.Starred):
@@ -107,9 +108,10 @@ class ProjectCalls:
     def parameters(self, function: str) -> list[str]:
         """Return the names of a function's parameters, without `self`."""
         _, definition = self.functions[function]
-        has_self = self.is_method(function) and "staticmethod" not in self.decorators(function)
-        keyword_only = [parameter.arg for parameter in definition.args.kwonlyargs]
-        return positional_parameters(definition)[has_self:] + keyword_only
+        positional = positional_parameters(definition)
+        if self.is_method(function) and "staticmethod" not in self.decorators(function):
+            positional = positional[1:]  # self, or cls of a classmethod
+        return positional + [parameter.arg for parameter in definition.args.kwonlyargs]
 
     def defaults(self, function: str) -> dict[str, ast.expr]:
         arguments = self.functions[function][1].args

@@ -24,11 +24,11 @@ class FileResult:
     before: bytes = b""  # content of the file; empty for a new file
     after: bytes = b""  # its new content
     findings: tuple[Finding, ...] = ()
-    places: tuple[Place, ...] = ()  # entries of the ledger: what each requirement of the target concerns (ledger.py)
-    marks: frozenset[Mark] = frozenset()  # what the file does that matters for other files of its program
-    old: str = ""  # `before` and `after` as text; of a notebook: its code
-    new: str = ""
-    stems: tuple[int, ...] = ()  # for each line of `new`, the line of `old` that it stems from
+    places: tuple[Place, ...] = ()  # lines that a requirement of the target concerns, with their state (ledger.py)
+    marks: frozenset[Mark] = frozenset()  # what the file does that matters for the program to which it belongs
+    old: str = ""  # `before` as text; of a notebook only the code
+    new: str = ""  # `after` as text; of a notebook only the code
+    stems: tuple[int, ...] = ()  # for each line of `new` the line of `old` from which it comes; 0: a new line
     reason: str = ""  # why it was not analysed; empty if it was
     reason_zh: str = ""
     remedy: str = ""  # what the user can do about it
@@ -36,8 +36,8 @@ class FileResult:
     size: int = 0  # bytes
     line_count: int = 0
     seconds: float = 0.0  # processor time
-    mentions_main: bool = False  # contains `__main__`
-    traceback: str = ""  # of viaduct's failure on the file
+    mentions_main: bool = False  # the text contains `__main__`
+    traceback: str = ""  # of an exception in viaduct; the file was then not analysed
 
     @property
     def changed(self) -> bool:
@@ -77,8 +77,8 @@ class Outcome:
         return [file for file in self.files if file.changed]
 
     @property
-    def written(self) -> list[FileResult]:
-        """Files that are written: those that changed, and new ones."""
+    def files_to_write(self) -> list[FileResult]:
+        """Files that changed, and new helper files."""
         return [*self.changed, *(file for file in self.added if file.changed)]
 
     @property
@@ -87,7 +87,7 @@ class Outcome:
 
     @property
     def unread(self) -> list[Skipped | FileResult]:
-        """Files that could not be read or analysed, without those that are left out deliberately."""
+        """Files and folders that could not be read or analysed, without those that are left out deliberately."""
         left_out = [skipped for skipped in self.walk.skipped if not skipped.is_deliberate]
         return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda entry: entry.path)
 
@@ -99,7 +99,7 @@ class Outcome:
 
     @property
     def places(self) -> list[Place]:
-        """Entries of the ledger. Files without entries of their own have one for each counted finding."""
+        """Places of all files. A file without places has one for each finding that counts as a place."""
         places = [
             place
             for file in self.files

@@ -1,4 +1,8 @@
-"""Summarise a migration: figures, verdict, and one sentence."""
+"""Summarise a migration: figures, verdict, and one sentence.
+
+A place is a line that a requirement of the target concerns, such as a session that needs NPU options. The ledger counts
+them by requirement and state (ledger.py).
+"""
 
 from __future__ import annotations
 
@@ -26,19 +30,19 @@ class Summary:
 
     files: int  # changed, unchanged and unread together
     lines: int
-    changed: int
+    changed: int  # files
     unchanged: int
-    unread: int  # not analysed: not Python, too large, too slow …
-    skipped: int
-    incomplete: int  # `unread`, and files and folders that could not be read
-    excluded: int  # by --exclude: copied as they are
+    unread: int  # files that were not analysed: not Python, too large, too slow …
+    skipped: int  # files and folders that the walk left out
+    incomplete: int  # `unread`, and the `skipped` ones that could not be read
+    excluded: int  # files left out by --exclude, which are copied as they are
     edits: int  # findings of status changed
     statuses: dict[Status, int]
     rules: dict[str, dict[Status, int]]
     risks: dict[str, int]  # of findings that need manual review or are unresolved
     ledger: list[LedgerRow]
     verdict: Verdict
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...]  # sentences that explain or qualify the verdict
 
 
 def summarise(outcome: Outcome) -> Summary:
@@ -86,7 +90,7 @@ def list_reasons(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
     excluded = len(outcome.walk.excluded)
     return (
         *([patch] if outcome.options.mode == "patch" else []),
-        *count_reason(excluded, "file was excluded and not looked into", "files were excluded and not looked into"),
+        *count_reason(excluded, "file was excluded and not analysed", "files were excluded and not analysed"),
         *(["only some rules were run (--only): nothing is known of the rest"] if outcome.options.only else []),
         *count_reason(unread, "path was not read or not understood", "paths were not read or not understood"),
         *count_reason(unresolved, "place could not be resolved", "places could not be resolved"),

@@ -20,25 +20,20 @@ if TYPE_CHECKING:
     from viaduct.migration.rule import Site
 
 
-def card(options: Options) -> Card:
-    """Return the target card; raise KeyError with `--to any`."""
-    return CARDS[options.to]
-
-
 def cards(options: Options) -> tuple[Card, ...]:
-    """Return all cards on which the result is to run."""
-    return tuple(CARDS.values()) if options.to == "any" else (card(options),)
+    """Return the NPU, the MLU or both: the cards on which the result is to run."""
+    return tuple(CARDS.values()) if options.to == "any" else (CARDS[options.to],)
 
 
 @dataclass(frozen=True)
 class CardTarget:
-    """One card: its names are written literally, and its plug-in is imported."""
+    """One card (`--to npu`, `--to mlu`): its names are written literally, and its plug-in is imported."""
 
     card: Card
     is_any: bool = False
 
     def select(self, for_card: Bilingual, for_any: Bilingual) -> Bilingual:
-        """Return the message for one card, formatted with the card's names."""
+        """Return the message for one card, with fields such as {card.title} filled in."""
         english, chinese = for_card
         return english.format(card=self.card), chinese.format(card=self.card)
 
@@ -59,7 +54,10 @@ class CardTarget:
 
 @dataclass(frozen=True)
 class AnyTarget:
-    """All cards: code calls the helper, which determines the card at run time."""
+    """All cards (`--to any`): code calls the helper, which determines the card at run time.
+
+    It has the same methods as `CardTarget`; a rule calls them without knowing which target it has.
+    """
 
     is_any: bool = True
 
@@ -97,20 +95,20 @@ def target_of(options: Options) -> Target:
 def import_helper(site: Site, at: ast.AST | None = None) -> str:
     """Return the local name of the helper's object at a node, and request its import if it is missing."""
     file = site.file
-    full = f"{file.project.helper_of(file.path)}.{HELPER_OBJECT}"
-    local_name = file.names.local_name(full) or find_pasted_helper(site.source.tree)
+    qualified = f"{file.project.helper_of(file.path)}.{HELPER_OBJECT}"
+    local_name = file.names.local_name(qualified) or find_pasted_helper(site.source.tree)
     if local_name is not None and not file.names.is_hidden(local_name, at or site.node):
         return local_name
-    local_name = file.names.requested_name(full)
+    local_name = file.names.requested_name(qualified)
     if local_name is None:
-        is_free = HELPER_OBJECT not in file.names.used_names or is_only_helper(site, full)
+        is_free = HELPER_OBJECT not in file.names.used_names or is_bound_to_helper_only(site, qualified)
         local_name = HELPER_OBJECT if is_free else file.reserve_name(f"any_{HELPER_OBJECT}")
-        file.request_import(local_name, full)
+        file.request_import(local_name, qualified)
     return local_name
 
 
-def is_only_helper(site: Site, full: str) -> bool:
-    """Return True if the file binds the helper's name, and only by imports of the helper."""
+def is_bound_to_helper_only(site: Site, qualified: str) -> bool:
+    """Return True if the file binds the name `accelerator`, and only by imports of the helper."""
     names = site.file.names
     bound = [scope.bound[HELPER_OBJECT] for scope in names.scopes.values() if HELPER_OBJECT in scope.bound]
-    return bool(bound) and all(names.common_name(binding) == full for binding in bound)
+    return bool(bound) and all(names.common_name(binding) == qualified for binding in bound)

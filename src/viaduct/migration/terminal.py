@@ -41,7 +41,7 @@ def show_diffs(console: Console, outcome: Outcome) -> None:
     if not console.is_terminal:
         write_patch(console.file, outcome)
         return
-    for file in outcome.written:
+    for file in outcome.files_to_write:
         for line in render_diff(file):
             console.print(line)
 
@@ -49,7 +49,7 @@ def show_diffs(console: Console, outcome: Outcome) -> None:
 def write_patch(stream: IO[str], outcome: Outcome) -> None:
     """Write the changes as a patch with the bytes of the files; a text stream gets escapes for bytes beyond UTF-8."""
     stream.flush()
-    for file in outcome.written:
+    for file in outcome.files_to_write:
         patch = as_patch(file)
         if hasattr(stream, "buffer"):
             stream.buffer.write(patch)

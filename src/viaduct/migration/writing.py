@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from viaduct.errors import BadValue
-from viaduct.migration.locking import FolderBusy, LockedFolder, NotOurFolder, Stop, Stopped, defer_signals, lock_folder
+from viaduct.migration.locking import (
+    DeferredSignal,
+    FolderBusy,
+    LockedFolder,
+    NotOurFolder,
+    Stopped,
+    defer_signals,
+    lock_folder,
+)
 from viaduct.migration.results import Outcome
 from viaduct.migration.walk import PARTIAL_SUFFIX, find_unsaved_files, folders_above, printable_path
 from viaduct.plain_files import open_plain_file
@@ -156,7 +164,7 @@ class Links:
 
     def __init__(self, outcome: Outcome) -> None:
         self.root = Path(os.path.realpath(outcome.root))
-        migrated = [file.path for file in (*outcome.written, *outcome.added)]
+        migrated = [file.path for file in (*outcome.files_to_write, *outcome.added)]
         always_copied = {*migrated, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
         with_scripts = {folder for path in always_copied for folder in folders_above(path)}
         data_folders = (folder for path in outcome.walk.others for folder in folders_above(path))
@@ -174,7 +182,7 @@ class Links:
         os.symlink(self.root / path, copy / path)
 
 
-def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None) -> None:
+def copy_project(outcome: Outcome, copy: Path, stop: DeferredSignal, links: Links | None) -> None:
     """Copy the files of a project and apply their changes; a file that cannot be read is left out."""
     for folder in outcome.walk.folders:
         if links is not None and folder in links.folders:
@@ -183,7 +191,7 @@ def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None) 
             (copy / folder).mkdir()
     for path in outcome.walk.links:
         os.symlink(os.readlink(outcome.root / path), copy / path)
-    replaced = {file.path: file for file in outcome.written}
+    replaced = {file.path: file for file in outcome.files_to_write}
     helpers = [file.path for file in outcome.added if file.before]
     for path in {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.excluded, *helpers}:
         stop.raise_if_signalled()

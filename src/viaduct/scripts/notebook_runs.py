@@ -1,4 +1,4 @@
-"""Read notebooks as scripts: their code cells joined, and the cell of each line of the joined text.
+"""Run notebooks as scripts: join their code cells, and name the cell of a line of the joined text in messages.
 
 Lines of IPython syntax are skipped if they display, measure or install something (`%matplotlib inline`,
 `!pip install`). Any other such line is refused, because the rest of the notebook may depend on it.
@@ -48,7 +48,7 @@ def read_source(path: str | Path, data: bytes) -> bytes:
         notebook = parse_notebook(data)
     except NotebookError as error:
         raise BadValue(f"{Path(path).name} {error}.") from None
-    refuse_cells(Path(path).name, notebook)
+    refuse_unrunnable_lines(Path(path).name, notebook)
     linecache.cache[str(path)] = (len(notebook.text), None, notebook.text.splitlines(keepends=True), str(path))
     return notebook.text.encode()
 
@@ -59,8 +59,11 @@ def parse_source(path: str | Path) -> ast.Module:
     return ast.parse(data.decode("utf-8", errors="replace"))
 
 
-def refuse_cells(name: str, notebook: Notebook) -> None:
-    """Raise BadValue for a cell, or else a line, that a run cannot skip."""
+def refuse_unrunnable_lines(name: str, notebook: Notebook) -> None:
+    """Raise BadValue for the first cell or line that Python cannot run and a run cannot skip.
+
+    In `notebook.text` each line of IPython syntax is replaced by a placeholder with its number in `originals`.
+    """
     skipped_cells = {cell.line: cell for cell in notebook.skipped}
     for number, start in zip(notebook.cells, notebook.starts, strict=True):
         cell = skipped_cells.get(start)
@@ -72,7 +75,7 @@ def refuse_cells(name: str, notebook: Notebook) -> None:
     }
     for line, text in enumerate(notebook.text.split("\n"), start=1):
         placeholder = notebook.placeholder.match(text)
-        # A placeholder with another mark continues a line, or stands for `%time` before a statement.
+        # The placeholder of a complete line is `pass`. Others continue a line, or stand for `%time` before a statement.
         if placeholder is None or not placeholder["mark"].startswith("pass") or line in skipped_lines:
             continue
         magic = notebook.originals[int(placeholder["number"])]

@@ -51,7 +51,7 @@ class OptimizerSteps:
     ) -> None:
         self.watcher, self.step, self.is_relevant = watcher, first_step, is_relevant
         self.primary: Optimizer | None = None
-        self.ended_by_optimizer = False
+        self.ended_by_optimizer = False  # the primary optimizer has stepped since the last `advance_by_hand`
         self.waiting = False  # the primary optimizer has stepped, and others may follow
         self._running: list[Optimizer] = []  # optimizers inside their step(), the outermost first
         self._handles: list[RemovableHandle] = []
@@ -74,9 +74,9 @@ class OptimizerSteps:
             self.step += 1
 
     def end_waiting_step(self) -> bool:
-        """End a step that waits for other optimizers, since a pass begins; return True if a step was ended.
+        """End a step that waits for other optimizers; return True if it did wait. Call it when a forward pass begins.
 
-        A pass in an optimizer's closure does not end it.
+        A forward pass in an optimizer's closure does not end the step.
         """
         if not self.waiting or self._running:
             return False
@@ -90,7 +90,7 @@ class OptimizerSteps:
         self.watcher.on_step_begin(self.step)
 
     def advance_by_hand(self) -> None:
-        """End the step for a training loop that calls this, unless an optimizer has ended one since the last call."""
+        """End the step, unless an optimizer has ended one since the last call. A script calls it as `Dump.step()`."""
         by_optimizer, self.ended_by_optimizer = self.ended_by_optimizer, False
         if self.waiting or not by_optimizer:
             self.advance()

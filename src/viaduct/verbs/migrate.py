@@ -364,7 +364,7 @@ def print_outcome(outcome: Outcome, arguments: Arguments) -> None:
         terminal.show_findings(console, outcome, arguments.lang)
         terminal.show_skipped(console, outcome, arguments.lang)
     if arguments.check:
-        for file in outcome.written:
+        for file in outcome.files_to_write:
             print(f"would {'change' if file.before else 'add'} {printable_path(file.path)}")
     terminal.show_summary(console, outcome, arguments.lang)
     if not arguments.check and (outcome.changed or arguments.out is not None or arguments.in_place):
@@ -382,9 +382,9 @@ def describe_written(outcome: Outcome, arguments: Arguments) -> str:
         return "No migrated file was written; --out DIR or --in-place writes them."
     if not outcome.changed:
         return "Nothing was changed: there is nothing to write."
-    if len(outcome.written) == 1:
-        return f"Written: {printable_path(outcome.root / outcome.written[0].path)}"
-    return f"Written: {plural(len(outcome.written), 'file')} in {printable_path(outcome.root)}"
+    if len(outcome.files_to_write) == 1:
+        return f"Written: {printable_path(outcome.root / outcome.files_to_write[0].path)}"
+    return f"Written: {plural(len(outcome.files_to_write), 'file')} in {printable_path(outcome.root)}"
 
 
 def get_exit_code(outcome: Outcome, arguments: Arguments) -> int:

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.helper_cell import find_pasted_helper
 from viaduct.migration.helper_location import HELPER_OBJECT
-from viaduct.migration.imports import used_names
+from viaduct.migration.imports import find_used_names
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
@@ -53,7 +53,7 @@ def is_unused(site: Site, alias: ast.alias) -> bool:
     if site.node.module == "torch" and alias.name != "cuda":
         return False
     is_quoted = any(f"{quote}{name}{quote}" in site.source.text for quote in "\"'")
-    return alias.name != "*" and name not in used_names(site.file) and not is_quoted
+    return alias.name != "*" and name not in find_used_names(site.file) and not is_quoted
 
 
 def has_helper(site: Site) -> bool:
