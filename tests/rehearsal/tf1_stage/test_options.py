@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
+from viaduct.rehearsal import limits
 
 pytestmark = needs_tensorflow
 
@@ -47,12 +48,18 @@ def test_what_is_wrong_with_options_is_said_with_what_to_write(monkeypatch: pyte
                 if rule({**right, "precision_mode": "allow_mix_precision"})]  # fmt: skip
 
 
-def test_visible_devices_must_ascend() -> None:
-    from viaduct.rehearsal.tf1_stage.options import is_ascending
+def test_visible_devices_must_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.rehearsal.tf1_stage import options
 
-    assert is_ascending([0, 1, 3])
-    assert not is_ascending([1, 0])
-    assert not is_ascending([1, 1])
+    monkeypatch.setattr(limits, "hits", [])
+    monkeypatch.delenv(limits.RECORD_VARIABLE, raising=False)
+    monkeypatch.setenv(limits.LIMITS_VARIABLE, "error")
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "0,1,3")
+    options.check_visible_devices(None)
+    for listed in ("1,0", "1,1", "0;1", ""):
+        monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", listed)
+        with pytest.raises(limits.CardRefuses, match="visible-devices"):
+            options.check_visible_devices(None)
 
 
 def test_reads_that_have_no_order_with_a_write_are_the_same_in_every_run(tmp_path: Path) -> None:

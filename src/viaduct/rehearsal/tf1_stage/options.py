@@ -6,7 +6,6 @@ device does not support has no effect on a CPU. They are reported at the line th
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -178,8 +177,8 @@ def check_visible_devices(at: Location) -> None:
     text = os.environ.get(NPU.visible_variable)
     if text is None:
         return
-    numbers = text.split(",")
-    if all(number.isdecimal() for number in numbers) and is_ascending([int(number) for number in numbers]):
+    numbers = [int(number) for number in text.split(",") if number.isdecimal()]
+    if len(numbers) == len(text.split(",")) and numbers == sorted(set(numbers)):
         return
     limits.report_violation(
         "visible-devices",
@@ -188,10 +187,6 @@ def check_visible_devices(at: Location) -> None:
         "Write numbers and commas, strictly ascending: 0,1.",
         at=at,
     )
-
-
-def is_ascending(numbers: list[int]) -> bool:
-    return all(first < second for first, second in itertools.pairwise(numbers))
 
 
 # ---- the parameter map

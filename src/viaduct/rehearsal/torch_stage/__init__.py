@@ -1,4 +1,4 @@
-"""A device named npu or mlu in this process, with the CPU's memory and arithmetic.
+"""The PyTorch stage: a device named npu or mlu in this process, with the CPU's memory and arithmetic.
 
 `install` gives PyTorch the device, the modules of the vendor's plug-in and the limits of the card. A process can have
 only one such device.
@@ -32,7 +32,7 @@ def install(name: str, count: int = 8) -> None:
     refusals.install()  # reports of functions that the card does not support
     if torch.distributed.is_available():
         collectives.install()
-    mapping.make_vendor_patch_importable(vendor.PACKAGE)
+    mapping.make_vendor_patch_importable(vendor.PACKAGE)  # such as torch_npu.contrib.transfer_to_npu
 
 
 def install_cuda_as_cpu(count: int = 8) -> None:

@@ -126,26 +126,29 @@ def lstm_cell_backward(grad_hy: Any, grad_cy: Any, cx: Tensor, cy: Tensor, works
 
 
 def gru_cell(inputs: Tensor, hidden: Tensor, hx: Tensor, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    """Return the new hidden state and the workspace of the backward pass."""
-    a, b = _add_biases(inputs, hidden, input_bias, hidden_bias)
-    (ar, az, an), (br, bz, bn) = a.chunk(3, 1), b.chunk(3, 1)
-    r, z = (ar + br).sigmoid(), (az + bz).sigmoid()
-    n = (an + r * bn).tanh()
-    return n + z * (hx - n), torch.cat([r, z, n, hx, bn], 1)
+    """Return the new hidden state, and the tensors that the backward pass needs, concatenated.
+
+    r is the reset gate, z the update gate, n the candidate state.
+    """
+    from_inputs, from_hidden = _add_biases(inputs, hidden, input_bias, hidden_bias)
+    (input_r, input_z, input_n), (hidden_r, hidden_z, hidden_n) = from_inputs.chunk(3, 1), from_hidden.chunk(3, 1)
+    r, z = (input_r + hidden_r).sigmoid(), (input_z + hidden_z).sigmoid()
+    n = (input_n + r * hidden_n).tanh()
+    return n + z * (hx - n), torch.cat([r, z, n, hx, hidden_n], 1)
 
 
 def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any:
-    r, z, n, hx, bn = workspace.chunk(5, 1)
+    r, z, n, hx, hidden_n = workspace.chunk(5, 1)
     dn = grad_hy * (1 - z) * (1 - n * n)
     dz = grad_hy * (hx - n) * z * (1 - z)
-    dr = dn * bn * r * (1 - r)
+    dr = dn * hidden_n * r * (1 - r)
     grad_input, grad_hidden = torch.cat([dr, dz, dn], 1), torch.cat([dr, dz, dn * r], 1)
     sums = (grad_input.sum(0), grad_hidden.sum(0)) if has_bias else (None, None)
     return grad_input, grad_hidden, grad_hy * z, *sums
 
 
 def make_wide_product(operator: Any) -> Any:
-    """Wrap a matrix product; the last positional argument is the dtype to compute in."""
+    """Return a kernel for a matrix product whose last positional argument is the dtype of the result."""
 
     def multiply(*args: Any, out: Tensor | None = None, **scales: Any) -> Tensor:
         *tensors, dtype = args

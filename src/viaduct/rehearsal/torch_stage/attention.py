@@ -1,4 +1,4 @@
-"""scaled_dot_product_attention by the CPU's kernels, forward and backward."""
+"""torch.nn.functional.scaled_dot_product_attention on the card, by the CPU's kernels, forward and backward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLASH = 1  # SDPBackend.FLASH_ATTENTION
 def _choose_kernel(*args: Any, **options: Any) -> int:
     """Return the number of the kernel that the CPU chooses, flash attention or the composed one ("math").
 
-    If a script forbids both and allows a kernel that only CUDA has, flash attention takes its place.
+    CUDA has two more, memory-efficient and cuDNN attention. If a script allows only these, flash attention is chosen.
     """
     cuda: Any = torch.backends.cuda
     allows_cuda_kernel = cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
@@ -39,14 +39,17 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Compute attention by the CPU's choice of kernel; PyTorch would compose it from other operators on the card."""
+    """Compute attention with the kernel that the CPU would choose.
+
+    Without this kernel PyTorch would always compose attention on the card from matrix products and a softmax.
+    """
     tensors = [to_cpu(tensor) for tensor in (query, key, value, attn_mask)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
     if _choose_kernel(*tensors, dropout_p, is_causal, **options) == _FLASH and not enable_gqa:
         mask = attn_mask
         if mask is not None and mask.dtype is torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
-        # PyTorch's operator for the attention of plug-ins, which calls `forward` and `backward` below.
+        # This operator has no enable_gqa. For the card it is `forward` below, and its gradient is `backward`.
         operator = _aten._scaled_dot_product_fused_attention_overrideable.default
         return operator(query, key, value, mask, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
     composed = _aten._scaled_dot_product_attention_math.default
@@ -64,7 +67,7 @@ def forward(
     *,
     scale: float | None = None,
 ) -> Any:
-    """Compute flash attention by the CPU's kernel; the result has the fields of CUDA's."""
+    """Compute flash attention by the CPU's kernel; the outputs are those of CUDA's kernel, some of them empty."""
     index = card_of(query)
     q, k, v, mask = map(to_cpu, (query, key, value, attn_bias))
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -94,7 +97,7 @@ def backward(
     *philox: Any,
     scale: float | None = None,
 ) -> Any:
-    """Compute the gradients of flash attention; the mask's is None."""
+    """Compute the gradients of flash attention; the gradient of the mask is None."""
     index = card_of(query)
     mask = to_cpu(attn_bias)
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default

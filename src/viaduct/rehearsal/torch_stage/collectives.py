@@ -1,7 +1,8 @@
 """Collectives of `hccl` and `cncl`, by gloo on the CPU memory of the card's tensors.
 
-`init_process_group("hccl")` makes a group of this kind for DistributedDataParallel and torch.distributed. As with the
-card's library, a host's tensor is refused, unless the backend is for both devices (`cpu:gloo,npu:hccl`).
+`init_process_group("hccl")` makes a CardGroup, which torch.distributed and DistributedDataParallel use. As with the
+card's library, a host's tensor is refused, unless the script requests a backend for host and card
+(`cpu:gloo,npu:hccl`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
@@ -32,7 +34,7 @@ _ProcessGroup: Any = dist.ProcessGroup
 
 
 class CardGroup(_ProcessGroup):  # type: ignore[misc]
-    """A process group for tensors on the card, and with a backend for both (`cpu:gloo,npu:hccl`) on the host too."""
+    """A process group for tensors on the device types `accepted_types`: the card's, the host's ("cpu"), or both."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: Any, accepted_types: tuple[str, ...]) -> None:
         super().__init__(rank, size)
@@ -55,18 +57,17 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self.pg_name
 
     def _lower(self, value: Any) -> Any:
-        """Return CPU tensors over the card's for gloo; refuse tensors of devices that the group does not accept."""
-        if isinstance(value, torch.Tensor):
-            is_on_card = card_of(value) >= 0
-            if (cards.name if is_on_card else "cpu") not in self._accepted_types:
-                raise RuntimeError(f"No backend type associated with device type {value.device.type}")
-            return view_on_cpu(value) if is_on_card else value
-        if isinstance(value, list | tuple):
-            return [self._lower(part) for part in value]
-        return value
+        """Return CPU tensors over the memory of the card's, also in containers, for gloo; other values stay."""
+        return tree_map_only(torch.Tensor, self._lower_tensor, value)
+
+    def _lower_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        is_on_card = card_of(tensor) >= 0
+        if (cards.name if is_on_card else "cpu") not in self._accepted_types:
+            raise RuntimeError(f"No backend type associated with device type {tensor.device.type}")
+        return view_on_cpu(tensor) if is_on_card else tensor
 
     def _run(self, name: str, result: Any, *args: Any) -> Any:
-        """Run gloo's collective `name`; return its work with the value `result`, tensors of the card."""
+        """Run gloo's collective `name`; return its Work, with the card's tensors `result` as the value."""
         return _replace_result(getattr(self._inner, name)(*self._lower(args)), result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
@@ -82,8 +83,8 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
     def _reduce_to_mean(self, name: str, outputs: Any, *args: Any) -> Any:
         """Run gloo's sum `name` with `args`, and divide `outputs` by the number of ranks."""
         getattr(self._inner, name)(*self._lower(args)).wait()
-        for tensor in _iterate_leaves(outputs):
-            self._lower(tensor).div_(self.size())
+        for tensor in tree_leaves(outputs):
+            self._lower_tensor(tensor).div_(self.size())
         return _completed_work(outputs)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
@@ -194,14 +195,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._inner.recv_anysource(self._lower(tensors), tag)
 
 
-def _iterate_leaves(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    else:
-        for part in value:
-            yield from _iterate_leaves(part)
-
-
 def _completed_work(result: Any) -> Any:
     future: Any = torch.futures.Future()
     future.set_result(result)
@@ -209,7 +202,7 @@ def _completed_work(result: Any) -> Any:
 
 
 def _replace_result(work: Any, result: Any) -> Any:
-    """Return gloo's work with another value: the card's tensors, for DistributedDataParallel."""
+    """Return gloo's Work with another value: the card's tensors, which DistributedDataParallel reads."""
 
     def replace(future: Any) -> Any:
         future.value()  # raises the error of a collective that failed
@@ -300,7 +293,7 @@ def _find_accepted_types(backend: Any) -> tuple[str, ...]:
     card_backend = BACKEND_OF_CARD[cards.name]
     accepts_host = devices.get("cpu", card_backend) != card_backend
     accepts_card = devices.get(cards.name) == card_backend
-    return ("cpu",) * accepts_host + (cards.name,) * accepts_card
+    return tuple(name for name, accepts in (("cpu", accepts_host), (cards.name, accepts_card)) if accepts)
 
 
 @contextmanager

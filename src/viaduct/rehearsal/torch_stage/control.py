@@ -1,15 +1,46 @@
-"""Functions that torch.npu and torch.mlu share with torch.cuda: choice of a card, its properties, autocast's state."""
+"""Functions that torch.npu and torch.mlu share with torch.cuda: number and choice of cards, autocast's state."""
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage import visible
+from viaduct.cards import MLU, NPU
+from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of
 
+# Environment variables that list the visible cards; the first that is set counts. The MLU's third is
+# CUDA_VISIBLE_DEVICES, which is not read here.
+_VISIBLE_VARIABLES = {"npu": NPU.hiding_variables, "mlu": MLU.hiding_variables[:2]}
 _initialized = False
+
+
+def _count_visible_cards() -> int:
+    """Return the number of visible cards of this process: all of the rehearsal's, or those that a variable lists."""
+    for variable in _VISIBLE_VARIABLES.get(cards.name, ()):
+        text = os.environ.get(variable)
+        if text is not None:
+            return _count_listed(variable, text.strip())
+    return len(cards.meters)
+
+
+def _count_listed(variable: str, text: str) -> int:
+    """Return the number of cards in a variable's list; report a list that is invalid on an NPU."""
+    if not text:
+        return 0
+    numbers = sorted({int(part) for part in re.findall(r"\d+", text)})
+    ascending = ",".join(map(str, numbers)) or "0"
+    if cards.name == "npu" and text != ascending:
+        limits.report_violation(
+            "visible-devices",
+            f"{variable} is {text!r}.",
+            "The NPU takes digits and commas in strictly ascending order; of any other list it sees no device at all.",
+            f"Write {variable}={ascending}, and give the order by rank.",
+        )
+    return min(len(numbers), len(cards.meters))
 
 
 def is_available() -> bool:
@@ -25,7 +56,7 @@ def _lazy_init() -> None:
     global _initialized
     if not _initialized:
         _initialized = True
-        cards.count = visible.count_visible_cards()
+        cards.count = _count_visible_cards()
 
 
 init = _lazy_init
@@ -36,7 +67,7 @@ def _is_in_bad_fork() -> bool:
 
 
 def device_count() -> int:
-    return cards.count if _initialized else visible.count_visible_cards()
+    return cards.count if _initialized else _count_visible_cards()
 
 
 def current_device() -> int:

@@ -75,7 +75,7 @@ def _attend(
     if mode in (_TOP_LEFT, _DOWN_RIGHT):
         offset = 1 + (k.shape[2] - q.shape[2] if mode == _DOWN_RIGHT else 0)
         mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).triu(offset)
-    attended = None if mask is None else ~mask.bool()
+    attended = None if mask is None else ~mask.bool()  # as scaled_dot_product_attention takes it
     if pse is not None:
         attended = pse if attended is None else pse.masked_fill(~attended, float("-inf"))
     grouped = q.shape[1] != k.shape[1]  # grouped-query attention: fewer heads of keys

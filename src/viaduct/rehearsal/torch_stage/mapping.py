@@ -1,8 +1,9 @@
-"""Maps cuda to the card, for the vendors' run-time patches and for an original CUDA script on the stand-in.
+"""Maps cuda to the card, for the vendors' patches and for an original CUDA script on the stand-in.
 
-A TorchFunctionMode replaces CUDA devices in arguments of calls into torch. torch.cuda's functions become the
-card's, `.cuda()` becomes `.npu()`, and nccl becomes the card's backend. Device strings in the script's own comparisons
-are not changed, as with the vendors' patches.
+A patch is a module such as torch_npu.contrib.transfer_to_npu, whose import lets a CUDA script run on the card. A
+TorchFunctionMode replaces CUDA devices in arguments of calls into torch. torch.cuda's functions become the card's,
+`.cuda()` becomes `.npu()`, and nccl becomes the card's backend. Device strings in the script's own comparisons are not
+changed, as with the vendors' patches.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
 from viaduct.rehearsal.torch_stage.dispatch import make_library
 
-# By plug-in: the module of the vendor's patch, which scripts import to run CUDA code on the card.
+# By plug-in (torch_npu, torch_mlu): the module of the vendor's patch.
 _VENDOR_PATCHES = {card.plugin: card.patch_modules[0] for card in CARDS.values()}
 _CUDA = re.compile(r"cuda(?::(\d+))?")  # "cuda" or "cuda:1"
 
@@ -47,19 +48,11 @@ class CudaToCardMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.device:
             return func(*args, **(kwargs or {}))  # still cuda, since the script may compare it
-        if kwargs:
-            if "device" in kwargs:
-                device = kwargs["device"]
-                is_index = isinstance(device, int) and not isinstance(device, bool)
-                kwargs = {**kwargs, "device": torch.device(cards.name, device) if is_index else map_to_card(device)}
-            return func(*self._map_arguments(args), **kwargs)
-        return func(*self._map_arguments(args))
-
-    def _map_arguments(self, args: Any) -> Any:
-        for value in args:
-            if isinstance(value, str | torch.device):
-                return tuple(map_to_card(value) for value in args)
-        return args
+        if kwargs and "device" in kwargs:
+            device = kwargs["device"]
+            is_index = isinstance(device, int) and not isinstance(device, bool)
+            kwargs = {**kwargs, "device": torch.device(cards.name, device) if is_index else map_to_card(device)}
+        return func(*map(map_to_card, args), **(kwargs or {}))
 
 
 def map_cuda() -> None:
@@ -83,7 +76,7 @@ def map_cuda() -> None:
 
 
 def _run_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run an operator on the card for PyTorch's own functions, which request CUDA and bypass the mode."""
+    """Run an operator on the card for functions of PyTorch that request CUDA and bypass CudaToCardMode."""
     args = tuple(map_to_card(value) if isinstance(value, torch.device) else value for value in args)
     return operator(*args, **{name: map_to_card(value) for name, value in kwargs.items()})
 
@@ -108,7 +101,7 @@ def _map_methods() -> None:
 
 
 def _map_default_device() -> None:
-    """Map the device of set_default_device; torch's mode for it is below CudaToCardMode."""
+    """Map the device of set_default_device, which PyTorch adds to calls after CudaToCardMode has seen them."""
     from torch.utils._device import DeviceContext as context
 
     plain_init = context.__init__
@@ -144,7 +137,7 @@ def _map_autocast() -> None:
 
 
 def _wrap_device_parameter(function: Any, parameter: str) -> Any:
-    """Wrap a constructor whose first parameter is a device's name; without it, GradScaler gets the card."""
+    """Wrap a constructor whose first parameter is a device's name; GradScaler's default, cuda, becomes the card."""
 
     @functools.wraps(function)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -169,16 +162,16 @@ def _map_name(device: Any) -> Any:
 
 def _map_load() -> None:
     """Replace CUDA by the card in the map_location of torch.load and torch.jit.load."""
+
+    def wrap(plain: Any) -> Any:
+        @functools.wraps(plain)
+        def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return plain(f, _map_location(map_location), *args, **kwargs)
+
+        return load
+
     for module in (torch, torch.jit):
-        module.load = _wrap_load(module.load)  # type: ignore[attr-defined]
-
-
-def _wrap_load(plain: Any) -> Any:
-    @functools.wraps(plain)
-    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return plain(f, _map_location(map_location), *args, **kwargs)
-
-    return load
+        module.load = wrap(module.load)  # type: ignore[attr-defined]
 
 
 def _map_fake_tensors() -> None:

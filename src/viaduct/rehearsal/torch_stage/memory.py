@@ -50,9 +50,9 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Return the counters in the layout of torch.cuda."""
     meter = _find_meter(device)
-    keys, alive = ("current", "peak", "allocated", "freed"), meter.allocations - meter.releases
+    keys, current = ("current", "peak", "allocated", "freed"), meter.allocations - meter.releases
     # The peak of the number of allocations is not measured; the current number stands for it.
-    count = dict(zip(keys, (alive, alive, meter.allocations, meter.releases), strict=True))
+    count = dict(zip(keys, (current, current, meter.allocations, meter.releases), strict=True))
     size = dict(zip(keys, (meter.alive, meter.peak, meter.bytes_allocated, meter.bytes_released), strict=True))
     zeros = dict.fromkeys(size, 0)
     stats: dict[str, Any] = {"num_alloc_retries": 0, "num_ooms": 0, "max_split_size": -1}
@@ -114,7 +114,7 @@ def get_allocator_backend() -> str:
     return "native"
 
 
-_fraction: dict[int, float] = {}
+_fractions: dict[int, float] = {}  # by card
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
@@ -123,8 +123,8 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    _fraction[index_of(device)] = fraction
+    _fractions[index_of(device)] = fraction
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
-    return _fraction.get(index_of(device), 1.0)
+    return _fractions.get(index_of(device), 1.0)

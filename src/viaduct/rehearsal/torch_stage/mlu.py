@@ -1,4 +1,4 @@
-"""Names of torch_mlu that torch.cuda does not have."""
+"""The modules of torch_mlu, and its names that torch.cuda does not have: cnpx, cncl."""
 
 from __future__ import annotations
 
@@ -11,42 +11,24 @@ import torch
 
 from viaduct.cards import MLU
 from viaduct.rehearsal.torch_stage import profiling, streams, surface
-from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.cards import cards
 
 NAME = MLU.name  # of the device in PyTorch
 PACKAGE = MLU.plugin  # the vendor's plug-in
-CARD_NAME = "MLU590-M9"
 MEMORY = 80 << 30  # bytes of each card
 
 
 class _Properties(surface.Properties):
-    """Result of get_device_properties."""
-
-    name = CARD_NAME
+    name = "MLU590-M9"
     major = 5
     minor = 0
     multi_processor_count = 48
 
 
-def get_device_name(device: Any = None) -> str:
-    index_of(device)
-    return CARD_NAME
-
-
-def get_device_properties(device: Any) -> _Properties:
-    index_of(device)
-    return _Properties()
-
-
-def get_device_capability(device: Any = None) -> tuple[int, int]:
-    index_of(device)
-    return _Properties.major, _Properties.minor
-
-
 class cnpx:
-    """Marks in a profile: torch.mlu.cnpx."""
+    """torch.mlu.cnpx, which marks ranges in a profile as torch.cuda.nvtx does."""
 
-    _ranges = 0
+    _ranges = 0  # ranges that are open
 
     @staticmethod
     def mark(msg: str) -> None:
@@ -85,7 +67,8 @@ def build() -> types.ModuleType:
     """Make torch_mlu with its submodules, and return the module that becomes torch.mlu."""
     streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
     surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
-    names = surface.collect_shared_names() | surface.collect_defined_names(__name__)
+    names = surface.collect_shared_names() | surface.make_property_functions(_Properties)
+    names |= surface.collect_defined_names(__name__)
     device = surface.make_device_module(f"{PACKAGE}.mlu", names)
     surface.make_submodules(f"{PACKAGE}.mlu")
     contents = {**profiling.make_module_contents(), "emit_cnpx": profiling.emit_cnpx}

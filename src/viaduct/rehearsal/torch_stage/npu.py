@@ -1,4 +1,4 @@
-"""Names of torch_npu that torch.cuda does not have: settings, profiler marks, properties, operators, optimizers."""
+"""The modules of torch_npu, and its names that torch.cuda does not have: settings, operators, optimizers …"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, b
 
 
 class _Properties(surface.Properties):
-    """Result of get_device_properties: name, memory and core counts, but no major and minor."""
+    """Result of get_device_properties: name, memory and core counts; `major` and `minor` are refused."""
 
     name = CARD_NAME
     cube_core_num = 24
@@ -183,9 +183,9 @@ class CubeMathType(enum.IntEnum):
 
 
 class mstx:
-    """Marks in a profile: torch.npu.mstx."""
+    """torch.npu.mstx, which marks ranges in a profile as torch.cuda.nvtx does."""
 
-    _ranges = 0
+    _ranges = 0  # ranges begun so far
 
     @staticmethod
     def mark(message: str, stream: Any = None, domain: str = "default") -> None:
@@ -262,7 +262,7 @@ _OPERATORS = (
 
 
 def _collect_device_names() -> dict[str, Any]:
-    """Return the names of torch.npu that torch.cuda does not have."""
+    """Return the names of torch.npu that this file defines, and its settings."""
     names = {name: value for name, value in surface.collect_defined_names(__name__).items() if value not in _OPERATORS}
     return {**names, **_make_settings(), "npu_config": types.SimpleNamespace(**_make_settings())}
 
@@ -272,9 +272,10 @@ def build() -> types.ModuleType:
     operators = {function.__name__: function for function in _OPERATORS}
     streams.Stream.npu_stream = property(streams._handle)  # type: ignore[attr-defined]
     surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
-    device = surface.make_device_module(f"{PACKAGE}.npu", {**surface.collect_shared_names(), **_collect_device_names()})
+    names = surface.collect_shared_names() | _collect_device_names()
+    device = surface.make_device_module(f"{PACKAGE}.npu", names)
     surface.make_submodules(f"{PACKAGE}.npu")
-    surface.make_module(f"{PACKAGE}.npu.utils", {**surface.collect_shared_names(), **_collect_device_names()})
+    surface.make_module(f"{PACKAGE}.npu.utils", names)
     surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(), package=True)
     surface.make_module(f"{PACKAGE}.optim", _make_optimizers())
     surface.make_module(f"{PACKAGE}.utils", {}, package=True)

@@ -1,8 +1,8 @@
 """Runs an unchanged CUDA script on the CPU, for the comparison with the migrated script.
 
-PyTorch does not let a stand-in be registered as cuda, so its device is called `gpu`. It replaces CUDA devices in the
-arguments of calls, and `tensor.device` returns cuda. So copies to the device, operators on tensors of two devices, and
-branches on `device.type == "cuda"` behave as on a GPU.
+PyTorch does not let a stand-in be registered as cuda, so its device is called `gpu`. In the arguments of calls cuda is
+replaced by gpu, and `tensor.device` returns cuda for gpu. So copies to the device, operators on tensors of two devices,
+and branches on `device.type == "cuda"` behave as on a GPU.
 """
 
 from __future__ import annotations
@@ -14,37 +14,19 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, streams, tensors, wrappers
-from viaduct.rehearsal.torch_stage.cards import card_of, index_of
-from viaduct.rehearsal.torch_stage.surface import Properties, collect_shared_names, make_module
+from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, streams, surface, tensors, wrappers
+from viaduct.rehearsal.torch_stage.cards import card_of
 
 NAME = "gpu"  # of the device in PyTorch
-CARD_NAME = "CPU, called a CUDA device by viaduct"
 MEMORY = 80 << 30  # bytes of each card
 
 
-class _Properties(Properties):
-    """Result of get_device_properties, with compute capability 8.0."""
-
-    name = CARD_NAME
+class _Properties(surface.Properties):
+    name = "CPU, called a CUDA device by viaduct"
     major = 8
     minor = 0
     multi_processor_count = 108
     warp_size = 32
-
-
-def get_device_name(device: Any = None) -> str:
-    index_of(mapping.map_to_card(device))
-    return CARD_NAME
-
-
-def get_device_properties(device: Any = None) -> _Properties:
-    index_of(mapping.map_to_card(device))
-    return _Properties()
-
-
-def get_device_capability(device: Any = None) -> tuple[int, int]:
-    return _Properties.major, _Properties.minor
 
 
 def get_arch_list() -> list[str]:
@@ -74,8 +56,8 @@ class nvtx:
 
 def build() -> types.ModuleType:
     """Make the module whose names replace those of torch.cuda."""
-    members = (get_device_name, get_device_properties, get_device_capability, get_arch_list, nvtx)
-    return make_module(f"torch_{NAME}", {**collect_shared_names(), **{member.__name__: member for member in members}})
+    names = surface.collect_shared_names() | surface.make_property_functions(_Properties)
+    return surface.make_module(f"torch_{NAME}", {**names, "get_arch_list": get_arch_list, "nvtx": nvtx})
 
 
 def install() -> None:

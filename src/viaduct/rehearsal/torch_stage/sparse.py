@@ -2,7 +2,7 @@
 
 PyTorch has separate dispatch keys for sparse tensors. Operators that only read or join the parts (indices and values)
 run the CPU's kernels on the card's tensors, since these kernels do not check the device. All other operators use the
-fallback of `kernels.py`, on sparse CPU tensors over the same memory.
+fallback of `kernels.py`, on sparse CPU tensors over the same memory. Nested and quantized tensors are refused.
 """
 
 from __future__ import annotations

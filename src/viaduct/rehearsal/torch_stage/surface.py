@@ -19,15 +19,35 @@ _PRIVATE = ("_lazy_init", "_is_in_bad_fork")  # names that PyTorch itself calls
 
 
 class Properties:
-    """Base class of the results of get_device_properties."""
+    """Base class of the results of get_device_properties; the subclass of a card has its numbers."""
 
     name: str
+    major: int
+    minor: int
 
     def __init__(self) -> None:
         self.total_memory = cards.memory
 
     def __repr__(self) -> str:
         return f"_{cards.name.upper()}DeviceProperties(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
+
+
+def make_property_functions(properties: type[Properties]) -> dict[str, Any]:
+    """Return the three functions of torch.cuda that describe a device, for a card with these properties."""
+
+    def get_device_name(device: Any = None) -> str:
+        index_of(device)  # raises an error for another device
+        return properties.name
+
+    def get_device_properties(device: Any = None) -> Properties:
+        index_of(device)
+        return properties()
+
+    def get_device_capability(device: Any = None) -> tuple[int, int]:
+        index_of(device)
+        return properties.major, properties.minor
+
+    return {function.__name__: function for function in (get_device_name, get_device_properties, get_device_capability)}
 
 
 def make_module(name: str, contents: dict[str, Any], package: bool = False) -> types.ModuleType:

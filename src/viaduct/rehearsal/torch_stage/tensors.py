@@ -19,37 +19,37 @@ _TENSOR_TYPE = re.compile(r"torch\.(\w+)\.(\w+)Tensor")  # such as torch.npu.Flo
 def install() -> None:
     """Wrap the functions and methods that take a device or a tensor type."""
     _device_constructors()  # this call caches PyTorch's list of factories, before they are wrapped
-    torch.Tensor.to = _wrap_device(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
+    torch.Tensor.to = _wrap_device(torch.Tensor.to, takes_number=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _wrap_device(torch.Tensor.new_tensor)  # type: ignore[method-assign]
     for name in ("tensor", "as_tensor", "asarray"):
         replace_function(name, _wrap_device)
-    torch.nn.Module.to = _wrap_device(torch.nn.Module.to, numbers=True)  # type: ignore[method-assign]
+    torch.nn.Module.to = _wrap_device(torch.nn.Module.to, takes_number=True)  # type: ignore[method-assign]
     torch.Tensor.type = _wrap_type(torch.Tensor.type)  # type: ignore[method-assign]
     torch.set_default_tensor_type = _wrap_default_type(torch.set_default_tensor_type)
     _wrap_storages()
 
 
-def _wrap_device(function: Any, numbers: bool = False) -> Any:
-    """Wrap a function so that `npu` without a number means the current card; with `numbers` a number means a card."""
+def _wrap_device(function: Any, takes_number: bool = False) -> Any:
+    """Wrap a function so that the device "npu" means the current card, and with `takes_number` 1 means "npu:1"."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if "device" in kwargs:
-            kwargs["device"] = _resolve_device(kwargs["device"], numbers)
+            kwargs["device"] = _resolve_device(kwargs["device"], takes_number)
         elif len(args) > 1 and isinstance(args[1], str | torch.device | int):
-            args = (args[0], _resolve_device(args[1], numbers), *args[2:])
+            args = (args[0], _resolve_device(args[1], takes_number), *args[2:])
         return function(*args, **kwargs)
 
     return call
 
 
-def _resolve_device(device: Any, numbers: bool) -> Any:
+def _resolve_device(device: Any, takes_number: bool = False) -> Any:
     """Return a card's device with its number, and other values unchanged."""
     if isinstance(device, str) and device == cards.name:
         return torch.device(device, cards.current)
     if isinstance(device, torch.device) and device.type == cards.name and device.index is None:
         return torch.device(cards.name, cards.current)
-    if numbers and isinstance(device, int) and not isinstance(device, bool):
+    if takes_number and isinstance(device, int) and not isinstance(device, bool):
         return torch.device(cards.name, device)
     return device
 
@@ -97,7 +97,7 @@ def _wrap_storages() -> None:
         device = kwargs.get("device")
         if device is None or torch.device(device).type != cards.name:
             return plain(cls, *args, **kwargs)
-        device = _resolve_device(torch.device(device), numbers=False)
+        device = _resolve_device(torch.device(device))
         return put_storage_on_card(plain(cls, *args, device="cpu"), device.index)
 
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[method-assign]
@@ -110,7 +110,7 @@ def _wrap_storages() -> None:
 def _storage_to(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
     device = torch.device(cards.name) if device is None else device
     device = torch.device(cards.name, device) if isinstance(device, int) else torch.device(device)
-    return self.to(device=_resolve_device(device, numbers=False))
+    return self.to(device=_resolve_device(device))
 
 
 def _typed_storage_to(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
