@@ -179,4 +179,4 @@ def test_tensorflow_is_not_promised_to_a_python_that_has_none(monkeypatch: pytes
 def test_the_package_is_found_where_it_lies() -> None:
     from viaduct import extras
 
-    assert Path(viaduct.__file__).parent == extras.PACKAGE
+    assert Path(viaduct.__file__).parent == extras.VIADUCT

@@ -67,7 +67,7 @@ class Run:
         return list(list_step_folders(self.path / "checkpoints").values())
 
     def metrics(self, kind: MetricKind = "evaluation") -> list[dict[str, Any]]:
-        """Return the records of log lines (loss, rate, …) or of evaluations (top1, top5, loss, …), by step."""
+        """Return the records of log lines (loss, rate, …) or of evaluations (top1, top5, loss, …), earliest first."""
         from viaduct.training.rundir import RunDir
 
         check_choice("kind", kind, get_args(MetricKind))
@@ -107,7 +107,7 @@ def train(
     request = Request(loaded, RunDir(folder), data_path, device, resume, f"viaduct.train({loaded.name!r})")
     with output_to_logging():
         outcome = run_training(request)
-    # The outcome of a run that had finished before has step 0; its summary has the number of steps.
+    # If the run had finished before this call, `outcome.step` is 0; its summary has the number of steps.
     step = outcome.step or int((RunDir(folder).read_summary() or {}).get("steps", 0))
     return Run(folder, outcome.finished, step)
 
@@ -201,7 +201,7 @@ def output_to_logging() -> Iterator[None]:
 class RecordLoader:
     """Iterable over batches of images and labels; each iteration over it is the next epoch."""
 
-    def __init__(self, batches: Any) -> None:
+    def __init__(self, batches: Any) -> None:  # batches of `Records.open_batches`
         self.batches, self.next_epoch, self.is_closed = batches, 0, False
 
     def __len__(self) -> int:
@@ -219,8 +219,8 @@ class RecordLoader:
     def read_epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
         epoch, self.next_epoch = self.next_epoch, self.next_epoch + 1
         for batch in self.batches.epoch(epoch):
-            rows = slice(None) if batch.mask is None else batch.mask  # the mask excludes padding
-            yield batch.images[rows], batch.labels[rows]
+            samples = slice(None) if batch.mask is None else batch.mask  # the mask excludes padding
+            yield batch.images[samples], batch.labels[samples]
 
     def close(self) -> None:
         """Stop the threads that prepare batches."""

@@ -20,7 +20,7 @@ from viaduct.errors import BadData
 from viaduct.path_errors import refuse_replacing_special_file
 
 LEFTOVERS = ".*.part"  # pattern of the temporary files that a killed process leaves behind
-LONGEST_NAME = 160  # bytes of a name in a temporary name, which must be shorter than file systems' limit of 255
+MAX_NAME_BYTES = 160  # of a file name in a temporary name; with its ending it must have at most 255, as all names
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, quota or file; such an OSError names no file
 
 
@@ -61,14 +61,14 @@ def name_temporary(path: Path) -> Path:
 def cut_name(name: str) -> str:
     """Return a name with room for an ending; a long one is truncated and gets a checksum of the full name."""
     encoded = os.fsencode(name)
-    if len(encoded) <= LONGEST_NAME:
+    if len(encoded) <= MAX_NAME_BYTES:
         return name
-    return f"{encoded[:LONGEST_NAME].decode('utf-8', 'ignore')}~{zlib.crc32(encoded):08x}"
+    return f"{encoded[:MAX_NAME_BYTES].decode('utf-8', 'ignore')}~{zlib.crc32(encoded):08x}"
 
 
 @cache
 def identify_machine() -> str:
-    """Return a checksum of the machine and the container, within which process ids are unique."""
+    """Return a checksum that names the machine and the container: process ids are unique within them."""
     try:
         pid_namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -78,7 +78,7 @@ def identify_machine() -> str:
 
 @contextmanager
 def report_errors_on(temporary: Path, path: Path) -> Iterator[None]:
-    """Raise errors about a temporary file or folder as errors about `path`, which the user knows."""
+    """Within the block, raise errors about a temporary file or folder as errors about `path`, which the user knows."""
     try:
         yield
     except OSError as error:
@@ -115,7 +115,7 @@ def is_running(process: int) -> bool:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Let only this process write data into a folder within the block; the lock ends with the process."""
+    """Lock a folder within the block; raise BadData if another process has locked it. A lock ends with its process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:

@@ -20,7 +20,7 @@ from viaduct.errors import BadValue, ViaductError
 from viaduct.extras import explain_import_error
 from viaduct.path_errors import explain_os_error, refuse_impossible
 from viaduct.terminal import start_escaping_output, tidy_message
-from viaduct.usage import explain_usage_error
+from viaduct.usage import explain_usage_error, list_flag_values
 
 # Verb -> its line in `viaduct --help`. The module is imported only when the verb is called.
 VERBS = {
@@ -31,12 +31,12 @@ VERBS = {
     "predict": "Predict the most probable classes of image files and folders.",
     "export": "Write a trained network for another runtime: ONNX, torch.export, SavedModel; checked against PyTorch.",
     "serve": "Serve a trained classifier over HTTP: the Open Inference Protocol, /predict, a page to try it.",
-    "bench": "Measure a training step: images/s, where its time goes, and what others need for the same work.",
+    "bench": "Measure a training step: images/s, where its time goes, and the same work in torchvision or timm.",
     "migrate": "Rewrite PyTorch and TensorFlow 1 scripts for another accelerator; name what needs manual review.",
     "rehearse": "Run a migrated script without the accelerator, on a stand-in that keeps the card's limits.",
     "carry": "Migrate a script, rehearse it beside the original, compare what they compute: one command, one verdict.",
-    "compare": "Find the first operator where two dumps differ, and why; or where two loss curves do.",
-    "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
+    "compare": "Find the first operator where two dumps differ, and why; or the step where two loss curves do.",
+    "dump": "Run a PyTorch or TensorFlow 1 script, unmodified, and dump what its networks compute in chosen steps.",
     "profile": "Show where the time of a training step goes, of any script or recipe, and what to do about it.",
     "tune": "Search faster variants of a recipe's operators on this device; keep them in a bank that training uses.",
     "data": "Build, fetch, index, check, show and measure training data.",
@@ -71,7 +71,7 @@ def load_verb(name: str) -> Any:
 
 
 def check_arguments(command: Any, arguments: list[str]) -> None:
-    """Refuse impossible paths and numbers that are not finite; a script's arguments after `--` are not checked."""
+    """Raise an error for impossible paths and numbers that are not finite; arguments after `--` are not checked."""
     if subcommands := getattr(command, "commands", {}):
         # `viaduct launch` and `viaduct runs` have a default subcommand; `launch` also has flags that choose another.
         if prepend_subcommand := getattr(command, "prepend_subcommand", None):
@@ -88,33 +88,28 @@ def check_arguments(command: Any, arguments: list[str]) -> None:
 
 
 def check_paths(command: Any, arguments: list[str]) -> None:
-    """Refuse paths that are empty, too long or contain a NUL byte."""
+    """Raise BadPath for a path that is empty, too long or contains a NUL byte."""
     paths = list_parameters(command, "Path")
     flags = {flag for parameter in paths for flag in parameter.opts if flag.startswith("-")}
-    takes_path = any(parameter.param_type_name == "argument" for parameter in paths)
-    flags_with_value = list_flags_with_value(command)
-    for previous, argument in pairwise(["", *arguments]):
-        flag, equals, value = argument.partition("=")
-        if previous in flags:
-            refuse_impossible(previous, argument)
-        elif equals and flag in flags:
-            refuse_impossible(flag, value)
-        elif takes_path and previous not in flags_with_value and not argument.startswith("-"):
-            refuse_impossible("", argument)
+    for flag, value in list_flag_values(flags, arguments):
+        refuse_impossible(flag, value)
+    if any(parameter.param_type_name == "argument" for parameter in paths):
+        flags_with_value = list_flags_with_value(command)
+        for previous, argument in pairwise(["", *arguments]):
+            if previous not in flags_with_value and not argument.startswith("-"):
+                refuse_impossible("", argument)
 
 
 def check_numbers(command: Any, arguments: list[str]) -> None:
-    """Refuse NaN and infinity."""
+    """Raise BadValue for NaN and infinity."""
     flags = {flag for parameter in list_parameters(command, "float") for flag in parameter.opts}
-    for previous, argument in pairwise(["", *arguments]):
-        flag, _, value = argument.partition("=")
-        name, text = (previous, argument) if previous in flags else (flag, value) if flag in flags else ("", "")
-        if text.strip("+- ").lower() in ("nan", "inf", "infinity"):
-            raise BadValue(f"{name} is {text}; it must be a finite number.")
+    for flag, value in list_flag_values(flags, arguments):
+        if value.strip("+- ").lower() in ("nan", "inf", "infinity"):
+            raise BadValue(f"{flag} is {value}; it must be a finite number.")
 
 
 def list_parameters(command: Any, kind: str) -> list[Any]:
-    """Return the parameters of a command whose annotation contains the type's name `kind`, such as Path or float."""
+    """Return the parameters of a command whose type annotation contains the name `kind`, such as Path or float."""
     hints = typing.get_type_hints(command.callback)
     return [parameter for parameter in command.params if kind in str(hints.get(parameter.name))]
 
@@ -226,17 +221,17 @@ def explain(error: Exception) -> ViaductError | None:
 
 
 def find_command(error: Exception) -> str:
-    """Return the command of an error; under `viaduct launch` it may be the `viaduct train` of a rank."""
+    """Return the command that raised an error, such as `viaduct data build`, for the beginning of the message."""
     context = getattr(error, "ctx", None)
     return context.command_path if context else f"viaduct {find_verb(sys.argv[1:])}".strip()
 
 
 def is_stdout_full(error: Exception) -> TypeGuard[OSError]:
-    """Return True if the error is that of a full disk and stdout is a file on it."""
+    """Return True if stdout is a file that could not be written because its disk is full."""
     if not isinstance(error, OSError) or error.errno != errno.ENOSPC or error.filename is not None:
         return False
     try:
-        os.write(sys.stdout.fileno(), b"\n")  # the error does not tell which file could not be written
+        os.write(sys.stdout.fileno(), b"\n")  # the error names no file, so try whether stdout can be written
     except (OSError, ValueError):
         return True
     return False

@@ -26,10 +26,10 @@ from collections.abc import Iterable
 
 
 class ViaductError(Exception):
-    """Base of errors for which `cli.main` prints the message and exits with `exit_code`."""
+    """Base of all errors for which `cli.main` prints the message and exits with `exit_code`."""
 
     exit_code = 2
-    is_silent = False  # True: another rank prints this error
+    is_silent = False  # True: this rank prints no message, because another rank prints it
 
     def __init__(self, message: str, *hints: str) -> None:
         self.message = message
@@ -38,14 +38,13 @@ class ViaductError(Exception):
 
 
 class UnknownName(ViaductError):
-    """A name that does not exist; the message suggests the closest known name."""
+    """A name that does not exist; the message suggests the closest known name, or lists all if none is similar."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *hints: str) -> None:
         known = list(known)
-        folded = {fold_lookalikes(candidate): candidate for candidate in known}
-        close = difflib.get_close_matches(fold_lookalikes(name), folded, n=1, cutoff=0.5)
-        closest = (f"Closest is {folded[close[0]]!r}.",) if close else (f"There are: {', '.join(known)}.",)
-        super().__init__(f"no {kind} called {name!r}.", *closest, *hints)
+        closest = find_closest(name, known)
+        suggestion = f"Closest is {closest!r}." if closest else f"There are: {', '.join(known)}."
+        super().__init__(f"no {kind} called {name!r}.", suggestion, *hints)
 
 
 class BadValue(ViaductError):
@@ -94,6 +93,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 class DiskFull(ViaductError):
     """A file could not be written, usually because the disk is full."""
+
+
+def find_closest(name: str, known: Iterable[str]) -> str:
+    """Return the most similar known name; empty if none is similar. Leading dashes of flags are ignored."""
+    folded = {fold_lookalikes(candidate.lstrip("-")): candidate for candidate in known}
+    close = difflib.get_close_matches(fold_lookalikes(name.lstrip("-")), folded, n=1, cutoff=0.5)
+    return folded[close[0]] if close else ""
 
 
 def fold_lookalikes(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Packages that only an extra of viaduct installs, and the error for a missing one.
+"""Packages that an extra (optional dependency) of viaduct installs, and the error for a missing one.
 
     pip install viaduct             migrate, compare, ranktable, launch scripts, data check
     pip install 'viaduct[train]'    torch and the image codecs
@@ -37,7 +37,8 @@ EXTRAS = {
     "onnxruntime": "onnx",
 }
 PYTHON_WITHOUT_TENSORFLOW = (3, 12)  # from this version on there is no TensorFlow 2.15
-PACKAGE = Path(__file__).parent
+VIADUCT = Path(__file__).parent
+IMPORTLIB = Path(importlib.__file__).parent
 
 
 class MissingExtra(ViaductError):
@@ -60,7 +61,10 @@ def install_line(package: str) -> str:
 
 
 def require(*packages: str) -> None:
-    """Raise MissingExtra for the first of these packages that is not installed, before processes that need it start."""
+    """Raise MissingExtra for the first of these packages that is not installed.
+
+    Verbs call it before they start processes that need the packages.
+    """
     for package in packages:
         if not is_installed(package):
             raise MissingExtra(package)
@@ -81,12 +85,8 @@ def find_missing_package(error: BaseException) -> str | None:
 def is_raised_by_viaduct(error: BaseException) -> bool:
     """Return True if the failed import statement is in a file of viaduct."""
     files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
-    importers = [file for file in files if not file.startswith("<frozen importlib") and not is_importlib(file)]
-    return bool(importers) and PACKAGE in Path(importers[-1]).parents
-
-
-def is_importlib(file: str) -> bool:
-    return Path(importlib.__file__).parent in Path(file).parents
+    files = [file for file in files if not file.startswith("<frozen importlib") and IMPORTLIB not in Path(file).parents]
+    return bool(files) and VIADUCT in Path(files[-1]).parents
 
 
 def is_installed(package: str) -> bool:

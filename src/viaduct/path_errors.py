@@ -61,14 +61,14 @@ class BadPath(ViaductError):
 
 
 class GivenPath(NamedTuple):
-    """Path on the command line, and the flag before it."""
+    """Path on the command line, and the flag before it; the flag of a positional argument is empty."""
 
     path: str
     flag: str
 
 
 def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequence[str] = ()) -> BadPath | None:
-    """Return the error to print; None if `error` has no cause that viaduct can explain to the user.
+    """Return the error to print; None if viaduct cannot explain the cause of `error` to the user.
 
     `arguments` is the command line after `viaduct`; `flags` are the flags that take a value.
     """
@@ -177,11 +177,11 @@ def count_levels(path: str, other: str) -> int:
 
 
 def is_users_file(name: str) -> bool:
-    """Return True for a file in the current or the temporary folder that is not one of viaduct's own files."""
+    """Return True for a file in the current or the temporary folder that does not belong to viaduct."""
     absolute, package = os.path.abspath(name), os.path.dirname(__file__)
     folders = [os.getcwd(), os.environ.get("TMPDIR", ""), tempfile.tempdir or "/tmp"]
-    inside = any(absolute.startswith(folder + "/") for folder in folders if folder.rstrip("/"))
-    return inside and not absolute.startswith(package + "/")
+    is_inside = any(absolute.startswith(folder + "/") for folder in folders if folder.rstrip("/"))
+    return is_inside and not absolute.startswith(package + "/")
 
 
 def is_current_folder_gone() -> bool:
@@ -259,7 +259,7 @@ def list_parents_from_root(name: str) -> list[Path]:
 
 
 def refuse_special_file(path: Path | str) -> None:
-    """Raise an OSError for a pipe, a socket or a device, except for pipes from the shell: reading may never end."""
+    """Raise an OSError for a pipe, socket or device: reading it may never end. Pipes of the shell are allowed."""
     mode = os.stat(path).st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/")):
         return

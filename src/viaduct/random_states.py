@@ -14,7 +14,7 @@ TORCH_CPU = "torch's random numbers on the CPU"
 
 
 def read_random_states() -> dict[str, object]:
-    """Return the states by their names in messages; two states are equal if no random number was drawn in between."""
+    """Return the states, by their names in messages. A state that has not changed shows that no number was drawn."""
     return {
         "Python's random numbers": random.getstate(),
         "NumPy's random numbers": pickle.dumps(np.random.get_state(legacy=False)),

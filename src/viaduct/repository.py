@@ -18,7 +18,7 @@ from viaduct.plain_files import open_plain_file, read_plain_file
 
 MAX_INDEX = 512 << 20  # bytes; millions of files fit
 MAX_TEXT = 1 << 20  # bytes of config, HEAD and other small files
-GITLINK = 0o160000  # mode of a submodule
+SUBMODULE_MODE = 0o160000
 # Lines of a config file: `[section "subsection"]`, and `key = value` or `key` alone.
 SECTION = re.compile(r"\s*\[\s*([\w.-]+)\s*(?:\"((?:[^\"\\]|\\.)*)\")?\s*\]")
 SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*$")
@@ -58,7 +58,7 @@ class Index:
     def has_content_of(self, path: str, file: Path) -> bool:
         """Return True if `file` has the content that the index has for `path`, so that `git restore` can restore it."""
         entry = self.entries.get(path)
-        if entry is None or entry.stage or entry.mode == GITLINK:
+        if entry is None or entry.stage or entry.mode == SUBMODULE_MODE:
             return False
         try:
             return self.is_untouched(entry, os.lstat(file)) or hash_blob(file, self.algorithm) == entry.digest
@@ -78,11 +78,11 @@ class Index:
 
 @dataclass(frozen=True)
 class Repository:
-    """Git checkout: `folder` has index and HEAD, `common` the files shared by worktrees, such as config and refs."""
+    """Git checkout."""
 
-    top: Path
-    folder: Path
-    common: Path
+    top: Path  # folder of the working tree
+    folder: Path  # with index and HEAD: `.git`, or another folder for a worktree or submodule
+    common: Path  # with the files that worktrees share, such as config and refs
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -122,7 +122,7 @@ class Repository:
         return commit if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit) else ""
 
     def resolve_ref(self, name: str) -> str:
-        """Return the commit of a ref such as refs/heads/main, empty if there is none; OSError without packed-refs."""
+        """Return the commit of a ref such as refs/heads/main; empty, or an OSError, if there is none."""
         if not re.fullmatch(r"refs/[^\0]+", name) or ".." in name:
             return ""
         for folder in (self.folder, self.common):
@@ -137,7 +137,7 @@ class Repository:
         return ""
 
 
-# ---- finding a repository
+# Finding a repository
 
 
 def find_repository(folder: Path) -> Repository | None:
@@ -203,7 +203,7 @@ def unquote(text: str) -> str:
     return re.split(r"\s*[#;]", text, maxsplit=1)[0]
 
 
-# ---- parsing the index
+# Parsing the index
 
 
 def parse_index(data: bytes, index_mtime: int, algorithm: str) -> Index:
@@ -225,7 +225,10 @@ def parse_index(data: bytes, index_mtime: int, algorithm: str) -> Index:
 
 
 def find_checksum_algorithm(data: bytes) -> str:
-    """Return the algorithm of the checksum at the end of an index; empty if it is zero, ValueError if it is wrong."""
+    """Return the algorithm of the checksum at the end of an index; raise ValueError if the checksum is wrong.
+
+    Empty if there is none: git writes zeros instead with index.skipHash.
+    """
     for name, width in (("sha1", 20), ("sha256", 32)):
         if len(data) > width and hashlib.new(name, data[:-width]).digest() == data[-width:]:
             return name

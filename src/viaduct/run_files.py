@@ -26,10 +26,10 @@ from viaduct.errors import BadRun
 from viaduct.path_errors import refuse_special_file
 from viaduct.typed_fields import matches, show_value, spell_type
 
-LARGEST = 64 << 20  # bytes of a JSON file
-MAX_METRICS = 4 << 30  # bytes of metrics.jsonl
-DEEPEST = 50  # levels of lists and objects
-LATEST_STEP = 1 << 62  # a step that is not below this is damage
+MAX_JSON_BYTES = 64 << 20  # of a JSON file
+MAX_METRICS_BYTES = 4 << 30  # of metrics.jsonl
+MAX_NESTING = 50  # levels of lists and objects
+STEP_LIMIT = 1 << 62  # steps are below this number; a larger one is damage
 MANIFEST = "manifest.json"
 LABELS = "labels.json"
 ENDING = "ending.json"
@@ -52,7 +52,7 @@ FILE_FIELDS = {"size": int, "sha256": str}  # of each file in a checkpoint's man
 SCORE_TYPES = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
 EVALUATION_FIELDS = ("count", *SCORE_TYPES, "seconds")  # fields of an evaluation in metrics.jsonl
 # Kind of a record in metrics.jsonl -> the fields that it must have.
-METRICS: dict[str, dict[str, Any]] = {
+RECORD_FIELDS: dict[str, dict[str, Any]] = {
     "log": {"epoch": float, "images_per_s": Number, **dict.fromkeys(("loss", "top1", "lr"), Number)},
     "evaluation": {"epoch": float, **SCORE_TYPES},
     "restart": {"first": int, "last": int, "ranks": int},
@@ -63,12 +63,12 @@ class Damaged(ValueError):
     """JSON text that cannot be used."""
 
 
-def read_json_object(path: Path, largest: int = LARGEST) -> Json:
+def read_json_object(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Json:
     """Return the object in a JSON file; raise BadRun if it is damaged or too large, OSError if it is missing."""
     refuse_special_file(path)
     size = path.stat().st_size
-    if size > largest:
-        raise BadRun(f"{path} has {size:,} bytes; the limit is {largest:,}.")
+    if size > max_bytes:
+        raise BadRun(f"{path} has {size:,} bytes; the limit is {max_bytes:,}.")
     try:
         return parse_object(path.read_bytes())
     except Damaged as error:
@@ -86,7 +86,7 @@ def parse_object(text: str | bytes) -> Json:
         raise Damaged("it is nested too deeply") from None
     except ValueError as error:
         raise Damaged(str(error).rstrip(".")) from None
-    if is_deeper(record, DEEPEST):
+    if is_deeper(record, MAX_NESTING):
         raise Damaged("it is nested too deeply")
     if not isinstance(record, dict):
         raise Damaged(f"it holds {describe_kind(record)}, not an object")
@@ -123,6 +123,7 @@ def require_fields(record: Mapping[str, Any], fields: Mapping[str, Any], prefix:
 
 def require_type(value: Any, kind: Any, name: str) -> None:
     if not matches(value, kind):
+        # spell_type uses the words of recipes; these are the words of JSON.
         expected = spell_type(kind).replace("dict", "an object").replace("a name", "a text")
         raise Damaged(f"{name} is {show_value(value)}; it must be {expected}")
 
@@ -151,7 +152,7 @@ def read_recipe_record(run: Path) -> Json:
 
 
 def count_steps(record: Mapping[str, Any]) -> int:
-    """Return the length of the training in a recipe.json, in steps; 0 if unknown."""
+    """Return the number of steps of a whole training, from the contents of recipe.json; 0 if unknown."""
     recipe = record.get("recipe")
     if not isinstance(recipe, dict):
         return 0
@@ -162,7 +163,7 @@ def count_steps(record: Mapping[str, Any]) -> int:
     if not images or not batch or not isinstance(epochs, int | float):
         return 0
     product = epochs * float(images // batch)
-    return max(1, int(product)) if 0 <= product < LATEST_STEP else 0
+    return max(1, int(product)) if 0 <= product < STEP_LIMIT else 0
 
 
 def read_count(record: Any, name: str) -> int:
@@ -232,7 +233,7 @@ def read_manifest(folder: Path) -> Json:
 def list_step_folders(checkpoints: Path) -> dict[int, Path]:
     """Return the folders of checkpoints, intact or damaged, by step in ascending order."""
     named = ((STEP_FOLDER.fullmatch(path.name), path) for path in checkpoints.glob("step-*"))
-    folders = {int(match[1]): path for match, path in named if match and int(match[1]) < LATEST_STEP}
+    folders = {int(match[1]): path for match, path in named if match and int(match[1]) < STEP_LIMIT}
     return dict(sorted(folders.items()))
 
 
@@ -241,8 +242,8 @@ def read_metric_lines(run: Path) -> Iterator[tuple[str, Json | None]]:
     file = run / "metrics.jsonl"
     if not file.is_file():
         return
-    if file.stat().st_size > MAX_METRICS:
-        raise BadRun(f"{file} is larger than {MAX_METRICS >> 30} GiB.")
+    if file.stat().st_size > MAX_METRICS_BYTES:
+        raise BadRun(f"{file} is larger than {MAX_METRICS_BYTES >> 30} GiB.")
     with file.open("rb") as opened:
         for line in opened:
             text = line.decode("utf-8", errors="replace").rstrip("\r\n")
@@ -253,7 +254,7 @@ def parse_metric(line: str) -> Json | None:
     try:
         record = parse_object(line)
         require_fields(record, {"kind": str, "step": int})
-        if not 0 <= record["step"] < LATEST_STEP:
+        if not 0 <= record["step"] < STEP_LIMIT:
             raise Damaged("step is out of range")
     except Damaged:
         return None
@@ -261,9 +262,9 @@ def parse_metric(line: str) -> Json | None:
 
 
 def read_metrics(run: Path, kind: str) -> list[Json]:
-    """Return the records of a kind (log, evaluation, restart …) that have the fields in METRICS."""
+    """Return the records of a kind (log, evaluation, restart …) that have the fields in RECORD_FIELDS."""
     records = [record for _, record in read_metric_lines(run) if record is not None and record["kind"] == kind]
-    return [record for record in records if has_fields(record, METRICS.get(kind, {}))]
+    return [record for record in records if has_fields(record, RECORD_FIELDS.get(kind, {}))]
 
 
 def has_fields(record: Json, fields: Mapping[str, Any]) -> bool:

@@ -1,6 +1,7 @@
-"""Spaces of configurations for tuning: ordered parameters, rules that exclude configurations, a default.
+"""Search spaces of operator tuning: ordered parameters, rules that exclude configurations, a default.
 
-`kernels` declares a space for each kernel and `tuning` searches it, so this module imports neither.
+A configuration (a point) has a value for each parameter, such as {"BLOCK_M": 64, "num_warps": 4}. `kernels` declares a
+space for each kernel and `tuning` searches it, so this module imports neither.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from math import prod
 from viaduct.errors import BadValue
 
 Value = int | str | bool
-Point = Mapping[str, Value]  # one configuration: a value for every parameter
+Point = Mapping[str, Value]
 Rule = Callable[[Point], str | None]  # returns the reason why a point is invalid, or None
-Code = tuple[int, ...]  # a point as the position of each parameter's value
+Code = tuple[int, ...]  # a point as numbers: the position of each value in `Parameter.values`
 
-MAX_COMBINATIONS = 1_000_000  # all combinations are enumerated
+MAX_COMBINATIONS = 1_000_000  # all combinations are tested for validity
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter and its values, ordered so that neighbours are similar configurations."""
+    """A parameter and its values, in an order in which neighbours make similar configurations."""
 
     name: str
     values: tuple[Value, ...]
@@ -42,7 +43,7 @@ class Parameter:
         return next(matches, None)
 
     def find_nearest(self, value: Value) -> int | None:
-        """Return the position of the value or, for another integer, of the closest integer; otherwise None."""
+        """Return the position of the value, or of the integer closest to another integer; None for any other value."""
         exact = self.find(value)
         if exact is not None or not _is_integer(value):
             return exact
@@ -55,9 +56,9 @@ def _is_integer(value: Value) -> bool:
 
 
 class Space:
-    """All combinations of the parameters' values that no rule forbids.
+    """All combinations of values that no rule forbids.
 
-    `default` is used without tuning. `hints` are points to try early; a hint that a rule forbids is dropped.
+    `default` is the configuration without tuning. `hints` are points to try early, if no rule forbids them.
     """
 
     def __init__(
@@ -72,8 +73,8 @@ class Space:
         self.rules = tuple(rules)
         self._check_parameters()
         self.default = self._check_point(default, "default")
-        known = [self._check_point(hint, "hint") for hint in hints]
-        self.hints = tuple(hint for hint in known if self._find_broken_rule(hint) is None)
+        ordered_hints = [self._check_point(hint, "hint") for hint in hints]
+        self.hints = tuple(hint for hint in ordered_hints if self._find_broken_rule(hint) is None)
         reason = self._find_broken_rule(self.default)
         if reason is not None:
             if not self.codes:
@@ -110,7 +111,7 @@ class Space:
         return len(self.codes)
 
     def points(self) -> Iterator[Point]:
-        """Yield the valid points; the last parameter varies fastest."""
+        """Yield the valid points, in the order of `codes`."""
         return (self.decode(code) for code in self.codes)
 
     def explain_invalid(self, point: Point) -> str | None:
@@ -119,13 +120,13 @@ class Space:
 
     @cached_property
     def codes(self) -> tuple[Code, ...]:
-        """Codes of the valid points, in the order of `points`."""
+        """Codes of the valid points; the last parameter varies fastest."""
         ranges = (range(len(parameter.values)) for parameter in self.parameters)
         return tuple(code for code in itertools.product(*ranges) if self._find_broken_rule(self.decode(code)) is None)
 
     @cached_property
     def valid_codes(self) -> frozenset[Code]:
-        """`codes` as a set."""
+        """`codes` as a set, for membership tests."""
         return frozenset(self.codes)
 
     def decode(self, code: Code) -> Point:
@@ -142,7 +143,8 @@ class Space:
     def adapt(self, point: Point) -> Point | None:
         """Return the point of this space closest to a point of a similar space.
 
-        Parameters that `point` lacks have the default's value. None if a value fits nothing or a rule forbids it.
+        Parameters that `point` lacks get the value of the default. Return None if a value has no counterpart here, or
+        if a rule forbids the result.
         """
         adapted = dict(self.default)
         for parameter in self.parameters:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-# Signals that may be ignored when a command starts: Ctrl-C in a background job, SIGHUP under nohup.
+# Signals that a command may have to ignore: the shell ignores Ctrl-C for a background job, nohup ignores SIGHUP.
 MAYBE_IGNORED = (signal.SIGINT, signal.SIGHUP)
 
 
@@ -20,7 +20,7 @@ def name_signal(number: int) -> str:
 
 
 def list_stop_signals() -> tuple[signal.Signals, ...]:
-    """Return Ctrl-C, SIGTERM and SIGHUP, except those that this process ignores."""
+    """Return SIGTERM, and those of Ctrl-C and SIGHUP that this process does not ignore."""
     ignored = list_ignored_signals()
     return tuple(number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if number not in ignored)
 
@@ -32,7 +32,7 @@ def list_ignored_signals() -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def collect_signals(on_signal: Callable[[int], None]) -> Iterator[list[int]]:
-    """Within the block, call `on_signal` for signals that would end this command; yield the list of received ones."""
+    """Within the block, call `on_signal` for each Ctrl-C, SIGTERM or SIGHUP; yield a list that collects them."""
     received: list[int] = []
 
     def collect(number: int, frame: object) -> None:
@@ -49,7 +49,7 @@ def collect_signals(on_signal: Callable[[int], None]) -> Iterator[list[int]]:
 
 @contextmanager
 def forward_signals(pid: int) -> Iterator[list[int]]:
-    """Within the block, forward signals that would end this command to a process; yield the list of received ones."""
+    """Within the block, send each received Ctrl-C, SIGTERM or SIGHUP to process `pid`, too; yield the received ones."""
 
     def forward(number: int) -> None:
         with suppress(ProcessLookupError):

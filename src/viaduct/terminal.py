@@ -7,8 +7,8 @@ A pipe or a file gets no colour codes and lines of any length. On a narrow termi
 columns do not. Nothing is cut off.
 
 Names of files, tensors and classes may contain escape sequences. `start_escaping_output`, which every command calls
-first, escapes them in everything that is printed except by rich, whose colours are escape sequences; `print_table`
-escapes each cell.
+first, escapes them in everything that is printed, except in what rich prints, whose colours are escape sequences.
+Therefore `print_table` escapes each cell.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
 
-UNBOUNDED_WIDTH = 100_000  # characters: wider than any table
+UNBOUNDED_WIDTH = 100_000  # characters; wider than any table
 MIN_TEXT_WIDTH = 12  # characters to which a text column may shrink
-LONGEST_NAME = 400  # characters of a name in a message; longer names are shortened
+MAX_NAME_LENGTH = 400  # characters; longer names in a message are shortened
 UNSAFE = re.compile(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0 and C1 controls: escape sequences, line ends, backspace
@@ -48,7 +48,7 @@ def print_note(line: str) -> None:
 
 
 class EscapingStream:
-    """Wrapper of stdout or stderr that escapes control characters except for line ends and tabs."""
+    """Wrapper of stdout or stderr that escapes control characters other than line ends and tabs."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream  # rich looks for a wrapped stream under this name
@@ -66,16 +66,16 @@ class EscapingStream:
 
 
 def start_escaping_output() -> None:
-    """Escape control characters in stdout and stderr, except in what rich prints; discard output to a closed stream."""
+    """Wrap stdout and stderr in EscapingStream."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, EscapingStream):
-            # Python has no stream for a descriptor that was closed at its start (`2>&-`).
+            # `stream` is None if the descriptor was closed when Python started (`2>&-`): output to it is discarded.
             setattr(sys, name, EscapingStream(stream or open(os.devnull, "w")))  # noqa: SIM115
 
 
 def stop_escaping_output() -> None:
-    """Undo `start_escaping_output`: a user's script or recipe may print colours and progress bars."""
+    """Undo `start_escaping_output`, so that a user's script or recipe can print colours and progress bars."""
     sys.stdout = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
     sys.stderr = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
@@ -129,11 +129,10 @@ def measure_minimum_width(table: Table, console: Console) -> int:
     from rich.measure import Measurement
 
     options = console.options.update(width=UNBOUNDED_WIDTH)
-    edges, padding = 2, 4  # characters of the table and of each column, at most
-    total = edges
+    total = 2  # at most 2 characters for the edges of the table, and 4 for the padding of each column
     for column in table.columns:
         widest = max(Measurement.get(console, options, cell).maximum for cell in (column.header, *column.cells))
-        total += padding + (widest if column.no_wrap else min(widest, MIN_TEXT_WIDTH))
+        total += 4 + (widest if column.no_wrap else min(widest, MIN_TEXT_WIDTH))
     return total
 
 
@@ -149,10 +148,10 @@ def escape_controls(text: str, keep: str = "") -> str:
 def tidy_message(text: str) -> str:
     """Escape control characters in a message, and shorten very long names in the middle.
 
-    Messages indent all lines but the first by two spaces, so a line end before anything else is part of a name.
+    Messages indent all lines but the first by two spaces, so a line end that no two spaces follow is part of a name.
     """
     text = re.sub(r"\n(?!  )", r"\\n", text)
-    text = re.sub(rf"\S{{{LONGEST_NAME},}}", lambda name: f"{name[0][:200]} … {name[0][-100:]}", text)
+    text = re.sub(rf"\S{{{MAX_NAME_LENGTH},}}", lambda name: f"{name[0][:200]} … {name[0][-100:]}", text)
     return escape_controls(text, keep="\n")
 
 

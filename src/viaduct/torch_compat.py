@@ -1,7 +1,8 @@
 """Replacements for names that torch has added or changed since 2.4, the oldest supported release.
 
-Names are looked up, version numbers are not compared. A comment gives the first release with a name. Changes that
-affect a single file are handled there: `cluster/agent.py`, `cluster/rendezvous.py`, `training/distributed.py`.
+Names are looked up; version numbers are not compared. A comment such as `# 2.6` gives the first release with a name.
+Changes that affect a single file are handled there: `cluster/agent.py`, `cluster/rendezvous.py`,
+`training/distributed.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Any
 import torch
 from torch import nn
 
-HAS_STANCE = hasattr(torch.compiler, "set_stance")  # 2.6; it can make compiled code run eagerly
+HAS_STANCE = hasattr(torch.compiler, "set_stance")  # 2.6; the function can make compiled code run eagerly
 
 
 def find_disable_dynamo() -> Callable[..., Any]:
     """Return the decorator that excludes a function from compilation.
 
-    This is torch's private one if it exists: the public one imports the compiler, which takes about a second.
+    Torch's private decorator is preferred: the public one imports the compiler, which takes about a second.
     """
     from torch import _compile
 
@@ -68,7 +69,7 @@ def allow_recompiles(count: int) -> None:
     """Raise the limit of recompilations of one function."""
     from torch._dynamo import config
 
-    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # up to 2.5
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # the latter up to 2.5
     setattr(config, name, max(getattr(config, name), count))
 
 
@@ -128,7 +129,7 @@ def read_tf32_switches() -> dict[str, bool]:
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float, norm: torch.Tensor) -> None:
-    """Scale gradients with the total norm `norm` so that it becomes at most `max_norm`."""
+    """Scale gradients, whose total norm is `norm`, so that their norm is at most `max_norm`."""
     if hasattr(nn.utils, "clip_grads_with_norm_"):  # 2.6
         nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
         return

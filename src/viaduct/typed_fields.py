@@ -24,11 +24,11 @@ from viaduct.errors import BadValue
 
 TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", type(None): "none"}
 INTEGER_LIMIT = 1 << 63  # arrays and files hold whole numbers from -2**63 to 2**63 - 1
-LONGEST_VALUE = 100  # characters of a value that an error message quotes
+MAX_SHOWN_VALUE = 100  # characters; longer values in an error message are shortened
 
 
 def get_field_types(kind: Any) -> dict[str, Any]:
-    """Return the types of a dataclass's fields, by name."""
+    """Return the types of the fields of a dataclass, without their bounds."""
     return _cached_field_types(kind)  # mypy does not accept a dataclass as an argument of a cached function
 
 
@@ -39,7 +39,7 @@ def _cached_field_types(kind: Any) -> dict[str, Any]:
 
 
 def get_bounded_annotations(kind: Any) -> dict[str, Any]:
-    """Return the annotations of the fields that have bounds, by name."""
+    """Return the annotations, with bounds, of the fields that have bounds."""
     return _cached_bounded_annotations(kind)
 
 
@@ -59,7 +59,7 @@ def list_bounds(annotation: Any) -> list[BaseMetadata]:
 
 
 def is_within(value: Any, bounds: list[BaseMetadata]) -> bool:
-    """Return True if a number, or each number of a tuple, is within the bounds, or if the value is not a number."""
+    """Return True if a number, or each number of a tuple, is within the bounds. Other values have no bounds: True."""
     if isinstance(value, tuple | list):
         return all(is_within(item, bounds) for item in value)
     if not isinstance(value, float | int):
@@ -187,4 +187,4 @@ def show_value(value: Any) -> str:
         shown = repr(value)
     except ValueError:  # Python refuses to print integers of more than 4,300 digits
         shown = "a number of thousands of digits"
-    return shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 2] + " …"
+    return shown if len(shown) <= MAX_SHOWN_VALUE else shown[: MAX_SHOWN_VALUE - 2] + " …"

@@ -1,20 +1,21 @@
 """Conversion of typer's usage errors to viaduct's messages: an unknown verb or flag, a missing argument, a bad value.
 
-The classes of errors are recognised by name: typer 0.12 imports them from click, later versions contain click.
+Typer raises the error classes of click. They are recognised by name, because typer 0.12 imports them from the package
+click and later versions have a copy. `context` is click's context, with the command that was called.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
-from viaduct.errors import BadValue, UnknownName, ViaductError, fold_lookalikes
+from viaduct.errors import BadValue, ViaductError, find_closest
 
 
 def explain_usage_error(error: Exception, arguments: Sequence[str]) -> ViaductError | None:
-    """Return the message for a mistake on the command line; None for any other exception."""
+    """Return the error to print for a mistake on the command line; None for any other exception."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "ClickException" not in kinds:
         return None
@@ -37,16 +38,9 @@ def explain_usage_error(error: Exception, arguments: Sequence[str]) -> ViaductEr
     return BadValue(message.rstrip(".") + ".", f"{help_command} shows what can be given.")
 
 
-def explain_unknown_name(kind: str, name: str, known: Sequence[str], shows_all: str) -> ViaductError:
-    close = find_closest(name, known)
-    return BadValue(f"no {kind} called {name!r}.", f"Closest is {close!r}; {shows_all}" if close else shows_all)
-
-
-def find_closest(name: str, known: Sequence[str]) -> str:
-    """Return the most similar name, or an empty string; leading dashes are ignored."""
-    folded = {fold_lookalikes(candidate.lstrip("-")): candidate for candidate in known}
-    close = difflib.get_close_matches(fold_lookalikes(name.lstrip("-")), folded, n=1, cutoff=0.5)
-    return folded[close[0]] if close else ""
+def explain_unknown_name(kind: str, name: str, known: Sequence[str], how_to_list: str) -> ViaductError:
+    closest = find_closest(name, known)
+    return BadValue(f"no {kind} called {name!r}.", f"Closest is {closest!r}; {how_to_list}" if closest else how_to_list)
 
 
 def explain_unknown_flag(error: Any, context: Any, help_command: str) -> ViaductError:
@@ -58,11 +52,10 @@ def explain_unknown_flag(error: Any, context: Any, help_command: str) -> Viaduct
     if name == "--model" and "--set" in flags:
         network = "The network is a field of the recipe: --set model=torchvision:resnet50"
         return BadValue(f"no option called {name!r}.", f"{network}; {help_command} shows all {len(flags)} options.")
-    close = find_closest(name, [*flags, *arguments])
-    if close in arguments:
-        return BadValue(
-            f"no option called {name!r}.", f"The {close} is given without a flag. {format_usage(context, help_command)}"
-        )
+    closest = find_closest(name, [*flags, *arguments])
+    if closest in arguments:
+        hint = f"The {closest} is given without a flag. {format_usage(context, help_command)}"
+        return BadValue(f"no option called {name!r}.", hint)
     hints = [hint] if (hint := getattr(error, "hint", "")) else []
     unknown = explain_unknown_name("option", name, flags, f"{help_command} shows all {len(flags)}.")
     return BadValue(unknown.message, *unknown.hints, *hints)
@@ -107,28 +100,27 @@ def explain_value(error: Any, arguments: Sequence[str]) -> ViaductError:
     parameter, message = error.param, str(error.message).removeprefix("Value error, ")
     flags = [flag for flag in parameter.opts if flag.startswith("-")] if parameter is not None else []
     name = flags[0] if flags else (parameter.name.upper() if parameter is not None else "a value")
-    value = find_last_value(flags, arguments)
+    values = [repr(value) for _, value in list_flag_values(flags, arguments)]
+    value = values[-1] if values else ""  # the last one counts
     if choices := re.match(r"(?P<value>.*) is not one of (?P<choices>.*?)\.?$", message, re.DOTALL):
         known = re.findall(r"'([^']*)'", choices["choices"])
-        hint = UnknownName("value", choices["value"].strip("'"), known).hints[0]
-        closest = [hint] if hint.startswith("Closest") else []
-        return BadValue(f"{name} is {choices['value']}; it must be {join_names(known)}.", *closest)
+        closest = find_closest(choices["value"].strip("'"), known)
+        hints = [f"Closest is {closest!r}."] if closest else []
+        return BadValue(f"{name} is {choices['value']}; it must be {join_names(known)}.", *hints)
     expected = describe_expected(message)
     if expected:
         return BadValue(f"{name} is {value}; it must be {expected}." if value else f"{name} must be {expected}.")
     return BadValue(f"{name}{f' is {value}' if value else ''}: {message.rstrip('.')}.")
 
 
-def find_last_value(flags: Sequence[str], arguments: Sequence[str]) -> str:
-    """Return the last value of a flag on the command line, quoted; empty if there is none."""
-    last = ""
-    for position, argument in enumerate(arguments):
+def list_flag_values(flags: Collection[str], arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each of these flags on the command line with its value: `--out a`, `--out=a`."""
+    for previous, argument in pairwise(["", *arguments]):
         flag, equals, value = argument.partition("=")
-        if flag in flags and equals:
-            last = repr(value)
-        elif argument in flags and position + 1 < len(arguments):
-            last = repr(arguments[position + 1])
-    return last
+        if previous in flags:
+            yield previous, argument
+        elif equals and flag in flags:
+            yield flag, value
 
 
 def describe_expected(message: str) -> str:

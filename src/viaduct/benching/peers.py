@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from viaduct import models
 from viaduct.devices.base import first_line
-from viaduct.errors import BadValue, UnknownName
+from viaduct.errors import BadValue, UnknownName, find_closest
 from viaduct.recipes import Recipe
 from viaduct.training.networks import build_model, place_model
 
@@ -73,8 +73,8 @@ def parse_names(text: str, known: tuple[str, ...], kind: str) -> list[str]:
 
 def make_unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownName:
     """Return the error with the list of known names, which `UnknownName` adds only if no name is close."""
-    error, listing = UnknownName(kind, name, known), f"There are: {', '.join(known)}."
-    return error if listing in error.hints else UnknownName(kind, name, known, listing)
+    listing = [f"There are: {', '.join(known)}."] if find_closest(name, known) else []
+    return UnknownName(kind, name, known, *listing)
 
 
 def find_peers(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from viaduct.errors import BadValue, UnknownName
+from viaduct.errors import BadValue, UnknownName, find_closest
 from viaduct.runs.facts import FIELDS, RunFacts, read_field
 from viaduct.terminal import escape_controls
 
@@ -73,12 +73,11 @@ def check_field(name: str, runs: list[RunFacts], flag: str) -> None:
     if name in FIELDS or any(name in run.fields for run in runs):
         return
     known = [*FIELDS, *dict.fromkeys(field for run in runs for field in run.fields)]
-    close = difflib.get_close_matches(name, known, n=MAX_LISTED_NAMES, cutoff=0.0)
-    error = UnknownName("field", name, known)  # it has a hint only if a name is similar
-    hint = next((hint for hint in error.hints if hint.startswith("Closest")), f"Closest are {', '.join(close)}.")
+    closest = find_closest(name, known)
+    less_similar = difflib.get_close_matches(name, known, n=MAX_LISTED_NAMES, cutoff=0.0)
     raise BadValue(
-        f"{flag}: {error.message}",
-        hint,
+        f"{flag}: no field called {name!r}.",
+        f"Closest is {closest!r}." if closest else f"Closest are {', '.join(less_similar)}.",
         f"Fields of runs: {', '.join(FIELDS)}; or a field of the recipe, such as optimizer.lr.",
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from viaduct.plain_files import open_plain_file
-from viaduct.run_files import LATEST_STEP
+from viaduct.run_files import STEP_LIMIT
 
 TAIL = 64
 """Bytes before `offset` that are compared at the next reading; if they differ, the whole file is read."""
@@ -102,7 +102,7 @@ def add_line(digest: MetricsDigest, line: bytes) -> None:
     except (ValueError, KeyError, TypeError, RecursionError):
         digest.damaged += 1
         return
-    if type(step) is not int or not 0 <= step < LATEST_STEP:
+    if type(step) is not int or not 0 <= step < STEP_LIMIT:
         digest.damaged += 1
     elif kind == "log":
         add_log(digest, step, record)

@@ -21,7 +21,7 @@ from typing import Any
 from viaduct.errors import BadRun
 from viaduct.reporting import Histogram
 from viaduct.run_files import (
-    METRICS,
+    RECORD_FIELDS,
     Damaged,
     count_steps,
     has_fields,
@@ -178,7 +178,7 @@ class RunReader:
         record = parse_metric(line.decode("utf-8", errors="replace"))
         if record is None or record["kind"] not in ("log", "evaluation"):
             return
-        if not has_fields(record, METRICS[record["kind"]]):
+        if not has_fields(record, RECORD_FIELDS[record["kind"]]):
             return
         kept = {name: value for name, value in record.items() if name not in PER_STEP_FIELDS}
         records = self.logs if record["kind"] == "log" else self.evaluations

@@ -38,7 +38,7 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Loaded, Recipe, load, load_file, names
 from viaduct.recipes._fields import compare_records, from_record, to_record
 from viaduct.run_files import (
-    LATEST_STEP,
+    STEP_LIMIT,
     finite_or_null,
     read_metric_lines,
     read_metrics,
@@ -213,7 +213,7 @@ class RunDir:
         if not file.is_file() or file.stat().st_size != STEP_MARK_BYTES:
             return 0
         step = int.from_bytes(file.read_bytes(), "little")
-        return step if step < LATEST_STEP else 0
+        return step if step < STEP_LIMIT else 0
 
     def note_restart(self, step: int, reached: int, ranks: int) -> None:
         """Record that the steps from `step` + 1 to `reached` are repeated."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from viaduct.cards import NPU
-from viaduct.errors import UnknownName
+from viaduct.errors import find_closest
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import state
 
@@ -211,8 +211,8 @@ def report_option(fault: str, change: str, at: Location) -> None:
 def find_fault(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:
     """Return the fault of one entry and the change to make; None if the entry is valid."""
     if key not in OPTION_FIELDS and not key.startswith("experimental_"):
-        hint = UnknownName("key", key, OPTION_FIELDS).hints[0]  # "Closest is …" if there is a similar key
-        return f"NpuOptimizer has no option {key!r}.", hint if hint.startswith("Closest") else "Remove it."
+        closest = find_closest(key, OPTION_FIELDS)
+        return f"NpuOptimizer has no option {key!r}.", f"Closest is {closest!r}." if closest else "Remove it."
     required = OPTION_FIELDS.get(key, "s")
     if kind != required:
         actual = FIELD_NAMES.get(kind or "", "nothing" if kind is None else f"the field .{kind}")
