@@ -24,7 +24,7 @@ TRAIN = f"{TF}from data import load\nds = load()\nds = ds.batch(8)\n"
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "SPLIT_FROM", 0)
+    monkeypatch.setattr(parts, "MIN_SPLIT_BYTES", 0)
     monkeypatch.setattr(parts, "MAX_PART_BYTES", 1500)
     monkeypatch.setattr(parts, "MAX_PIECE_BYTES", 700)
 
@@ -110,7 +110,7 @@ def test_parts_are_migrated_as_the_whole_would_be(tmp_path: Path, jobs: int, mon
     assert len(split_parts({file.path: (tmp_path / file.path).read_bytes() for file in outcome.files})) > 3
     assert seen[-1] == (36, 36)
     assert [file.path for file in outcome.changed] == [f"zoo/p{n}/train.py" for n in sorted(range(12), key=str)]
-    monkeypatch.setattr(parts, "SPLIT_FROM", 10**9)
+    monkeypatch.setattr(parts, "MIN_SPLIT_BYTES", 10**9)
     result = migrate_project(tmp_path, Options(), 1)
     assert [(file.path, file.after, file.findings, file.places) for file in outcome.files] == [
         (file.path, file.after, file.findings, file.places) for file in result.files

@@ -6,7 +6,7 @@ from migration.checking import migrate_source
 from viaduct.migration.options import Options
 from viaduct.migration.targets import ANY, cards, target_of
 
-MESSAGES = (("the {title} uses {backend}", "{title} 使用 {backend}"), ("any card", "任意加速卡"))
+MESSAGES = (("the {card.title} uses {card.backend}", "{card.title} 使用 {card.backend}"), ("any card", "任意加速卡"))
 
 
 @pytest.mark.parametrize(("to", "backend"), [("npu", "hccl"), ("mlu", "cncl")])

@@ -180,7 +180,7 @@ def test_a_table_goes_through_all_forms_and_back(viaduct: Call) -> None:
     assert read("one.json").servers == read("r.json").servers
     hosts = viaduct("convert", "one.json", "--to", "hostfile")
     assert hosts.out == "10.0.0.10 slots=2\n"
-    assert "they are 4,5" in hosts.talk
+    assert "of 10.0.0.10 to 4,5" in hosts.talk
     check_refusal(viaduct("convert", "one.json", "--to", "1", "--out", "two.json"), "is there already")
     check_refusal(viaduct("convert", "one.json", "--to", "2", "--device-ips", "gone"), "--device-ips is for a hostfile")
     check_refusal(viaduct("convert", save_table(hosts.out, "hosts"), "--to", "1"), "--device-ips auto")
