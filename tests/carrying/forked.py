@@ -50,7 +50,7 @@ def be_viaduct_with_forks(
     use_forks()
     if recorded is not None:
         page: Any = importlib.import_module("viaduct.carrying.report")
-        page.write = lambda carried, path: None
+        page.write = lambda result, path: None
         use_recorded(recorded)
     be_viaduct(words, cwd, environment)
 
@@ -179,7 +179,7 @@ def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
 def finish(second: Any) -> Any:
     """The second run of a side, in forks too."""
     from viaduct.carrying import provenance
-    from viaduct.carrying.observed import read_observations
+    from viaduct.carrying.observations import read_observations
     from viaduct.carrying.output_capture import capture_output
     from viaduct.carrying.running import OUTPUT_FILE, Run
     from viaduct.rehearsal.process import rehearse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from viaduct.carrying.carry import Carried
+from viaduct.carrying.carry import CarryResult
 from viaduct.carrying.request import Request
 from viaduct.carrying.running import Run
 from viaduct.carrying.sides import Sides, match_lines
@@ -19,13 +19,13 @@ def diff(old: str, new: str) -> list[AlignedLine]:
 
 def make_sides(folder: Path, old: str = "", new: str = "", entry: str = "train.py") -> Sides:
     """Sides of a project with one script, which is not written to disk."""
-    return Sides(folder, folder / "migrated", entry, files={entry: diff(old, new)})
+    return Sides(folder, folder / "migrated", entry, diffs={entry: diff(old, new)})
 
 
 def make_request(folder: Path, **options: Any) -> Request:
     return Request(folder / "train.py", folder / "out", Options(), command="viaduct carry train.py", **options)
 
 
-def make_carried(folder: Path, run: Run, **result: Any) -> Carried:
+def make_carried(folder: Path, run: Run, **result: Any) -> CarryResult:
     """A carry whose original and base are one run; by default it could not run."""
-    return Carried(make_request(folder), make_sides(folder), "torch", run, run, **result)
+    return CarryResult(make_request(folder), make_sides(folder), "torch", run, run, **result)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.carrying.observed import Observed, Rank
+from viaduct.carrying.observations import Observations, Rank
 from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.rows import Explanation
 from viaduct.comparison.tensors import Side
 
 
-def make_observation(shift: float = 0.0, **given: Any) -> Observed:
+def make_observation(shift: float = 0.0, **given: Any) -> Observations:
     """One rank, three steps; `shift` moves everything that is not an integer by that share."""
     content: dict[str, Any] = {
         "losses": [[2.0 * (1 + shift)], [1.0 * (1 + shift)], [0.5 * (1 + shift)]],
@@ -21,7 +21,7 @@ def make_observation(shift: float = 0.0, **given: Any) -> Observed:
         "weights": {"w": (np.ones(4) * (1 + shift)).astype(np.float32), "steps": np.array(8)},
         **given,
     }
-    return Observed([Rank(0, **content)])
+    return Observations([Rank(0, **content)])
 
 
 def no_drift() -> Drift:

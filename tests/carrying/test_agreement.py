@@ -8,7 +8,7 @@ import numpy as np
 
 from carrying.made_up_observations import make_observation
 from viaduct.carrying.agreement import DRIFT_FACTOR, judge, needs_perturbed_run, pair_observations
-from viaduct.carrying.observed import Observed, Rank
+from viaduct.carrying.observations import Observations, Rank
 
 
 def test_a_missing_tensor_another_shape_or_another_counter_is_never_rounding() -> None:
@@ -91,5 +91,5 @@ def test_the_first_difference_is_the_earliest_in_training() -> None:
 
 def test_ranks_are_paired_by_their_numbers() -> None:
     second = Rank(1, [[1.0]], weights={"w": np.ones(2)})
-    pairs = pair_observations(Observed([Rank(0, [[2.0]]), second]), Observed([second]))
+    pairs = pair_observations(Observations([Rank(0, [[2.0]]), second]), Observations([second]))
     assert [(pair.rank, pair.same) for pair in pairs] == [(0, False), (1, True), (1, True)]

@@ -16,12 +16,12 @@ from viaduct.carrying.doubts import (
     find_unexecuted_files,
     find_unseen_ranks,
 )
-from viaduct.carrying.observed import Observed, Rank
+from viaduct.carrying.observations import Observations, Rank
 from viaduct.rehearsal.inspection import describe_ranks
 
 
-def carrying(left: Observed, right: Observed, ranks: int = 2) -> Any:
-    base, migrated = SimpleNamespace(observed=left), SimpleNamespace(observed=right)
+def carrying(left: Observations, right: Observations, ranks: int = 2) -> Any:
+    base, migrated = SimpleNamespace(observations=left), SimpleNamespace(observations=right)
     return SimpleNamespace(base=base, migrated=migrated, request=SimpleNamespace(ranks=ranks))
 
 
@@ -33,7 +33,7 @@ def test_ranks_that_train_together_on_one_side_only_hide_differences() -> None:
 
 
 def test_a_rank_that_neither_side_saw_is_named_and_one_of_a_single_side_differs() -> None:
-    single, both = make_observation(), Observed([*make_observation().ranks, Rank(1, [[1.0]])])
+    single, both = make_observation(), Observations([*make_observation().ranks, Rank(1, [[1.0]])])
     (doubt,) = find_unseen_ranks(carrying(single, single))
     assert doubt.items == ["rank 1"]
     assert not list(find_unseen_ranks(carrying(single, both)))
@@ -60,13 +60,13 @@ def test_a_file_that_an_earlier_carry_executed_is_not_called_never_executed() ->
     missed = Edit("migrated", "model.py", 3, "x", 0)
     ran_earlier = Edit("migrated", "model.py", 9, "y", 0, earlier="first")
     migrated = SimpleNamespace(provenance=SimpleNamespace(positions={"train.py"}))
-    carried: Any = SimpleNamespace(
-        migrated=migrated, edits=[missed, ran_earlier], sides=SimpleNamespace(files={"model.py": []})
+    result: Any = SimpleNamespace(
+        migrated=migrated, edits=[missed, ran_earlier], sides=SimpleNamespace(diffs={"model.py": []})
     )
-    assert not list(find_unexecuted_files(carried))
-    (doubt,) = find_unexecuted_edits(carried)
+    assert not list(find_unexecuted_files(result))
+    (doubt,) = find_unexecuted_edits(result)
     assert doubt.text == "1 edit was never executed"
-    carried.edits = [missed]
-    (doubt,) = find_unexecuted_files(carried)
+    result.edits = [missed]
+    (doubt,) = find_unexecuted_files(result)
     assert doubt.items == ["model.py"]
-    assert not list(find_unexecuted_edits(carried))
+    assert not list(find_unexecuted_edits(result))

@@ -10,7 +10,7 @@ import numpy as np
 from command import viaduct
 from viaduct.carrying.agreement import Agreement, judge, pair_observations
 from viaduct.carrying.drift import compare_tensors, find_first_differing_call, find_first_differing_module
-from viaduct.carrying.observed import Observed, read_rank
+from viaduct.carrying.observations import Observations, read_rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.output import write_drift
 from viaduct.comparison.summary import make_summary
@@ -33,8 +33,8 @@ def write_record(path: Path, shift: float = 0.0, rank: int = 0, **given: Any) ->
     return path
 
 
-def observe(path: Path) -> Observed:
-    return Observed([read_rank(folder_of(path, 0), 0)])
+def observe(path: Path) -> Observations:
+    return Observations([read_rank(folder_of(path, 0), 0)])
 
 
 def compare(migrated: Path, original: Path, shaken: Path | None = None) -> tuple[Agreement, Drift]:
@@ -135,7 +135,7 @@ def test_a_damaged_record_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_side_that_recorded_nothing_lacks_the_tensors_of_the_other(tmp_path: Path) -> None:
     original = write_record(tmp_path / "cuda")
     (tmp_path / "npu").mkdir()
-    agreement = judge(pair_observations(observe(original), Observed([])))
+    agreement = judge(pair_observations(observe(original), Observations([])))
     drift = compare_tensors(tmp_path / "npu", original, None, agreement)
     assert agreement.verdict == "differ"
     assert {row.reason for row in drift.rows} == {"only the original has it"}

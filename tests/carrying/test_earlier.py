@@ -10,7 +10,7 @@ import pytest
 from carrying.forked import carry_with_forks
 from carrying.journeys import Journey
 from viaduct.carrying.coverage import Edit
-from viaduct.carrying.earlier import Earlier, mark_executed_earlier, read_earlier, refuse_changed_files
+from viaduct.carrying.earlier import EarlierCarry, mark_executed_earlier, read_earlier, refuse_changed_files
 from viaduct.errors import BadValue
 
 SOURCE = """\
@@ -109,7 +109,7 @@ def test_a_migrated_file_of_other_content_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_the_same_edit_of_the_same_side_counts() -> None:
-    earlier = Earlier("first", [], {("migrated", "train.py", 3, "x.npu()"): [2]}, {})
+    earlier = EarlierCarry("first", [], {("migrated", "train.py", 3, "x.npu()"): [2]}, {})
     edits = [
         Edit("migrated", "train.py", 3, "x.npu()", 0),
         Edit("original", "train.py", 3, "x.npu()", 0),
@@ -122,6 +122,6 @@ def test_only_the_same_edit_of_the_same_side_counts() -> None:
 def test_the_two_arms_of_a_conditional_may_be_executed_by_two_commands() -> None:
     key = ("migrated", "train.py", 3, "a() if b else c()")
     edit = Edit(*key, 0, "", (2, 0))  # type: ignore[arg-type]
-    other, same = Earlier("other", [], {key: [0, 1]}, {}), Earlier("same", [], {key: [5, 0]}, {})
+    other, same = EarlierCarry("other", [], {key: [0, 1]}, {}), EarlierCarry("same", [], {key: [5, 0]}, {})
     assert [edit.earlier for edit in mark_executed_earlier([edit], [same, other])] == ["other"]
     assert not mark_executed_earlier([edit], [same])[0].is_executed

@@ -98,7 +98,7 @@ CASES = {
 def test_the_fault_is_where_the_traceback_ends(name: str, tmp_path: Path) -> None:
     frames, failure, whose = CASES[name]
     found = find_fault(run_that_failed(tmp_path, frames, failure))
-    assert found.whose == whose
+    assert found.owner == whose
     assert ("reproducer.txt" in found.advice) == (whose == "viaduct")
     assert ("--fake-data" in found.advice) == (whose == "file")
 
@@ -139,17 +139,17 @@ def test_only_the_number_of_a_signal_is_called_one(tmp_path: Path, code: int, en
 
 def test_horovod_that_a_migration_left_is_a_matter_of_review(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, ["OWN"], "ModuleNotFoundError: No module named 'horovod'")
-    assert find_fault(run).whose == "viaduct"  # the original's is served by gloo
+    assert find_fault(run).owner == "viaduct"  # the original's is served by gloo
     on_the_npu = replace(run, side="migrated", plan=replace(run.plan, on="npu"))
     found = find_fault(on_the_npu)
-    assert found.whose == "limit"
+    assert found.owner == "limit"
     assert "--migrated" in found.advice
 
 
 def test_a_module_that_shadows_a_package_is_the_script_s(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("")
     failure = "AttributeError: module 'numpy' has no attribute 'int'"
-    assert find_fault(run_that_failed(tmp_path, ["OWN"], failure)).whose == "script"
+    assert find_fault(run_that_failed(tmp_path, ["OWN"], failure)).owner == "script"
 
 
 def test_a_module_that_the_player_of_tensorflow_1_lacks_is_not_called_missing(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_module_that_the_player_of_tensorflow_1_lacks_is_not_called_missing(tm
         pytest.skip("TensorFlow is not installed")
     failure = "ModuleNotFoundError: No module named 'tensorflow.models'"
     found = find_fault(run_that_failed(tmp_path, ["OWN"], failure))
-    assert found.whose == "viaduct"
+    assert found.owner == "viaduct"
     assert "pip install" not in found.advice
 
 

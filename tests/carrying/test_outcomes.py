@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from viaduct.carrying.observed import Observed, Rank
+from viaduct.carrying.observations import Observations, Rank
 from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes, find_times_and_speeds, is_alike
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.observe import compute_fingerprint
@@ -22,7 +22,7 @@ def record_output(folder: Path, name: str, text: str) -> Run:
         (record / "printed").mkdir(parents=True)
         (record / "printed" / "1.jsonl").write_text(json.dumps([0, text]) + "\n")
     plan = Plan("original", "torch", "train.py", (), str(record), str(record / "work"), tree=str(folder))
-    return Run("original", plan, None, Observed([]))  # type: ignore[arg-type]
+    return Run("original", plan, None, Observations([]))  # type: ignore[arg-type]
 
 
 def compare(folder: Path, original: str, migrated: str, again: str | None = None) -> Outcomes:
@@ -61,7 +61,7 @@ def test_words_and_times_that_one_side_alone_prints_are_no_results(tmp_path: Pat
 
 
 def with_inputs(folder: Path, name: str, *inputs: list[float]) -> Run:
-    return replace(record_output(folder, name, ""), observed=Observed([Rank(0, inputs=list(inputs))]))
+    return replace(record_output(folder, name, ""), observations=Observations([Rank(0, inputs=list(inputs))]))
 
 
 def fingerprint_of(*rows: float) -> list[float]:

@@ -11,7 +11,7 @@ import pytest
 
 from carrying.failed_runs import run_that_failed
 from carrying.made_up_carries import make_carried
-from viaduct.carrying.agreement import Pair, judge
+from viaduct.carrying.agreement import ValuePair, judge
 from viaduct.carrying.causes import Explanation
 from viaduct.carrying.record import describe_fault, encode_number, list_runs, write
 from viaduct.carrying.suspects import Suspect
@@ -30,9 +30,9 @@ def test_a_run_that_failed_leaves_a_record_with_its_fault_and_without_numbers_th
 def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> None:
     original = replace(run_that_failed(tmp_path, ["OWN"], ""), side="original")
     migrated = replace(original, side="migrated")
-    pairs = [Pair("loss", "loss", 0, 0, 1.0, math.nan, math.inf), Pair("loss", "loss", 0, 1, 1.0, 1.0, 0.0)]
+    pairs = [ValuePair("loss", "loss", 0, 0, 1.0, math.nan, math.inf), ValuePair("loss", "loss", 0, 1, 1.0, 1.0, 0.0)]
     suspect = Suspect("train.py", 3, "lr = 1", "lr = 2", "a number changed", 15)
-    carried = make_carried(
+    result = make_carried(
         tmp_path,
         original,
         verdict="differs",
@@ -42,7 +42,7 @@ def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> 
         explanation=Explanation("the losses differ", module="layer1"),
     )
     path = tmp_path / "carry.json"
-    write(carried, path)
+    write(result, path)
     record = json.loads(path.read_text(), parse_constant=pytest.fail)
     assert (record["verdict"], record["exit_code"], record["fault"]) == ("differs", 1, None)
     assert record["module"] == "layer1"
@@ -55,15 +55,15 @@ def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> 
 def test_where_a_limit_was_met_no_run_is_at_fault(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, [], "", steps=2)
     finished = replace(run, summary=replace(run.summary, script_exit_code=0))
-    carried = make_carried(tmp_path, finished, migrated=replace(finished, side="migrated"))
-    assert describe_fault(carried) == {"side": "migrated", "whose": "limit"}
-    assert describe_fault(replace(carried, verdict="agrees")) is None
+    result = make_carried(tmp_path, finished, migrated=replace(finished, side="migrated"))
+    assert describe_fault(result) == {"side": "migrated", "whose": "limit"}
+    assert describe_fault(replace(result, verdict="agrees")) is None
 
 
 def test_a_run_that_is_named_twice_is_listed_once(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, [], "")
-    carried = make_carried(tmp_path, run, migrated=replace(run, side="migrated"))
-    assert [item.side for item in list_runs(carried)] == ["original", "migrated"]
+    result = make_carried(tmp_path, run, migrated=replace(run, side="migrated"))
+    assert [item.side for item in list_runs(result)] == ["original", "migrated"]
 
 
 def test_nan_and_infinity_become_null_and_other_values_stay() -> None:

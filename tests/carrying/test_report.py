@@ -10,27 +10,27 @@ from typing import Any
 import pytest
 
 from viaduct.carrying import report
-from viaduct.carrying.agreement import Agreement, Kind, Pair, judge
+from viaduct.carrying.agreement import Agreement, Kind, ValuePair, judge
 from viaduct.carrying.carry import choose_verdict
 from viaduct.carrying.doubts import find_changed_originals
 from viaduct.carrying.sentences import make_headline
 from viaduct.reporting import Page, Section, render_page
 
 EQUAL = [
-    Pair("loss", "loss", 0, 0, 1.0, 1.0, 0.0),
-    Pair("gradient", "fc.weight", 0, 0, 1.0, 1.0, 0.0),
-    Pair("weight", "fc.weight", 0, None, 1.0, 1.0, 0.0),
+    ValuePair("loss", "loss", 0, 0, 1.0, 1.0, 0.0),
+    ValuePair("gradient", "fc.weight", 0, 0, 1.0, 1.0, 0.0),
+    ValuePair("weight", "fc.weight", 0, None, 1.0, 1.0, 0.0),
 ]
 
 
-def make_journey(pairs: list[Pair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
+def make_journey(pairs: list[ValuePair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
     """Journey with only the fields that the report's sentences use."""
     agreement = judge(pairs)
     run = SimpleNamespace(
         is_finished=finished,
         side="original",
         summary=SimpleNamespace(steps=1),
-        observed=SimpleNamespace(ranks=[SimpleNamespace(losses=[[1.0]])]),
+        observations=SimpleNamespace(ranks=[SimpleNamespace(losses=[[1.0]])]),
     )
     verdicts = {"same": "agrees", "rounding": "agrees", "differ": "differs", "unsure": "not proved"}
     made = {
@@ -119,9 +119,9 @@ def test_equal_layers_are_called_equal_without_a_chart_or_an_empty_heading() -> 
 
 
 def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> None:
-    def layer(name: str, gradient: float, weight: float) -> list[Pair]:
+    def layer(name: str, gradient: float, weight: float) -> list[ValuePair]:
         kinds: list[tuple[Kind, float]] = [("gradient", gradient), ("weight", weight)]
-        return [Pair(kind, name, 0, 0 if kind == "gradient" else None, 1.0, 1.0, error) for kind, error in kinds]
+        return [ValuePair(kind, name, 0, 0 if kind == "gradient" else None, 1.0, 1.0, error) for kind, error in kinds]
 
     pairs = [EQUAL[0], *layer("stem.conv", 0.0, 0.0), *layer("layer1.0.bn1", 0.0, 0.02), *layer("fc", 0.3, math.inf)]
     html = html_of(report.make_layer_sections(make_journey(pairs)))
@@ -140,8 +140,8 @@ def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: 
     changed = SimpleNamespace(summary=SimpleNamespace(changed=["/data/large.bin"]))
     untouched = SimpleNamespace(summary=SimpleNamespace(changed=[]))
     agreement = Agreement(verdict, EQUAL)
-    made = make_journey(EQUAL, agreement=agreement, original=changed, migrated=untouched, repeated=[])
+    made = make_journey(EQUAL, agreement=agreement, original=changed, migrated=untouched, repetitions=[])
     made.doubts = [*find_changed_originals(made)]
     assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
     assert choose_verdict(made) == "not proved"
-    assert not [*find_changed_originals(make_journey(EQUAL, original=untouched, migrated=untouched, repeated=[]))]
+    assert not [*find_changed_originals(make_journey(EQUAL, original=untouched, migrated=untouched, repetitions=[]))]

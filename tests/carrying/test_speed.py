@@ -10,7 +10,7 @@ from typing import Any
 
 from carrying.forked import carry_with_forks
 from carrying.journeys import Journey
-from viaduct.carrying.observed import Observed, Rank, StepEnd
+from viaduct.carrying.observations import Observations, Rank, StepEnd
 from viaduct.carrying.speed import Speed, describe_speed, measure_speed
 
 
@@ -19,7 +19,7 @@ def run_with(*intervals: float, finished: bool = True, busy: float = 1.0) -> Any
     ends = [StepEnd(100.0, 0.0)]
     for interval in intervals:
         ends.append(StepEnd(ends[-1].clock + interval, ends[-1].processor + interval * busy))
-    return SimpleNamespace(observed=Observed([Rank(0, step_ends=ends)]), is_finished=finished)
+    return SimpleNamespace(observations=Observations([Rank(0, step_ends=ends)]), is_finished=finished)
 
 
 def carried_with(original: list[Any], migrated: list[Any]) -> Any:
@@ -28,7 +28,7 @@ def carried_with(original: list[Any], migrated: list[Any]) -> Any:
         SimpleNamespace(side="migrated", second_run=migrated[1]),
     ]
     return SimpleNamespace(
-        original=original[0], migrated=migrated[0], repeated=again, request=SimpleNamespace(lang="en")
+        original=original[0], migrated=migrated[0], repetitions=again, request=SimpleNamespace(lang="en")
     )
 
 
@@ -65,14 +65,14 @@ def test_a_machine_that_was_busy_while_one_side_ran_is_noise() -> None:
 
 
 def test_the_sentence_says_whose_speed_it_is() -> None:
-    carried: Any = SimpleNamespace(speed=Speed((10.0, 10.2), (5.0, 5.1), 9, 0.5), request=SimpleNamespace(lang="en"))
-    assert describe_speed(carried) == (
+    result: Any = SimpleNamespace(speed=Speed((10.0, 10.2), (5.0, 5.1), 9, 0.5), request=SimpleNamespace(lang="en"))
+    assert describe_speed(result) == (
         "Speed",
         "10 and 10.2 steps/s before, 5 and 5.1 after: a ratio of 0.50, beyond twice the noise of 5%. It is the CPU's "
         "speed.",
     )
-    carried.speed = replace(carried.speed, migrated=(9.9, 10.3), processor_ratio=1.0)
-    assert "a ratio of 1.00, within twice the noise of 5%" in describe_speed(carried)[1]  # type: ignore[index]
+    result.speed = replace(result.speed, migrated=(9.9, 10.3), processor_ratio=1.0)
+    assert "a ratio of 1.00, within twice the noise of 5%" in describe_speed(result)[1]  # type: ignore[index]
 
 
 SOURCE = """\

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from carrying.journeys import carry_script, migrated_text, replace_once, with_copy
-from viaduct.carrying.written_files import Runs, WrittenFile, compare_written, list_written
+from viaduct.carrying.written_files import ComparedRuns, WrittenFile, compare_written, list_written
 from viaduct.training.events import EventFile
 from viaduct.weights.bundle import write_bundle
 
@@ -39,7 +39,7 @@ def compare(folder: Path, left: Files, right: Files, again: Files | None = None,
     made = {name: make_run(folder, name, files) for name, files in sides.items()}
     if "perturbed" in more:
         more["perturbed"] = make_run(folder, "shaken", more["perturbed"])
-    return {file.name: file for file in compare_written(Runs(**made, **more))}
+    return {file.name: file for file in compare_written(ComparedRuns(**made, **more))}
 
 
 def torch_writer(**values: Any) -> Any:

@@ -84,7 +84,7 @@ class ComparisonBuilder:
         return self.arrays[stored.member]
 
     def judged(self, edges: Mapping[str, Sequence[str]] | None = None) -> Judgement:
-        return judge(self.rows, {op: tuple(feeders) for op, feeders in (edges or {}).items()})
+        return judge(self.rows, {op: tuple(producers) for op, producers in (edges or {}).items()})
 
     def explained(self, edges: Mapping[str, Sequence[str]] | None = None) -> Explanation:
         return explain(self.judged(edges), dict(edges or {}), self.open)

@@ -39,13 +39,13 @@ def test_names_meet_in_spite_of_wrappers_and_separators(left: str, right: str) -
     theirs = side(tensor(op, order=n) for n, op in enumerate([right, *others]))
     alignment = align(ours, theirs)
     assert (left, right) in names(alignment)
-    assert {p.matched for p in alignment.pairs} == {"name"}
+    assert {p.matched_by for p in alignment.pairs} == {"name"}
 
 
 def test_a_prefix_that_a_whole_side_has_is_looked_through() -> None:
     ours = side(tensor(f"resnet_v1/{op}", order=n) for n, op in enumerate(["stem", "block", "head"]))
     theirs = side(tensor(op, order=n) for n, op in enumerate(["stem", "block", "head"]))
-    assert {p.matched for p in align(ours, theirs).pairs} == {"name"}
+    assert {p.matched_by for p in align(ours, theirs).pairs} == {"name"}
 
 
 def test_names_that_fall_together_are_ambiguous() -> None:
@@ -109,7 +109,7 @@ def test_an_msprobe_dump_meets_one_of_ours(tmp_path: Path) -> None:
     held += [("grad_output", (2, 4), ""), ("grad_input", (2, 3), ""), ("gradient", (4, 3), "weight")]
     ours = side(tensor("layer1.0.conv1", role, shape=shape, parameter=name) for role, shape, name in held)  # type: ignore[arg-type]
     alignment = align(ours, theirs)
-    assert [p.matched for p in alignment.pairs] == ["name"] * 6
+    assert [p.matched_by for p in alignment.pairs] == ["name"] * 6
     assert all(p.left and p.right and p.left.shape == p.right.shape for p in alignment.pairs)
 
 

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from viaduct.comparison.chunks import CHUNK, Flat, convert_bfloat16, convert_half, explain_refusal, reuse_buffer
+from viaduct.comparison.chunks import CHUNK, FlatTensor, convert_bfloat16, convert_half, explain_refusal, reuse_buffer
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_a_piece_of_another_thread_has_other_memory() -> None:
     ],
 )
 def test_the_pieces_are_all_elements_in_c_order(array: np.ndarray) -> None:
-    flat = Flat(array, "", "left")
+    flat = FlatTensor(array, "", "left")
     pieces = [flat.read_piece(start).as_float64.copy() for start in range(0, flat.count, CHUNK)]
     assert np.array_equal(np.concatenate(pieces), array.astype(np.float64).reshape(-1))
     assert all(piece.dtype == np.float64 for piece in pieces)
 
 
 def test_the_parts_of_a_complex_number_have_the_index_of_their_number() -> None:
-    flat = Flat(np.array([[1 + 2j, 3 + 4j]], np.complex64), "", "left")
+    flat = FlatTensor(np.array([[1 + 2j, 3 + 4j]], np.complex64), "", "left")
     assert flat.read_piece(0).as_float64.tolist() == [1, 2, 3, 4]
     assert [flat.find_index(position) for position in range(4)] == [(0, 0), (0, 0), (0, 1), (0, 1)]
 

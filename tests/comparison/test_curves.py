@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from viaduct.comparison.curves import compare_curves, find_parting, read_curve
+from viaduct.comparison.curves import compare_curves, find_first_difference, read_curve
 from viaduct.errors import BadData
 
 STEPS = np.arange(1, 401)
@@ -31,17 +31,17 @@ def write_run(path: Path, losses: np.ndarray, every: int = 50) -> Path:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_two_seeds_of_one_run_do_not_part(seed: int) -> None:
-    assert find_parting(STEPS, falling(seed), falling(100 + seed)) is None
+    assert find_first_difference(STEPS, falling(seed), falling(100 + seed)) is None
 
 
 def test_equal_curves_do_not_part() -> None:
-    assert find_parting(STEPS, falling(0), falling(0)) is None
+    assert find_first_difference(STEPS, falling(0), falling(0)) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_lasting_gap_is_found_near_its_step(seed: int) -> None:
     left = falling(seed) + np.where(STEPS >= 200, 0.5, 0.0)
-    found = find_parting(STEPS, left, falling(50 + seed))
+    found = find_first_difference(STEPS, left, falling(50 + seed))
     assert found is not None
     assert abs(found.step - 200) <= 8
 
@@ -49,11 +49,11 @@ def test_a_lasting_gap_is_found_near_its_step(seed: int) -> None:
 def test_a_spike_is_not_a_parting() -> None:
     left = falling(1)
     left[100:103] += 5
-    assert find_parting(STEPS, left, falling(2)) is None
+    assert find_first_difference(STEPS, left, falling(2)) is None
 
 
 def test_a_slow_drift_is_found_once_it_leaves_the_noise() -> None:
-    found = find_parting(STEPS, falling(1) + np.maximum(0, (STEPS - 150) * 0.004), falling(2))
+    found = find_first_difference(STEPS, falling(1) + np.maximum(0, (STEPS - 150) * 0.004), falling(2))
     assert found is not None
     assert 180 < found.step < 300
 
@@ -61,7 +61,7 @@ def test_a_slow_drift_is_found_once_it_leaves_the_noise() -> None:
 def test_a_loss_that_becomes_nan_parts_there() -> None:
     left = falling(1)
     left[250:] = np.nan
-    found = find_parting(STEPS, left, falling(2))
+    found = find_first_difference(STEPS, left, falling(2))
     assert found is not None
     assert found.step == 251
 
@@ -69,8 +69,8 @@ def test_a_loss_that_becomes_nan_parts_there() -> None:
 def test_few_points_are_compared_too() -> None:
     steps = np.arange(6) * 100
     right = np.array([2.3, 2.0, 1.8, 1.6, 1.5, 1.4])
-    assert find_parting(steps, right.copy(), right) is None
-    found = find_parting(steps, right + np.array([0, 1.0, 1.5, 2, 2.5, 3]), right)
+    assert find_first_difference(steps, right.copy(), right) is None
+    found = find_first_difference(steps, right + np.array([0, 1.0, 1.5, 2, 2.5, 3]), right)
     assert found is not None
     assert found.step == 100
 
@@ -105,7 +105,7 @@ def test_a_loss_that_is_not_finite_on_either_side_does_not_pass(tmp_path: Path, 
     left, right = falling(1), falling(2)
     left[start:] = right[start:] = np.nan
     curves = compare_curves(write_run(tmp_path / "a", left), write_run(tmp_path / "b", right))
-    assert curves.parting is None
+    assert curves.first_difference is None
     assert curves.exit_code == 1
     assert f"NaN or infinite on both sides at {400 - start} of 400 common steps, first at step {start + 1}" in (
         curves.headline
@@ -117,11 +117,11 @@ def test_an_infinite_loss_parts_without_a_warning(tmp_path: Path) -> None:
     left[250:] = np.inf
     both = write_run(tmp_path / "a", left), write_run(tmp_path / "b", falling(2))
     curves = compare_curves(*both)
-    assert curves.parting is not None
-    assert curves.parting.step == 251
+    assert curves.first_difference is not None
+    assert curves.first_difference.step == 251
     assert "inf on the left" in curves.headline
     again = compare_curves(both[0], both[0])
-    assert (again.exit_code, again.parting) == (1, None)
+    assert (again.exit_code, again.first_difference) == (1, None)
     assert np.isnan(again.difference[250:]).all()
 
 

@@ -51,7 +51,7 @@ def test_a_fused_network_is_aligned_through_its_graph(tmp_path: Path, form: str)
         "Softmax:output:0": ("Softmax", 0),
     }
     assert all(values_agree(p) for p in alignment.pairs if p.left and p.right)
-    assert all(p.matched == "graph" for p in alignment.pairs if p.left and p.right)
+    assert all(p.matched_by == "graph" for p in alignment.pairs if p.left and p.right)
 
 
 def test_groups_and_names_are_shown_as_the_seed_shows_them(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32, TF32, Grid, find_uniform, is_one_rounding
+from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32, TF32, Grid, find_uniform_grid, is_one_rounding
 
 
 def normal(size: int = 1000, seed: int = 0) -> np.ndarray:
@@ -15,7 +15,7 @@ def normal(size: int = 1000, seed: int = 0) -> np.ndarray:
 def test_ordinary_values_lie_on_no_grid() -> None:
     values = normal()
     assert not any(grid.contains_all(values) for grid in (FLOAT16, BFLOAT16, TF32, FLOAT32))
-    assert find_uniform(values) is None
+    assert find_uniform_grid(values) is None
     assert not FLOAT16.contains_all(np.array([np.nan, np.inf])), "nothing finite shows no format"
 
 
@@ -46,15 +46,15 @@ def test_two_roundings_are_not_taken_for_one() -> None:
 
 
 def test_few_different_values_are_no_grid_of_equal_steps() -> None:
-    assert find_uniform(np.array([0.0, 1.0, 2.0, 3.0] * 10)) is None
-    assert find_uniform(np.full(100, 3.0)) is None
+    assert find_uniform_grid(np.array([0.0, 1.0, 2.0, 3.0] * 10)) is None
+    assert find_uniform_grid(np.full(100, 3.0)) is None
 
 
 def test_quantised_values_show_their_step_though_levels_are_missing() -> None:
     step = 0.037
     levels = np.random.default_rng(0).integers(-128, 128, 500)
     stored = (levels * step).astype(np.float32).astype(np.float64)
-    uniform = find_uniform(np.append(stored, np.nan))
+    uniform = find_uniform_grid(np.append(stored, np.nan))
     assert uniform is not None
     assert uniform.step == pytest.approx(step, rel=1e-5)
     assert uniform.levels == levels.max() - levels.min() + 1

@@ -8,7 +8,7 @@ from viaduct.comparison.naming import (
     FileNames,
     is_plain_file_name,
     normalise_operator,
-    parse_only,
+    parse_patterns,
     parse_steps,
     remove_wrappers,
 )
@@ -42,14 +42,14 @@ def test_steps_that_were_not_reached_are_named_as_ranges() -> None:
 
 
 def test_patterns_match_whole_names() -> None:
-    only = parse_only("layer3.*, fc")
+    only = parse_patterns("layer3.*, fc")
     assert "layer3.0.conv1" in only
     assert "fc" in only
     assert "layer30.conv" not in only
     assert "fc.weight" not in only
-    assert "anything" in parse_only(None)
+    assert "anything" in parse_patterns(None)
     with pytest.raises(BadValue, match="is empty"):
-        parse_only(" , ")
+        parse_patterns(" , ")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_rules_map_ignore_and_shift(tmp_path: Path) -> None:
     assert names(alignment) == [
         ("net/block3/conv2", "layer3.conv2"), ("logits", "fc"), ("extra", None), ("lost", None), ("deep/a/b", "a/b"),
     ]  # fmt: skip
-    assert [p.matched for p in alignment.pairs] == ["rules", "rules", "none", "none", "rules"]
+    assert [p.matched_by for p in alignment.pairs] == ["rules", "rules", "none", "none", "rules"]
     assert alignment.pairs[2].right_op == "*"
     assert "left out by the rules: 1 tensors of the left, 1 of the right" in alignment.notes
 

@@ -96,7 +96,7 @@ def precision(ours: Side, theirs: Side, truth: dict[str, str]) -> tuple[float, f
     pairs = [p for p in alignment.pairs if p.left and p.right]
     right = sum(truth[p.left.op] == p.right.op and p.left.role == p.right.role for p in pairs if p.left and p.right)
     possible = sum(truth[stored.op] in {other.op for other in theirs.tensors} for stored in ours.tensors)
-    assert all(p.matched == "structure" and 0 < p.confidence < 1 for p in pairs)
+    assert all(p.matched_by == "structure" and 0 < p.confidence < 1 for p in pairs)
     return right / len(pairs), right / possible
 
 

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.carrying.observed import Arrays, Observed, Rank
+from viaduct.carrying.observations import Arrays, Observations, Rank
 from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measures import measure as compare_arrays
 
@@ -43,7 +43,7 @@ ADAPTER_VARIABLES = re.compile(
 
 
 @dataclass(frozen=True)
-class Pair:
+class ValuePair:
     """One loss or tensor of both sides. `noise` and `allowed` are 0 until `set_tolerances`."""
 
     kind: Kind
@@ -87,28 +87,28 @@ class Agreement:
     """
 
     verdict: Verdict
-    pairs: list[Pair]
+    pairs: list[ValuePair]
     remarks: list[str] = field(default_factory=list)
 
     @property
-    def bad(self) -> list[Pair]:
+    def bad(self) -> list[ValuePair]:
         """Return the pairs that differ by more than rounding."""
         return [pair for pair in self.pairs if pair.bad]
 
     @property
-    def first_bad(self) -> Pair | None:
+    def first_bad(self) -> ValuePair | None:
         """Return the first bad pair in training order: loss of step 0, first gradients, later losses, final weights."""
         return min(self.bad, key=make_training_key, default=None)
 
-    def pairs_of(self, kind: Kind) -> list[Pair]:
+    def pairs_of(self, kind: Kind) -> list[ValuePair]:
         return [pair for pair in self.pairs if pair.kind == kind]
 
-    def informative_pairs(self, kind: Kind) -> list[Pair]:
+    def informative_pairs(self, kind: Kind) -> list[ValuePair]:
         """Return the pairs of one kind that are informative or cannot be measured."""
         return [pair for pair in self.pairs_of(kind) if pair.is_informative or pair.why]
 
 
-def make_training_key(pair: Pair) -> tuple[float, int, int]:
+def make_training_key(pair: ValuePair) -> tuple[float, int, int]:
     """Return a sort key for the order of training."""
     if pair.kind == "weight":
         return math.inf, 2, pair.rank
@@ -118,33 +118,33 @@ def make_training_key(pair: Pair) -> tuple[float, int, int]:
 # ---- pairs of both sides, with their differences
 
 
-def pair_observations(left: Observed, right: Observed) -> list[Pair]:
+def pair_observations(left: Observations, right: Observations) -> list[ValuePair]:
     """Return the pairs of both sides, without tolerances; `left` is the original."""
     ours, theirs = ({rank.number: rank for rank in side.ranks} for side in (left, right))
     return [pair for rank in sorted({*ours, *theirs}) for pair in pair_ranks(ours.get(rank), theirs.get(rank))]
 
 
-def pair_ranks(left: Rank | None, right: Rank | None) -> Iterator[Pair]:
+def pair_ranks(left: Rank | None, right: Rank | None) -> Iterator[ValuePair]:
     if left is None or right is None:
         number = (left or right or Rank(0)).number
         side = "the migrated script" if left is None else "the original"
-        yield Pair("loss", "loss", number, 0, math.nan, math.nan, math.inf, why=f"only {side} has a rank {number}")
+        yield ValuePair("loss", "loss", number, 0, math.nan, math.nan, math.inf, why=f"only {side} has a rank {number}")
         return
     yield from pair_losses(left, right)
     yield from pair_arrays("gradient", left.gradients, right.gradients, left.number)
     yield from pair_arrays("weight", left.weights, right.weights, left.number)
 
 
-def pair_losses(left: Rank, right: Rank) -> Iterator[Pair]:
+def pair_losses(left: Rank, right: Rank) -> Iterator[ValuePair]:
     for step, (ours, theirs) in enumerate(zip_longest(left.losses, right.losses)):
         for index, (a, b) in enumerate(zip_longest(ours or [], theirs or [])):
             name = name_loss(index)
             if a is None or b is None:
                 why = f"only the {'migrated script' if a is None else 'original'} has it"
                 a, b = (math.nan if loss is None else loss for loss in (a, b))
-                yield Pair("loss", name, left.number, step, a, b, math.inf, why=why)
+                yield ValuePair("loss", name, left.number, step, a, b, math.inf, why=why)
             else:
-                yield Pair("loss", name, left.number, step, a, b, measure_distance(np.asarray(a), np.asarray(b)))
+                yield ValuePair("loss", name, left.number, step, a, b, measure_distance(np.asarray(a), np.asarray(b)))
 
 
 def name_loss(index: int) -> str:
@@ -152,7 +152,7 @@ def name_loss(index: int) -> str:
     return "loss" if index == 0 else f"loss {index + 1}"
 
 
-def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[Pair]:
+def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[ValuePair]:
     """Yield the pairs of arrays by name, without the variables that adapters add to the migrated side."""
     step = 0 if kind == "gradient" else None
     for name in [*left, *(name for name in right if name not in left)]:
@@ -162,9 +162,9 @@ def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[
         why = describe_mismatch(a, b)
         norms = compute_norm(a), compute_norm(b)
         if a is None or b is None or why:
-            yield Pair(kind, name, rank, step, *norms, math.inf, why=why)
+            yield ValuePair(kind, name, rank, step, *norms, math.inf, why=why)
         else:
-            yield Pair(kind, name, rank, step, *norms, measure_distance(a, b), find_epsilon(a, b))
+            yield ValuePair(kind, name, rank, step, *norms, measure_distance(a, b), find_epsilon(a, b))
 
 
 def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> str:
@@ -212,14 +212,16 @@ def find_epsilon(left: NDArray[Any], right: NDArray[Any]) -> float:
 # ---- judging
 
 
-def needs_perturbed_run(pairs: list[Pair]) -> bool:
+def needs_perturbed_run(pairs: list[ValuePair]) -> bool:
     """Return True if bits differ and rounding may be the reason."""
     if all(pair.same for pair in pairs) or any(pair.why for pair in pairs):
         return False
     return all(pair.error <= MAX_FIRST_LOSS_ROUNDING for pair in pairs if pair.kind == "loss" and pair.step == 0)
 
 
-def judge(pairs: list[Pair], perturbed_pairs: list[Pair] | None = None, is_deterministic: bool = False) -> Agreement:
+def judge(
+    pairs: list[ValuePair], perturbed_pairs: list[ValuePair] | None = None, is_deterministic: bool = False
+) -> Agreement:
     """Return the agreement of the pairs of two runs.
 
     `perturbed_pairs`: the pairs of the original and the perturbed run. `is_deterministic`: a second run of the original
@@ -236,7 +238,7 @@ def judge(pairs: list[Pair], perturbed_pairs: list[Pair] | None = None, is_deter
     return Agreement(verdict, judged, list(describe_uninformative(judged)))
 
 
-def describe_nondeterminism(perturbed_pairs: list[Pair]) -> str:
+def describe_nondeterminism(perturbed_pairs: list[ValuePair]) -> str:
     """Return a remark if the perturbed run differs so much that the original cannot be deterministic; else empty."""
     first_losses = [pair for pair in perturbed_pairs if pair.kind == "loss" and pair.step == 0]
     is_far_off = any(pair.error > MAX_PERTURBED_LOSS_ERROR for pair in first_losses)
@@ -250,7 +252,7 @@ def describe_nondeterminism(perturbed_pairs: list[Pair]) -> str:
     return ""
 
 
-def set_tolerances(pairs: list[Pair], perturbed_pairs: list[Pair]) -> list[Pair]:
+def set_tolerances(pairs: list[ValuePair], perturbed_pairs: list[ValuePair]) -> list[ValuePair]:
     """Return the pairs with noise and tolerance; `perturbed_pairs`: the pairs of the original and the perturbed run."""
     noise = {pair.key: pair.error for pair in perturbed_pairs if math.isfinite(pair.error)}
     medians = {kind: median([0.0, *(v for k, v in noise.items() if k[0] == kind)]) for kind in ("gradient", "weight")}
@@ -280,7 +282,7 @@ def accumulate_loss_noise(noise: dict[tuple[Kind, str, int, int | None], float],
     return by_step
 
 
-def describe_uninformative(pairs: list[Pair]) -> Iterator[str]:
+def describe_uninformative(pairs: list[ValuePair]) -> Iterator[str]:
     """Yield remarks on values that are not informative."""
     losses = [pair.step for pair in pairs if pair.kind == "loss" and not pair.is_informative and pair.step is not None]
     if losses:

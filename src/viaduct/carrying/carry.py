@@ -15,8 +15,8 @@ from viaduct.carrying.coverage import Edit
 from viaduct.carrying.device_branches import Branch, find_branches
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.drift import compare_tensors
-from viaduct.carrying.earlier import Earlier, mark_executed_earlier, read_earlier, refuse_changed_files
-from viaduct.carrying.observed import did_ranks_train_together
+from viaduct.carrying.earlier import EarlierCarry, mark_executed_earlier, read_earlier, refuse_changed_files
+from viaduct.carrying.observations import did_ranks_train_together
 from viaduct.carrying.outcomes import Outcomes, compare_outcomes
 from viaduct.carrying.output_folder import check_output_folder, prepare_folder
 from viaduct.carrying.repetition import Repetition, SecondRun, compare_runs, find_second_run
@@ -35,7 +35,7 @@ from viaduct.carrying.running import (
 from viaduct.carrying.sides import Sides, migrate, write_migrated_copy
 from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, find_suspects
-from viaduct.carrying.written_files import Runs, WrittenFile, compare_written
+from viaduct.carrying.written_files import ComparedRuns, WrittenFile, compare_written
 from viaduct.comparison.drift import Drift
 from viaduct.rehearsal.files import set_record
 from viaduct.rehearsal.inspection import Fact
@@ -51,7 +51,7 @@ EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2,
 
 
 @dataclass
-class Carried:
+class CarryResult:
     """Result of a carry.
 
     The migrated run is compared with `base`: the original, or the original with the intended changes only. `perturbed`
@@ -77,8 +77,8 @@ class Carried:
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step on at least one side
     shared: list[str] = field(default_factory=list)  # absolute paths among the arguments that the original wrote to
     edits: list[Edit] = field(default_factory=list)  # the changed lines, with counts of their executions
-    earlier: list[Earlier] = field(default_factory=list)  # earlier carries, whose executed edits count
-    repeated: list[Repetition] = field(default_factory=list)  # the second run of each side
+    earlier: list[EarlierCarry] = field(default_factory=list)  # earlier carries, whose executed edits count
+    repetitions: list[Repetition] = field(default_factory=list)  # the second run of each side
     speed: Speed | None = None  # on the stand-ins; not part of the verdict
     outcomes: Outcomes | None = None  # comparison of network inputs, evaluations and printed numbers
     written: list[WrittenFile] = field(default_factory=list)  # comparison of the written files
@@ -105,7 +105,7 @@ class Carried:
         return self.migrated.summary.limits if self.migrated is not None else []
 
 
-def carry(request: Request, report: Report, write_outputs: Callable[[Carried], None]) -> Carried:
+def carry(request: Request, report: Report, write_outputs: Callable[[CarryResult], None]) -> CarryResult:
     """Migrate, run, compare, and call `write_outputs` with the result. After an exception OUT is restored."""
     check_output_folder(request.source, request.out, request.force)
     earlier = [read_earlier(folder, request.out, request.to, request.limits) for folder in request.earlier]
@@ -115,14 +115,16 @@ def carry(request: Request, report: Report, write_outputs: Callable[[Carried], N
     report(f"this executes {sides.entry} with your rights, each run in a separate folder.")
     with prepare_folder(request.out) as old_output:
         write_migrated_copy(sides, request)
-        refuse_changed_files(earlier, sides.root.resolve(), sides.folder.resolve())
-        carried = run_both_sides(request, sides, stage, earlier, report)
-        carried.old_output = old_output
-        write_outputs(carried)
-    return carried
+        refuse_changed_files(earlier, sides.original_root.resolve(), sides.migrated_root.resolve())
+        result = run_both_sides(request, sides, stage, earlier, report)
+        result.old_output = old_output
+        write_outputs(result)
+    return result
 
 
-def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: list[Earlier], report: Report) -> Carried:
+def run_both_sides(
+    request: Request, sides: Sides, stage: StageName, earlier: list[EarlierCarry], report: Report
+) -> CarryResult:
     """Run both sides twice and compare them; stop if a first run fails.
 
     The second run shows if the side is deterministic. It may run at the same time as the first (`SecondRun`).
@@ -133,33 +135,33 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
     before = shared_paths.find_change_times(request.arguments)
     with SecondRun("original", plan) as second:
         original = run_side("original", plan, sides, report)
-        carried = Carried(request, sides, stage, original, base=original, earlier=earlier)
-        carried.branches = find_branches(sides.original_script, sides.root.resolve())
-        carried.shared = shared_paths.find_written_since(before)
+        result = CarryResult(request, sides, stage, original, base=original, earlier=earlier)
+        result.branches = find_branches(sides.original_script, sides.original_root.resolve())
+        result.shared = shared_paths.find_written_since(before)
         if not original.is_finished:
             second.stop()
-            return carried
+            return result
         again = finish_second_run(second, report)
     report(f"the migrated script is run, with a stand-in for the {request.to} on the CPU.")
     plan = derive_plan("migrated", plan, request, sides)
     with SecondRun("migrated", plan) as second:
-        carried.migrated = run_side("migrated", plan, sides, report)
-        if carried.migrated.is_finished:
-            carried.repeated = [compare_runs(original, again, "original")] if again is not None else []
+        result.migrated = run_side("migrated", plan, sides, report)
+        if result.migrated.is_finished:
+            result.repetitions = [compare_runs(original, again, "original")] if again is not None else []
             if (again := finish_second_run(second, report)) is not None:
-                carried.repeated.append(compare_runs(carried.migrated, again, "migrated"))
+                result.repetitions.append(compare_runs(result.migrated, again, "migrated"))
         else:
             second.stop()
-    edits = coverage.read_edits(carried.migrated.plan, sides, "migrated")
+    edits = coverage.read_edits(result.migrated.plan, sides, "migrated")
     edits += coverage.read_edits(original.plan, sides, "original")
-    carried.edits = mark_executed_earlier(edits, earlier)
-    if not carried.migrated.is_finished:
-        return carried
-    carried.speed = measure_speed(carried)
-    compare_sides(carried, report)
-    if any(hit["mode"] == "error" for hit in carried.limits):  # the card would refuse what the stand-in ran
-        carried.verdict = "could not run"
-    return carried
+    result.edits = mark_executed_earlier(edits, earlier)
+    if not result.migrated.is_finished:
+        return result
+    result.speed = measure_speed(result)
+    compare_sides(result, report)
+    if any(hit["mode"] == "error" for hit in result.limits):  # the card would refuse what the stand-in ran
+        result.verdict = "could not run"
+    return result
 
 
 def finish_second_run(second: SecondRun, report: Report) -> Run | None:
@@ -173,76 +175,76 @@ def finish_second_run(second: SecondRun, report: Report) -> Run | None:
     return again
 
 
-def compare_sides(carried: Carried, report: Report) -> None:
+def compare_sides(result: CarryResult, report: Report) -> None:
     """Judge the agreement, find causes, suspects and doubts, and set the verdict.
 
     If something differs and the migration changed numbers on purpose, the migrated run is judged against a run of the
     original with these changes instead.
     """
-    agreement = carried.agreement = judge_agreement(carried, report)
+    agreement = result.agreement = judge_agreement(result, report)
     if agreement.verdict != "differ":
-        compare_results(carried)  # for `has_other_results`; repeated below, since `base` may change
-    if agreement.verdict == "differ" or has_other_results(carried):
-        intended, join_ranks = reference.find_changing_rules(carried.sides), can_join_original_ranks(carried)
+        compare_results(result)  # for `has_other_results`; repeated below, since `base` may change
+    if agreement.verdict == "differ" or has_other_results(result):
+        intended, join_ranks = reference.find_changing_rules(result.sides), can_join_original_ranks(result)
         if intended or join_ranks:
-            agreement = judge_with_intended_changes(carried, intended, join_ranks, report) or agreement
-    carried.agreement = agreement
-    assert carried.migrated is not None
-    perturbed = carried.finished_perturbed.plan.record if carried.finished_perturbed is not None else None
+            agreement = judge_with_intended_changes(result, intended, join_ranks, report) or agreement
+    result.agreement = agreement
+    assert result.migrated is not None
+    perturbed = result.finished_perturbed.plan.record if result.finished_perturbed is not None else None
     if agreement.pairs:
         # In a drift the migrated run is the left side; in an agreement it is the right one.
-        carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, perturbed, agreement)
-    base, migrated, folder = carried.base.observed, carried.migrated.observed, carried.sides.folder
-    carried.idle = find_idle_optimizers(base, migrated)
+        result.drift = compare_tensors(result.migrated.plan.record, result.base.plan.record, perturbed, agreement)
+    base, migrated, folder = result.base.observations, result.migrated.observations, result.sides.migrated_root
+    result.idle = find_idle_optimizers(base, migrated)
     if agreement.verdict == "differ":
-        assert carried.drift is not None
-        carried.explanation = explain(agreement, base, migrated, carried.drift, carried.request.to)
-        carried.suspects = find_suspects(carried.sides, carried.explanation)
-        lines = [f"{(folder / suspect.file).resolve()}:{suspect.line}" for suspect in carried.suspects]
-        keywords = carried.explanation.keywords
-        carried.explanation.changed_settings.sort(key=lambda setting: make_relevance_key(setting, lines, keywords))
+        assert result.drift is not None
+        result.explanation = explain(agreement, base, migrated, result.drift, result.request.to)
+        result.suspects = find_suspects(result.sides, result.explanation)
+        lines = [f"{(folder / suspect.file).resolve()}:{suspect.line}" for suspect in result.suspects]
+        keywords = result.explanation.keywords
+        result.explanation.changed_settings.sort(key=lambda setting: make_relevance_key(setting, lines, keywords))
     else:
-        lines_by_file = carried.sides.deviating_lines.items()
+        lines_by_file = result.sides.deviating_lines.items()
         deviating = {(str((folder / path).resolve()), line) for path, lines in lines_by_file for line in lines}
-        carried.ineffective = find_ineffective(base, migrated, deviating)
-    compare_results(carried)
-    carried.doubts = find_doubts(carried)
-    carried.verdict = choose_verdict(carried)
+        result.ineffective = find_ineffective(base, migrated, deviating)
+    compare_results(result)
+    result.doubts = find_doubts(result)
+    result.verdict = choose_verdict(result)
 
 
-def has_other_results(carried: Carried) -> bool:
+def has_other_results(result: CarryResult) -> bool:
     """Return True if network inputs, evaluations, printed numbers or written files differ."""
-    has_other_outcomes = carried.outcomes is not None and bool(carried.outcomes.differing)
-    return has_other_outcomes or any(file.state == "differs" for file in carried.written)
+    has_other_outcomes = result.outcomes is not None and bool(result.outcomes.differing)
+    return has_other_outcomes or any(file.state == "differs" for file in result.written)
 
 
-def compare_results(carried: Carried) -> None:
+def compare_results(result: CarryResult) -> None:
     """Compare network inputs, evaluations, printed numbers and written files.
 
     Runs that agree exactly must print the same numbers. Others may differ by the largest tolerance of a loss, and
     by at least 1e-6 (relative).
     """
-    assert carried.agreement is not None
-    assert carried.migrated is not None
-    tolerances = [pair.allowed for pair in carried.agreement.informative_pairs("loss")]
-    allowed = max([1e-6, *tolerances]) if carried.agreement.verdict != "same" else 0.0
+    assert result.agreement is not None
+    assert result.migrated is not None
+    tolerances = [pair.allowed for pair in result.agreement.informative_pairs("loss")]
+    allowed = max([1e-6, *tolerances]) if result.agreement.verdict != "same" else 0.0
     # A `base` with intended changes has no second run.
-    base_again = find_second_run(carried.repeated, "original") if carried.base is carried.original else None
-    migrated_again = find_second_run(carried.repeated, "migrated")
-    carried.outcomes = compare_outcomes(carried.base, base_again, carried.migrated, migrated_again, allowed)
-    perturbed = carried.finished_perturbed if carried.agreement.verdict != "same" else None
-    runs = Runs(carried.base, carried.migrated, base_again, migrated_again, perturbed, allowed)
-    carried.written = compare_written(runs)
+    base_again = find_second_run(result.repetitions, "original") if result.base is result.original else None
+    migrated_again = find_second_run(result.repetitions, "migrated")
+    result.outcomes = compare_outcomes(result.base, base_again, result.migrated, migrated_again, allowed)
+    perturbed = result.finished_perturbed if result.agreement.verdict != "same" else None
+    runs = ComparedRuns(result.base, result.migrated, base_again, migrated_again, perturbed, allowed)
+    result.written = compare_written(runs)
 
 
-def choose_verdict(carried: Carried) -> Verdict:
+def choose_verdict(result: CarryResult) -> Verdict:
     """Return the verdict. A doubt that may hide differences comes first, then a difference, then other doubts."""
-    assert carried.agreement is not None
-    if any(doubt.hides_differences for doubt in carried.doubts):
+    assert result.agreement is not None
+    if any(doubt.hides_differences for doubt in result.doubts):
         return "not proved"
-    if carried.agreement.verdict == "differ":
+    if result.agreement.verdict == "differ":
         return "differs"
-    return "not proved" if carried.doubts else "agrees"
+    return "not proved" if result.doubts else "agrees"
 
 
 def make_relevance_key(setting: ChangedSetting, suspected: list[str], keywords: tuple[str, ...]) -> tuple[bool, int]:
@@ -256,51 +258,51 @@ def make_relevance_key(setting: ChangedSetting, suspected: list[str], keywords: 
     return not (has_keyword or is_likeliest), suspected.index(location) if location in suspected else len(suspected)
 
 
-def judge_agreement(carried: Carried, report: Report) -> Agreement:
+def judge_agreement(result: CarryResult, report: Report) -> Agreement:
     """Judge the migrated run against `base`; run `base` with perturbed weights if rounding may explain a difference."""
-    assert carried.migrated is not None
-    base = carried.base
-    pairs = judging.pair_observations(base.observed, carried.migrated.observed)
+    assert result.migrated is not None
+    base = result.base
+    pairs = judging.pair_observations(base.observations, result.migrated.observations)
     if not judging.needs_perturbed_run(pairs):
         return judging.judge(pairs)
     report(
         "they are not exactly equal: to measure the effect of rounding, the original is run once more with its "
         "weights moved by one unit in the last place."
     )
-    perturbed = run_perturbed(carried, base, report)
+    perturbed = run_perturbed(result, base, report)
     if not perturbed.is_finished:
         reason = perturbed.summary.failure or f"exit code {perturbed.summary.script_exit_code}"
         return Agreement("unsure", pairs, [NO_PERTURBED_RUN.format(reason=reason.splitlines()[0].rstrip("."))])
-    perturbed_pairs = judging.pair_observations(base.observed, perturbed.observed)
-    is_deterministic = any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
+    perturbed_pairs = judging.pair_observations(base.observations, perturbed.observations)
+    is_deterministic = any(repetition.is_equal for repetition in result.repetitions if repetition.side == "original")
     return judging.judge(pairs, perturbed_pairs, is_deterministic)
 
 
-def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
+def run_perturbed(result: CarryResult, base: Run, report: Report) -> Run:
     """Return `base` run with its weights moved by one unit in the last place; an earlier such run is reused."""
-    perturbed = carried.perturbed
-    original_plan, script, join_ranks = carried.original.plan, base.plan.script, base.plan.join_ranks
+    perturbed = result.perturbed
+    original_plan, script, join_ranks = result.original.plan, base.plan.script, base.plan.join_ranks
     if perturbed is None or (perturbed.plan.script, perturbed.plan.join_ranks) != (script, join_ranks):
-        plan = derive_plan("shaken", original_plan, carried.request, carried.sides, Path(script))
+        plan = derive_plan("shaken", original_plan, result.request, result.sides, Path(script))
         plan = replace(plan, join_ranks=join_ranks)
         if perturbed is not None:
             plan = set_record(plan, Path(plan.record).with_name("shaken_reference"))
-        carried.perturbed = perturbed = run_side("shaken", plan, carried.sides, report)
+        result.perturbed = perturbed = run_side("shaken", plan, result.sides, report)
     return perturbed
 
 
-def can_join_original_ranks(carried: Carried) -> bool:
+def can_join_original_ranks(result: CarryResult) -> bool:
     """Return True if the ranks, of TensorFlow 1, train together after the migration only.
 
     Then a run of the original can let its ranks train together, too (`Plan.join_ranks`).
     """
-    assert carried.migrated is not None
-    original, migrated = carried.original.observed, carried.migrated.observed
-    return carried.stage == "tf1" and not did_ranks_train_together(original) and did_ranks_train_together(migrated)
+    assert result.migrated is not None
+    original, migrated = result.original.observations, result.migrated.observations
+    return result.stage == "tf1" and not did_ranks_train_together(original) and did_ranks_train_together(migrated)
 
 
 def judge_with_intended_changes(
-    carried: Carried, rules: dict[str, str], join_ranks: bool, report: Report
+    result: CarryResult, rules: dict[str, str], join_ranks: bool, report: Report
 ) -> Agreement | None:
     """Judge against the original with only the intended changes; None if that run fails.
 
@@ -308,11 +310,11 @@ def judge_with_intended_changes(
     """
     names = [*rules, *(["ranks that train together"] if join_ranks else [])]
     report(f"known to change numbers: {', '.join(names)}; the original is run once more with these changes alone.")
-    script = reference.write_reference(carried.request, carried.sides, tuple(rules)) if rules else None
-    plan = derive_plan("reference", carried.original.plan, carried.request, carried.sides, script)
+    script = reference.write_reference(result.request, result.sides, tuple(rules)) if rules else None
+    plan = derive_plan("reference", result.original.plan, result.request, result.sides, script)
     plan = replace(plan, join_ranks=join_ranks)
-    base = run_side("reference", plan, carried.sides, report)
+    base = run_side("reference", plan, result.sides, report)
     if not base.is_finished:
         return None
-    carried.base, carried.intended_changes = base, [*rules.values(), *([reference.JOINED_RANKS] if join_ranks else [])]
-    return judge_agreement(carried, report)
+    result.base, result.intended_changes = base, [*rules.values(), *([reference.JOINED_RANKS] if join_ranks else [])]
+    return judge_agreement(result, report)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.carrying.agreement import Agreement, Pair
+from viaduct.carrying.agreement import Agreement, ValuePair
 from viaduct.carrying.drift import find_first_differing_call, make_agreement_key
-from viaduct.carrying.observed import Observed, Rank
+from viaduct.carrying.observations import Observations, Rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
 from viaduct.rehearsal.inspection import IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND, RANKS_KIND, Fact
@@ -55,7 +55,7 @@ class Explanation:
     keywords: tuple[str, ...] = ()  # a changed line with one of them is more suspect (suspects.py)
 
 
-def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift, to: str) -> Explanation:
+def explain(agreement: Agreement, left: Observations, right: Observations, drift: Drift, to: str) -> Explanation:
     """Explain the first divergence. Objects are compared for rank 0.
 
     `left` is the original, `right` the migrated run; in `drift` it is the other way round. `to`: the card's name.
@@ -76,7 +76,7 @@ def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift,
     return explanation
 
 
-def make_headline(first: Pair, to: str) -> str:
+def make_headline(first: ValuePair, to: str) -> str:
     """Return the first divergence in one sentence."""
     rank = f" of rank {first.rank}" if first.rank else ""
     if first.why:
@@ -123,7 +123,7 @@ def find_changed_settings(left: list[Fact], right: list[Fact]) -> Iterator[Chang
                 yield ChangedSetting(fact.kind, fact.name, name, a, b, fact.line, partner.line)
 
 
-def find_ineffective(left: Observed, right: Observed, deviating: set[Location]) -> list[ChangedSetting]:
+def find_ineffective(left: Observations, right: Observations, deviating: set[Location]) -> list[ChangedSetting]:
     """Return the numbers with which objects of rank 0 were created differently, for runs that agree.
 
     A TensorFlow operator counts only if the rules would write its line differently (`deviating`): other numbers follow
@@ -138,7 +138,7 @@ def find_ineffective(left: Observed, right: Observed, deviating: set[Location]) 
     ]
 
 
-def find_idle_optimizers(*sides: Observed) -> list[Fact]:
+def find_idle_optimizers(*sides: Observations) -> list[Fact]:
     """Return the optimizers that took no step on at least one side, by name."""
     facts = (fact for side in sides for fact in side.first_rank.facts)
     return list({fact.name: fact for fact in facts if fact.kind == IDLE_OPTIMIZER_KIND}.values())
@@ -157,7 +157,7 @@ def format_value(value: Any) -> str:
 # ---- remarks on the numbers
 
 
-def explain_steps(explanation: Explanation, left: Observed, right: Observed) -> None:
+def explain_steps(explanation: Explanation, left: Observations, right: Observations) -> None:
     """Note that the sides took different numbers of steps."""
     counts = len(left.first_rank.losses), len(right.first_rank.losses)
     if counts[0] != counts[1]:
@@ -165,7 +165,7 @@ def explain_steps(explanation: Explanation, left: Observed, right: Observed) -> 
         explanation.keywords += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
 
 
-def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift: Drift) -> None:
+def explain_calls(explanation: Explanation, first: ValuePair, right: Observations, drift: Drift) -> None:
     """Name the first module with another output, or the network's input if that differs.
 
     Of the modules, only samples of the first step's inputs and outputs are recorded.
@@ -208,7 +208,7 @@ def describe_likely_cause(drift: Drift, row: Row) -> str:
     return f" (likely {causes[0].name}: {causes[0].evidence.rstrip('.')})"
 
 
-def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observations, right: Observations) -> None:
     """Note that only ranks after rank 0 begin differently, or that only the original's ranks have equal gradients."""
     if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
         return
@@ -232,7 +232,7 @@ def have_equal_gradients(ranks: list[Rank]) -> bool:
     return all(np.allclose(other, first, rtol=1e-4, atol=0) for other, first in pairs)
 
 
-def explain_gradients(explanation: Explanation, first: Pair, left: Observed, right: Observed) -> None:
+def explain_gradients(explanation: Explanation, first: ValuePair, left: Observations, right: Observations) -> None:
     """Note a common factor of the gradients, if they are the first difference."""
     ratio = find_common_ratio(left.first_rank, right.first_rank) if first.kind == "gradient" else None
     if ratio is None or abs(ratio - 1) <= RATIO_TOLERANCE:  # a factor of 1 explains nothing
@@ -259,7 +259,7 @@ def find_common_ratio(left: Rank, right: Rank) -> float | None:
     return float(np.median(ratios))
 
 
-def explain_update(explanation: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_update(explanation: Explanation, agreement: Agreement, left: Observations, right: Observations) -> None:
     """If the first step agrees, note that the update or later data differ, and the first learning rate that differs."""
     first = agreement.first_bad
     if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):

@@ -15,9 +15,9 @@ def list_commands(request: Request, sides: Sides, stage: StageName) -> list[tupl
     """Return pairs of purpose and command. On the card's machine they run in the folder above the migrated copy."""
     arguments = shlex.join(request.arguments)
     return [
-        ("Bring it over", f"scp -r {shlex.quote(str(sides.folder))} USER@MACHINE:"),
+        ("Bring it over", f"scp -r {shlex.quote(str(sides.migrated_root))} USER@MACHINE:"),
         ("Look at the machine", "viaduct devices --test"),
-        ("One card", make_single_card_command(sides.folder, sides.entry, arguments, request.module)),
+        ("One card", make_single_card_command(sides.migrated_root, sides.entry, arguments, request.module)),
         *list_multi_card_commands(request, sides, stage, arguments),
         *list_dump_commands(request, sides, stage, arguments),
     ]
@@ -36,13 +36,13 @@ def list_multi_card_commands(request: Request, sides: Sides, stage: StageName, a
     if request.ranks < 2:
         return []
     script = shlex.quote(sides.entry)
-    if start := find_start_script(sides.folder, "run_8p.sh"):
+    if start := find_start_script(sides.migrated_root, "run_8p.sh"):
         command = f"bash {start}"
     elif stage == "torch":
         command = f"torchrun --nproc_per_node=8 {f'-m {request.module}' if request.module else script}"
     else:
         command = f"viaduct launch --ranks 8 -- python3 {script}"
-    return [("All cards of a machine", f"cd {sides.folder.name} && {command} {arguments}".strip())]
+    return [("All cards of a machine", f"cd {sides.migrated_root.name} && {command} {arguments}".strip())]
 
 
 def list_dump_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
@@ -52,11 +52,11 @@ def list_dump_commands(request: Request, sides: Sides, stage: StageName, argumen
         return []
     module = f"-m {request.module}" if request.module else ""
     dump_original = (
-        f"viaduct dump {module or shlex.quote(str(sides.root / sides.entry))} --steps 0 --out golden{suffix}"
+        f"viaduct dump {module or shlex.quote(str(sides.original_root / sides.entry))} --steps 0 --out golden{suffix}"
     )
     dump_migrated = f"viaduct dump {module or shlex.quote(sides.entry)} --steps 0 --out card{suffix}"
     if stage == "tf1":
-        source = shlex.quote(str(sides.root))
+        source = shlex.quote(str(sides.original_root))
         options = f"--to {request.to} --dump card --dump-step 0 --out dumping"
         dump_migrated = f"viaduct migrate {source} {options}, then run that copy"
     return [

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.carrying.observed import Arrays
+from viaduct.carrying.observations import Arrays
 from viaduct.comparison.formats import widen_bfloat16
 from viaduct.data.example import BYTES, FIXED32, VARINT, iterate_fields, read_varint
 from viaduct.data.tfrecord import read_records

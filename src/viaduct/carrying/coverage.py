@@ -77,7 +77,7 @@ def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Sp
     Only Python files that can be parsed, and the notebook, are in the result.
     """
     edited_files, entry = {}, sides.entry
-    for path, rows in sides.files.items():
+    for path, rows in sides.diffs.items():
         spans = list(iterate_spans(rows, side))
         file = tree / path
         if not spans or not (path.endswith(".py") or path == entry) or not file.is_file():

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from viaduct.carrying.observed import did_ranks_train_together
+from viaduct.carrying.observations import did_ranks_train_together
 from viaduct.carrying.repetition import describe_place
 from viaduct.carrying.values import find_changed_values
 
 if TYPE_CHECKING:
-    from viaduct.carrying.carry import Carried
+    from viaduct.carrying.carry import CarryResult
     from viaduct.carrying.running import Run
 
 Kind = Literal[
@@ -36,26 +36,26 @@ class Doubt:
         return self.kind in ("not deterministic", "other ranks", "wrong tree", "not the file", "changed files")
 
 
-def find_doubts(carried: Carried) -> list[Doubt]:
+def find_doubts(result: CarryResult) -> list[Doubt]:
     return [
-        *find_nondeterminism(carried),
-        *find_joined_ranks(carried),
-        *find_foreign_files(carried),
-        *find_unexecuted_edits(carried),
-        *find_unexecuted_files(carried),
-        *find_ineffective_values(carried),
-        *find_manual_changes(carried),
-        *find_uncompared(carried),
-        *find_other_outcomes(carried),
-        *find_changed_originals(carried),
-        *find_other_files(carried),
+        *find_nondeterminism(result),
+        *find_joined_ranks(result),
+        *find_foreign_files(result),
+        *find_unexecuted_edits(result),
+        *find_unexecuted_files(result),
+        *find_ineffective_values(result),
+        *find_manual_changes(result),
+        *find_uncompared(result),
+        *find_other_outcomes(result),
+        *find_changed_originals(result),
+        *find_other_files(result),
     ]
 
 
-def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
+def find_nondeterminism(result: CarryResult) -> Iterator[Doubt]:
     """Yield a doubt for a side if its second run failed, or differs from the first by more than rounding."""
-    for side, first in (("original", carried.original), ("migrated", carried.migrated)):
-        repetition = next((run for run in carried.repeated if run.side == side), None)
+    for side, first in (("original", result.original), ("migrated", result.migrated)):
+        repetition = next((run for run in result.repetitions if run.side == side), None)
         name = "original" if side == "original" else "migrated script"
         if first is None or (repetition is not None and repetition.is_deterministic):
             continue
@@ -78,16 +78,16 @@ def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
             "not deterministic",
             f"the {name} is not deterministic {moment} ({location}): two runs of it with the same seed differ",
             f"{SIDES[side]}{moment_zh}不确定({location}):相同种子的两次运行结果不同",
-            list(describe_shared_model_dir(carried, first)),
+            list(describe_shared_model_dir(result, first)),
         )
 
 
-def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
+def describe_shared_model_dir(result: CarryResult, run: Run) -> Iterator[str]:
     """Yield a sentence about the model_dir that ranks of an Estimator share: a late rank restores a checkpoint."""
     # TensorFlow writes a file named `checkpoint` beside its checkpoints.
     folders = sorted({name.rpartition("/")[0] for name in run.summary.wrote if name.rpartition("/")[2] == "checkpoint"})
-    script = carried.sides.migrated_script if run.side == "migrated" else carried.sides.original_script
-    if carried.request.ranks < 2 or carried.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
+    script = result.sides.migrated_script if run.side == "migrated" else result.sides.original_script
+    if result.request.ranks < 2 or result.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
         return
     yield (
         f"the ranks share the model_dir {folders[0] or '.'}: a rank that starts late may restore another rank's "
@@ -95,10 +95,10 @@ def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
     )
 
 
-def find_joined_ranks(carried: Carried) -> list[Doubt]:
+def find_joined_ranks(result: CarryResult) -> list[Doubt]:
     """Return a doubt if ranks train together on the migrated side only."""
-    assert carried.migrated is not None
-    if not did_ranks_train_together(carried.migrated.observed) or did_ranks_train_together(carried.base.observed):
+    assert result.migrated is not None
+    if not did_ranks_train_together(result.migrated.observations) or did_ranks_train_together(result.base.observations):
         return []
     return [
         Doubt(
@@ -111,10 +111,10 @@ def find_joined_ranks(carried: Carried) -> list[Doubt]:
     ]
 
 
-def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
+def find_foreign_files(result: CarryResult) -> Iterator[Doubt]:
     """Yield doubts about files from the wrong tree, and files whose executed code is not their content."""
-    assert carried.migrated is not None
-    for run in (carried.base, carried.migrated):
+    assert result.migrated is not None
+    for run in (result.base, result.migrated):
         side = "migrated" if run.side == "migrated" else "original"
         files = run.provenance.problems
         yield from make_doubts(
@@ -131,18 +131,18 @@ def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
         )
 
 
-def list_executed_files(carried: Carried) -> set[str]:
+def list_executed_files(result: CarryResult) -> set[str]:
     """Return the files of the migrated side that this carry executed, or of which an earlier one executed an edit."""
-    assert carried.migrated is not None
-    in_earlier = {edit.file for edit in carried.edits if edit.side == "migrated" and edit.is_executed}
-    return carried.migrated.provenance.positions | in_earlier
+    assert result.migrated is not None
+    in_earlier = {edit.file for edit in result.edits if edit.side == "migrated" and edit.is_executed}
+    return result.migrated.provenance.positions | in_earlier
 
 
-def find_unexecuted_files(carried: Carried) -> list[Doubt]:
+def find_unexecuted_files(result: CarryResult) -> list[Doubt]:
     """Return a doubt about rewritten files that were never executed."""
-    executed = list_executed_files(carried)
-    edited = {edit.file for edit in carried.edits if edit.side == "migrated" and not edit.is_executed}
-    unexecuted = [path for path in carried.sides.files if path not in executed and path in edited]
+    executed = list_executed_files(result)
+    edited = {edit.file for edit in result.edits if edit.side == "migrated" and not edit.is_executed}
+    unexecuted = [path for path in result.sides.diffs if path not in executed and path in edited]
     return make_doubts(
         "never executed",
         unexecuted,
@@ -151,32 +151,32 @@ def find_unexecuted_files(carried: Carried) -> list[Doubt]:
     )
 
 
-def find_unexecuted_edits(carried: Carried) -> list[Doubt]:
+def find_unexecuted_edits(result: CarryResult) -> list[Doubt]:
     """Return a doubt about removed lines, and edits in executed files, that were never executed."""
-    executed = list_executed_files(carried)
+    executed = list_executed_files(result)
     unexecuted = [
         f"{edit.side} {edit.place}: {edit.text}"
-        for edit in carried.edits
+        for edit in result.edits
         if not edit.is_executed and (edit.file in executed or edit.side == "original")
     ]
     return make_doubts("never executed", unexecuted, "{n} edit{s} {was} never executed", "{n} 处修改从未执行")
 
 
-def find_ineffective_values(carried: Carried) -> list[Doubt]:
+def find_ineffective_values(result: CarryResult) -> list[Doubt]:
     """Return a doubt about objects that were created with other values, while no difference was found."""
-    steps = carried.original.summary.steps
+    steps = result.original.summary.steps
     return make_doubts(
         "no effect",
-        [setting.sentence for setting in carried.ineffective],
+        [setting.sentence for setting in result.ineffective],
         f"{{n}} value{{s}} {{was}} set differently, without a known effect in {steps} step{'' if steps == 1 else 's'}",
         f"{{n}} 处数值不同,但在 {steps} 步内没有产生影响",
     )
 
 
-def find_manual_changes(carried: Carried) -> list[Doubt]:
+def find_manual_changes(result: CarryResult) -> list[Doubt]:
     """Return a doubt about values changed by hand in the copy (--migrated), while no difference was found."""
-    assert carried.agreement is not None
-    lines = find_changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
+    assert result.agreement is not None
+    lines = find_changed_values(result.sides) if result.agreement.verdict != "differ" else []
     return make_doubts(
         "no effect",
         lines,
@@ -185,14 +185,14 @@ def find_manual_changes(carried: Carried) -> list[Doubt]:
     )
 
 
-def find_uncompared(carried: Carried) -> Iterator[Doubt]:
+def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
     """Yield doubts about ranks without steps, a comparison without a verdict, and losses or weights hidden by rounding.
 
     Weights count if rounding hides more than half of them.
     """
-    assert carried.agreement is not None
-    agreement = carried.agreement
-    yield from find_unseen_ranks(carried)
+    assert result.agreement is not None
+    agreement = result.agreement
+    yield from find_unseen_ranks(result)
     if agreement.verdict == "unsure":
         yield Doubt("not compared", agreement.remarks[0], agreement.remarks[0])
     if agreement.verdict != "rounding":
@@ -208,11 +208,11 @@ def find_uncompared(carried: Carried) -> Iterator[Doubt]:
         )
 
 
-def find_unseen_ranks(carried: Carried) -> list[Doubt]:
+def find_unseen_ranks(result: CarryResult) -> list[Doubt]:
     """Return a doubt about ranks that took no step on either side."""
-    assert carried.migrated is not None
-    observed = {rank.number for run in (carried.base, carried.migrated) for rank in run.observed.ranks}
-    count = carried.request.ranks
+    assert result.migrated is not None
+    observed = {rank.number for run in (result.base, result.migrated) for rank in run.observations.ranks}
+    count = result.request.ranks
     unseen = [f"rank {number}" for number in range(count) if number not in observed]
     return make_doubts(
         "not compared",
@@ -222,9 +222,9 @@ def find_unseen_ranks(carried: Carried) -> list[Doubt]:
     )
 
 
-def find_other_outcomes(carried: Carried) -> list[Doubt]:
+def find_other_outcomes(result: CarryResult) -> list[Doubt]:
     """Return a doubt about network inputs, evaluations and repeatable printed numbers that differ."""
-    differing = carried.outcomes.differing if carried.outcomes is not None else []
+    differing = result.outcomes.differing if result.outcomes is not None else []
     return make_doubts(
         "printed",
         differing,
@@ -233,10 +233,10 @@ def find_other_outcomes(carried: Carried) -> list[Doubt]:
     )
 
 
-def find_changed_originals(carried: Carried) -> list[Doubt]:
+def find_changed_originals(result: CarryResult) -> list[Doubt]:
     """Return a doubt about the user's files that changed during a run: a later run may have read other content."""
-    runs = [run for run in (carried.original, carried.migrated) if run is not None]
-    runs += [repetition.second_run for repetition in carried.repeated]
+    runs = [run for run in (result.original, result.migrated) if run is not None]
+    runs += [repetition.second_run for repetition in result.repetitions]
     changed = sorted({path for run in runs for path in run.summary.changed})
     return make_doubts(
         "changed files",
@@ -246,8 +246,8 @@ def find_changed_originals(carried: Carried) -> list[Doubt]:
     )
 
 
-def find_other_files(carried: Carried) -> list[Doubt]:
-    differing = [f"{file.name}: {file.detail}" for file in carried.written if file.state == "differs"]
+def find_other_files(result: CarryResult) -> list[Doubt]:
+    differing = [f"{file.name}: {file.detail}" for file in result.written if file.state == "differs"]
     text = "{n} file{s} that the scripts write {are} not the same"
     return make_doubts("written", differing, text, "脚本写出的 {n} 个文件不一致")
 

@@ -13,8 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.carrying.agreement import DRIFT_FACTOR, EXTRA_UNITS, UNINFORMATIVE_TOLERANCE, Agreement, Kind, name_loss
-from viaduct.carrying.agreement import Pair as JudgedPair
+from viaduct.carrying.agreement import (
+    DRIFT_FACTOR,
+    EXTRA_UNITS,
+    UNINFORMATIVE_TOLERANCE,
+    Agreement,
+    Kind,
+    ValuePair,
+    name_loss,
+)
 from viaduct.comparison.drift import ChooseThresholds, Drift, Options, compare_pairs
 from viaduct.comparison.readers import rehearsal
 from viaduct.comparison.rows import Row
@@ -134,7 +141,7 @@ def measure_forward_noise(perturbed: str | Path, original: str | Path) -> dict[K
     }
 
 
-def apply_agreement(row: Row, judged: JudgedPair | None) -> Row:
+def apply_agreement(row: Row, judged: ValuePair | None) -> Row:
     """Return the row with the agreement's result: refused if the value is not informative, bad if its pair is bad."""
     if judged is None or judged.same:
         return row

@@ -22,7 +22,7 @@ Key = tuple[str, str, int, str]  # side, file, line and text of an edit
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierCarry:
     """An earlier carry: its folder and arguments, and the executions of each edit."""
 
     folder: str
@@ -31,7 +31,7 @@ class Earlier:
     hashes: dict[str, dict[str, str]]  # side -> executed file of the project -> SHA-256
 
 
-def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
+def read_earlier(folder: Path, out: Path, to: str, limits: str) -> EarlierCarry:
     """Read an earlier carry; raise BadValue if it cannot be read, or if its executed edits prove nothing for this one.
 
     It must have the same target and limits, and no doubts except about edits that were never executed.
@@ -56,7 +56,7 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
                 f"{flag} was carried with --limits {record['limits_mode']}, this one has {limits}.",
                 "Give both the same --limits and --limit.",
             )
-        return Earlier(str(folder), record["arguments"], read_executed(record), read_hashes(record))
+        return EarlierCarry(str(folder), record["arguments"], read_executed(record), read_hashes(record))
     except OSError as error:
         advice = f"Give the --out of an earlier `viaduct carry`; it holds {RECORD_FILE}."
         raise BadValue(f"{flag}: {error.strerror}: {folder / RECORD_FILE}.", advice) from None
@@ -78,7 +78,7 @@ def read_hashes(record: dict[str, Any]) -> dict[str, dict[str, str]]:
     }
 
 
-def refuse_changed_files(carries: Iterable[Earlier], original: Path, migrated: Path) -> None:
+def refuse_changed_files(carries: Iterable[EarlierCarry], original: Path, migrated: Path) -> None:
     """Raise BadValue if a file that an earlier carry executed has changed."""
     for earlier in carries:
         for side, root in (("original", original), ("migrated", migrated)):
@@ -98,12 +98,12 @@ def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
             yield position
 
 
-def mark_executed_earlier(edits: list[Edit], carries: Iterable[Earlier]) -> list[Edit]:
+def mark_executed_earlier(edits: list[Edit], carries: Iterable[EarlierCarry]) -> list[Edit]:
     """Set `earlier` of each edit with a part that this carry did not execute."""
     return [edit if edit.count else replace(edit, earlier=find_executing_carry(edit, carries)) for edit in edits]
 
 
-def find_executing_carry(edit: Edit, carries: Iterable[Earlier]) -> str:
+def find_executing_carry(edit: Edit, carries: Iterable[EarlierCarry]) -> str:
     """Return the folder of the first earlier carry that executed a part this one did not.
 
     Return "" if a part remains that no carry executed.

@@ -17,7 +17,7 @@ from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, make_pip_line
 from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, describe_end, has_empty_input
 
-Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # what is at fault; see sentences.FAULTS
+FaultOwner = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # what is at fault; see sentences.FAULTS
 VIADUCT_FOLDER = str(Path(viaduct.__file__).resolve().parent) + "/"
 # Messages about an operator that the stand-in lacks.
 NO_KERNEL = re.compile(
@@ -62,7 +62,7 @@ FATAL_EXIT_CODES = (139, 134, 136, 132)  # of SIGSEGV, SIGABRT, SIGFPE, SIGILL
 class Fault:
     """The reason of a failure, with advice, in two languages."""
 
-    whose: Whose
+    owner: FaultOwner
     text: str
     chinese: str
     advice: str = ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from viaduct.cards import BACKENDS
-from viaduct.carrying.observed import Rank
+from viaduct.carrying.observations import Rank
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.printing import read_lines
@@ -184,7 +184,7 @@ def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[l
     Return the first difference of each rank, and the number of passes that both sides have.
     """
     differing, count = [], 0
-    for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
+    for left, right in zip(original.observations.ranks, migrated.observations.ranks, strict=False):
         count += min(len(left.evaluations), len(right.evaluations))
         differing += list(find_other_evaluations(left, right, allowed))[:1]
     return differing, count
@@ -206,7 +206,7 @@ def compare_inputs(original: Run, migrated: Run) -> list[str]:
     Losses do not show that the samples of a batch are in another order: it changes them by rounding only.
     """
     differing = []
-    for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
+    for left, right in zip(original.observations.ranks, migrated.observations.ranks, strict=False):
         for step, (ours, theirs) in enumerate(zip(left.inputs, right.inputs, strict=False)):
             if not are_sums_alike(ours, theirs, INPUT_ROUNDING):
                 differing.append(f"the data of step {step} of rank {left.number}, or their order")

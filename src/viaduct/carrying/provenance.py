@@ -16,7 +16,7 @@ Problem = Literal["wrong tree", "not the file", ""]
 
 
 @dataclass(frozen=True)
-class Executed:
+class ExecutedFile:
     """A project's file that a run executed, with the hash of the source that was compiled."""
 
     position: str  # path within the project
@@ -32,11 +32,11 @@ class Executed:
 class Provenance:
     """Files that one side executed. `outside`: files of neither side's tree."""
 
-    executed: list[Executed] = field(default_factory=list)
+    executed: list[ExecutedFile] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
     @property
-    def problems(self) -> list[Executed]:
+    def problems(self) -> list[ExecutedFile]:
         return [file for file in self.executed if file.problem]
 
     @property
@@ -76,13 +76,13 @@ def is_outside(entry: dict[str, Any], plan: Plan) -> bool:
     return not any(path.is_file() for path in trees)
 
 
-def check_executed(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> Executed:
+def check_executed(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> ExecutedFile:
     """Check one executed file. `entry`: the first of its entries."""
     position = entry["position"] or entry["file"]
     names = tuple(dict.fromkeys(item["name"] for item in entries if item["name"]))
     processes = len({item["pid"] for item in entries})
     problem, detail = find_problem(entry, Path(plan.tree) / position)
-    return Executed(position, entry["file"], entry["sha256"], names, processes, problem, detail)
+    return ExecutedFile(position, entry["file"], entry["sha256"], names, processes, problem, detail)
 
 
 def find_problem(entry: dict[str, Any], expected: Path) -> tuple[Problem, str]:

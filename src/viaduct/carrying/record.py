@@ -10,8 +10,8 @@ from typing import Any
 
 from viaduct import __version__
 from viaduct.carrying import coverage
-from viaduct.carrying.agreement import Pair
-from viaduct.carrying.carry import Carried
+from viaduct.carrying.agreement import ValuePair
+from viaduct.carrying.carry import CarryResult
 from viaduct.carrying.commands import list_commands
 from viaduct.carrying.faults import find_fault
 from viaduct.carrying.running import Run
@@ -19,66 +19,66 @@ from viaduct.carrying.sentences import list_remarks, make_headline
 from viaduct.carrying.speed import Speed
 
 
-def write(carried: Carried, path: Path) -> None:
-    text = json.dumps(as_record(carried), indent=1, ensure_ascii=False) + "\n"
+def write(result: CarryResult, path: Path) -> None:
+    text = json.dumps(as_record(result), indent=1, ensure_ascii=False) + "\n"
     path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def as_record(carried: Carried) -> dict[str, Any]:
+def as_record(result: CarryResult) -> dict[str, Any]:
     """Return the fields of carry.json."""
-    request, agreement = carried.request, carried.agreement
+    request, agreement = result.request, result.agreement
     first = agreement.first_bad if agreement else None
     return {
         "tool": {"name": "viaduct", "version": __version__, "verb": "carry"},
-        "verdict": carried.verdict,
-        "exit_code": carried.exit_code,
-        "not_proved": [asdict(doubt) for doubt in carried.doubts],
-        "fault": describe_fault(carried),
-        "headline": make_headline(carried),
-        "remarks": [{"name": name, "text": text} for name, text in list_remarks(carried)],
+        "verdict": result.verdict,
+        "exit_code": result.exit_code,
+        "not_proved": [asdict(doubt) for doubt in result.doubts],
+        "fault": describe_fault(result),
+        "headline": make_headline(result),
+        "remarks": [{"name": name, "text": text} for name, text in list_remarks(result)],
         "command": request.command,
         "to": request.to,
-        "framework": carried.stage,
-        "entry": carried.sides.entry,
+        "framework": result.stage,
+        "entry": result.sides.entry,
         "arguments": list(request.arguments),
         "steps": request.steps,
         "ranks": request.ranks,
         "seed": request.seed,
         "bitwise": agreement is not None and agreement.verdict == "same",
         "first_difference": describe_pair(first) if first else None,
-        "module": carried.explanation.module if carried.explanation else "",
-        "made_differently": [asdict(other) for other in carried.explanation.changed_settings]
-        if carried.explanation
+        "module": result.explanation.module if result.explanation else "",
+        "made_differently": [asdict(other) for other in result.explanation.changed_settings]
+        if result.explanation
         else [],
         "without_effect": [
-            {name: encode_number(value) for name, value in asdict(other).items()} for other in carried.ineffective
+            {name: encode_number(value) for name, value in asdict(other).items()} for other in result.ineffective
         ],
-        "suspects": [asdict(item) | {"place": item.place} for item in carried.suspects],
+        "suspects": [asdict(item) | {"place": item.place} for item in result.suspects],
         "pairs": [describe_pair(pair) for pair in agreement.pairs] if agreement else [],
-        "limits": carried.limits,
+        "limits": result.limits,
         "manual_review": [
             {"place": location, "risk": item.risk, "rule": item.rule, "text": item.message}
-            for location, item in carried.sides.manual_findings
+            for location, item in result.sides.manual_findings
         ],
-        "speed": describe_speed_record(carried.speed),
-        "printed": asdict(carried.outcomes) if carried.outcomes is not None else None,
-        "files": [asdict(file) for file in carried.written],
+        "speed": describe_speed_record(result.speed),
+        "printed": asdict(result.outcomes) if result.outcomes is not None else None,
+        "files": [asdict(file) for file in result.written],
         "repeated": {
             item.side: {
                 "equal": item.is_equal,
                 "deterministic": item.is_deterministic,
                 "finished": item.second_run.is_finished,
             }
-            for item in carried.repeated
+            for item in result.repetitions
         },
         "limits_mode": request.limits,
-        "earlier": [{"folder": item.folder, "arguments": item.arguments} for item in carried.earlier],
-        "edits": coverage.as_record(carried.edits),
-        "branches": [asdict(branch) for branch in carried.branches],
+        "earlier": [{"folder": item.folder, "arguments": item.arguments} for item in result.earlier],
+        "edits": coverage.as_record(result.edits),
+        "branches": [asdict(branch) for branch in result.branches],
         "commands": [
-            {"for": name, "command": line} for name, line in list_commands(request, carried.sides, carried.stage)
+            {"for": name, "command": line} for name, line in list_commands(request, result.sides, result.stage)
         ],
-        "runs": {run.side: describe_run(run) for run in list_runs(carried)},
+        "runs": {run.side: describe_run(run) for run in list_runs(result)},
     }
 
 
@@ -97,20 +97,20 @@ def describe_speed_record(speed: Speed | None) -> dict[str, Any] | None:
     }
 
 
-def describe_fault(carried: Carried) -> dict[str, str] | None:
+def describe_fault(result: CarryResult) -> dict[str, str] | None:
     """Return the side that failed and the cause; None unless a side could not run."""
-    if carried.verdict != "could not run":
+    if result.verdict != "could not run":
         return None
-    if carried.failed_run is None:
+    if result.failed_run is None:
         return {"side": "migrated", "whose": "limit"}
-    fault = find_fault(carried.failed_run)
-    side = "migrated" if carried.failed_run.side == "migrated" else "original"
-    return {"side": side, "whose": fault.whose, "text": fault.text, "advice": fault.advice}
+    fault = find_fault(result.failed_run)
+    side = "migrated" if result.failed_run.side == "migrated" else "original"
+    return {"side": side, "whose": fault.owner, "text": fault.text, "advice": fault.advice}
 
 
-def list_runs(carried: Carried) -> list[Run]:
+def list_runs(result: CarryResult) -> list[Run]:
     """Return the runs without duplicates (`base` is often the original) and without the second runs."""
-    runs = [carried.original, carried.migrated, carried.base, carried.perturbed]
+    runs = [result.original, result.migrated, result.base, result.perturbed]
     return list({id(run): run for run in runs if run is not None}.values())
 
 
@@ -120,7 +120,7 @@ def describe_run(run: Run) -> dict[str, Any]:
     return {name: summary[name] for name in names} | run.provenance.as_record()
 
 
-def describe_pair(pair: Pair) -> dict[str, Any]:
+def describe_pair(pair: ValuePair) -> dict[str, Any]:
     return {name: encode_number(value) for name, value in asdict(pair).items()} | {"same": pair.same, "bad": pair.bad}
 
 

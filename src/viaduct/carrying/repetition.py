@@ -18,9 +18,9 @@ from typing import Literal
 
 from viaduct.carrying import agreement as judging
 from viaduct.carrying import provenance
-from viaduct.carrying.agreement import Pair
+from viaduct.carrying.agreement import ValuePair
 from viaduct.carrying.drift import find_first_differing_module
-from viaduct.carrying.observed import read_observations
+from viaduct.carrying.observations import read_observations
 from viaduct.carrying.running import OUTPUT_FILE, Run
 from viaduct.cores import count_cores
 from viaduct.rehearsal import plan as plans
@@ -49,7 +49,7 @@ class Repetition:
 
     side: Side
     second_run: Run
-    pairs: list[Pair]
+    pairs: list[ValuePair]
 
     @property
     def is_equal(self) -> bool:
@@ -67,7 +67,7 @@ class Repetition:
         return self.is_equal or (first is not None and not first.why and first.error <= ROUNDING_TOLERANCE)
 
     @property
-    def first_unequal(self) -> Pair | None:
+    def first_unequal(self) -> ValuePair | None:
         """Return the first pair in training order that is not exactly equal."""
         return min((pair for pair in self.pairs if not pair.same), key=judging.make_training_key, default=None)
 
@@ -144,7 +144,7 @@ def main(record: str) -> int:
 
 
 def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
-    pairs = judging.pair_observations(first.observed, again.observed) if again.is_finished else []
+    pairs = judging.pair_observations(first.observations, again.observations) if again.is_finished else []
     return Repetition(side, again, pairs)
 
 
@@ -152,7 +152,7 @@ def find_second_run(repeated: list[Repetition], side: Side) -> Run | None:
     return next((repetition.second_run for repetition in repeated if repetition.side == side), None)
 
 
-def describe_place(first: Run, again: Run, pair: Pair) -> str:
+def describe_place(first: Run, again: Run, pair: ValuePair) -> str:
     """Describe `pair`, which differs between two runs of a side, with the first module whose tensors differ."""
     rank = f" of rank {pair.rank}" if pair.rank else ""
     name = pair.name if pair.kind == "loss" else f"{pair.kind} of {pair.name}"

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from viaduct.carrying.agreement import Agreement, Kind, Pair
-from viaduct.carrying.carry import Carried, Verdict
+from viaduct.carrying.agreement import Agreement, Kind, ValuePair
+from viaduct.carrying.carry import CarryResult, Verdict
 from viaduct.carrying.causes import format_value
 from viaduct.carrying.commands import list_commands
 from viaduct.carrying.coverage import Edit
-from viaduct.carrying.observed import Rank
+from viaduct.carrying.observations import Rank
 from viaduct.carrying.output_folder import BASELINE_FILE, COMPARISON_FOLDER, PAGE_FILE
-from viaduct.carrying.provenance import Executed
+from viaduct.carrying.provenance import ExecutedFile
 from viaduct.carrying.request import Request
 from viaduct.carrying.running import Run
 from viaduct.carrying.sentences import display_path, list_remarks, make_headline
@@ -51,7 +51,7 @@ TONES: dict[Verdict, Tone] = {
 CHINESE_VERDICTS: dict[Verdict, str] = {
     "agrees": "一致", "differs": "不一致", "not proved": "未证明", "could not run": "无法运行",
 }  # fmt: skip
-Layer = tuple[str, dict[str, Pair]]  # name of a parameter or variable, its pairs by kind
+Layer = tuple[str, dict[str, ValuePair]]  # name of a parameter or variable, its pairs by kind
 KINDS: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
 MOMENTS: dict[Kind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
 MAX_CHARTED_LAYERS = 60  # the table has all
@@ -62,69 +62,69 @@ BOTH_EXECUTED = "Both scripts were executed on this machine; no accelerator took
 ORIGINAL_EXECUTED = "The original was executed on this machine, and failed. The migrated script was not executed."
 
 
-def write(carried: Carried, path: Path) -> None:
-    write_page(make_page(carried), path)
+def write(result: CarryResult, path: Path) -> None:
+    write_page(make_page(result), path)
 
 
-def make_page(carried: Carried) -> Page:
-    request = carried.request
+def make_page(result: CarryResult) -> Page:
+    request = result.request
     comparison = Link("every tensor, as viaduct compare shows it", f"{COMPARISON_FOLDER}/{PAGE_FILE}")
-    links = [comparison] if carried.drift else []
-    remarks = [Remark(*pair) for pair in list_remarks(carried)]
-    lead = [Callout(TONES[carried.verdict], make_headline(carried), remarks, links)]
+    links = [comparison] if result.drift else []
+    remarks = [Remark(*pair) for pair in list_remarks(result)]
+    lead = [Callout(TONES[result.verdict], make_headline(result), remarks, links)]
     sections = [
-        *make_divergence_sections(carried),
-        *make_loss_sections(carried),
-        *make_layer_sections(carried),
-        *make_written_sections(carried),
-        *make_executed_sections(carried),
-        *make_limit_sections(carried),
-        make_manual_section(carried),
-        make_changes_section(carried),
-        make_commands_section(carried),
-        *make_baseline_sections(carried),
-        make_method_section(carried),
+        *make_divergence_sections(result),
+        *make_loss_sections(result),
+        *make_layer_sections(result),
+        *make_written_sections(result),
+        *make_executed_sections(result),
+        *make_limit_sections(result),
+        make_manual_section(result),
+        make_changes_section(result),
+        make_commands_section(result),
+        *make_baseline_sections(result),
+        make_method_section(result),
     ]
-    title = f"{carried.sides.entry} carried to {request.to.upper()}"
-    executed = ORIGINAL_EXECUTED if carried.migrated is None else BOTH_EXECUTED
-    return Page(title, executed, make_tiles(carried), sections, lead, verb="carry", kind="carry report")
+    title = f"{result.sides.entry} carried to {request.to.upper()}"
+    executed = ORIGINAL_EXECUTED if result.migrated is None else BOTH_EXECUTED
+    return Page(title, executed, make_tiles(result), sections, lead, verb="carry", kind="carry report")
 
 
-def make_tiles(carried: Carried) -> list[Tile]:
-    good = {"agrees": True, "not proved": None}.get(carried.verdict, False)  # None: neither good nor bad
-    verdict = CHINESE_VERDICTS[carried.verdict] if carried.request.lang == "zh" else carried.verdict
+def make_tiles(result: CarryResult) -> list[Tile]:
+    good = {"agrees": True, "not proved": None}.get(result.verdict, False)  # None: neither good nor bad
+    verdict = CHINESE_VERDICTS[result.verdict] if result.request.lang == "zh" else result.verdict
     return [
-        Tile("verdict", verdict, describe_closeness(carried), good),
-        make_steps_tile(carried),
-        *make_edits_tile(carried),
-        *(make_agreement_tile(carried.agreement, kind) for kind in KINDS if carried.agreement),
-        make_limits_tile(carried),
-        make_manual_tile(carried.sides),
+        Tile("verdict", verdict, describe_closeness(result), good),
+        make_steps_tile(result),
+        *make_edits_tile(result),
+        *(make_agreement_tile(result.agreement, kind) for kind in KINDS if result.agreement),
+        make_limits_tile(result),
+        make_manual_tile(result.sides),
     ]
 
 
-def describe_closeness(carried: Carried) -> str:
+def describe_closeness(result: CarryResult) -> str:
     """Describe how closely the sides agree, or the number of doubts; "" if they differ or were not compared."""
-    if carried.agreement is None or carried.verdict == "could not run":
+    if result.agreement is None or result.verdict == "could not run":
         return ""
-    if carried.verdict == "not proved":
-        return plural(len(carried.doubts), "reason")
+    if result.verdict == "not proved":
+        return plural(len(result.doubts), "reason")
     closeness = {"same": "exactly, in all that was compared", "rounding": "within rounding"}
-    return closeness.get(carried.agreement.verdict, "")
+    return closeness.get(result.agreement.verdict, "")
 
 
-def make_edits_tile(carried: Carried) -> list[Tile]:
-    if not carried.edits:
+def make_edits_tile(result: CarryResult) -> list[Tile]:
+    if not result.edits:
         return []
-    ran = sum(edit.is_executed for edit in carried.edits)
-    return [Tile("edits executed", f"{ran} of {len(carried.edits)}", good=True if ran == len(carried.edits) else None)]
+    ran = sum(edit.is_executed for edit in result.edits)
+    return [Tile("edits executed", f"{ran} of {len(result.edits)}", good=True if ran == len(result.edits) else None)]
 
 
-def make_steps_tile(carried: Carried) -> Tile:
+def make_steps_tile(result: CarryResult) -> Tile:
     count = "not run"
-    if carried.migrated is not None:
-        count = f"{carried.migrated.summary.steps} of {carried.original.summary.steps}"
-    return Tile("steps", count, plural(carried.request.ranks, "rank"))
+    if result.migrated is not None:
+        count = f"{result.migrated.summary.steps} of {result.original.summary.steps}"
+    return Tile("steps", count, plural(result.request.ranks, "rank"))
 
 
 def make_agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
@@ -139,15 +139,15 @@ def make_agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
     return Tile(f"{KINDS[kind]} that agree", agreeing, note, good=False if bad else None if hidden else True)
 
 
-def make_limits_tile(carried: Carried) -> Tile:
-    met = len(carried.limits)
+def make_limits_tile(result: CarryResult) -> Tile:
+    met = len(result.limits)
     if met:
         return Tile("limits met", str(met), good=False)
-    if carried.migrated is None:
+    if result.migrated is None:
         return Tile("limits met", "not run")
-    if are_limits_off(carried.request):
+    if are_limits_off(result.request):
         return Tile("limits met", "not checked", "--limits off")
-    note = describe_unchecked_limits(carried)
+    note = describe_unchecked_limits(result)
     return Tile("limits met", "0", note, None if note else True)
 
 
@@ -160,27 +160,27 @@ def make_manual_tile(sides: Sides) -> Tile:
 # ---- the first divergence
 
 
-def make_divergence_sections(carried: Carried) -> list[Section]:
-    explanation = carried.explanation
+def make_divergence_sections(result: CarryResult) -> list[Section]:
+    explanation = result.explanation
     if explanation is None:
-        return make_output_sections(carried)
+        return make_output_sections(result)
     parts: list[Part] = []
-    if carried.suspects:
-        rows = [[suspect.place, suspect.why, suspect.old, suspect.new] for suspect in carried.suspects]
+    if result.suspects:
+        rows = [[suspect.place, suspect.why, suspect.old, suspect.new] for suspect in result.suspects]
         columns = ["migrated line", "why it is suspected", "before", "after"]
         parts.append(Table(columns, rows, "Changed lines, the likeliest first"))
     if explanation.changed_settings:
         columns = ["object", "setting", "original", "migrated", "line"]
         rows = []
         for setting in explanation.changed_settings[:MAX_SETTINGS]:
-            line = f"{display_path(carried, setting.right_at[0])}:{setting.right_at[1]}" if setting.right_at else ""
+            line = f"{display_path(result, setting.right_at[0])}:{setting.right_at[1]}" if setting.right_at else ""
             rows.append([setting.name, setting.what, format_value(setting.left), format_value(setting.right), line])
         parts.append(Table(columns, rows, "Created with other values"))
     return [Section("Where they part", " ".join(explanation.remarks), parts)]
 
 
-def make_output_sections(carried: Carried) -> list[Section]:
-    run = carried.failed_run
+def make_output_sections(result: CarryResult) -> list[Section]:
+    run = result.failed_run
     if run is None:
         return []
     return [Section("Output", "Its last lines.", [Code(run.output_tail, f"runs/{run.side}/output.txt")])]
@@ -189,59 +189,59 @@ def make_output_sections(carried: Carried) -> list[Section]:
 # ---- the numbers
 
 
-def make_loss_sections(carried: Carried) -> list[Section]:
-    runs = [run for run in (carried.base, carried.migrated) if run is not None and run.observed.ranks]
+def make_loss_sections(result: CarryResult) -> list[Section]:
+    runs = [run for run in (result.base, result.migrated) if run is not None and run.observations.ranks]
     if not runs:
         return []
     lines = [make_loss_series(run, rank) for run in runs for rank in list_drawn_ranks(run)]
-    equal = has_equal_losses(carried)
+    equal = has_equal_losses(result)
     if equal:
         originals = lines[: len(list_drawn_ranks(runs[0]))]
         lines = [replace(line, name=f"{line.name} and migrated, equal") for line in originals]
     charts: list[Part] = [LineChart("Loss", "step", "loss", lines)]
-    if carried.agreement is not None and not equal:
-        pairs = [pair for pair in carried.agreement.pairs_of("loss") if pair.name == "loss" and pair.rank == 0]
+    if result.agreement is not None and not equal:
+        pairs = [pair for pair in result.agreement.pairs_of("loss") if pair.name == "loss" and pair.rank == 0]
         steps = [pair.step for pair in pairs]
         series = [Series("difference", steps, [pair.error for pair in pairs])]
         if any(pair.noise for pair in pairs):
             series.append(Series("allowed", steps, [pair.allowed for pair in pairs]))
         rank_name = ", rank 0" if len(list_drawn_ranks(runs[0])) > 1 else ""
         charts.append(LineChart(f"Relative difference{rank_name}", "step", "of the loss", series, log_y=True))
-    return [Section("Losses", describe_losses(carried), charts)]
+    return [Section("Losses", describe_losses(result), charts)]
 
 
-def describe_losses(carried: Carried) -> str:
-    if carried.agreement is None:
+def describe_losses(result: CarryResult) -> str:
+    if result.agreement is None:
         return ""
-    if has_equal_losses(carried):
+    if has_equal_losses(result):
         return "Exactly equal, step by step: original and migrated are drawn as one line."
     return "Losses of the original, and of the migrated script on the stand-in."
 
 
-def has_equal_losses(carried: Carried) -> bool:
-    pairs = carried.agreement.pairs_of("loss") if carried.agreement is not None else []
+def has_equal_losses(result: CarryResult) -> bool:
+    pairs = result.agreement.pairs_of("loss") if result.agreement is not None else []
     return bool(pairs) and all(pair.same for pair in pairs)
 
 
 def list_drawn_ranks(run: Run) -> list[Rank]:
-    return run.observed.ranks[:MAX_DRAWN_RANKS]
+    return run.observations.ranks[:MAX_DRAWN_RANKS]
 
 
 def make_loss_series(run: Run, rank: Rank) -> Series:
     """Return the first loss of every step of one rank."""
     values = [step[0] if step else None for step in rank.losses]
     name: str = "original, with the intended changes" if run.side == "reference" else run.side
-    if len(run.observed.ranks) > 1:
+    if len(run.observations.ranks) > 1:
         name += f", rank {rank.number}"
     return Series(name, list(range(len(values))), values)
 
 
-def make_layer_sections(carried: Carried) -> list[Section]:
-    layers = group_by_layer(carried.agreement) if carried.agreement is not None else []
+def make_layer_sections(result: CarryResult) -> list[Section]:
+    layers = group_by_layer(result.agreement) if result.agreement is not None else []
     if not layers:
         return []
     text = "In the order in which the script creates its layers, which is mostly that of the forward pass."
-    if len(carried.original.observed.ranks) > 1:
+    if len(result.original.observations.ranks) > 1:
         text = f"Of rank 0. {text}"
     differing = [layer for layer in layers if not all(pair.same for pair in layer[1].values())]
     chart: list[Part] = [draw_layers(differing, len(layers))] if differing else []
@@ -271,7 +271,7 @@ def draw_layers(differing: Sequence[Layer], count: int) -> NamedBars:
 def group_by_layer(agreement: Agreement) -> list[Layer]:
     """Return the pairs of rank 0 by layer: layers with a gradient first, then others, such as optimizer variables."""
     pairs = [pair for pair in agreement.pairs if pair.kind != "loss" and pair.rank == 0]
-    layers: dict[str, dict[str, Pair]] = {}
+    layers: dict[str, dict[str, ValuePair]] = {}
     for pair in sorted(pairs, key=lambda pair: pair.kind != "gradient"):
         layers.setdefault(pair.name, {})[pair.kind] = pair
     return list(layers.items())
@@ -287,7 +287,7 @@ def list_layers(layers: Sequence[Layer]) -> Table:
     return Table([*columns, "allowed", "verdict"], judged, "Relative difference by layer, in numbers")
 
 
-def judge_layer(pairs: list[Pair]) -> list[object]:
+def judge_layer(pairs: list[ValuePair]) -> list[object]:
     """Return the cells of the columns "allowed" and "verdict"."""
     bad = [pair for pair in pairs if pair.bad]
     allowed = max((pair.allowed for pair in pairs), default=0.0)
@@ -301,7 +301,7 @@ def judge_layer(pairs: list[Pair]) -> list[object]:
     return [Value(f"{allowed:.1e}", allowed) if allowed else None, verdict]
 
 
-def format_difference(pair: Pair | None) -> Value | None:
+def format_difference(pair: ValuePair | None) -> Value | None:
     if pair is None:
         return None
     if pair.same:
@@ -314,10 +314,10 @@ def format_difference(pair: Pair | None) -> Value | None:
 # ---- files that were written or executed
 
 
-def make_written_sections(carried: Carried) -> list[Section]:
+def make_written_sections(result: CarryResult) -> list[Section]:
     """Return the files that the scripts wrote, differing ones first."""
     order = {"differs": 0, "not compared": 1}
-    files = sorted(carried.written, key=lambda file: order.get(file.state, 2))
+    files = sorted(result.written, key=lambda file: order.get(file.state, 2))
     if not files:
         return []
     rows = [[file.name, "within rounding" if file.state == "rounding" else file.state, file.detail] for file in files]
@@ -325,36 +325,36 @@ def make_written_sections(carried: Carried) -> list[Section]:
     return [Section("Written files", "Files that the runs wrote, compared by content.", [Table(columns, rows)])]
 
 
-def make_executed_sections(carried: Carried) -> list[Section]:
+def make_executed_sections(result: CarryResult) -> list[Section]:
     """Return the project's files that each side executed, with the hash of the compiled source; then the edits."""
-    if carried.migrated is None:
+    if result.migrated is None:
         return []
-    runs = carried.base, carried.migrated
+    runs = result.base, result.migrated
     ours, theirs = ({file.position: file for file in run.provenance.executed} for run in runs)
     # A position is a file's path within the project, which is the same on both sides.
-    positions = [*dict.fromkeys([*ours, *theirs, *carried.sides.files])]
-    rows = [make_file_row(carried, path, ours.get(path), theirs.get(path)) for path in positions]
+    positions = [*dict.fromkeys([*ours, *theirs, *result.sides.diffs])]
+    rows = [make_file_row(result, path, ours.get(path), theirs.get(path)) for path in positions]
     columns = ["file", "original", "migrated", "in processes", "remark"]
     text = "Hashes (SHA-256) of the compiled sources; each side may execute only files of its own tree."
-    outside = sorted({*carried.base.provenance.outside, *carried.migrated.provenance.outside})
+    outside = sorted({*result.base.provenance.outside, *result.migrated.provenance.outside})
     if outside:
         text += f" Outside both trees, and not migrated: {', '.join(outside[:MAX_OUTSIDE_FILES])}"
         text += f" and {len(outside) - MAX_OUTSIDE_FILES} more." if len(outside) > MAX_OUTSIDE_FILES else "."
     files = Section("Files that were executed", text, [Table(columns, rows)] if rows else [])
-    return [files, *make_edit_sections(carried)]
+    return [files, *make_edit_sections(result)]
 
 
-def make_edit_sections(carried: Carried) -> list[Section]:
+def make_edit_sections(result: CarryResult) -> list[Section]:
     """Return the changed lines with their counts; lines that were never executed come first."""
-    if not carried.edits:
+    if not result.edits:
         return []
     rows = [
         [f"{edit.side} {edit.place}", format_executions(edit), edit.text]
-        for edit in sorted(carried.edits, key=lambda edit: (edit.is_executed, bool(edit.count)))
+        for edit in sorted(result.edits, key=lambda edit: (edit.is_executed, bool(edit.count)))
     ]
-    ran = sum(edit.is_executed for edit in carried.edits)
+    ran = sum(edit.is_executed for edit in result.edits)
     text = (
-        f"{ran} of {plural(len(carried.edits), 'changed line')} with code were executed, in all processes together. "
+        f"{ran} of {plural(len(result.edits), 'changed line')} with code were executed, in all processes together. "
         "Lines that never ran are not proved. The count of a line with several branches is that of the branch that ran "
         "least. Lines that the migration removed are counted in the original."
     )
@@ -367,12 +367,14 @@ def format_executions(edit: Edit) -> Value:
     return Value(f"{edit.count:,}" if edit.count else "never", float(edit.count))
 
 
-def make_file_row(carried: Carried, path: str, left: Executed | None, right: Executed | None) -> list[object]:
+def make_file_row(
+    result: CarryResult, path: str, left: ExecutedFile | None, right: ExecutedFile | None
+) -> list[object]:
     hashes = [file.sha256[:12] or "no source" if file else "not executed" for file in (left, right)]
     counts = [file.processes for file in (left, right) if file]
     remark = next((f"{file.problem}: {file.detail}" for file in (right, left) if file and file.problem), "")
-    if not remark and right is None and path in carried.sides.files:
-        earlier = next((edit.earlier for edit in carried.edits if edit.file == path and edit.earlier), "")
+    if not remark and right is None and path in result.sides.diffs:
+        earlier = next((edit.earlier for edit in result.edits if edit.file == path and edit.earlier), "")
         remark = f"rewritten, executed in {earlier}" if earlier else "rewritten, never executed"
     if not remark and left and right:
         remark = "rewritten" if left.sha256 != right.sha256 else "the same"
@@ -382,24 +384,23 @@ def make_file_row(carried: Carried, path: str, left: Executed | None, right: Exe
 # ---- limits, manual review, changes and commands
 
 
-def make_limit_sections(carried: Carried) -> list[Section]:
-    if carried.migrated is None:
+def make_limit_sections(result: CarryResult) -> list[Section]:
+    if result.migrated is None:
         return []
     fields = ("mode", "what", "card", "change")
     rows = [
-        [hit["name"], format_location(carried, hit["place"]), *(hit[field] for field in fields)]
-        for hit in carried.limits
+        [hit["name"], format_location(result, hit["place"]), *(hit[field] for field in fields)] for hit in result.limits
     ]
     columns = ["limit", "line", "mode", "what the script does", "what the card would do", "what to change"]
-    text = "docs/rehearse.md lists all limits that are checked." if rows else describe_no_limit(carried)
+    text = "docs/rehearse.md lists all limits that are checked." if rows else describe_no_limit(result)
     return [Section("Limits", text, [Table(columns, rows)] if rows else [])]
 
 
-def describe_no_limit(carried: Carried) -> str:
-    if are_limits_off(carried.request):
+def describe_no_limit(result: CarryResult) -> str:
+    if are_limits_off(result.request):
         return "Not checked: --limits off."
-    end = "" if carried.migrated is not None and carried.migrated.is_finished else " before the run ended"
-    note = describe_unchecked_limits(carried)
+    end = "" if result.migrated is not None and result.migrated.is_finished else " before the run ended"
+    note = describe_unchecked_limits(result)
     remark = f" {note[0].upper()}{note[1:]}." if note else ""
     return f"None of the card's limits that docs/rehearse.md lists was met{end}.{remark}"
 
@@ -410,26 +411,26 @@ def are_limits_off(request: Request) -> bool:
     return mode == "off" and all(switch.endswith("=off") for switch in switches)
 
 
-def describe_unchecked_limits(carried: Carried) -> str:
+def describe_unchecked_limits(result: CarryResult) -> str:
     """Describe the limits that were not checked, or say that the run ended early; "" if all were checked to its end."""
-    mode, *switches = carried.request.limits.split(",")
+    mode, *switches = result.request.limits.split(",")
     off = [switch.partition("=")[0] for switch in switches if switch.endswith("=off")]
     on = [switch.partition("=")[0] for switch in switches if not switch.endswith("=off")]
     if mode == "off":
         return f"only {', '.join(on)} {'was' if len(on) == 1 else 'were'} checked" if on else ""
     if off:
         return f"not checked: {', '.join(off)}"
-    return "" if carried.migrated is not None and carried.migrated.is_finished else "before the run ended"
+    return "" if result.migrated is not None and result.migrated.is_finished else "before the run ended"
 
 
-def format_location(carried: Carried, location: dict[str, object] | None) -> str:
-    return f"{display_path(carried, str(location['file']))}:{location['line']}" if location else ""
+def format_location(result: CarryResult, location: dict[str, object] | None) -> str:
+    return f"{display_path(result, str(location['file']))}:{location['line']}" if location else ""
 
 
-def make_manual_section(carried: Carried) -> Section:
-    lang = carried.request.lang
-    rows = [[item.risk, line, item.text(lang), item.rule] for line, item in carried.sides.manual_findings]
-    unread = carried.sides.unread_count
+def make_manual_section(result: CarryResult) -> Section:
+    lang = result.request.lang
+    rows = [[item.risk, line, item.text(lang), item.rule] for line, item in result.sides.manual_findings]
+    unread = result.sides.unread_count
     text = "Lines that the rules cannot decide from the text of the script; the riskiest first."
     if not rows:
         text = "Nothing was found."
@@ -438,17 +439,17 @@ def make_manual_section(carried: Carried) -> Section:
     return Section("Manual review", text, [Table(["risk", "line", "what to do", "rule"], rows)] if rows else [])
 
 
-def make_changes_section(carried: Carried) -> Section:
-    files = [comment_rows(carried, file) for file in carried.sides.diffs(carried.request.lang)]
+def make_changes_section(result: CarryResult) -> Section:
+    files = [comment_rows(result, file) for file in result.sides.make_diffs(result.request.lang)]
     text = "Line by line: − the original, + the migrated script." if files else "Nothing was changed."
     return Section("Changes", text, [DiffView(files)] if files else [])
 
 
-def comment_rows(carried: Carried, file: DiffFile) -> DiffFile:
+def comment_rows(result: CarryResult, file: DiffFile) -> DiffFile:
     """Return the diff with a comment on each suspected line and each edit that was never executed."""
-    edits = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
+    edits = [edit for edit in result.edits if edit.file == file.name and not edit.is_executed]
     unexecuted, removed = ({edit.line for edit in edits if edit.side == side} for side in ("migrated", "original"))
-    reasons = {suspect.line: suspect.why for suspect in carried.suspects if suspect.file == file.name}
+    reasons = {suspect.line: suspect.why for suspect in result.suspects if suspect.file == file.name}
     rows: list[DiffRow | int] = []  # a number stands for so many unchanged lines that are left out
     for row in file.rows:
         if isinstance(row, DiffRow) and row.kind != "same" and row.new in reasons:
@@ -463,43 +464,43 @@ def comment_rows(carried: Carried, file: DiffFile) -> DiffFile:
     return replace(file, rows=rows)
 
 
-def make_commands_section(carried: Carried) -> Section:
-    lines = list_commands(carried.request, carried.sides, carried.stage)
+def make_commands_section(result: CarryResult) -> Section:
+    lines = list_commands(result.request, result.sides, result.stage)
     text = "With the arguments of this carry; give it the real data."
     return Section("On the real machine", text, [Code(line, name) for name, line in lines])
 
 
-def make_baseline_sections(carried: Carried) -> list[Section]:
+def make_baseline_sections(result: CarryResult) -> list[Section]:
     """Return the table of accuracy and speed: figures measured here, and empty cells for those of the devices."""
-    if carried.migrated is None or not carried.migrated.is_finished:
+    if result.migrated is None or not result.migrated.is_finished:
         return []
-    measured = describe_speed(carried)
+    measured = describe_speed(result)
     text = (
         f"{measured[1] if measured else 'Too few steps to measure a speed.'} Speeds are medians over the intervals "
         f"between steps, and not part of the verdict. {BASELINE_FILE} has this table for a spreadsheet: enter the "
         "figures of the original on its own device, and those of the card."
     )
-    rows: list[list[object]] = [[*row, "", ""] for row in list_figures(carried)]
-    return [Section("Accuracy and speed", text, [Table(name_columns(carried), rows, "The baseline")])]
+    rows: list[list[object]] = [[*row, "", ""] for row in list_figures(result)]
+    return [Section("Accuracy and speed", text, [Table(name_columns(result), rows, "The baseline")])]
 
 
-def make_method_section(carried: Carried) -> Section:
-    request = carried.request
+def make_method_section(result: CarryResult) -> Section:
+    request = result.request
     facts = {
-        "original": str(carried.sides.original_script),
-        "migrated": str(carried.sides.migrated_script),
+        "original": str(result.sides.original_script),
+        "migrated": str(result.sides.migrated_script),
         "arguments": " ".join(request.arguments) or "none",
         "seed": request.seed,
         "steps": request.steps,
         "ranks": request.ranks,
         "limits": request.limits,
-        "versions": ", ".join(f"{name} {number}" for name, number in carried.original.summary.versions.items()),
+        "versions": ", ".join(f"{name} {number}" for name, number in result.original.summary.versions.items()),
     }
     parts: list[Part] = [Facts(facts), Code(request.command, "The command")]
-    if carried.branches:
-        rows = [[branch.place, branch.text] for branch in carried.branches]
+    if result.branches:
+        rows = [[branch.place, branch.text] for branch in result.branches]
         parts.append(Table(["original line", "text"], rows, "Lines that test the device"))
-    if carried.agreement is None:
+    if result.agreement is None:
         return Section("How it was run", "Nothing was compared, since a script failed. docs/carry.md says more.", parts)
     text = (
         "Both scripts ran twice with the same seed and data, each run in its own process and its own copy of the "

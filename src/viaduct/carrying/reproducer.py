@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from viaduct import __version__
-from viaduct.carrying.carry import Carried
+from viaduct.carrying.carry import CarryResult
 from viaduct.carrying.faults import find_fault
 from viaduct.carrying.running import Run
 
@@ -18,17 +18,17 @@ CONTEXT_LINES = 5  # of the script before and after the one that failed
 MAX_TRACEBACK_LINES = 80
 
 
-def write(carried: Carried, path: Path) -> None:
+def write(result: CarryResult, path: Path) -> None:
     """Write the reproducer if viaduct is at fault."""
-    run = carried.failed_run
-    if carried.verdict != "could not run" or run is None or find_fault(run).whose != "viaduct":
+    run = result.failed_run
+    if result.verdict != "could not run" or run is None or find_fault(run).owner != "viaduct":
         return
-    path.write_text("\n".join(make_lines(carried, run)) + "\n", encoding="utf-8", errors="backslashreplace")
+    path.write_text("\n".join(make_lines(result, run)) + "\n", encoding="utf-8", errors="backslashreplace")
 
 
-def make_lines(carried: Carried, run: Run) -> Iterator[str]:
+def make_lines(result: CarryResult, run: Run) -> Iterator[str]:
     yield f"Fault: {find_fault(run).text}"
-    yield f"Command: {carried.request.command}"
+    yield f"Command: {result.request.command}"
     yield f"Run: {run.side}, on {run.plan.on}, {run.plan.stage}, {run.plan.ranks} rank(s), {run.summary.steps} steps"
     versions = {"viaduct": __version__, "python": platform.python_version(), **run.summary.versions}
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from viaduct.carrying import coverage, provenance
-from viaduct.carrying.observed import Observed, read_observations
+from viaduct.carrying.observations import Observations, read_observations
 from viaduct.carrying.output_capture import capture_output
 from viaduct.carrying.output_folder import RUNS_FOLDER
 from viaduct.carrying.provenance import Provenance
@@ -46,7 +46,7 @@ class Run:
     side: Side
     plan: Plan
     summary: Summary
-    observed: Observed
+    observations: Observations
     provenance: Provenance = field(default_factory=Provenance)
 
     @property
@@ -123,8 +123,8 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
         step_at=find_step_at(request, sides),
         fake_data=request.fake_data,
         inspect=True,
-        tree=str(sides.root.resolve()),
-        other_trees=(str(sides.folder.resolve()),),
+        tree=str(sides.original_root.resolve()),
+        other_trees=(str(sides.migrated_root.resolve()),),
         start_folder=str(sides.original_script.parent) if is_notebook(sides.entry) else str(Path.cwd()),
         module=request.module,
         language=request.lang,
@@ -139,7 +139,8 @@ def find_step_at(request: Request, sides: Sides) -> str:
         return ""
     return str(
         find_target(
-            request.step_at, project.list_relative_sources(project.read_project(sides.original_script), sides.root)
+            request.step_at,
+            project.list_relative_sources(project.read_project(sides.original_script), sides.original_root),
         )
     )
 
@@ -147,9 +148,9 @@ def find_step_at(request: Request, sides: Sides) -> str:
 def move_step_at(text: str, sides: Sides) -> str:
     """Return the lines of --step-at as lines of the migrated script; raise BadValue if the migration removed them."""
     target = parse_target(text) if text else None
-    if target is None or target.file not in sides.files:
+    if target is None or target.file not in sides.diffs:
         return text
-    rows = [row for row in sides.files[target.file] if row.old is not None and row.new is not None]
+    rows = [row for row in sides.diffs[target.file] if row.old is not None and row.new is not None]
     lines = [row.new for row in rows if row.new and row.old and target.first <= row.old <= target.last]
     if not lines:
         raise BadValue(f"{STEP_AT_FLAG} {text}: the migration removes this line.", "Name a line near it.")
@@ -159,7 +160,7 @@ def move_step_at(text: str, sides: Sides) -> str:
 def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script: Path | None = None) -> Plan:
     """Return the plan of another run. `first`: the original's plan. `script`: runs in place of the original script."""
     plan = first
-    root, folder = str(sides.root.resolve()), str(sides.folder.resolve())
+    root, folder = str(sides.original_root.resolve()), str(sides.migrated_root.resolve())
     if side == "migrated":
         plan = replace(plan, tree=folder, other_trees=(root,), replaced_tree=root)
         plan = replace(plan, step_at=move_step_at(plan.step_at, sides))

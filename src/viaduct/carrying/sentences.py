@@ -6,16 +6,16 @@ import math
 import shlex
 from pathlib import Path
 
-from viaduct.carrying.agreement import Kind, Pair
-from viaduct.carrying.carry import Carried
+from viaduct.carrying.agreement import Kind, ValuePair
+from viaduct.carrying.carry import CarryResult
 from viaduct.carrying.doubts import Doubt
-from viaduct.carrying.faults import Whose, find_fault
+from viaduct.carrying.faults import FaultOwner, find_fault
 from viaduct.carrying.outcomes import MAX_LINES
 from viaduct.carrying.speed import describe_speed
 from viaduct.scripts.notebook_runs import locate_line
 
 CHINESE_NAMES = {"Not proved": "未证明", "At fault": "原因", "Try": "建议", "Not compared": "未比较", "Also": "另外"}
-FAULTS: dict[Whose, tuple[str, str]] = {
+FAULTS: dict[FaultOwner, tuple[str, str]] = {
     "script": ("the script itself", "脚本本身"),
     "package": ("a package that is missing, or of another release", "缺少软件包或版本不符"),
     "file": ("a file that is not there", "缺少文件"),
@@ -28,48 +28,48 @@ MAX_ARGUMENT_LETTERS = 80  # shown of the arguments of an earlier carry
 MAX_SHOWN = 3  # items of a remark: lines, files, settings, device tests
 
 
-def make_headline(carried: Carried) -> str:
+def make_headline(result: CarryResult) -> str:
     """Return the verdict in one sentence."""
-    to, chinese = carried.request.to.upper(), carried.request.lang == "zh"
-    if carried.verdict == "agrees":
-        return make_agreement_headline(carried, to)
-    if carried.verdict == "differs":
-        assert carried.explanation is not None
-        return f"不一致:{carried.explanation.headline}" if chinese else carried.explanation.headline
-    if carried.verdict == "not proved":
-        return make_doubt_headline(carried)
-    if carried.failed_run is None:
-        count = len(carried.limits)
+    to, chinese = result.request.to.upper(), result.request.lang == "zh"
+    if result.verdict == "agrees":
+        return make_agreement_headline(result, to)
+    if result.verdict == "differs":
+        assert result.explanation is not None
+        return f"不一致:{result.explanation.headline}" if chinese else result.explanation.headline
+    if result.verdict == "not proved":
+        return make_doubt_headline(result)
+    if result.failed_run is None:
+        count = len(result.limits)
         if chinese:
             return f"无法运行:触及加速卡的 {count} 个文档限制。"
         limits = f"{count} documented {'limit is' if count == 1 else 'limits are'} met"
         return f"Could not run: the card would refuse it, {limits}."
-    fault = find_fault(carried.failed_run)
+    fault = find_fault(result.failed_run)
     return f"无法运行:{fault.chinese}。" if chinese else f"Could not run: {fault.text}."
 
 
-def make_agreement_headline(carried: Carried, to: str) -> str:
+def make_agreement_headline(result: CarryResult, to: str) -> str:
     """Return the headline of `agrees`, with the numbers of compared losses, gradients and tensors."""
-    assert carried.agreement is not None
-    counts = [count_values(carried, kind) for kind in KINDS]
-    compared = join_parts([count for count in counts if count], carried.request.lang)
-    if carried.request.lang == "zh":
-        result = "在舍入误差内一致" if carried.agreement.verdict == "rounding" else "完全相等"
-        return f"一致:在 {to} 替身上,{compared}{result}。"
-    single = sum(len(carried.agreement.informative_pairs(kind)) for kind in KINDS) == 1
-    result = "is exactly equal" if single else "are exactly equal"
-    if carried.agreement.verdict == "rounding":
-        result = "agrees up to rounding" if single else "agree up to rounding"
-    return f"Agrees on the {to} stand-in: {compared} {result}."
+    assert result.agreement is not None
+    counts = [count_values(result, kind) for kind in KINDS]
+    compared = join_parts([count for count in counts if count], result.request.lang)
+    if result.request.lang == "zh":
+        ending = "在舍入误差内一致" if result.agreement.verdict == "rounding" else "完全相等"
+        return f"一致:在 {to} 替身上,{compared}{ending}。"
+    single = sum(len(result.agreement.informative_pairs(kind)) for kind in KINDS) == 1
+    ending = "is exactly equal" if single else "are exactly equal"
+    if result.agreement.verdict == "rounding":
+        ending = "agrees up to rounding" if single else "agree up to rounding"
+    return f"Agrees on the {to} stand-in: {compared} {ending}."
 
 
-def count_values(carried: Carried, kind: Kind) -> str:
+def count_values(result: CarryResult, kind: Kind) -> str:
     """Describe the number of compared values of a kind, without those that are mostly rounding; empty for none."""
-    assert carried.agreement is not None
-    count = len(carried.agreement.informative_pairs(kind))
+    assert result.agreement is not None
+    count = len(result.agreement.informative_pairs(kind))
     if not count:
         return ""
-    if carried.request.lang == "zh":
+    if result.request.lang == "zh":
         return {
             "loss": f"{count} 个损失",
             "gradient": f"第一步的 {count} 个梯度",
@@ -77,7 +77,7 @@ def count_values(carried: Carried, kind: Kind) -> str:
         }[kind]
     many = "s" if count > 1 else ""
     return {
-        "loss": f"{count} loss{'es' if many else ''} of {format_steps(carried)}",
+        "loss": f"{count} loss{'es' if many else ''} of {format_steps(result)}",
         "gradient": f"{count} gradient{many} of the first step",
         "weight": f"{count} tensor{many} at the end",
     }[kind]
@@ -89,14 +89,14 @@ def join_parts(parts: list[str], language: str) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def make_doubt_headline(carried: Carried) -> str:
+def make_doubt_headline(result: CarryResult) -> str:
     """Return the headline of `not proved`, with the results that agree unless a doubt may hide a difference."""
-    assert carried.agreement is not None
-    first, *further = sorted(carried.doubts, key=lambda doubt: not doubt.hides_differences)
-    chinese = carried.request.lang == "zh"
-    agrees = carried.agreement.verdict in ("same", "rounding") and not first.hides_differences
+    assert result.agreement is not None
+    first, *further = sorted(result.doubts, key=lambda doubt: not doubt.hides_differences)
+    chinese = result.request.lang == "zh"
+    agrees = result.agreement.verdict in ("same", "rounding") and not first.hides_differences
     # If printed numbers or written files differ, only the numbers of the training agree.
-    has_other_results = any(doubt.kind in ("printed", "written") for doubt in carried.doubts)
+    has_other_results = any(doubt.kind in ("printed", "written") for doubt in result.doubts)
     if chinese:
         agreeing = "训练数值一致" if has_other_results else "执行到的部分一致"
         beginning = f"未证明:{agreeing},但" if agrees else "未证明:"
@@ -107,165 +107,165 @@ def make_doubt_headline(carried: Carried) -> str:
     return f"{beginning}{first.text.removesuffix('.')}{others}."
 
 
-def list_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return pairs of name and sentence, in reading order."""
     remarks = [
-        *list_failure_remarks(carried),
-        *list_doubt_remarks(carried),
-        *list_location_remarks(carried),
-        *list_compared_remarks(carried),
-        *list_uncompared_remarks(carried),
+        *list_failure_remarks(result),
+        *list_doubt_remarks(result),
+        *list_location_remarks(result),
+        *list_compared_remarks(result),
+        *list_uncompared_remarks(result),
     ]
-    remarks += [speed] if (speed := describe_speed(carried)) is not None else []
+    remarks += [speed] if (speed := describe_speed(result)) is not None else []
     remarks += [
         ("Meant", f"Done in the original, too, since it changes numbers on purpose: {change}.")
-        for change in carried.intended_changes
+        for change in result.intended_changes
     ]
-    if carried.agreement is not None:
-        remarks += [("Note", remark) for remark in (*carried.agreement.remarks, *list_idle_remarks(carried))]
-    for path in carried.shared:
+    if result.agreement is not None:
+        remarks += [("Note", remark) for remark in (*result.agreement.remarks, *list_idle_remarks(result))]
+    for path in result.shared:
         advice = "with a relative path, each side has its own"
         remarks.append(("Shared", f"{path}, which both sides are given, changed while the original ran; {advice}."))
-    if carried.branches:
-        locations = ", ".join(f"original {branch.place}" for branch in carried.branches[:MAX_SHOWN])
-        more = f" and {len(carried.branches) - MAX_SHOWN} more" if len(carried.branches) > MAX_SHOWN else ""
+    if result.branches:
+        locations = ", ".join(f"original {branch.place}" for branch in result.branches[:MAX_SHOWN])
+        more = f" and {len(result.branches) - MAX_SHOWN} more" if len(result.branches) > MAX_SHOWN else ""
         tests = "The script tests the device, and may take another branch on the card"
         remarks.append(("Branches", f"{tests}: {locations}{more}."))
-    remarks += list_earlier_remarks(carried)
-    if carried.old_output is not None:
-        remarks.append(("Kept", f"The earlier content of {carried.request.out} is now in {carried.old_output}."))
+    remarks += list_earlier_remarks(result)
+    if result.old_output is not None:
+        remarks.append(("Kept", f"The earlier content of {result.request.out} is now in {result.old_output}."))
     return remarks
 
 
-def list_earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_earlier_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return a remark for each earlier carry whose executed edits count."""
     remarks = []
-    for earlier in carried.earlier:
-        count = sum(edit.earlier == earlier.folder for edit in carried.edits)
+    for earlier in result.earlier:
+        count = sum(edit.earlier == earlier.folder for edit in result.edits)
         if not count:
             continue
         arguments = shlex.join(earlier.arguments)
         shortened = f"{arguments[:MAX_ARGUMENT_LETTERS]}{' …' if len(arguments) > MAX_ARGUMENT_LETTERS else ''}"
         command = f"{earlier.folder} (-- {shortened})" if arguments else earlier.folder
         edits = f"{count} edit{'' if count == 1 else 's'}"
-        if carried.request.lang == "zh":
+        if result.request.lang == "zh":
             remarks.append(("先前执行", f"{count} 处修改在 {command} 中执行,其比较结果一致。"))
         else:
             remarks.append(("Earlier", f"{edits} not executed here ran in {command}, where what ran agrees."))
     return remarks
 
 
-def list_doubt_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_doubt_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return a remark for each doubt, and advice if edits were never executed."""
-    name = name_remark(carried, "Also" if carried.verdict == "differs" else "Not proved")
-    remarks = [(name, describe_doubt(carried, doubt)) for doubt in carried.doubts]
-    if any(doubt.kind == "never executed" for doubt in carried.doubts):
-        remarks.append((name_remark(carried, "Try"), advise_execution(carried)))
+    name = name_remark(result, "Also" if result.verdict == "differs" else "Not proved")
+    remarks = [(name, describe_doubt(result, doubt)) for doubt in result.doubts]
+    if any(doubt.kind == "never executed" for doubt in result.doubts):
+        remarks.append((name_remark(result, "Try"), advise_execution(result)))
     return remarks
 
 
-def name_remark(carried: Carried, name: str) -> str:
+def name_remark(result: CarryResult, name: str) -> str:
     """Return the name of a remark in the user's language."""
-    return CHINESE_NAMES[name] if carried.request.lang == "zh" else name
+    return CHINESE_NAMES[name] if result.request.lang == "zh" else name
 
 
-def advise_execution(carried: Carried) -> str:
+def advise_execution(result: CarryResult) -> str:
     """Return advice for executing more of the edits."""
-    assert carried.migrated is not None
-    count = carried.original.summary.steps
-    both_stopped = carried.original.summary.stopped and carried.migrated.summary.stopped
-    if carried.request.lang == "zh":
+    assert result.migrated is not None
+    count = result.original.summary.steps
+    both_stopped = result.original.summary.stopped and result.migrated.summary.stopped
+    if result.request.lang == "zh":
         stopped = f"两次运行都在 {count} 步后被停止,循环之后的代码没有执行:" if both_stopped else ""
         return (
             f"{stopped}在 -- 之后给出能执行到这些行的参数,例如脚本自己的步数;"
-            f"一条命令无法全部执行到时,用其他参数和 --earlier {carried.request.out} 再次运行。"
+            f"一条命令无法全部执行到时,用其他参数和 --earlier {result.request.out} 再次运行。"
         )
     if both_stopped:
         return (
-            f"Both runs were stopped after {format_steps(carried)}, so nothing after the loop ran. "
+            f"Both runs were stopped after {format_steps(result)}, so nothing after the loop ran. "
             "After --, give the script's own option for so many steps, and other arguments that reach these lines."
         )
     return (
         "After --, give arguments with which the script reaches these lines. If no single command reaches all, "
-        f"carry it once more with others and --earlier {carried.request.out}."
+        f"carry it once more with others and --earlier {result.request.out}."
     )
 
 
-def describe_doubt(carried: Carried, doubt: Doubt) -> str:
-    text = (doubt.chinese if carried.request.lang == "zh" else doubt.text).removesuffix(".")
+def describe_doubt(result: CarryResult, doubt: Doubt) -> str:
+    text = (doubt.chinese if result.request.lang == "zh" else doubt.text).removesuffix(".")
     text = text[:1].upper() + text[1:]
     return f"{text}: {join_shown(doubt.items)}." if doubt.items else f"{text}."
 
 
-def list_idle_remarks(carried: Carried) -> list[str]:
+def list_idle_remarks(result: CarryResult) -> list[str]:
     """Return a sentence for each optimizer that took no step on at least one side."""
     return [
-        f"{fact.name[0].upper()}{fact.name[1:]} ({fact.settings['class']}) took no step in {format_steps(carried)}"
-        f"{format_location(carried, fact.line)}, on at least one side: its effect is not compared."
-        for fact in carried.idle
+        f"{fact.name[0].upper()}{fact.name[1:]} ({fact.settings['class']}) took no step in {format_steps(result)}"
+        f"{format_location(result, fact.line)}, on at least one side: its effect is not compared."
+        for fact in result.idle
     ]
 
 
-def format_steps(carried: Carried) -> str:
-    count = carried.original.summary.steps
+def format_steps(result: CarryResult) -> str:
+    count = result.original.summary.steps
     return f"{count} {'step' if count == 1 else 'steps'}"
 
 
-def format_location(carried: Carried, location: tuple[str, int] | None) -> str:
-    return f" ({display_path(carried, location[0])}:{location[1]})" if location else ""
+def format_location(result: CarryResult, location: tuple[str, int] | None) -> str:
+    return f" ({display_path(result, location[0])}:{location[1]})" if location else ""
 
 
-def list_failure_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_failure_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return the reasons of the verdict `could not run`: the fault with its line, limits, and advice.
 
     If both runs finished, they met limits of the card.
     """
-    if carried.verdict != "could not run":
+    if result.verdict != "could not run":
         return []
-    chinese = carried.request.lang == "zh"
-    met = [("Limit", describe_limit(carried, hit)) for hit in carried.limits if hit["mode"] == "error"]
-    run = carried.failed_run
+    chinese = result.request.lang == "zh"
+    met = [("Limit", describe_limit(result, hit)) for hit in result.limits if hit["mode"] == "error"]
+    run = result.failed_run
     if run is None:
         return met
     fault = find_fault(run)
-    in_english, in_chinese = FAULTS[fault.whose]
+    in_english, in_chinese = FAULTS[fault.owner]
     last = run.failed_at
-    location = f", {locate_line(last[0], last[1]).replace(last[0], display_path(carried, last[0]))}" if last else ""
+    location = f", {locate_line(last[0], last[1]).replace(last[0], display_path(result, last[0]))}" if last else ""
     advice = fault.chinese_advice if chinese else fault.advice
-    remarks = [(name_remark(carried, "At fault"), f"{in_chinese if chinese else in_english}{location}."), *met]
-    return [*remarks, (name_remark(carried, "Try"), advice)] if advice else remarks
+    remarks = [(name_remark(result, "At fault"), f"{in_chinese if chinese else in_english}{location}."), *met]
+    return [*remarks, (name_remark(result, "Try"), advice)] if advice else remarks
 
 
-def describe_limit(carried: Carried, hit: dict[str, object]) -> str:
+def describe_limit(result: CarryResult, hit: dict[str, object]) -> str:
     location = hit["place"]
-    line = f"{display_path(carried, str(location['file']))}:{location['line']}: " if isinstance(location, dict) else ""
+    line = f"{display_path(result, str(location['file']))}:{location['line']}: " if isinstance(location, dict) else ""
     return f"{line}{hit['name']}: {hit['what']} {hit['change']}"
 
 
-def list_location_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_location_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return remarks on the first divergence and the suspected lines."""
-    explanation = carried.explanation
+    explanation = result.explanation
     if explanation is None:
         return []
     remarks = [("What is known", remark) for remark in explanation.remarks]
     for setting in explanation.changed_settings[:MAX_SHOWN]:
-        remarks.append(("Made differently", f"{setting.sentence}{format_location(carried, setting.right_at)}."))
-    for suspect in carried.suspects[:2]:
+        remarks.append(("Made differently", f"{setting.sentence}{format_location(result, setting.right_at)}."))
+    for suspect in result.suspects[:2]:
         why = f" ({suspect.why})" if suspect.why else ""
         remarks.append(("Look at", f"migrated {suspect.place}: {suspect.new or 'removed: ' + suspect.old}{why}"))
     return remarks
 
 
-def list_compared_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_compared_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return one remark that counts what was compared: values, evaluations, printed numbers and written files."""
-    if carried.agreement is None:
+    if result.agreement is None:
         return []
-    parts = [describe_kind(carried, kind) for kind in KINDS]
-    if carried.outcomes is not None:
-        files = sum(file.state != "not compared" for file in carried.written)
+    parts = [describe_kind(result, kind) for kind in KINDS]
+    if result.outcomes is not None:
+        files = sum(file.state != "not compared" for file in result.written)
         parts += [
-            format_count(carried.outcomes.evaluations, "pass without gradients", "passes without gradients"),
-            format_count(carried.outcomes.compared, "printed number", "printed numbers"),
+            format_count(result.outcomes.evaluations, "pass without gradients", "passes without gradients"),
+            format_count(result.outcomes.compared, "printed number", "printed numbers"),
             format_count(files, "written file", "written files"),
         ]
     return [("Compared", "; ".join(part for part in parts if part) + ".")]
@@ -276,19 +276,19 @@ def format_count(count: int, singular: str, plural: str) -> str:
     return f"{count} {singular if count == 1 else plural}" if count else ""
 
 
-def list_uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_uncompared_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return remarks on results that the verdict does not cover."""
-    if carried.agreement is None:
+    if result.agreement is None:
         return []
-    if carried.request.lang == "zh":
+    if result.request.lang == "zh":
         text = (
             "第一步之后的梯度、各步之间的权重、不含数值的打印文本、"
             f"各 rank 第 {MAX_LINES} 行之后的打印内容、不能重复的数值、时间和速度、临时文件,以及加速卡自身的算子。"
         )
-        if carried.stage == "tf1":
+        if result.stage == "tf1":
             text = f"局部变量(如指标计数器)、其他的算子执行顺序、{text}"
-        return [(name_remark(carried, "Not compared"), text), *list_uncompared_files(carried)]
-    tf1 = "local variables such as counters of metrics, another order of operators, " if carried.stage == "tf1" else ""
+        return [(name_remark(result, "Not compared"), text), *list_uncompared_files(result)]
+    tf1 = "local variables such as counters of metrics, another order of operators, " if result.stage == "tf1" else ""
     return [
         (
             "Not compared",
@@ -296,14 +296,14 @@ def list_uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
             f"the first {MAX_LINES:,} that a rank prints, numbers that do not repeat themselves, times and speeds, "
             "temporary files; the card's own kernels.",
         ),
-        *list_uncompared_files(carried),
+        *list_uncompared_files(result),
     ]
 
 
-def list_uncompared_files(carried: Carried) -> list[tuple[str, str]]:
+def list_uncompared_files(result: CarryResult) -> list[tuple[str, str]]:
     """Return written files that are not compared, with the reason."""
-    files = [f"{file.name} ({file.detail})" for file in carried.written if file.state == "not compared"]
-    return [(name_remark(carried, "Not compared"), f"{join_shown(files)}.")] if files else []
+    files = [f"{file.name} ({file.detail})" for file in result.written if file.state == "not compared"]
+    return [(name_remark(result, "Not compared"), f"{join_shown(files)}.")] if files else []
 
 
 def join_shown(items: list[str]) -> str:
@@ -311,9 +311,9 @@ def join_shown(items: list[str]) -> str:
     return "; ".join([*items[:MAX_SHOWN], *([f"+{len(items) - MAX_SHOWN}"] if len(items) > MAX_SHOWN else [])])
 
 
-def describe_kind(carried: Carried, kind: Kind) -> str:
-    assert carried.agreement is not None
-    pairs = carried.agreement.pairs_of(kind)
+def describe_kind(result: CarryResult, kind: Kind) -> str:
+    assert result.agreement is not None
+    pairs = result.agreement.pairs_of(kind)
     if not pairs:
         return f"no {kind} was seen"
     ending = "" if len(pairs) == 1 else "s"
@@ -325,10 +325,10 @@ def describe_kind(carried: Carried, kind: Kind) -> str:
     equal = sum(pair.same for pair in pairs)
     if equal == len(pairs):
         return f"{count}, exactly equal"
-    return f"{count}, {equal} exactly equal{describe_worst(carried.agreement.informative_pairs(kind))}"
+    return f"{count}, {equal} exactly equal{describe_worst(result.agreement.informative_pairs(kind))}"
 
 
-def describe_worst(pairs: list[Pair]) -> str:
+def describe_worst(pairs: list[ValuePair]) -> str:
     """Describe the largest relative difference among some pairs, and count the pairs without a relative measure.
 
     Pairs with `why` do not count: they were not compared.
@@ -346,10 +346,13 @@ def describe_worst(pairs: list[Pair]) -> str:
     return f"{text}, the largest {'other ' if unmeasured else ''}difference {worst.error:.1e}{rounding}"
 
 
-def display_path(carried: Carried, file: str) -> str:
+def display_path(result: CarryResult, file: str) -> str:
     """Return the side of a file and its path within that side; for a file of neither side, its name."""
     path = Path(file)
-    for side, root in (("migrated", carried.sides.folder.resolve()), ("original", carried.sides.root.resolve())):
+    for side, root in (
+        ("migrated", result.sides.migrated_root.resolve()),
+        ("original", result.sides.original_root.resolve()),
+    ):
         if path.is_relative_to(root):
             return f"{side} {path.relative_to(root).as_posix()}"
     return path.name

@@ -31,22 +31,22 @@ RUNNABLE = (".py", ".ipynb")
 class Sides:
     """The folders of the original and of the migrated project, and the lines in which they differ."""
 
-    root: Path  # folder of the original
-    folder: Path  # folder of the migrated copy
+    original_root: Path
+    migrated_root: Path  # the migrated copy
     entry: str  # path of the script within both folders
     outcome: Outcome | None = None  # the migration, if the rules made the migrated side
     leftovers: Outcome | None = None  # findings of the rules in the user's copy (--migrated)
-    files: dict[str, list[AlignedLine]] = field(default_factory=dict)  # path within the project -> diff
+    diffs: dict[str, list[AlignedLine]] = field(default_factory=dict)  # path within the project -> diff
     # By path: the lines of the user's copy (--migrated) that the rules would write differently.
     deviating_lines: dict[str, set[int]] = field(default_factory=dict)
 
     @property
     def original_script(self) -> Path:
-        return (self.root / self.entry).resolve()
+        return (self.original_root / self.entry).resolve()
 
     @property
     def migrated_script(self) -> Path:
-        return (self.folder / self.entry).resolve()
+        return (self.migrated_root / self.entry).resolve()
 
     @property
     def manual_findings(self) -> list[tuple[str, Finding]]:
@@ -60,11 +60,11 @@ class Sides:
         outcome = self.outcome or self.leftovers
         return sum(1 for file in outcome.files if file.reason) if outcome is not None else 0
 
-    def diffs(self, language: str) -> list[DiffFile]:
+    def make_diffs(self, language: str) -> list[DiffFile]:
         """Return the diffs for the page, with the rules' remarks if the rules made the migrated side."""
         if self.outcome is not None:
             return migration_report.make_diffs(self.outcome, language)
-        return [make_diff(path, rows) for path, rows in self.files.items()]
+        return [make_diff(path, rows) for path, rows in self.diffs.items()]
 
 
 def find_project(request: Request) -> tuple[Path, str]:
@@ -119,7 +119,7 @@ def migrate(request: Request) -> Sides:
     if not outcome.files:
         raise BadValue(f"{path} has no Python file.", "Give the folder in which the scripts are.")
     sides = Sides(outcome.root, request.out / MIGRATED_FOLDER, entry or outcome.entry or find_entry(outcome), outcome)
-    sides.files = {file.path: compare_texts(file.old, file.new, file.stems) for file in outcome.changed}
+    sides.diffs = {file.path: compare_texts(file.old, file.new, file.stems) for file in outcome.changed}
     return sides
 
 
@@ -168,7 +168,7 @@ def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
         raise BadValue(f"--migrated {copy} has no {entry}.", "Both sides need the script under the same name.")
     scripts = walk(path).scripts
     sides = Sides(root, folder, entry, leftovers=find_leftovers(request, copy, entry))
-    sides.files = dict(diff_scripts(root, folder, scripts))
+    sides.diffs = dict(diff_scripts(root, folder, scripts))
     sides.deviating_lines = dict(find_deviating_lines(request, path, folder))
     return sides
 

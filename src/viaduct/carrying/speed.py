@@ -17,7 +17,7 @@ from viaduct.carrying.repetition import find_second_run
 from viaduct.carrying.running import Run
 
 if TYPE_CHECKING:
-    from viaduct.carrying.carry import Carried
+    from viaduct.carrying.carry import CarryResult
 
 MIN_INTERVALS = 4  # between steps, for a median
 MIN_NOISE = 0.05  # relative; two medians of the same work may differ by this because of other work on the machine
@@ -57,12 +57,12 @@ def find_excess(ratio: float) -> float:
     return max(ratio, 1 / ratio) - 1
 
 
-def measure_speed(carried: Carried) -> Speed | None:
+def measure_speed(result: CarryResult) -> Speed | None:
     """Return the speeds of both sides, or None if the migrated script failed or a run took too few steps."""
-    if carried.migrated is None or not carried.migrated.is_finished:
+    if result.migrated is None or not result.migrated.is_finished:
         return None
-    original_again, migrated_again = (find_second_run(carried.repeated, side) for side in ("original", "migrated"))
-    runs = ((carried.original, original_again), (carried.migrated, migrated_again))
+    original_again, migrated_again = (find_second_run(result.repetitions, side) for side in ("original", "migrated"))
+    runs = ((result.original, original_again), (result.migrated, migrated_again))
     sides = [[find_intervals(run) for run in pair if run is not None and run.is_finished] for pair in runs]
     if not all(len(intervals) >= MIN_INTERVALS for side in sides for intervals in side):
         return None
@@ -75,19 +75,19 @@ def measure_speed(carried: Carried) -> Speed | None:
 
 def find_intervals(run: Run) -> list[tuple[float, float]]:
     """Return the seconds between the ends of steps, by the clock and by processor time."""
-    pairs = itertools.pairwise(run.observed.first_rank.step_ends)
+    pairs = itertools.pairwise(run.observations.first_rank.step_ends)
     intervals = ((after.clock - before.clock, after.processor - before.processor) for before, after in pairs)
     return [(clock, processor) for clock, processor in intervals if clock > 0]
 
 
-def describe_speed(carried: Carried) -> tuple[str, str] | None:
+def describe_speed(result: CarryResult) -> tuple[str, str] | None:
     """Return the remark on speed; None if it was not measured."""
-    speed = carried.speed
+    speed = result.speed
     if speed is None:
         return None
     original, migrated = (" and ".join(map(format_rate, runs)) for runs in (speed.original, speed.migrated))
     noise = f"{speed.noise:.0%}"
-    if carried.request.lang == "zh":
+    if result.request.lang == "zh":
         judged = f"超出波动({noise})的两倍" if speed.is_beyond_noise else f"未超出波动({noise})的两倍"
         text = f"原脚本每秒 {original} 步,迁移后 {migrated} 步,比值 {speed.ratio:.2f},{judged};这是 CPU 的速度。"
         return "速度", text
@@ -103,15 +103,15 @@ def format_rate(rate: float) -> str:
 # ---- the baseline: a table in which the user enters the figures of the real devices
 
 
-def list_figures(carried: Carried) -> list[list[str]]:
+def list_figures(result: CarryResult) -> list[list[str]]:
     """Return the rows of the baseline: figure, unit, original and migrated on the CPU."""
-    runs = (carried.original, carried.migrated)
-    speed, last = carried.speed, carried.original.summary.steps - 1
+    runs = (result.original, result.migrated)
+    speed, last = result.speed, result.original.summary.steps - 1
     rates = [f"{sum(side) / len(side):.4g}" for side in (speed.original, speed.migrated)] if speed else ["", ""]
     memory = [f"{run.summary.peak_bytes / 2**20:.0f}" if run is not None else "" for run in runs]
     return [
         ["device", "", "CPU", "CPU"],
-        ["ranks", "", *[str(carried.request.ranks)] * 2],
+        ["ranks", "", *[str(result.request.ranks)] * 2],
         ["loss of the first step", "", *(find_loss(run, 0) for run in runs)],
         [f"loss of step {last}", "", *(find_loss(run, last) for run in runs)],
         ["accuracy at the end (top-1)", "%", "", ""],
@@ -124,20 +124,20 @@ def list_figures(carried: Carried) -> list[list[str]]:
 
 
 def find_loss(run: Run | None, step: int) -> str:
-    losses = run.observed.first_rank.losses if run is not None else []
+    losses = run.observations.first_rank.losses if run is not None else []
     return f"{losses[step][0]:.6g}" if step < len(losses) and losses[step] else ""
 
 
-def name_columns(carried: Carried) -> list[str]:
+def name_columns(result: CarryResult) -> list[str]:
     """Return the names of the columns; the user fills in the last two."""
-    card = carried.request.to.upper()
+    card = result.request.to.upper()
     return ["figure", "unit", "original here", "migrated here", "original on its own device", f"migrated on the {card}"]
 
 
-def write_baseline(carried: Carried) -> str:
+def write_baseline(result: CarryResult) -> str:
     """Return the baseline as CSV, with empty cells for the figures of the real devices."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(name_columns(carried))
-    writer.writerows([*row, "", ""] for row in list_figures(carried))
+    writer.writerow(name_columns(result))
+    writer.writerows([*row, "", ""] for row in list_figures(result))
     return text.getvalue()

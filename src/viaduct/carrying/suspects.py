@@ -53,7 +53,7 @@ class Change:
 
 def find_suspects(sides: Sides, explanation: Explanation) -> list[Suspect]:
     """Return at most MAX_SUSPECTS lines, most likely first, each with at least a quarter of the best score."""
-    scored = [suspect for path, rows in sides.files.items() for suspect in score_file(sides, path, rows, explanation)]
+    scored = [suspect for path, rows in sides.diffs.items() for suspect in score_file(sides, path, rows, explanation)]
     scored.sort(key=lambda suspect: -suspect.score)
     best = scored[0].score if scored else 0.0
     return [suspect for suspect in scored[:MAX_SUSPECTS] if suspect.score >= max(1.0, best / 4)]
@@ -61,7 +61,7 @@ def find_suspects(sides: Sides, explanation: Explanation) -> list[Suspect]:
 
 def score_file(sides: Sides, path: str, rows: list[AlignedLine], explanation: Explanation) -> Iterator[Suspect]:
     """Yield the changed lines of one file with their scores."""
-    full_path = str((sides.folder / path).resolve())
+    full_path = str((sides.migrated_root / path).resolve())
     lines = [line for file, line in explanation.suspected_lines if str(Path(file).resolve()) == full_path]
     deviating = sides.deviating_lines.get(path, set())
     for change in iterate_changes(rows):

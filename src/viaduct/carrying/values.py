@@ -23,7 +23,7 @@ def find_changed_values(sides: Sides) -> list[str]:
     """Return the lines with values changed by hand, as `file:line: text (original: text)`."""
     return [
         f"{path}:{row.new}: {row.new_text.strip()} (original: {row.old_text.strip()})"
-        for path, rows in sides.files.items()
+        for path, rows in sides.diffs.items()
         for row in rows
         if row.kind == "changed" and row.new in sides.deviating_lines.get(path, set())
         if differs_in_values(row.old_text, row.new_text)

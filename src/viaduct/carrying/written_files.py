@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from viaduct.carrying.agreement import Pair, measure_distance, pair_arrays, set_tolerances
+from viaduct.carrying.agreement import ValuePair, measure_distance, pair_arrays, set_tolerances
 from viaduct.carrying.contents import Content, Unreadable, read_content
 from viaduct.carrying.outcomes import (
     DEVICE,
@@ -52,7 +52,7 @@ class WrittenFile:
 
 
 @dataclass(frozen=True)
-class Runs:
+class ComparedRuns:
     """The runs whose files are compared: both sides, their second runs, and the perturbed run of the original."""
 
     original: Run
@@ -72,7 +72,7 @@ def list_written(run: Run | None) -> dict[str, Path]:
     return {name: path for name, path in files.items() if path.is_file() and not path.is_symlink()}
 
 
-def compare_written(runs: Runs) -> list[WrittenFile]:
+def compare_written(runs: ComparedRuns) -> list[WrittenFile]:
     """Compare the files that the sides wrote."""
     ours, theirs = list_written(runs.original), list_written(runs.migrated)
     pairs = pair_names(list(ours), list(theirs))
@@ -109,7 +109,7 @@ def pair_names(left: list[str], right: list[str]) -> dict[str, str]:
 
 
 def compare_one_sided(
-    runs: Runs, ours: dict[str, Path], theirs: dict[str, Path], pairs: dict[str, str]
+    runs: ComparedRuns, ours: dict[str, Path], theirs: dict[str, Path], pairs: dict[str, str]
 ) -> Iterator[WrittenFile]:
     """Yield the files that only one side wrote: a difference unless the second run of the side lacks them."""
     sides = (
@@ -125,7 +125,7 @@ def compare_one_sided(
                 yield WrittenFile(name, "differs", f"only {side} writes it")
 
 
-def compare_file(runs: Runs, left: str, left_path: Path, right: str, right_path: Path) -> WrittenFile:
+def compare_file(runs: ComparedRuns, left: str, left_path: Path, right: str, right_path: Path) -> WrittenFile:
     try:
         ours, theirs = read_content(left_path), read_content(right_path)
         ours_again, theirs_again = read_again(runs.original_again, left), read_again(runs.migrated_again, right)
@@ -151,11 +151,13 @@ def read_again(run: Run | None, name: str) -> Content | None:
 # ---- tensors and plain values
 
 
-Both = tuple[Content, Content]  # of the original and the migrated script
-BothAgain = tuple[Content | None, Content | None]  # of their second runs
+Contents = tuple[Content, Content]  # of the original and the migrated script
+SecondContents = tuple[Content | None, Content | None]  # of their second runs
 
 
-def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, perturbed: Content | None) -> WrittenFile:
+def compare_values(
+    runs: ComparedRuns, name: str, sides: Contents, again: SecondContents, perturbed: Content | None
+) -> WrittenFile:
     """Compare the tensors and plain values of a file that repeat themselves."""
     ours, theirs = sides
     unstable = set().union(*(find_unstable(*pair) for pair in zip(sides, again, strict=True)))
@@ -205,7 +207,7 @@ def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
     return WrittenFile(name, "equal", f"the bytes of {format_plural(count, 'tensor')} equal; {why}", count)
 
 
-def judge_pixels(runs: Runs, ours: Content, theirs: Content) -> list[Pair]:
+def judge_pixels(runs: ComparedRuns, ours: Content, theirs: Content) -> list[ValuePair]:
     """Return the pair of pixels; nothing if rounding is allowed and no 8-bit value is off by more than one."""
     left, right = ours.arrays["pixels"], theirs.arrays["pixels"]
     if left.shape == right.shape and runs.allowed and int(np.abs(left.astype(int) - right).max(initial=0)) <= 1:
@@ -245,7 +247,12 @@ def normalise_text(text: str) -> str:
 
 
 def compare_lines(
-    runs: Runs, name: str, ours: Content, theirs: Content, ours_again: Content | None, theirs_again: Content | None
+    runs: ComparedRuns,
+    name: str,
+    ours: Content,
+    theirs: Content,
+    ours_again: Content | None,
+    theirs_again: Content | None,
 ) -> WrittenFile:
     """Compare a text by lines: paired lines by their stable numbers, others if both runs of a side write them."""
     left, right = read_lines(ours, runs.original), read_lines(theirs, runs.migrated)

@@ -21,8 +21,8 @@ from viaduct.comparison import fusion
 from viaduct.comparison.graph import Graph, Node, read_graph
 from viaduct.comparison.readers.listing import join_some
 from viaduct.comparison.rules import Rules, read_rules
-from viaduct.comparison.structure import Op, align_operators
-from viaduct.comparison.tensors import INSERTED, Matched, Pair, Role, Side, StoredTensor
+from viaduct.comparison.structure import UnmatchedCall, align_operators
+from viaduct.comparison.tensors import INSERTED, MatchedBy, Pair, Role, Side, StoredTensor
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
@@ -67,8 +67,8 @@ class StepPairing:
         """Add a pair at the position of its left tensor."""
         self.ordered_pairs.append(OrderedPair(pair, ("op", left.order, left.op, left.call), make_sort_key(left)))
 
-    def add_match(self, left: StoredTensor, right: StoredTensor, matched: Matched, confidence: float = 1.0) -> None:
-        self.add(left, Pair(0, left, right, left.op, right.op, matched, confidence))
+    def add_match(self, left: StoredTensor, right: StoredTensor, by: MatchedBy, confidence: float = 1.0) -> None:
+        self.add(left, Pair(0, left, right, left.op, right.op, by, confidence))
 
     def add_left_only(self, left: StoredTensor, right_op: str, reason: str) -> None:
         self.add(left, Pair(0, left, None, left.op, right_op, "none", reason=reason))
@@ -223,7 +223,8 @@ def _slot(tensor: StoredTensor) -> tuple[Role, str | int]:
 def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None) -> None:
     """Pair tensors through the compiled graph, which names the original of each operator."""
     groups = fusion.group_nodes(graph)  # operators that compute the same originals
-    originals = fusion.Originals(graph, groups, fusion.index_golden(pairing.right, graph, graph_right, groups))
+    golden = fusion.index_golden_outputs(pairing.right, graph, graph_right, groups)
+    originals = fusion.OriginalFinder(graph, groups, golden)
     known = _find_nodes(pairing, graph)
     first_order: dict[str, int] = {}
     last_call: dict[str, int] = {}
@@ -235,7 +236,7 @@ def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None
         pair = originals.pair(tensor, node, obstacle=originals.explain_uncompared(node, first_order))
         if tensor.call < last_call[node.name]:
             reason = "the operator was dumped again in this step; only its last dump is compared"
-            pair = replace(pair, right=None, matched="none", layout=None, reason=reason)
+            pair = replace(pair, right=None, matched_by="none", layout=None, reason=reason)
         group = groups[node.name].number
         pairing.ordered_pairs.append(OrderedPair(pair, ("graph", group), (group, *make_sort_key(tensor))))
         paired += [stored for stored in (tensor, pair.right) if stored is not None]
@@ -330,7 +331,7 @@ def match_by_structure(pairing: StepPairing, ordered: bool) -> None:
     pairing.drop(paired)
 
 
-def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[StoredTensor, int]]) -> list[Op]:
+def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[StoredTensor, int]]) -> list[UnmatchedCall]:
     """Return readable unmatched calls in order, each with the position of the last matched call before it, or 0.
 
     `anchors`: matched tensors, each with the position of its left call among the matched ones, from 1.
@@ -344,11 +345,11 @@ def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[Stor
     ops = []
     for (order, op, _), members in sorted(calls.items()):
         before = bisect_left(known, (order, 0))
-        ops.append(Op(op, members[0].op_type, known[before - 1][1] if before else 0, members))
+        ops.append(UnmatchedCall(op, members[0].op_type, known[before - 1][1] if before else 0, members))
     return ops
 
 
-def _pair_slots(ours: Op, theirs: Op) -> Iterator[tuple[StoredTensor, StoredTensor]]:
+def _pair_slots(ours: UnmatchedCall, theirs: UnmatchedCall) -> Iterator[tuple[StoredTensor, StoredTensor]]:
     """Yield tensors of the same slot, then others of the same role. Their sizes agree in any order of axes."""
     left, right = list(ours.tensors), list(theirs.tensors)
     for exact in (True, False):
@@ -439,6 +440,6 @@ def select_edges(left: Side, right: Side, graph: Graph | None, pairs: Iterable[P
         return left.edges
     names = {pair.right.op: pair.left.op for pair in pairs if pair.left and pair.right}
     return {
-        names.get(op, op): tuple(names.get(feeder, feeder) for feeder in feeders)
-        for op, feeders in right.edges.items()
+        names.get(op, op): tuple(names.get(producer, producer) for producer in producers)
+        for op, producers in right.edges.items()
     }  # fmt: skip

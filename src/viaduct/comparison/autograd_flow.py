@@ -27,40 +27,40 @@ def find_edge(tensor: Tensor) -> Edge | None:
     return edge.node, edge.output_nr
 
 
-class Flow:
+class TensorProducers:
     """The modules that returned the tensors of a step: by autograd's edge, or by tensor if it has none."""
 
     def __init__(self) -> None:
         self._by_edge: dict[Edge, str] = {}
         self._by_tensor: dict[int, tuple[TensorWeakRef, int, str]] = {}  # by id: tensor, its version, module
 
-    def add_maker(self, tensor: Tensor, edge: Edge | None, op: str) -> None:
+    def add_producer(self, tensor: Tensor, edge: Edge | None, op: str) -> None:
         """Record the innermost module that returned a tensor: the first one, since inner modules return first."""
         if edge is not None:
             self._by_edge.setdefault(edge, op)
-        elif not tensor.is_inference() and self._find_maker(tensor) is None:
+        elif not tensor.is_inference() and self._find_producer(tensor) is None:
             self._by_tensor[id(tensor)] = (TensorWeakRef(tensor), tensor._version, op)
 
-    def find_makers(self, tensor: Tensor, edge: Edge | None) -> list[str]:
+    def find_producers(self, tensor: Tensor, edge: Edge | None) -> list[str]:
         """Return the nearest modules whose outputs a tensor was computed from."""
         if edge is None:
-            maker = None if tensor.is_inference() else self._find_maker(tensor)
-            return [maker] if maker else []
-        makers: dict[str, None] = {}
+            producer = None if tensor.is_inference() else self._find_producer(tensor)
+            return [producer] if producer else []
+        producers: dict[str, None] = {}
         waiting, visited = [edge], {edge[0]}
         while waiting and len(visited) < MAX_NODES:
             node, number = waiting.pop()
-            if (maker := self._by_edge.get((node, number))) is not None:
-                makers[maker] = None
+            if (producer := self._by_edge.get((node, number))) is not None:
+                producers[producer] = None
                 continue
             for following, output_index in node.next_functions:
-                # A node is visited once, unless another of its outputs has a known maker.
+                # A node is visited once, unless another of its outputs has a known producer.
                 if following is not None and ((following, output_index) in self._by_edge or following not in visited):
                     visited.add(following)
                     waiting.append((following, output_index))
-        return list(makers)
+        return list(producers)
 
-    def _find_maker(self, tensor: Tensor) -> str | None:
+    def _find_producer(self, tensor: Tensor) -> str | None:
         reference, version, op = self._by_tensor.get(id(tensor), (lambda: None, 0, ""))
         return op if reference() is tensor and version == tensor._version else None
 

@@ -40,7 +40,7 @@ class RankStep:
     number: int  # of the step
     rank: int
     calls: tuple[Call, ...]
-    feeders: Mapping[str, tuple[str, ...]]  # operator -> the operators that feed it
+    producers: Mapping[str, tuple[str, ...]]  # operator -> the operators that feed it
     parameters: tuple[int, ...]  # indices of rows
     updates: tuple[int, ...]  # indices of rows
     parts: Mapping[str, Sequence[Call]]  # module -> the calls within it, at any depth
@@ -56,9 +56,9 @@ class RankStep:
     def calls_within(self, call: Call) -> Sequence[Call]:
         return self.parts.get(call.op, ())
 
-    def feeding_calls(self, call: Call) -> list[Call]:
+    def producing_calls(self, call: Call) -> list[Call]:
         """Return the earlier calls whose outputs this one reads."""
-        others = (other for op in self.feeders.get(call.op, ()) for other in self.by_op.get(op, ()))
+        others = (other for op in self.producers.get(call.op, ()) for other in self.by_op.get(op, ()))
         return [other for other in others if other.order <= call.order and other is not call]
 
 
@@ -95,16 +95,16 @@ def divide_by_size(error: float, size: float) -> float:
     return error / size if size > 0.0 else math.inf
 
 
-def group_by_step(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> list[RankStep]:
+def group_by_step(rows: Sequence[Row], producers: Mapping[str, tuple[str, ...]]) -> list[RankStep]:
     """Group rows by step and rank, in order."""
     rows_by_step: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
         rows_by_step[row.tensor.step, row.tensor.rank].append(index)
-    return [make_rank_step(rows, step, rank, rows_by_step[step, rank], feeders) for step, rank in sorted(rows_by_step)]
+    return [make_rank_step(rows, *key, indices, producers) for key, indices in sorted(rows_by_step.items())]
 
 
 def make_rank_step(
-    rows: Sequence[Row], step: int, rank: int, row_indices: Sequence[int], feeders: Mapping[str, tuple[str, ...]]
+    rows: Sequence[Row], step: int, rank: int, row_indices: Sequence[int], producers: Mapping[str, tuple[str, ...]]
 ) -> RankStep:
     calls: dict[tuple[str, int], Call] = {}
     weights: dict[Role, list[int]] = {"parameter": [], "update": []}
@@ -118,7 +118,7 @@ def make_rank_step(
         call.row_indices[tensor.role].append(index)
     ordered = tuple(sorted(calls.values(), key=lambda call: call.order))
     parameters, updates = (tuple(sorted(indices, key=lambda n: rows[n].tensor.order)) for indices in weights.values())
-    return RankStep(rows, step, rank, ordered, feeders, parameters, updates, *group_calls(ordered))
+    return RankStep(rows, step, rank, ordered, producers, parameters, updates, *group_calls(ordered))
 
 
 def group_calls(calls: Sequence[Call]) -> tuple[dict[str, list[Call]], dict[str, list[Call]]]:

@@ -22,7 +22,7 @@ from torch.utils.weak import TensorWeakRef
 
 from viaduct.comparison import naming, tensor_statistics
 from viaduct.comparison.index import Entry
-from viaduct.comparison.naming import ALL_OPERATORS, FileNames, Only, Steps
+from viaduct.comparison.naming import ALL_OPERATORS, FileNames, NamePatterns, Steps
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
 
@@ -38,17 +38,17 @@ BITS_DTYPES = {1: torch.uint8, 2: torch.int16}  # by element size: integers for 
 
 
 @dataclass
-class Plan:
+class DumpPlan:
     """The steps, roles and operators to dump, and the operator names so far."""
 
     steps: Steps
     mode: Mode = "all"
-    only: Only = ALL_OPERATORS
+    only: NamePatterns = ALL_OPERATORS
     level: Level = "module"
     statistics_only: bool = False
-    seen_names: set[str] = field(default_factory=set, compare=False)  # filled by `select` if `only` has patterns
+    seen_names: set[str] = field(default_factory=set, compare=False)  # filled by `selects` if `only` has patterns
 
-    def select(self, op: str, role: Role) -> bool:
+    def selects(self, op: str, role: Role) -> bool:
         """Remember the operator's name, and return True if its tensors of this role are dumped."""
         if self.only.patterns:
             self.seen_names.add(op)
@@ -64,7 +64,7 @@ class Plan:
 class Capture:
     """The tensors of one step. Without a writer only their statistics are recorded."""
 
-    def __init__(self, plan: Plan, writer: Writer | None) -> None:
+    def __init__(self, plan: DumpPlan, writer: Writer | None) -> None:
         self.plan, self.writer = plan, writer
         self.entries: list[Entry] = []
         self._local = threading.local()  # attribute `is_busy`, see below

@@ -58,7 +58,7 @@ class Piece:
         return self if size == self.raw.size else Piece(self.raw[:size], self.as_float[:size], self.as_float64[:size])
 
 
-class Flat:
+class FlatTensor:
     """A tensor as a row of elements in C order, read piece by piece into reused buffers."""
 
     def __init__(self, array: Array, dtype: str, side: str) -> None:

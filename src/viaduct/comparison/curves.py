@@ -22,8 +22,8 @@ from viaduct.errors import BadData
 METRICS_FILE = "metrics.jsonl"
 SMOOTHING_STEPS = 9  # length of the running median of the difference
 NOISE_WINDOW = 31  # steps around each step from which its noise is measured
-PARTING_NOISES = 2.0  # times the noise of one step beyond which a smoothed difference counts
-PARTING_STEPS = 10  # consecutive steps that must count; at the end of the curves MIN_STEPS are enough
+MIN_NOISES = 2.0  # times the noise of one step beyond which a smoothed difference counts
+APART_STEPS = 10  # consecutive steps that must count; at the end of the curves MIN_STEPS are enough
 MIN_STEPS = 5  # fewer steps cannot tell a difference from noise
 MAX_BYTES = 1 << 30
 
@@ -52,7 +52,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Parting:
+class FirstDifference:
     """The step at which two curves part, with both values (smoothed, if both are finite)."""
 
     step: int
@@ -73,7 +73,7 @@ class Curves:
     steps: Array
     left_loss: Array
     right_loss: Array
-    parting: Parting | None
+    first_difference: FirstDifference | None
 
     @property
     def nonfinite_steps(self) -> Array:
@@ -88,26 +88,26 @@ class Curves:
     @property
     def exit_code(self) -> int:
         """Return 0 if the curves agree within noise, 1 if they part or if both losses are not finite at some step."""
-        return 1 if self.parting is not None or self.nonfinite_steps.size else 0
+        return 1 if self.first_difference is not None or self.nonfinite_steps.size else 0
 
     @property
     def headline(self) -> str:
         return " ".join(part for part in (self._describe_result(), self._describe_uncompared()) if part)
 
     def _describe_result(self) -> str:
-        parting, nonfinite = self.parting, self.nonfinite_steps
-        if parting is None and nonfinite.size:
+        first, nonfinite = self.first_difference, self.nonfinite_steps
+        if first is None and nonfinite.size:
             return (
                 f"the loss is NaN or infinite on both sides at {nonfinite.size:,} of {len(self.steps):,} common steps, "
                 f"first at step {nonfinite[0]}: the curves do not pass."
             )
-        if parting is None:
+        if first is None:
             return f"the loss curves agree within noise over {len(self.steps):,} common steps."
-        values = f"{parting.left:.4g} on the left, {parting.right:.4g} on the right"
-        if not math.isfinite(parting.left - parting.right):
-            return f"the loss curves part at step {parting.step}: {values}."
-        gap = f"the gap of {parting.left - parting.right:+.3g} stays beyond the noise of {parting.noise:.2g}"
-        return f"the loss curves part at step {parting.step}: {values}; {gap}."
+        values = f"{first.left:.4g} on the left, {first.right:.4g} on the right"
+        if not math.isfinite(first.left - first.right):
+            return f"the loss curves part at step {first.step}: {values}."
+        gap = f"the gap of {first.left - first.right:+.3g} stays beyond the noise of {first.noise:.2g}"
+        return f"the loss curves part at step {first.step}: {values}; {gap}."
 
     def _describe_uncompared(self) -> str:
         unshared = [
@@ -138,7 +138,7 @@ def compare_curves(left: Path, right: Path) -> Curves:
             "Log every step on both sides, or compare dumps: viaduct train … --dump-steps 0.",
         )
     losses = curves[0].loss[at_left], curves[1].loss[at_right]
-    return Curves(*curves, steps, *losses, find_parting(steps, *losses))
+    return Curves(*curves, steps, *losses, find_first_difference(steps, *losses))
 
 
 def has_curve(path: Path) -> bool:
@@ -198,18 +198,18 @@ def parse_number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
+def find_first_difference(steps: Array, left: Array, right: Array) -> FirstDifference | None:
     """Return the first step from which the curves stay apart, or at which only one of them is finite."""
     raw, is_one_sided = (left, right), np.isfinite(left) != np.isfinite(right)
     left, right = finite_or_nan(left), finite_or_nan(right)
     noise = np.hypot(estimate_noise(left), estimate_noise(right))
     difference = smooth_by_median(left - right)
-    apart = np.where(np.abs(difference) > PARTING_NOISES * noise, np.sign(difference), 0)
+    apart = np.where(np.abs(difference) > MIN_NOISES * noise, np.sign(difference), 0)
     for index in range(len(steps)):
-        if is_one_sided[index] or stays_apart(apart[index : index + PARTING_STEPS]):
+        if is_one_sided[index] or stays_apart(apart[index : index + APART_STEPS]):
             sides = raw if is_one_sided[index] else (smooth_by_median(left), smooth_by_median(right))
             values = [float(side[index]) for side in sides]
-            return Parting(int(steps[index]), values[0], values[1], float(noise[index]))
+            return FirstDifference(int(steps[index]), values[0], values[1], float(noise[index]))
     return None
 
 

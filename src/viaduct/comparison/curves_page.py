@@ -18,8 +18,8 @@ ADVICE = (
 
 
 def write_curves_report(path: Path, curves: Curves) -> None:
-    parting = curves.parting
-    remarks = [] if parting is None else [Remark("What to try", ADVICE.format(step=max(0, parting.step - 1)))]
+    first = curves.first_difference
+    remarks = [] if first is None else [Remark("What to try", ADVICE.format(step=max(0, first.step - 1)))]
     tone: Tone = "good" if curves.exit_code == 0 else "bad"
     both = [Series("left", curves.steps, curves.left_loss), Series("right", curves.steps, curves.right_loss)]
     sections = [
@@ -43,15 +43,15 @@ def make_tiles(curves: Curves) -> list[Tile]:
     last = f"at step {curves.steps[-1]:,}"
     return [
         Tile("common steps", f"{len(curves.steps):,}"),
-        Tile("part at step", describe_parting(curves), "of the common steps", good=curves.exit_code == 0),
+        Tile("part at step", describe_first_difference(curves), "of the common steps", good=curves.exit_code == 0),
         Tile("last loss, left", f"{curves.left_loss[-1]:.4g}", last),
         Tile("last loss, right", f"{curves.right_loss[-1]:.4g}", last),
     ]
 
 
-def describe_parting(curves: Curves) -> str:
-    if curves.parting is not None:
-        return f"{curves.parting.step:,}"
+def describe_first_difference(curves: Curves) -> str:
+    if curves.first_difference is not None:
+        return f"{curves.first_difference.step:,}"
     return "no finite loss" if curves.nonfinite_steps.size else "none"
 
 

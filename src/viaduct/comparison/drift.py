@@ -14,7 +14,7 @@ from viaduct.comparison.judge import judge
 from viaduct.comparison.measures import Measures
 from viaduct.comparison.measuring import Answer, Measured, measure_pairs
 from viaduct.comparison.naming import Steps
-from viaduct.comparison.passes import Kld
+from viaduct.comparison.passes import KldVariant
 from viaduct.comparison.rounding_noise import flag_rounding_noise
 from viaduct.comparison.rows import Explanation, Row
 from viaduct.comparison.tensors import INSERTED, Pair, Result, Side
@@ -36,7 +36,7 @@ class Options:
     steps: Steps | None = None
     only: str = ""  # patterns of operator names, separated by commas
     thresholds: Thresholds | None = None
-    kld: Kld = "book"
+    kld: KldVariant = "book"
     workers: int | None = None  # processes that measure
     threshold_source: str = ""  # for the page: where the thresholds come from if each tensor has its own
 

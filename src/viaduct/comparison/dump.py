@@ -28,13 +28,13 @@ import torch
 from torch import Tensor, nn
 
 from viaduct import __version__
-from viaduct.comparison.capture import Capture, Level, Mode, Plan
+from viaduct.comparison.capture import Capture, DumpPlan, Level, Mode
 from viaduct.comparison.index import Entry, Index
-from viaduct.comparison.modules import ModuleWatch, name_modules, unwrap_module
-from viaduct.comparison.naming import name_step_folder, parse_only, parse_steps
-from viaduct.comparison.operators import OperatorWatch
-from viaduct.comparison.parameters import ParameterWatch, iterate_parameters
-from viaduct.comparison.taps import Taps, TapWatch
+from viaduct.comparison.modules import ModuleRecorder, name_modules, unwrap_module
+from viaduct.comparison.naming import name_step_folder, parse_patterns, parse_steps
+from viaduct.comparison.operators import OperatorRecorder
+from viaduct.comparison.parameters import ParameterRecorder, iterate_parameters
+from viaduct.comparison.taps import TapRecorder, Taps
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
 from viaduct.errors import BadRun, BadValue
@@ -48,12 +48,12 @@ def make_plan(
     only: str | None = None,
     level: str = "module",
     statistics_only: bool = False,
-) -> Plan:
+) -> DumpPlan:
     """Return the plan of a dump; raise BadValue for an unknown option."""
     for name, value, known in (("mode", mode, get_args(Mode)), ("level", level, get_args(Level))):
         if value not in known:
             raise BadValue(f"the dump's {name} is {value!r}.", f"There are: {', '.join(known)}.")
-    return Plan(parse_steps(steps), mode, parse_only(only), level, statistics_only)  # type: ignore[arg-type]
+    return DumpPlan(parse_steps(steps), mode, parse_patterns(only), level, statistics_only)  # type: ignore[arg-type]
 
 
 class StepDump:
@@ -61,7 +61,7 @@ class StepDump:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: DumpPlan,
         folder: Path,
         step: int,
         rank: int = 0,
@@ -74,14 +74,14 @@ class StepDump:
         self.writer = Writer(step_path / f"rank_{rank}" if ranks > 1 else step_path)
         self.writer.open()
         self.capture = Capture(plan, self.writer)
-        self.parameters = ParameterWatch(self.capture)
-        self.modules: ModuleWatch | OperatorWatch | TapWatch
+        self.parameter_recorder = ParameterRecorder(self.capture)
+        self.recorder: ModuleRecorder | OperatorRecorder | TapRecorder
         if taps is not None:
-            self.modules = TapWatch(self.capture, taps)
+            self.recorder = TapRecorder(self.capture, taps)
         elif plan.level == "op":
-            self.modules = OperatorWatch(self.capture, evaluations)
+            self.recorder = OperatorRecorder(self.capture, evaluations)
         else:
-            self.modules = ModuleWatch(self.capture, evaluations)
+            self.recorder = ModuleRecorder(self.capture, evaluations)
 
     def watch(
         self,
@@ -92,49 +92,49 @@ class StepDump:
         """Watch modules.
 
         `weights`: the modules that hold the optimizer's weights, if they differ from these; `without`: a module that
-        gets no hooks, since the caller reports its calls (`modules.on_enter`).
+        gets no hooks, since the caller reports its calls (`recorder.on_enter`).
         """
         if weights is None:
-            self.parameters.watch(names)
+            self.parameter_recorder.watch(names)
         else:
-            self.parameters.watch(weights, buffers=False)
-            self.parameters.watch(names, parameters=False)
-        self.modules.watch({module: name for module, name in names.items() if module is not without})
+            self.parameter_recorder.watch(weights, buffers=False)
+            self.parameter_recorder.watch(names, parameters=False)
+        self.recorder.watch({module: name for module, name in names.items() if module is not without})
 
     def record(self, name: str, tensor: Tensor, role: Role, kind: str) -> None:
         """Record a tensor that the caller reports."""
-        self.modules.add_recorded(name, tensor)
-        if self.capture.plan.select(name, role):
+        self.recorder.add_recorded(name, tensor)
+        if self.capture.plan.selects(name, role):
             self.capture.add(Entry(name, kind, role, 0, self.capture.next_order()), tensor)
 
     def begin_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Record the gradients, and nothing else until `end_update`."""
-        self.modules.paused = True
-        self.parameters.record(optimizer, "gradient")
+        self.recorder.paused = True
+        self.parameter_recorder.record(optimizer, "gradient")
 
     def end_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Record the updates of the weights."""
-        self.parameters.record(optimizer, "update")
-        self.modules.paused = False
+        self.parameter_recorder.record(optimizer, "update")
+        self.recorder.paused = False
 
     def finish(self, settings: Mapping[str, str]) -> None:
         """Remove the hooks, wait for the writer and write the index."""
-        self.modules.paused = True  # if a call ends the step, torch still runs the hooks of this call
-        self.modules.close()
+        self.recorder.paused = True  # if a call ends the step, torch still runs the hooks of this call
+        self.recorder.close()
         self.writer.wait()
-        edges = {op: tuple(feeders) for op, feeders in self.modules.edges.items()}
+        edges = {op: tuple(producers) for op, producers in self.recorder.edges.items()}
         self.writer.finish(Index(self.step, self.rank, self.ranks, settings, edges, self.capture.finish_entries()))
 
     def abandon(self) -> None:
         """Remove the hooks and this step's files."""
-        self.modules.close()
+        self.recorder.close()
         self.writer.abandon()
 
 
 class DumpBase(Watcher):
     """Base of `Dump` (one network) and the dump of a script. `_current` is the step being dumped, or None."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: DumpPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self.written: list[int] = []
         self._current: StepDump | None = None
@@ -209,7 +209,7 @@ class Dump(DumpBase):
         """Discard a step that was not ended, unless it is the first one: then write it."""
         self._steps.__exit__()
         current = self._current
-        has_run = current is not None and current.modules.edges  # a module has been called
+        has_run = current is not None and current.recorder.edges  # a module has been called
         if kind is None and self._steps.step == 0 and current is not None and has_run:
             self._write(current)
         self.close()
@@ -283,7 +283,7 @@ class Dump(DumpBase):
         The hooks that the next step registers come too late for this call.
         """
         if self._pass_hooks and self._steps.end_waiting_step() and self._current is not None:
-            self._current.modules.on_enter(name, module, args, kwargs)
+            self._current.recorder.on_enter(name, module, args, kwargs)
 
     def _remove_pass_hooks(self) -> None:
         for handle in self._pass_hooks:
@@ -301,7 +301,7 @@ class Dump(DumpBase):
         self.written.append(current.step)
 
 
-def describe_settings(plan: Plan, model: nn.Module | None, compiled: bool = False) -> dict[str, str]:
+def describe_settings(plan: DumpPlan, model: nn.Module | None, compiled: bool = False) -> dict[str, str]:
     """Return the settings of a dump's index: device, precision, versions and options."""
     first = next(iter(model.parameters()), None) if model is not None else None
     device = first.device if first is not None else torch.device("cpu")

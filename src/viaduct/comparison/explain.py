@@ -16,7 +16,7 @@ from viaduct.comparison.judge import Judgement, WeightDrift
 from viaduct.comparison.rows import SEVERITY, Cause, Explanation, Neighbour, Origin, Row
 from viaduct.comparison.storage import open_tensor
 
-HOPS = 2  # neighbours up to this distance from the origin are shown
+MAX_HOPS = 2  # neighbours up to this distance from the origin are shown
 MAX_NEIGHBOURS = 40
 ACCUMULATED = "accumulated rounding"
 ADVICE = (
@@ -32,15 +32,15 @@ GROWING = (
 )
 
 
-def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: Opener = open_tensor) -> Explanation:
+def explain(judgement: Judgement, producers: Mapping[str, Sequence[str]], open_: Opener = open_tensor) -> Explanation:
     """Return the first origin with its likely causes and neighbours, or why there is no origin."""
     if not judgement.origins:
         return explain_accumulation(judgement) if judgement.growth else explain_no_mismatch(judgement.rows)
     origin, *further = judgement.origins
     divergence = Divergence(judgement.rows, origin, open_)
     causes = find_causes(divergence)
-    hops = find_neighbourhood(judgement.rows, origin, feeders)
-    neighbours, edges = describe_neighbourhood(judgement.rows, origin, hops, feeders)
+    hops = find_neighbourhood(judgement.rows, origin, producers)
+    neighbours, edges = describe_neighbourhood(judgement.rows, origin, hops, producers)
     headline, notes = make_headline(origin, causes), tuple(divergence.failures)
     return Explanation(headline, origin, tuple(further), causes, neighbours, edges, notes)
 
@@ -120,17 +120,17 @@ def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:
     return f"{beginnings[origin.kind]} {origin.op} (step {origin.step}){cause}."
 
 
-def find_neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def find_neighbourhood(rows: Sequence[Row], origin: Origin, producers: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Return the operators up to HOPS links from the origin, with their distance (Neighbour.hops, negative before it).
 
     Without edges the calls just before and after the origin are taken.
     """
     readers: dict[str, list[str]] = defaultdict(list)
-    for op, others in feeders.items():
+    for op, others in producers.items():
         for other in others:
             readers[other].append(op)
     around = {origin.op: 0}
-    spread_neighbours(around, [origin.op], feeders, -1)
+    spread_neighbours(around, [origin.op], producers, -1)
     spread_neighbours(around, [origin.op], readers, 1)
     return around if len(around) > 1 else find_neighbours_by_order(rows, origin)
 
@@ -139,7 +139,7 @@ def spread_neighbours(
     around: dict[str, int], front: Iterable[str], links: Mapping[str, Sequence[str]], direction: int
 ) -> None:
     """Add the operators up to HOPS links away from `front`; `direction` is the sign of their hops."""
-    for hop in range(1, HOPS + 1):
+    for hop in range(1, MAX_HOPS + 1):
         front = [op for known in front for op in links.get(known, ()) if op not in around]
         for op in front[: MAX_NEIGHBOURS // 2]:
             around.setdefault(op, direction * hop)
@@ -151,12 +151,12 @@ def find_neighbours_by_order(rows: Sequence[Row], origin: Origin) -> dict[str, i
     ran = [row for row in here if row.tensor.role in ("input", "output")]
     ops = list(dict.fromkeys(row.op for row in sorted(ran, key=lambda row: row.tensor.order)))
     position = ops.index(origin.op) if origin.op in ops else -1
-    span = range(max(0, position - HOPS), min(len(ops), position + HOPS + 1)) if position >= 0 else range(0)
+    span = range(max(0, position - MAX_HOPS), min(len(ops), position + MAX_HOPS + 1)) if position >= 0 else range(0)
     return {origin.op: 0} | {ops[index]: index - position for index in span}
 
 
 def describe_neighbourhood(
-    rows: Sequence[Row], origin: Origin, around: Mapping[str, int], feeders: Mapping[str, Sequence[str]]
+    rows: Sequence[Row], origin: Origin, around: Mapping[str, int], producers: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Neighbour, ...], tuple[tuple[str, str], ...]]:
     """Return the neighbours with their verdicts, and the edges among them; without edges a chain in order."""
     rows_by_op: dict[str, list[int]] = defaultdict(list)
@@ -165,7 +165,7 @@ def describe_neighbourhood(
             rows_by_op[row.op].append(index)
     nearest = sorted(around.items(), key=lambda item: item[1])
     neighbours = tuple(make_neighbour(rows, op, hops, rows_by_op[op]) for op, hops in nearest)
-    links = tuple((other, op) for op in around for other in feeders.get(op, ()) if other in around)
+    links = tuple((other, op) for op in around for other in producers.get(op, ()) if other in around)
     return neighbours, links or tuple(itertools.pairwise(neighbour.op for neighbour in neighbours))
 
 

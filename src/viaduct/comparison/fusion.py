@@ -34,7 +34,7 @@ def flatten_name(name: str) -> str:
     return _FLAT.sub("_", name)
 
 
-class Original(NamedTuple):
+class OriginalTensor(NamedTuple):
     """A tensor of the original network, as the graph names it."""
 
     op: str
@@ -79,7 +79,7 @@ def _make_group_key(node: Node) -> tuple[str, ...]:
 
 
 @dataclass
-class Golden:
+class GoldenOutputs:
     """Outputs of the right (golden) side by name, and the original names that have the same file name."""
 
     tensors: Mapping[tuple[str, int], StoredTensor]  # by flattened name and output
@@ -88,7 +88,7 @@ class Golden:
     shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape in the graph
     translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
 
-    def find(self, original: Original) -> StoredTensor | str:
+    def find(self, original: OriginalTensor) -> StoredTensor | str:
         """Return the right side's tensor, or the reason why there is none."""
         name, index = self.translated.get((original.op, original.output), (original.op, original.output))
         if (name, index) in self.exact:
@@ -110,9 +110,9 @@ class Golden:
         return fitting == [name]
 
 
-def index_golden(
+def index_golden_outputs(
     tensors: Iterable[StoredTensor], graph: Graph, graph_right: Graph | None, groups: Mapping[str, Group]
-) -> Golden:
+) -> GoldenOutputs:
     """Index the right side's outputs by name, with the names and shapes that the graph gives."""
     outputs = [tensor for tensor in tensors if tensor.role == "output" and tensor.call == 0]
     names: dict[str, set[str]] = defaultdict(set)
@@ -124,7 +124,7 @@ def index_golden(
             original = read_original(node, index, groups[node.name])
             if original and original.shape:
                 shapes[original.op, original.output] = original.shape
-    return Golden(
+    return GoldenOutputs(
         {(flatten_name(tensor.op), tensor.index): tensor for tensor in outputs},
         {(tensor.op, tensor.index): tensor for tensor in outputs if flatten_name(tensor.op) != tensor.op},
         names,
@@ -156,7 +156,7 @@ def _find_translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
     return translations
 
 
-def read_original(node: Node, index: int, group: Group) -> Original | None:
+def read_original(node: Node, index: int, group: Group) -> OriginalTensor | None:
     """Return the original of output `index` of an operator by its own description (rules 3 and 5)."""
     # Without an original in the description, an operator that kept its name or was only renamed equals its original.
     renamed = len(group.nodes) == 1 and not node.l1_group and len(node.stands_for) == 1
@@ -170,18 +170,18 @@ def read_original(node: Node, index: int, group: Group) -> Original | None:
     if not (desc.origin or default):
         return None
     origin_index = index if desc.origin_index is None else desc.origin_index
-    return Original(desc.origin or default, origin_index, desc.origin_layout, desc.origin_shape)
+    return OriginalTensor(desc.origin or default, origin_index, desc.origin_layout, desc.origin_shape)
 
 
 @dataclass
-class Originals:
+class OriginalFinder:
     """The originals of one graph's tensors among the right side's tensors."""
 
     graph: Graph
     groups: Mapping[str, Group]
-    golden: Golden
+    golden: GoldenOutputs
 
-    def find_original_of_output(self, node: Node, index: int) -> Original | str:
+    def find_original_of_output(self, node: Node, index: int) -> OriginalTensor | str:
         """Return the original of an output, or the reason why there is none (rules 3 to 5).
 
         For a Cast or TransData it is that of the output that feeds it, unless its own description names a tensor of the
@@ -200,7 +200,7 @@ class Originals:
             node = self.graph.nodes[producer]
         return f"the operators that feed {node.name} form a ring"
 
-    def find_original_of_input(self, node: Node, index: int) -> Original | str:
+    def find_original_of_input(self, node: Node, index: int) -> OriginalTensor | str:
         """Return the original of an input, or the reason why there is none (rule 4)."""
         if index >= len(node.inputs):
             return f"the graph does not say what feeds input {index} of {node.name}"
@@ -257,7 +257,7 @@ def find_left_layout(tensor: StoredTensor, node: Node) -> str:
     return layouts[tensor.index] if tensor.index < len(layouts) else ""
 
 
-def find_layout(left: StoredTensor, right: StoredTensor, original: Original) -> Layout | None:
+def find_layout(left: StoredTensor, right: StoredTensor, original: OriginalTensor) -> Layout | None:
     """Return left layout, right layout and right shape (rule 6); None if both files have the same layout."""
     theirs = original.layout.upper()
     for (layout, axes), other in TRANSPOSITIONS.items():
@@ -318,10 +318,10 @@ def find_node(tensor: StoredTensor, by_name: Mapping[str, list[Node]]) -> Node |
 
 def find_edges(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:
     """Return the feeders of each dumped operator, looking through operators that were not dumped."""
-    return {name: tuple(_iterate_feeders(graph, name, dumped)) for name in graph.nodes if name in dumped}
+    return {name: tuple(_iterate_producers(graph, name, dumped)) for name in graph.nodes if name in dumped}
 
 
-def _iterate_feeders(graph: Graph, name: str, dumped: set[str]) -> Iterator[str]:
+def _iterate_producers(graph: Graph, name: str, dumped: set[str]) -> Iterator[str]:
     waiting = [producer for producer, _ in reversed(graph.nodes[name].inputs)]
     seen = {name}
     while waiting:
@@ -332,4 +332,4 @@ def _iterate_feeders(graph: Graph, name: str, dumped: set[str]) -> Iterator[str]
         if producer in dumped:
             yield producer
         else:
-            waiting += [feeder for feeder, _ in reversed(graph.nodes[producer].inputs)]
+            waiting += [other for other, _ in reversed(graph.nodes[producer].inputs)]

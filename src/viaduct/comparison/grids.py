@@ -67,7 +67,7 @@ def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class UniformGrid:
     """Grid of values `start` + k · `step`, for whole numbers k."""
 
     step: float
@@ -82,7 +82,7 @@ class Uniform:
         return is_near
 
 
-def find_uniform(values: Array) -> Uniform | None:
+def find_uniform_grid(values: Array) -> UniformGrid | None:
     """Return the grid of equal steps on which all values lie; None if there is none or the values are too few."""
     levels = np.unique(values[np.isfinite(values)])
     if not MIN_VALUES <= levels.size <= MAX_VALUES:
@@ -93,5 +93,5 @@ def find_uniform(values: Array) -> Uniform | None:
         return None
     extent = float(levels[-1] - levels[0])
     step = extent / max(1, round(extent / float(np.min(gaps))))
-    grid = Uniform(step, float(levels[0]), round(extent / step) + 1)
+    grid = UniformGrid(step, float(levels[0]), round(extent / step) + 1)
     return grid if bool(grid.on_grid(levels).all()) and grid.levels >= MIN_VALUES else None

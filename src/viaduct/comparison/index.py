@@ -72,7 +72,7 @@ def write_index(folder: Path, index: Index) -> None:
     head = {"format": FORMAT, "version": VERSION, "step": index.step, "rank": index.rank, "ranks": index.ranks}
     lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     lines.append(f' "settings": {json.dumps(dict(index.settings))}')
-    edges = [f"  {json.dumps(op)}: {json.dumps(list(feeders))}" for op, feeders in index.edges.items()]
+    edges = [f"  {json.dumps(op)}: {json.dumps(list(producers))}" for op, producers in index.edges.items()]
     lines.append(' "edges": {\n' + ",\n".join(edges) + "\n }" if edges else ' "edges": {}')
     rows = ["  " + json.dumps(to_record(entry), allow_nan=False) for entry in index.entries]
     lines.append(' "tensors": [\n' + ",\n".join(rows) + "\n ]" if rows else ' "tensors": []')
@@ -111,7 +111,7 @@ def read_index(path: Path) -> Index:
     return Index(
         **numbers,
         settings={str(name): str(value) for name, value in settings.items()},
-        edges={op: tuple(str(name) for name in feeders) for op, feeders in edges.items() if isinstance(feeders, list)},
+        edges={op: tuple(map(str, producers)) for op, producers in edges.items() if isinstance(producers, list)},
         entries=[to_entry(item, number, path) for number, item in enumerate(tensors)],
     )
 

@@ -60,15 +60,18 @@ class WeightDrift:
     all_weights: int
 
 
-def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgement:
-    """Find the origins, and mark the rows that follow from them; `feeders`: operator -> the operators it reads from."""
+def judge(rows: Sequence[Row], producers: Mapping[str, tuple[str, ...]]) -> Judgement:
+    """Find the origins, and mark the rows that follow from them.
+
+    `producers`: operator -> the operators whose outputs it reads.
+    """
     if not any(row.result == "bad" for row in rows):
         return Judgement(tuple(rows))
     is_gradual = False
     weight_drift: WeightDrift | None = None
     equal_step: dict[int, int] = {}  # of each rank, the last step that began with equal weights
     first_bad = min(row.tensor.step for row in rows if row.result == "bad")
-    for step in group_by_step(rows, feeders):
+    for step in group_by_step(rows, producers):
         if step.number > first_bad:
             break  # the first bad step had no single origin; later bad rows follow from it
         if step.rank in equal_step and (drift := find_weight_drift(step, equal_step[step.rank])):
@@ -227,12 +230,12 @@ def check_output(step: RankStep, call: Call) -> Candidate | None:
     parts = step.calls_within(call)
     if any(step.bad_rows(part, "input", "output") for part in parts):
         return None
-    feeding = step.feeding_calls(call)
+    producing = step.producing_calls(call)
     inputs = call.row_indices.get("input", [])
-    if not inputs and any(step.bad_rows(other, "output") for other in feeding):
+    if not inputs and any(step.bad_rows(other, "output") for other in producing):
         return None
     earlier = (other for other in step.calls if other.order < call.order)
-    if not inputs and not feeding and any(step.bad_rows(other, "input", "output") for other in earlier):
+    if not inputs and not producing and any(step.bad_rows(other, "input", "output") for other in earlier):
         return None
     known = list_input_rows(step, call)
     input_error = step.largest_error([*known, *list_output_rows(parts)])
@@ -243,7 +246,7 @@ def check_output(step: RankStep, call: Call) -> Candidate | None:
 
 def list_input_rows(step: RankStep, call: Call) -> list[int]:
     """Return the rows of a call's dumped inputs, else those of the outputs that feed it."""
-    return call.row_indices.get("input") or list_output_rows(step.feeding_calls(call))
+    return call.row_indices.get("input") or list_output_rows(step.producing_calls(call))
 
 
 def describe_output(step: RankStep, index: int, known: Sequence[int], has_parts: bool) -> str:
@@ -276,9 +279,10 @@ def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
 
 def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
     """Return the candidate for a bad input: the call that feeds it, the module around it, or the network's input."""
-    feeding = sorted(step.feeding_calls(call), key=lambda other: other.order)
-    measured = [any(step.rows[index].measures is not None for index in list_output_rows([other])) for other in feeding]
-    unseen = [other for other, is_measured in zip(feeding, measured, strict=True) if not is_measured]
+    producing = sorted(step.producing_calls(call), key=lambda other: other.order)
+    unseen = [
+        other for other in producing if all(step.rows[index].measures is None for index in list_output_rows([other]))
+    ]
     around = [other for other in step.calls if contains_module(other.op, call.op)]
     healthy = [other for other in around if other.row_indices.get("input") and not step.bad_rows(other, "input")]
     differs = f"the input of {call.op} differs by {step.largest_error(bad):.2g} of the golden size"
@@ -292,12 +296,12 @@ def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
             f"{differs}, though no input of {op} is bad and no module before {call.op}: it happens in {op}'s "
             f"own code, just before {call.op}"
         )
-    elif feeding:
+    elif producing:
         agreeing = "nothing that feeds it is bad" if unseen else "all that feeds it agrees"
         op, why = call.op, f"{differs}, though {agreeing}: something between them is different"
     else:
         return explain_network_input(step, call, around, bad)
-    outputs = list_output_rows(feeding)
+    outputs = list_output_rows(producing)
     if not outputs:  # take the last earlier call that has some
         before = [other for other in step.calls if other.order < call.order and list_output_rows([other])]
         outputs = list_output_rows(before[-1:])
@@ -363,7 +367,7 @@ def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call
     if not before:
         return make_candidate(step, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
     # The calls that read the output of `first` pass it the gradient in the backward pass.
-    handing = [call for call in before if first.op in step.feeders.get(call.op, ())] or before[-1:]
+    handing = [call for call in before if first.op in step.producers.get(call.op, ())] or before[-1:]
     error = step.largest_error(index for call in handing for index in call.row_indices.get("grad_input", ()))
     why = f"{differs}, and so do the gradients before it (largest difference {error:.2g})"
     error = max(error, estimate_relu_error(step, [first, *handing]))

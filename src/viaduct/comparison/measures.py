@@ -16,19 +16,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from viaduct.comparison.chunks import Flat, explain_refusal
+from viaduct.comparison.chunks import FlatTensor, explain_refusal
 from viaduct.comparison.passes import (
     EPSILON,
     UNSCALED,
     FirstPass,
-    Kld,
+    KldVariant,
     SecondPass,
     SideTotals,
     ToleranceCount,
     sum_exactly,
 )
 from viaduct.comparison.tensors import Array
-from viaduct.comparison.ulps import Ulps, find_coarser_dtype
+from viaduct.comparison.ulps import UlpHistogram, find_coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
 MAX_ERRORS_KEPT = 10  # for the page
@@ -138,14 +138,14 @@ class Measures(Errors):
     right: SideStatistics
     count: int  # elements of the tensor; here and below real and imaginary parts are counted separately
     compared: int  # elements that are finite on both sides
-    kld_variant: Kld = "book"
+    kld_variant: KldVariant = "book"
     differing: int = 0  # compared elements that are not equal; 1 if only statistics were compared and any differs
     nonfinite_pairs: int = 0  # NaN, or Inf of one sign, on both sides
     mismatched: int = 0  # NaN or Inf on one side only, or Inf of both signs
     first_mismatch: ElementIndex | None = None
     within: float = 1.0  # share of compared elements within `tolerance`
     tolerance: float = 0.0
-    ulps: Ulps | None = None
+    ulps: UlpHistogram | None = None
     histogram: Histogram | None = None
     top: tuple[LargeError, ...] = ()
     overflow: Overflow = "NaN"  # of a float16 left side: YES if a value reaches 65504
@@ -180,7 +180,7 @@ def measure(
     left_dtype: str = "",
     right_dtype: str = "",
     *,
-    kld: Kld = "book",
+    kld: KldVariant = "book",
     tolerance: float | None = None,
 ) -> Measures:
     """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, if that is impossible.
@@ -190,7 +190,7 @@ def measure(
     """
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
-    sides = Flat(left, left_dtype, "left"), Flat(right, right_dtype, "right")
+    sides = FlatTensor(left, left_dtype, "left"), FlatTensor(right, right_dtype, "right")
     first_pass = FirstPass(*sides, MAX_ERRORS_KEPT).run()
     if (scales := first_pass.choose_scales()) != UNSCALED:
         first_pass = FirstPass(*sides, MAX_ERRORS_KEPT, scales).run()
@@ -218,7 +218,7 @@ def _format_shape(shape: tuple[int, ...]) -> str:
 class FinalMeasures:
     """The measures, computed from the sums of the two passes."""
 
-    def __init__(self, first_pass: FirstPass, kld: Kld, tolerance: float) -> None:
+    def __init__(self, first_pass: FirstPass, kld: KldVariant, tolerance: float) -> None:
         self.first_pass, self.kld, self.tolerance = first_pass, kld, tolerance
         self.scales = first_pass.scales
         self.n = first_pass.count

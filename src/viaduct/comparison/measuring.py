@@ -25,7 +25,7 @@ from viaduct.comparison import tensor_statistics
 from viaduct.comparison.formats import FileStamp, read_file_stamp
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.measures import Measures, Unmeasurable, measure, measure_statistics
-from viaduct.comparison.passes import Kld
+from viaduct.comparison.passes import KldVariant
 from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Array, Layout, Pair, StoredTensor
 from viaduct.cores import count_cores
@@ -51,7 +51,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Bug:
+class UnexpectedError:
     """An unexpected exception in a worker: a bug of viaduct."""
 
     traceback: str
@@ -63,14 +63,14 @@ class Job:
 
     number: int
     pair: Pair
-    kld: Kld  # variant of the KL divergence
+    kld: KldVariant  # variant of the KL divergence
 
 
 Answer = Measures | Refusal
 Measured = tuple[Pair, Answer]
 
 
-def measure_pairs(pairs: Sequence[Pair], workers: int | None = None, kld: Kld = "book") -> Iterator[Measured]:
+def measure_pairs(pairs: Sequence[Pair], workers: int | None = None, kld: KldVariant = "book") -> Iterator[Measured]:
     """Yield every pair, in order, with its measures or the reason why it has none."""
     jobs = [Job(number, pair, kld) for number, pair in enumerate(pairs)]
     batches = make_batches(jobs)
@@ -105,7 +105,7 @@ def make_batches(jobs: list[Job]) -> list[list[Job]]:
     return batches
 
 
-def measure_pair(pair: Pair, kld: Kld = "book") -> Answer:
+def measure_pair(pair: Pair, kld: KldVariant = "book") -> Answer:
     """Measure one pair. An error in its files becomes the reason of a refusal."""
     if pair.left is None or pair.right is None:
         for side, tensor in (("left", pair.left), ("right", pair.right)):
@@ -122,7 +122,7 @@ def measure_pair(pair: Pair, kld: Kld = "book") -> Answer:
         return Refusal(str(error))
 
 
-def compare_stored(left: StoredTensor, right: StoredTensor, layout: Layout | None, kld: Kld) -> Measures:
+def compare_stored(left: StoredTensor, right: StoredTensor, layout: Layout | None, kld: KldVariant) -> Measures:
     """Measure two stored tensors, after converting the layout of the left one; raise Unmeasurable if impossible."""
     for side, tensor in (("left", left), ("right", right)):
         if tensor.fault:
@@ -224,7 +224,7 @@ def serve_jobs(descriptor: int) -> None:
             except BrokenPipeError:
                 return
             except Exception:
-                connection.send((job.number, Bug(traceback.format_exc())))
+                connection.send((job.number, UnexpectedError(traceback.format_exc())))
 
 
 class Worker:
@@ -310,7 +310,7 @@ class WorkerPool:
         except (EOFError, ConnectionError):
             self._replace_worker(worker)
             return
-        if isinstance(answer, Bug):
+        if isinstance(answer, UnexpectedError):
             raise RuntimeError(f"measuring {self.jobs[number].pair.left_op} failed:\n{answer.traceback}")
         worker.pending.popleft()
         self.answers[number] = answer

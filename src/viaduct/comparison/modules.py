@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.comparison.autograd_flow import Edge, Flow, find_edge, find_exits, find_used_within
+from viaduct.comparison.autograd_flow import Edge, TensorProducers, find_edge, find_exits, find_used_within
 from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import ROOT_MODULE, remove_wrappers
@@ -45,7 +45,7 @@ class Call:
     last_gradient: int = 0  # order of its last gradient
 
 
-class HookWatch:
+class HookRecorder:
     """Base of recorders with forward hooks on modules, which call `on_enter` and `on_exit`."""
 
     def __init__(self, capture: Capture, evaluations: bool) -> None:
@@ -76,12 +76,12 @@ class HookWatch:
         raise NotImplementedError
 
 
-class ModuleWatch(HookWatch):
+class ModuleRecorder(HookRecorder):
     """Records inputs, outputs and gradients of every module of one or several networks."""
 
     def __init__(self, capture: Capture, evaluations: bool = True) -> None:
         super().__init__(capture, evaluations)
-        self.flow = Flow()
+        self.flow = TensorProducers()
         self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to
         self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not separate
         self.stack: list[Call | None] = []
@@ -108,7 +108,7 @@ class ModuleWatch(HookWatch):
             edge = find_edge(tensor)
             call.edges.append(edge)
             call.versions.append(read_version(tensor))
-            self.add_feeders(name, tensor, edge)
+            self.add_producers(name, tensor, edge)
             self.record(call, "input", index, tensor)
 
     def is_outside_step(self) -> bool:
@@ -134,27 +134,27 @@ class ModuleWatch(HookWatch):
         self.overwritten.update((name, index) for index in changed)
         outputs = [(tensor, find_edge(tensor)) for tensor in find_tensors(output)]
         for index, (tensor, edge) in enumerate(outputs):
-            self.add_feeders(name, tensor, edge)
-            self.flow.add_maker(tensor, edge, name)
+            self.add_producers(name, tensor, edge)
+            self.flow.add_producer(tensor, edge, name)
             self.record(call, "output", index, tensor)
         order = self.capture.next_order()
         for entry in call.entries:
             entry.order = order
         self.follow_gradients(call, outputs)
 
-    def add_feeders(self, op: str, tensor: Tensor, edge: Edge | None) -> None:
-        """Add the producers of a tensor to an operator's feeders."""
-        feeders = self.edges.setdefault(op, {})
-        feeders.update(dict.fromkeys(maker for maker in self.flow.find_makers(tensor, edge) if maker != op))
+    def add_producers(self, op: str, tensor: Tensor, edge: Edge | None) -> None:
+        """Record that an operator reads from the modules that produced a tensor."""
+        producers = [producer for producer in self.flow.find_producers(tensor, edge) if producer != op]
+        self.edges.setdefault(op, {}).update(dict.fromkeys(producers))
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
         edge = find_edge(tensor)
-        self.add_feeders(op, tensor, edge)
-        self.flow.add_maker(tensor, edge, op)
+        self.add_producers(op, tensor, edge)
+        self.flow.add_producer(tensor, edge, op)
 
     def record(self, call: Call, role: Role, index: int, tensor: Tensor) -> None:
         """Record one tensor of a call if the plan selects it."""
-        if self.capture.plan.select(call.op, role):
+        if self.capture.plan.selects(call.op, role):
             call.entries.append(self.capture.add(Entry(call.op, call.type, role, index, 0, call.number), tensor))
 
     def follow_gradients(self, call: Call, outputs: list[tuple[Tensor, Edge | None]]) -> None:
@@ -177,7 +177,7 @@ class ModuleWatch(HookWatch):
         if edge in mixed:
             self.ambiguous_gradients.add((call.op, role, index))
             return False
-        return self.capture.plan.select(call.op, role)
+        return self.capture.plan.selects(call.op, role)
 
     def hook_gradient(self, tensor: Tensor, edge: Edge, call: Call, role: Role, index: int) -> None:
         """Register a hook for the complete gradient of a tensor."""

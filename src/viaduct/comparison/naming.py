@@ -77,7 +77,7 @@ def parse_entry(entry: str, text: str, flag: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Only:
+class NamePatterns:
     """Shell patterns of the operators to dump, such as `layer3.*,stem`. Without patterns all are dumped."""
 
     patterns: tuple[str, ...]
@@ -86,14 +86,14 @@ class Only:
         return not self.patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)
 
 
-ALL_OPERATORS = Only(())
+ALL_OPERATORS = NamePatterns(())
 
 
-def parse_only(text: str | None) -> Only:
+def parse_patterns(text: str | None) -> NamePatterns:
     patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
     if text is not None and text.strip() and not patterns:
         raise BadValue(f"the pattern {text!r} is empty.", "Write names with * and ?, such as 'layer3.*'.")
-    return Only(patterns)
+    return NamePatterns(patterns)
 
 
 def explain_no_match(patterns: Iterable[str], names: Iterable[str]) -> str:

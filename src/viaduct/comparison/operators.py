@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
-from viaduct.comparison.modules import HookWatch
+from viaduct.comparison.modules import HookRecorder
 from viaduct.comparison.naming import SHARED_INPUTS, SHARED_OUTPUTS, normalise_operator
 from viaduct.comparison.tensors import Role
 
@@ -25,21 +25,21 @@ UNRECORDED_PREFIXES = ("empty", "_local_scalar", "_foreach", "_fused", "_amp_for
 OUTSIDE = "outside"  # replaces the module's name in operators that run in no module
 
 
-class OperatorWatch(HookWatch):
+class OperatorRecorder(HookRecorder):
     """Recorder with a dispatch mode, which sees the operators, and hooks, which track the running module."""
 
     def __init__(self, capture: Capture, evaluations: bool = True) -> None:
         super().__init__(capture, evaluations)
         self._stack: list[tuple[str, int]] = []  # running modules, each with autograd's sequence number at its start
         self._spans: list[tuple[int, int, str]] = []  # first and last sequence number + 1, module
-        self._makers: dict[int, str] = {}  # by storage: the operator that wrote to it last
+        self._producers: dict[int, str] = {}  # by storage: the operator that wrote to it last
         mode: Any = OperatorMode(self)
         self._mode: Any = mode
         mode.__enter__()
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
-        maker = self._makers.get(make_storage_key(tensor))
-        self.edges[op] = {maker: None} if maker is not None else {}
+        producer = self._producers.get(make_storage_key(tensor))
+        self.edges[op] = {producer: None} if producer is not None else {}
 
     def close(self) -> None:
         """Leave the dispatch mode and remove the hooks."""
@@ -78,15 +78,15 @@ class OperatorWatch(HookWatch):
         inputs = find_tensors([args, kwargs])
         if not is_recorded(function, kind):
             result = function(*args, **kwargs)
-            self.propagate_makers(inputs, find_tensors(result))
+            self.propagate_producers(inputs, find_tensors(result))
             return result
         op = self.name_operator(kind)
         entries = self.record(op, kind, "input", inputs[: SHARED_INPUTS.get(kind)])
-        self.edges[op] = dict.fromkeys(self.list_makers(inputs))
+        self.edges[op] = dict.fromkeys(self.list_producers(inputs))
         result = function(*args, **kwargs)
         written = find_tensors(result) or inputs[:1]
         entries += self.record(op, kind, "output", written[: SHARED_OUTPUTS.get(kind)])
-        self._makers.update(dict.fromkeys(map(make_storage_key, written), op))
+        self._producers.update(dict.fromkeys(map(make_storage_key, written), op))
         order = self.capture.next_order()
         for entry in entries:
             entry.order = order
@@ -101,7 +101,7 @@ class OperatorWatch(HookWatch):
 
     def record(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
         """Record tensors. Outputs are always stored anew: an in-place operator has not raised the version yet."""
-        if not self.capture.plan.select(op, role):
+        if not self.capture.plan.selects(op, role):
             return []
         return [
             self.capture.add(Entry(op, kind, role, index, 0), tensor, anew=role == "output")
@@ -109,25 +109,25 @@ class OperatorWatch(HookWatch):
             if tensor.device.type != "meta"
         ]
 
-    def list_makers(self, tensors: list[Tensor]) -> list[str]:
+    def list_producers(self, tensors: list[Tensor]) -> list[str]:
         """Return the operators that wrote last to the memory of some tensors."""
-        return [self._makers[key] for key in map(make_storage_key, tensors) if key in self._makers]
+        return [self._producers[key] for key in map(make_storage_key, tensors) if key in self._producers]
 
-    def propagate_makers(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+    def propagate_producers(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """Give views and plain copies the producer of their input; other new memory has none."""
-        source = next(iter(self.list_makers(inputs)), None)
+        source = next(iter(self.list_producers(inputs)), None)
         input_keys = {make_storage_key(tensor) for tensor in inputs}
         for key in (make_storage_key(tensor) for tensor in outputs):
             if key not in input_keys:
-                self._makers.pop(key, None)
+                self._producers.pop(key, None)
                 if source is not None and len(inputs) == 1:
-                    self._makers[key] = source
+                    self._producers[key] = source
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Dispatch mode that calls `OperatorWatch.run_and_record` for every operator."""
+    """Dispatch mode that calls `OperatorRecorder.run_and_record` for every operator."""
 
-    def __init__(self, watch: OperatorWatch) -> None:
+    def __init__(self, watch: OperatorRecorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.watch = watch
 

@@ -26,7 +26,7 @@ class ParameterKey:
         return Entry(self.op, self.type, role, self.index, order, parameter=self.name)
 
 
-class ParameterWatch:
+class ParameterRecorder:
     """Records parameters, gradients and updates of one step. Its dictionaries are by id of the parameter."""
 
     def __init__(self, capture: Capture) -> None:
@@ -43,7 +43,7 @@ class ParameterWatch:
                 if id(tensor) in self._keys:
                     continue  # shared between modules
                 self._keys[id(tensor)] = (tensor, parameter_key)
-                if self.capture.plan.select(op, "parameter"):
+                if self.capture.plan.selects(op, "parameter"):
                     self.capture.add(parameter_key.make_entry("parameter", order), tensor)
                     if tensor.requires_grad:
                         with self.capture.suspend_watching():

@@ -13,11 +13,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.chunks import CHUNK, FLOATS, LARGE_INTEGERS, Flat, Floats, Piece, reuse_buffer
+from viaduct.comparison.chunks import CHUNK, FLOATS, LARGE_INTEGERS, FlatTensor, Floats, Piece, reuse_buffer
 from viaduct.comparison.tensors import Array
-from viaduct.comparison.ulps import UlpCount
+from viaduct.comparison.ulps import UlpCounter
 
-Kld = Literal["book", "floored"]  # KL divergence as in the CANN documents, or with values raised to FLOOR at least
+# KL divergence: as in the CANN documents, or of values that are raised to FLOOR at least.
+KldVariant = Literal["book", "floored"]
 Extremes = tuple[float, float, float, float]  # left low and high, right low and high
 EPSILON = 2.22e-16  # a value or norm at or below it counts as zero
 FLOOR = 1.1920929e-07  # float32's epsilon
@@ -87,7 +88,7 @@ class FirstPass:
     `keep`: how many of the largest errors, and of the positions of NaN and Inf, are kept.
     """
 
-    def __init__(self, left: Flat, right: Flat, keep: int, scales: Scales = UNSCALED) -> None:
+    def __init__(self, left: FlatTensor, right: FlatTensor, keep: int, scales: Scales = UNSCALED) -> None:
         self.flats, self.keep, self.scales = (left, right), keep, scales
         self.left, self.right = SideTotals(), SideTotals()
         # Sums of each piece: left times right; the squared, absolute and relative differences.
@@ -101,7 +102,7 @@ class FirstPass:
         self.pieces_with_nonfinite: set[int] = set()  # by their start
         self.top = LargestErrors(keep)
         length = min(CHUNK, left.count)
-        self.ulps = UlpCount(left.dtype, right.dtype, left.count)
+        self.ulps = UlpCounter(left.dtype, right.dtype, left.count)
         self._difference, self._ratio = reuse_buffer("one", length), reuse_buffer("two", length)
         self._mask = reuse_buffer("mask", length, bool)
         self._floats = left.dtype in FLOATS, right.dtype in FLOATS
@@ -294,7 +295,7 @@ class SecondPass:
         first_pass: FirstPass,
         means: tuple[float | None, float | None],
         tolerated: ToleranceCount | None,
-        kld: Kld | None,
+        kld: KldVariant | None,
     ) -> None:
         self.first_pass, self.tolerated = first_pass, tolerated
         self.deviations = Deviations(means[0], first_pass.scales.left), Deviations(means[1], first_pass.scales.right)

@@ -101,7 +101,7 @@ def make_measure_column(name: str, field: str, rows: Sequence[Row]) -> DataColum
 
 
 def describe_match(pair: Pair) -> str:
-    return pair.matched if pair.confidence >= 1 else f"{pair.matched} {100 * pair.confidence:.0f} %"
+    return pair.matched_by if pair.confidence >= 1 else f"{pair.matched_by} {100 * pair.confidence:.0f} %"
 
 
 def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:

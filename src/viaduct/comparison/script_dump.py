@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from viaduct.comparison.capture import Plan
+from viaduct.comparison.capture import DumpPlan
 from viaduct.comparison.dump import DumpBase, StepDump, describe_settings
 from viaduct.comparison.modules import name_modules, unwrap_module
 from viaduct.comparison.naming import ROOT_MODULE
@@ -44,7 +44,7 @@ class ScriptDump(DumpBase):
     """
 
     def __init__(
-        self, plan: Plan, folder: Path, script: Script, run_on: bool = False, step_by: StepBy = "auto"
+        self, plan: DumpPlan, folder: Path, script: Script, run_on: bool = False, step_by: StepBy = "auto"
     ) -> None:
         super().__init__(plan, folder)
         self.script, self.run_on, self.step_by = script, run_on, step_by
@@ -110,7 +110,7 @@ class ScriptDump(DumpBase):
             # would also run after its end. So its calls are reported below and in `on_return`.
             self._current.watch(name_modules(root, self._choose_prefix(root)), without=root if root is module else None)
         if root is module:
-            self._current.modules.on_enter(self._choose_prefix(root) or ROOT_MODULE, root, args, {})
+            self._current.recorder.on_enter(self._choose_prefix(root) or ROOT_MODULE, root, args, {})
 
     def _choose_prefix(self, root: nn.Module) -> str:
         """Return the prefix of a network's module names: empty for the first network with weights, else its class.
@@ -128,7 +128,7 @@ class ScriptDump(DumpBase):
         """Record the outermost module's output; end the step if a pass is a step."""
         root = unwrap_module(module)
         if root is module and root in self._watched and self._current is not None:
-            self._current.modules.on_exit(self._choose_prefix(root) or ROOT_MODULE, root, args, kwargs, output)
+            self._current.recorder.on_exit(self._choose_prefix(root) or ROOT_MODULE, root, args, kwargs, output)
         if next(root.parameters(), None) is None:
             return
         self.seen.passes += 1

@@ -46,7 +46,7 @@ KINDS = {  # part of a type's name -> kind of operator
 
 
 @dataclass
-class Op:
+class UnmatchedCall:
     """One call of an operator without a partner."""
 
     name: str
@@ -81,7 +81,7 @@ def normalise_kind(op_type: str) -> str:
     return next((kind for part, kind in KINDS.items() if part in lowered), re.sub(r"(v\d+|\d+d|\d+)$", "", lowered))
 
 
-def align_operators(left: Sequence[Op], right: Sequence[Op], ordered: bool) -> list[Match]:
+def align_operators(left: Sequence[UnmatchedCall], right: Sequence[UnmatchedCall], ordered: bool) -> list[Match]:
     """Return matched pairs of operators; `ordered`: the execution order is known."""
     if not left or not right or len(left) * len(right) > MAX_CELLS:
         return []
@@ -99,7 +99,7 @@ class Scores:
     The arrays have an element for each operator: first the left ones, from `split` on the right ones.
     """
 
-    def __init__(self, left: Sequence[Op], right: Sequence[Op]) -> None:
+    def __init__(self, left: Sequence[UnmatchedCall], right: Sequence[UnmatchedCall]) -> None:
         both = [*left, *right]
         self.split = len(left)
         self.main = self._number_keys(both, lambda op: tuple(sorted(tuple(sorted(t.shape)) for t in op.main_tensors)))
@@ -112,7 +112,7 @@ class Scores:
         self.values = _collect_values(both)
 
     @staticmethod
-    def _number_keys(ops: Sequence[Op], key: Callable[[Op], Hashable]) -> NDArray[np.int64]:
+    def _number_keys(ops: Sequence[UnmatchedCall], key: Callable[[UnmatchedCall], Hashable]) -> NDArray[np.int64]:
         """Return a number for each operator, the same for equal keys; 0 for an empty key."""
         numbers: dict[Hashable, int] = {"": 0, (): 0}
         return np.array([numbers.setdefault(key(op), len(numbers)) for op in ops])
@@ -201,7 +201,7 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
     return matches[::-1]
 
 
-def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
+def _collect_values(ops: Sequence[UnmatchedCall]) -> NDArray[np.float64]:
     """Return mean and root mean square of each operator's first main tensor, from statistics or a sample; else NaN."""
     table = np.full((len(ops), 2), np.nan)
     opened = 0

@@ -68,7 +68,7 @@ def describe_side(side: Side) -> dict[str, Any]:
 
 def make_curve_summary(curves: Curves) -> dict[str, Any]:
     """Return the summary of two runs without dumps: the fields of `make_summary` that apply, and `curves`."""
-    parting = curves.parting
+    first = curves.first_difference
     return {
         "kind": SUMMARY_KIND,
         "viaduct": __version__,
@@ -79,7 +79,7 @@ def make_curve_summary(curves: Curves) -> dict[str, Any]:
         "cause": None,
         "curves": {
             "steps": len(curves.steps),
-            "parting": None if parting is None else encode_nonfinite(asdict(parting)),
+            "parting": None if first is None else encode_nonfinite(asdict(first)),
             "not_finite": len(curves.nonfinite_steps),
             "not_compared": [len(side.steps) - len(curves.steps) for side in (curves.left, curves.right)],
             "left": str(curves.left.path),

@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from viaduct.comparison.capture import Capture, Plan
+from viaduct.comparison.capture import Capture, DumpPlan
 from viaduct.comparison.index import Entry
-from viaduct.comparison.modules import ModuleWatch, name_modules
-from viaduct.comparison.naming import ROOT_MODULE, Only, Steps
+from viaduct.comparison.modules import ModuleRecorder, name_modules
+from viaduct.comparison.naming import ROOT_MODULE, NamePatterns, Steps
 from viaduct.comparison.tensors import Role
 
 # A tag is the number of a tapped tensor, an index into Taps.tapped.
@@ -72,7 +72,7 @@ def register_tap_effect() -> None:
 class Taps:
     """The taps of one network, for all dumped steps: the tags are constants in the compiled code."""
 
-    def __init__(self, network: nn.Module, plan: Plan) -> None:
+    def __init__(self, network: nn.Module, plan: DumpPlan) -> None:
         register_tap_effect()
         self.network, self.plan = network, plan
         self.names = name_modules(network)
@@ -122,7 +122,7 @@ class Taps:
 
     def make_tags(self, op: str, kind: str, role: Role, gradient: Role) -> Tags:
         """Return the first tags of a module's values and gradients (-1: no taps), and its ambiguous gradients."""
-        tags = (self.allocate_tags(op, kind, r) if self.plan.select(op, r) else -1 for r in (role, gradient))
+        tags = (self.allocate_tags(op, kind, r) if self.plan.selects(op, r) else -1 for r in (role, gradient))
         return *tags, self.survey.ambiguous_gradients(op, gradient)  # type: ignore[return-value]
 
 
@@ -177,7 +177,7 @@ def tap_tensors(tensors: Any, tag: int, gradient_tag: int, ambiguous: tuple[int,
     return tuple(passed)
 
 
-class TapWatch:
+class TapRecorder:
     """Listens to the taps during one step; the counterpart of ModuleWatch for compiled networks."""
 
     def __init__(self, capture: Capture, taps: Taps) -> None:
@@ -272,7 +272,7 @@ def survey_network(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
     """Run the first two samples through an eager copy of the network; the random state is restored."""
     twin = copy.deepcopy(network)
     # The pattern "" matches no operator, so nothing is dumped.
-    watch = ModuleWatch(Capture(Plan(Steps(()), only=Only(("",))), None))
+    watch = ModuleRecorder(Capture(DumpPlan(Steps(()), only=NamePatterns(("",))), None))
     watch.watch(name_modules(twin))
     cards = [args[0].device.index or 0] if args[0].device.type == "cuda" else []
     with torch.random.fork_rng(cards), torch.enable_grad():

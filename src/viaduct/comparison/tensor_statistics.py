@@ -17,7 +17,7 @@ NAMES = ("min", "max", "mean", "std", "norm", "nan", "inf")
 CHUNK = 1 << 15  # elements of a part, so that their float64 copy stays in the second-level cache
 
 
-class Tally:
+class StatisticsAccumulator:
     """Statistics accumulated over parts of a tensor: of its finite elements, and of the magnitudes of complex ones."""
 
     def __init__(self, dtype: str) -> None:

@@ -17,7 +17,7 @@ INSERTED = "*"  # replaces the name of an operator's counterpart if the compiler
 Array = NDArray[Any]
 Role = Literal["input", "output", "grad_input", "grad_output", "parameter", "gradient", "update"]
 Result = Literal["good", "bad", "flag", "refused", "new"]
-Matched = Literal["name", "graph", "rules", "structure", "none"]
+MatchedBy = Literal["name", "graph", "rules", "structure", "none"]
 Layout = tuple[str, str, tuple[int, ...]]  # left layout, right layout, shape of the original in the right's axes
 
 
@@ -65,8 +65,8 @@ class Side:
 class Pair:
     """A tensor of the left side and its counterpart on the right.
 
-    A tensor without a partner has `matched` "none" and a `reason`: the compiler inserted the operator or fused it away
-    (shown as *), or the other side does not have it.
+    A tensor without a partner has `matched_by` "none" and a `reason`: the compiler inserted the operator or fused it
+    away (shown as *), or the other side does not have it.
     """
 
     group: int  # the Index column: rows of one fused group share it
@@ -74,7 +74,7 @@ class Pair:
     right: StoredTensor | None
     left_op: str  # as shown: names of a split operator are joined by commas; "*" for none
     right_op: str
-    matched: Matched
+    matched_by: MatchedBy
     confidence: float = 1.0  # below 1 only for structure
     layout: Layout | None = None
     reason: str = ""

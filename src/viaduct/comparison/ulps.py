@@ -23,7 +23,7 @@ _EXPONENT_BIAS = 1023  # of float64: the exponent bits of d are the bias plus fl
 
 
 @dataclass(frozen=True, slots=True)
-class Ulps:
+class UlpHistogram:
     """Histogram of distances: counts[0] are equal, counts[k] are 2^(k-1) … 2^k - 1 units of `dtype` apart.
 
     Trailing empty bins are left out. The counts of a large tensor are those of a sample.
@@ -40,7 +40,7 @@ def find_coarser_dtype(left: str, right: str) -> str | None:
     return min(left, right, key=_COARSEST_FIRST.index)
 
 
-class UlpCount:
+class UlpCounter:
     """Histogram that is filled piece by piece."""
 
     def __init__(self, left: str, right: str, count: int) -> None:
@@ -82,12 +82,12 @@ class UlpCount:
         np.abs(distance, out=distance)
         return distance
 
-    def result(self) -> Ulps | None:
+    def result(self) -> UlpHistogram | None:
         """Return the histogram; None for dtypes that are not floating point."""
         if self.dtype is None:
             return None
         last = int(np.flatnonzero(self.counts).max(initial=0))
-        return Ulps(self.dtype, tuple(int(c) for c in self.counts[: last + 1]))
+        return UlpHistogram(self.dtype, tuple(int(c) for c in self.counts[: last + 1]))
 
 
 def read_bits(piece: Piece, dtype: str, target: str) -> Array:

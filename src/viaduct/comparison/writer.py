@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.comparison.index import Entry, Index, write_index
-from viaduct.comparison.tensor_statistics import CHUNK, Tally
+from viaduct.comparison.tensor_statistics import CHUNK, StatisticsAccumulator
 from viaduct.errors import DiskFull, ViaductError
 
 MAX_PENDING_BYTES = 1 << 28  # of tensors that wait for the disk: enough to keep it busy
@@ -161,7 +161,7 @@ def write_tensor(folder: Path, job: Job) -> None:
 
 def add_statistics(entry: Entry, array: npt.NDArray[Any]) -> None:
     """Set checksum and statistics in one pass over memory."""
-    flat, tally = array.reshape(-1), Tally(entry.dtype)
+    flat, tally = array.reshape(-1), StatisticsAccumulator(entry.dtype)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
         entry.crc32 = zlib.crc32(part.view(np.uint8).data, entry.crc32)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.comparison.curves import METRICS_FILE, MIN_STEPS, Curve, find_parting, finite_or_nan, read_curve
+from viaduct.comparison.curves import METRICS_FILE, MIN_STEPS, Curve, find_first_difference, finite_or_nan, read_curve
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
@@ -71,7 +71,7 @@ def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array
     """Measure the difference of two curves; `left` and `right` are their losses at the common steps."""
     unequal = np.flatnonzero((left != right) & ~(np.isnan(left) & np.isnan(right)))
     first = int(unequal[0]) if unequal.size else None
-    parting = find_parting(steps, left, right) if steps.size >= MIN_STEPS and first is not None else None
+    beyond = find_first_difference(steps, left, right) if steps.size >= MIN_STEPS and first is not None else None
     gap = finite_or_nan(right) - finite_or_nan(left)
     lost_left, lost_right = ~np.isfinite(left), ~np.isfinite(right)
     lost = np.flatnonzero(lost_left | lost_right)
@@ -82,7 +82,7 @@ def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array
         only_right=len(curves[1].steps) - int(steps.size),
         first=None if first is None else int(steps[first]),
         first_losses=None if first is None else (float(left[first]), float(right[first])),
-        beyond_noise=parting.step if parting else None,
+        beyond_noise=beyond.step if beyond else None,
         noise_measured=bool(steps.size >= MIN_STEPS),
         area=None if lost.size or steps.size < 2 else integrate(steps, np.abs(gap)),
         mean_gap=None if lost.size else float(np.abs(gap).mean()),

@@ -199,7 +199,7 @@ def read_dump_options(
     steps: str | None, mode: str, only: str | None, level: str, statistics_only: bool
 ) -> dict[str, Any] | None:
     """Return the arguments of DumpOptions from the --dump flags, None without --dump-steps; refuse contradictions."""
-    from viaduct.comparison.naming import parse_only, parse_steps
+    from viaduct.comparison.naming import parse_patterns, parse_steps
 
     if steps is None:
         if only is not None or statistics_only or mode != "all" or level != "module":
@@ -208,7 +208,7 @@ def read_dump_options(
             )
         return None
     parse_steps(steps, "--dump-steps")
-    parse_only(only)
+    parse_patterns(only)
     return {"steps": steps, "mode": mode, "only": only, "level": level, "statistics_only": statistics_only}
 
 

@@ -28,7 +28,7 @@ from viaduct.verbs.rehearse import (
 )
 
 if TYPE_CHECKING:
-    from viaduct.carrying.carry import Carried
+    from viaduct.carrying.carry import CarryResult
 
 
 def main(
@@ -150,8 +150,8 @@ def main(
     from viaduct.carrying.carry import carry
 
     with raise_interrupts():
-        carried = carry(request, print_note, write_outputs)
-    raise typer.Exit(print_result(carried))
+        result = carry(request, print_note, write_outputs)
+    raise typer.Exit(print_result(result))
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def raise_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def write_outputs(carried: Carried) -> None:
+def write_outputs(result: CarryResult) -> None:
     """Write the record, the page, the reproducer and the speed baseline of a carry."""
     from viaduct.carrying import record, report, reproducer
     from viaduct.carrying.output_folder import BASELINE_FILE, COMPARISON_FOLDER, PAGE_FILE, RECORD_FILE, REPRODUCER_FILE
@@ -179,25 +179,25 @@ def write_outputs(carried: Carried) -> None:
     from viaduct.comparison.output import write_drift
     from viaduct.comparison.summary import make_summary
 
-    if carried.drift is not None:
-        write_drift(carried.drift, make_summary(carried.drift), carried.request.out / COMPARISON_FOLDER)
-    record.write(carried, carried.request.out / RECORD_FILE)
-    report.write(carried, carried.request.out / PAGE_FILE)
-    if carried.migrated is not None and carried.migrated.is_finished:
-        (carried.request.out / BASELINE_FILE).write_text(write_baseline(carried), encoding="utf-8")
-    reproducer.write(carried, carried.request.out / REPRODUCER_FILE)
+    if result.drift is not None:
+        write_drift(result.drift, make_summary(result.drift), result.request.out / COMPARISON_FOLDER)
+    record.write(result, result.request.out / RECORD_FILE)
+    report.write(result, result.request.out / PAGE_FILE)
+    if result.migrated is not None and result.migrated.is_finished:
+        (result.request.out / BASELINE_FILE).write_text(write_baseline(result), encoding="utf-8")
+    reproducer.write(result, result.request.out / REPRODUCER_FILE)
 
 
-def print_result(carried: Carried) -> int:
+def print_result(result: CarryResult) -> int:
     """Print the result and return the exit code."""
     from viaduct.carrying.output_folder import PAGE_FILE
     from viaduct.carrying.sentences import list_remarks, make_headline
 
-    print(make_headline(carried))
-    for name, text in list_remarks(carried):
+    print(make_headline(result))
+    for name, text in list_remarks(result):
         print(f"  {name}: {text}")
-    print(f"  Page: {carried.request.out / PAGE_FILE}", flush=True)
-    return carried.exit_code
+    print(f"  Page: {result.request.out / PAGE_FILE}", flush=True)
+    return result.exit_code
 
 
 def print_note(line: str) -> None:

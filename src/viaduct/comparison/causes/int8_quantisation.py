@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, flatten_channels, rms
-from viaduct.comparison.grids import HALVES, Uniform, find_uniform, is_one_rounding
+from viaduct.comparison.grids import HALVES, UniformGrid, find_uniform_grid, is_one_rounding
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.tensors import Array
@@ -63,9 +63,9 @@ def describe_levels(arrays: ArrayPair, axis: int) -> str:
     )
 
 
-def find_grid(left: Array, right: Array) -> Uniform | None:
+def find_grid(left: Array, right: Array) -> UniformGrid | None:
     """Return the grid of at most 256 levels on which the left side lies, and the right does not."""
-    grid = find_uniform(left) if left.size >= MIN_VALUES else None
+    grid = find_uniform_grid(left) if left.size >= MIN_VALUES else None
     if grid is None or grid.levels > LEVELS or rms(left - right) > FAR * grid.step:
         return None
     differs = right[right != left]  # after a ReLU half of the values are 0 on both sides

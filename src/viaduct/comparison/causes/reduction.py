@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, correlation, has_finite_floats, relative_error
-from viaduct.comparison.grids import FLOAT32, HALVES, Grid, find_uniform
+from viaduct.comparison.grids import FLOAT32, HALVES, Grid, find_uniform_grid
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.tensors import Array
 
@@ -61,7 +61,7 @@ def explain_on_grid(arrays: ArrayPair, grid: Grid, terms: int, error: float) -> 
 
 def is_fixed_point(values: Array, grid: Grid) -> bool:
     """Return True for values in equal steps that are much coarser than the format's."""
-    uniform = find_uniform(values)
+    uniform = find_uniform_grid(values)
     return uniform is not None and uniform.step >= 4 * float(np.median(grid.spacing(values[values != 0])))
 
 

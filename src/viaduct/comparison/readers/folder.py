@@ -64,7 +64,7 @@ def _read_tensors(root: Path, name: str, alone: bool) -> list[StoredTensor]:
     tensors = []
     for member, header in headers.items():
         full_name = member if alone and member else f"{bare}/{member}" if member else bare
-        tensors.append(_make_stored(path, member, full_name, header, step, rank))
+        tensors.append(_make_tensor(path, member, full_name, header, step, rank))
     return tensors
 
 
@@ -97,7 +97,7 @@ def _split_path(name: str) -> tuple[str, int, int]:
     return "/".join(parts), step, rank
 
 
-def _make_stored(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> StoredTensor:
+def _make_tensor(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> StoredTensor:
     op, role, index, parameter = parse_name(name)
     tensor = StoredTensor(op, "", role, index, 0, step, rank, member=member, parameter=parameter)
     if isinstance(header, str):
@@ -121,7 +121,7 @@ def parse_name(name: str) -> tuple[str, Role, int, str]:
 
 def _make_refused(name: str, why: str) -> StoredTensor:
     bare, step, rank = _split_path(name)
-    return _make_stored(Path(name), "", bare, f"{name}: {why}", step, rank)
+    return _make_tensor(Path(name), "", bare, f"{name}: {why}", step, rank)
 
 
 def _sort_naturally(tensors: list[StoredTensor]) -> list[StoredTensor]:

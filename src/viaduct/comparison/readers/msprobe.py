@@ -114,12 +114,12 @@ def read(path: Path) -> Side:
             damaged.append(_make_refused(reading, DUMP, error.message))
             continue
         readings.append(reading)
-        for op, feeders in _find_edges(reading, _read_parents(dump_path.parent, notes)).items():
-            edges.setdefault(op, {}).update(feeders)
+        for op, producers in _find_edges(reading, _read_parents(dump_path.parent, notes)).items():
+            edges.setdefault(op, {}).update(producers)
     if not readings:
         raise BadData(f"{str(path)!r} holds no dump of msprobe that can be read.", *notes)
     tensors = (*(tensor for reading in readings for tensor in reading.tensors), *damaged)
-    return Side(path, KIND, tensors, {op: tuple(feeders) for op, feeders in edges.items()}, tuple(notes), settings)
+    return Side(path, KIND, tensors, {op: tuple(producers) for op, producers in edges.items()}, tuple(notes), settings)
 
 
 def _read_dump(reading: Reading, dump_path: Path, settings: dict[str, str], notes: list[str]) -> None:
@@ -183,7 +183,7 @@ def _add(reading: Reading, call: Call, role: Role, values: Any, order: int, para
         reading.counts[key] = index + 1
         if len(reading.tensors) >= MAX_TENSORS:
             raise BadData(f"{DUMP} lists more than {MAX_TENSORS:,} tensors.")
-        reading.tensors.append(_make_stored(reading, call, role, index, entry, order, parameter))
+        reading.tensors.append(_make_tensor(reading, call, role, index, entry, order, parameter))
 
 
 def _iterate_tensors(values: Any, depth: int) -> Iterator[dict[str, Any]]:
@@ -201,7 +201,7 @@ def _iterate_tensors(values: Any, depth: int) -> Iterator[dict[str, Any]]:
                 yield from _iterate_tensors(item, depth - 1)
 
 
-def _make_stored(
+def _make_tensor(
     reading: Reading, call: Call, role: Role, index: int, entry: dict[str, Any], order: int, parameter: str
 ) -> StoredTensor:  # fmt: skip
     path, fault = _find_file(reading, entry.get("data_name"))

@@ -291,7 +291,7 @@ def _make_tensors(files: list[DumpFile], notes: list[str]) -> list[StoredTensor]
         order = {call: number for number, call in enumerate(calls_by_time)}
         calls = _number_calls(order)
         members.sort(key=lambda file: (order[file.call], file.name.role, file.name.number))
-        tensors += [_make_stored(file, order[file.call], calls[file.call]) for file in members]
+        tensors += [_make_tensor(file, order[file.call], calls[file.call]) for file in members]
     raw = [file.path.name for file in files if file.name.raw]
     if raw:
         notes.append(f"{len(raw)} files are {RAW}. They are: {join_some(raw)}")
@@ -308,7 +308,7 @@ def _number_calls(order: dict[Call, int]) -> dict[Call, int]:
     return numbers
 
 
-def _make_stored(file: DumpFile, order: int, call: int) -> StoredTensor:
+def _make_tensor(file: DumpFile, order: int, call: int) -> StoredTensor:
     name, identity, op = file.name, file.identity, file.call.op
     role, step, rank = name.role, identity.step, identity.device
     tensor = StoredTensor(op, file.call.op_type, role, name.number, order, step, rank, call=call)

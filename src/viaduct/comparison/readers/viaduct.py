@@ -115,7 +115,7 @@ def iterate_tensors(folder: Path, index: Index) -> Iterator[StoredTensor]:
     with os.scandir(folder) as files:
         sizes = {file.name: file.stat().st_size for file in files if file.is_file(follow_symlinks=False)}
     for entry in index.entries:
-        yield to_stored(folder, index, entry, entry.fault or find_fault(entry, sizes))
+        yield make_tensor(folder, index, entry, entry.fault or find_fault(entry, sizes))
 
 
 def find_fault(entry: Entry, sizes: Mapping[str, int]) -> str:
@@ -133,7 +133,7 @@ def find_fault(entry: Entry, sizes: Mapping[str, int]) -> str:
     return ""
 
 
-def to_stored(folder: Path, index: Index, entry: Entry, fault: str) -> StoredTensor:
+def make_tensor(folder: Path, index: Index, entry: Entry, fault: str) -> StoredTensor:
     return StoredTensor(
         op=entry.op,
         op_type=entry.type,
@@ -156,9 +156,9 @@ def to_stored(folder: Path, index: Index, entry: Entry, fault: str) -> StoredTen
 def join_edges(indexes: list[tuple[Path, Index]]) -> dict[str, tuple[str, ...]]:
     edges: dict[str, dict[str, None]] = {}
     for _, index in indexes:
-        for op, feeders in index.edges.items():
-            edges.setdefault(op, {}).update(dict.fromkeys(feeders))
-    return {op: tuple(feeders) for op, feeders in edges.items()}
+        for op, producers in index.edges.items():
+            edges.setdefault(op, {}).update(dict.fromkeys(producers))
+    return {op: tuple(producers) for op, producers in edges.items()}
 
 
 def describe_settings(first: Index, tensors: list[StoredTensor]) -> dict[str, str]:

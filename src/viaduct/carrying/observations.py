@@ -40,7 +40,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Observed:
+class Observations:
     ranks: list[Rank]
 
     @property
@@ -49,15 +49,15 @@ class Observed:
         return self.ranks[0] if self.ranks else Rank(0)
 
 
-def did_ranks_train_together(observed: Observed) -> bool:
+def did_ranks_train_together(observed: Observations) -> bool:
     """Return True if a rank trained together with others, not alone."""
     return any(fact.kind == RANKS_KIND and fact.settings["together"] for rank in observed.ranks for fact in rank.facts)
 
 
-def read_observations(plan: Plan) -> Observed:
+def read_observations(plan: Plan) -> Observations:
     folders = (Path(plan.record) / "observed").glob("rank-*")
     numbers = sorted(int(path.name.removeprefix("rank-")) for path in folders)
-    return Observed([read_rank(folder_of(plan.record, number), number) for number in numbers])
+    return Observations([read_rank(folder_of(plan.record, number), number) for number in numbers])
 
 
 def read_rank(folder: Path, number: int) -> Rank:

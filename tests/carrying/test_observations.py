@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.carrying.observed import Observed, Rank, did_ranks_train_together, read_observations
+from viaduct.carrying.observations import Observations, Rank, did_ranks_train_together, read_observations
 from viaduct.rehearsal.inspection import FACTS_FILE, RANKS_KIND, Fact
 from viaduct.rehearsal.observe import EVALUATIONS_FILE
 from viaduct.rehearsal.plan import Plan
@@ -57,9 +57,9 @@ def test_ranks_come_in_the_order_of_their_numbers_with_all_that_they_left(tmp_pa
 
 
 def test_ranks_are_joined_only_if_they_were_seen_to_train_together() -> None:
-    def make_observation(together: bool) -> Observed:
-        return Observed([Rank(0), Rank(1, facts=[Fact(RANKS_KIND, "", {"together": together})])])
+    def make_observation(together: bool) -> Observations:
+        return Observations([Rank(0), Rank(1, facts=[Fact(RANKS_KIND, "", {"together": together})])])
 
-    assert not did_ranks_train_together(Observed([Rank(0)]))
+    assert not did_ranks_train_together(Observations([Rank(0)]))
     assert not did_ranks_train_together(make_observation(False))
     assert did_ranks_train_together(make_observation(True))
