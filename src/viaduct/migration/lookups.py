@@ -129,7 +129,7 @@ def assigned_name(site: Site, value: ast.AST) -> ast.Name | None:
     return target if isinstance(target, ast.Name) else None
 
 
-def receiving_call(site: Site, value: ast.AST) -> ast.Call | None:
+def call_with_argument(site: Site, value: ast.AST) -> ast.Call | None:
     """Return the call that gets a value as an argument; None if there is none."""
     parent = site.source.parents[value]
     call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent

@@ -7,11 +7,9 @@ from viaduct.migration.rule import Site
 
 DATA_MODULES = ("tensorflow.data.experimental", "tensorflow.contrib.data")
 QUEUE_FUNCTIONS = tuple(
-    f"tensorflow.train.{name}"
-    for name in (
-        *("batch", "batch_join", "shuffle_batch", "shuffle_batch_join"),
-        *("maybe_batch", "maybe_batch_join", "maybe_shuffle_batch", "maybe_shuffle_batch_join"),
-    )
+    f"tensorflow.train.{prefix}{name}"
+    for prefix in ("", "maybe_")
+    for name in ("batch", "batch_join", "shuffle_batch", "shuffle_batch_join")
 )
 FEATURE_READERS = tuple(f"{module}.make_batched_features_dataset" for module in DATA_MODULES)
 CSV_READERS = tuple(f"{module}.make_csv_dataset" for module in DATA_MODULES)
@@ -22,7 +20,10 @@ NUM_EPOCHS_POSITIONS = ((FEATURE_READERS, 6), (CSV_READERS, 10))
 
 
 def has_equal_batches(site: Site, name: str) -> bool:
-    """Return True if the arguments of a call of `name` show that all batches have the same size."""
+    """Return True if the arguments of the site's call show that all batches have the same size.
+
+    `name`: the qualified name of the called function.
+    """
     if name in QUEUE_FUNCTIONS:
         allowed = site.argument("allow_smaller_final_batch")
         return allowed is None or is_constant(allowed, False)

@@ -1,4 +1,4 @@
-"""Broadcast of variables from one rank."""
+"""Code that broadcasts variables from one rank, and the test for programs in which an Estimator does so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test for scripts that count the devices in TensorFlow's list of devices."""
+"""Find out whether a script counts the devices in a list of TensorFlow, as in `len(list_physical_devices("GPU"))`.
+
+`site` is the call that returns the list.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ PRINTING_FUNCTIONS = ("print", "info", "debug", "warning", "log")
 
 
 def counts_devices(site: Site) -> bool:
-    """Return True if the script counts the devices in the site's list, for towers, shards or a batch size.
+    """Return True if the script counts the devices in the list, for towers, shards or a batch size.
 
-    list_local_devices() is counted unless the script prints or logs it; any other list if it is an argument of len().
+    A list that list_local_devices() returns is taken as counted unless the script prints or logs it. Any other list is
+    counted if it is an argument of len().
     """
     uses = [site.node, *list_uses(site, site.node)]
     if site.name == LIST_LOCAL_DEVICES:

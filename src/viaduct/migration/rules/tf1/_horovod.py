@@ -80,10 +80,10 @@ def replace_or_report(site: Site, text: str, message: str, zh: str) -> None:
     if replace_call(site, text):
         site.report_change(message, zh=zh)
     else:
-        report_by_hand(site, f"write {text}", f"请改为 {text}")
+        request_manual_change(site, f"write {text}", f"请改为 {text}")
 
 
-def report_by_hand(site: Site, advice: str, zh: str) -> None:
+def request_manual_change(site: Site, advice: str, zh: str) -> None:
     """Report a use of Horovod that needs manual review."""
     name = f"hvd.{short_name(site)}"
     site.request_review(f"{name} needs a manual change: {advice}", zh=f"{name}:请手工修改;{zh}", risk="high")

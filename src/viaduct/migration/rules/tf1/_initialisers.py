@@ -8,8 +8,8 @@ import re
 from viaduct.migration.lookups import (
     bind_arguments,
     bindings_of,
+    call_with_argument,
     plain_name,
-    receiving_call,
     sole_target,
 )
 from viaduct.migration.predicates import is_self
@@ -171,7 +171,7 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
     Groups, collections and variables are followed.
     """
     parent = site.source.parents[node]
-    call = receiving_call(site, node)
+    call = call_with_argument(site, node)
     if depth > MAX_DEPTH:
         return False
     if isinstance(parent, ast.Expr | ast.Return):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.lookups import assigned_name, bindings_of, receiving_call
+from viaduct.migration.lookups import assigned_name, bindings_of, call_with_argument
 from viaduct.migration.predicates import find_argument
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._optimizers import find_reads
@@ -44,10 +44,10 @@ def config_uses(site: Site, config: ast.expr) -> list[ast.expr]:
 
 def is_passed_to_init(site: Site, value: ast.expr) -> bool:
     """Return True if a value is an argument of npu_run_config_init, and its result of no NPUEstimator."""
-    call = receiving_call(site, value)
+    call = call_with_argument(site, value)
     if call is None or site.qualified_name(call.func) != CONVERTER:
         return False
-    receivers = [receiving_call(site, use) for use in config_uses(site, call)]
+    receivers = [call_with_argument(site, use) for use in config_uses(site, call)]
     return not any(
         (site.qualified_name(receiver.func) or "").endswith(".NPUEstimator") for receiver in receivers if receiver
     )
@@ -64,7 +64,7 @@ def comes_from_init(site: Site, config: ast.expr | None) -> bool:
 
 def is_passed_to_canned(site: Site, value: ast.expr) -> bool:
     """Return True if a value is the config of a canned estimator, directly or through npu_run_config_init."""
-    call = receiving_call(site, value)
+    call = call_with_argument(site, value)
     if call is None:
         return False
     name = site.qualified_name(call.func) or ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import assigned_name, last_name, receiving_call
+from viaduct.migration.lookups import assigned_name, call_with_argument, last_name
 from viaduct.migration.rule import Site
 
 # Calls that use a session only to read or write files.
@@ -70,7 +70,7 @@ def purpose_of(site: Site, use: ast.Name) -> str:
         if isinstance(run, ast.Call) and len(run.args) == 1 and is_initialising(site, run.args[0]):
             return "nothing"
         return "nothing" if parent.attr in IDLE_ATTRIBUTES else "other"
-    call = receiving_call(site, use)
+    call = call_with_argument(site, use)
     return "files" if call is not None and last_name(call.func) in FILE_FUNCTIONS else "other"
 
 

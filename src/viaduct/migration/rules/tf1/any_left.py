@@ -9,9 +9,8 @@ only the PyTorch files of a project are migrated.
 
 from __future__ import annotations
 
-import ast
-
 from viaduct.migration.frameworks import TENSORFLOW, kind_of
+from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, category="report", targets=("any",))
@@ -19,8 +18,9 @@ rule = Rule(__name__, category="report", targets=("any",))
 
 @rule.file(only_if_file_contains=("tensorflow", "keras"))
 def report_file(site: Site) -> None:
-    for node in site.source.nodes:
-        if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in imported_frameworks(node):
+    """Report the first import of TensorFlow or of a package that needs it."""
+    for node in site.source.imports:
+        if any(TENSORFLOW in kind_of(module) for module in imported_modules(node)):
             site.report_unresolved(
                 "TensorFlow 1 has no device-neutral API, so this code stays: migrate the file with --to npu or "
                 "--to mlu, or exclude it with --exclude",
@@ -29,8 +29,3 @@ def report_file(site: Site) -> None:
                 node=node,
             )
             return
-
-
-def imported_frameworks(node: ast.Import | ast.ImportFrom) -> set[str]:
-    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-    return {kind for name in names if not getattr(node, "level", 0) for kind in kind_of(name)}

@@ -1,8 +1,8 @@
 """Report a dataset of which every rank would read all examples.
 
-These are functions that create a dataset from files, tensors or a generator and do not shard it. They need
-`dataset.shard(get_rank_size(), get_rank_id())` directly after the source. Functions with names such as "evaluate", and
-code at module level, are not reported. The rule runs with `--distributed`.
+The rule runs with `--distributed`. It reports functions of the script that create a dataset from files, tensors or a
+generator and do not shard it: they need `dataset.shard(get_rank_size(), get_rank_id())` directly after the source.
+Functions with names such as "evaluate", and code at module level, are not reported.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from viaduct.migration.source import FunctionNode
 rule = Rule(__name__, category="report", when=lambda options: options.distributed, runs_last=True)
 
 SOURCES = (
-    *("tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset", "tensorflow.data.FixedLengthRecordDataset"),
-    *("tensorflow.data.Dataset.list_files", "tensorflow.data.Dataset.from_tensor_slices"),
-    *("tensorflow.data.Dataset.from_generator", "tensorflow.data.experimental.CsvDataset"),
+    "tensorflow.data.TFRecordDataset",
+    "tensorflow.data.TextLineDataset",
+    "tensorflow.data.FixedLengthRecordDataset",
+    "tensorflow.data.experimental.CsvDataset",
+    "tensorflow.data.Dataset.list_files",
+    "tensorflow.data.Dataset.from_tensor_slices",
+    "tensorflow.data.Dataset.from_generator",
 )
 
 

@@ -11,9 +11,8 @@ With `--metrics-allreduce`:
     +    metrics = {"top1": (hccl_ops.allreduce(top1[0], "sum") / int(os.getenv("RANK_SIZE", "1")), top1[1])}
          return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
 
-Each rank evaluates its share and keeps its update operation; the values are averaged. A dictionary whose values are not
-all variables, and the result of a call, are averaged in a comprehension. Metrics of any other origin need manual
-review.
+Each rank evaluates its share and keeps its update operations; the values are averaged. If the values of the dictionary
+are not all variables, or if a call returns it, a comprehension averages them. Other metrics need manual review.
 """
 
 from __future__ import annotations

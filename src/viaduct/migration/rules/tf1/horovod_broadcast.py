@@ -59,7 +59,9 @@ def remove_hook(site: Site) -> None:
     elif isinstance(statement, ast.Expr) and statement.value is parent and called_name(parent) == "append":
         site.edit.remove_statement(statement)
     elif not horovod.replace_call(site, f"{site.import_name('NpuEmptyHook')}()"):
-        horovod.report_by_hand(site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量")
+        horovod.request_manual_change(
+            site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量"
+        )
         return
     site.report_change(
         "the hook is removed or empty: NPUEstimator broadcasts the initial values itself",
@@ -78,7 +80,7 @@ def replace_callback(site: Site) -> None:
 @horovod.on_call(rule, "broadcast_global_variables")
 def broadcast_all(site: Site) -> None:
     if site.name.startswith(horovod.KERAS_MODULES):
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback"
         )
         return
@@ -95,7 +97,7 @@ def broadcast_all(site: Site) -> None:
 def broadcast_some(site: Site) -> None:
     variables, rank = site.argument("variables", 0), site.argument("root_rank", 1)
     if variables is None or rank is None:
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, "assign hccl_ops.broadcast([var], 0)[0] to each", "请对每个变量赋值 hccl_ops.broadcast([var], 0)[0]"
         )
         return

@@ -40,7 +40,7 @@ def replace_allreduce(site: Site) -> None:
         return
     tensor, reduction = site.argument("tensor", 0), find_reduction(site)
     if tensor is None or reduction is None or not has_known_keywords(site):
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, "hccl_ops.allreduce takes max, min, prod or sum", "hccl_ops.allreduce 支持 max、min、prod、sum"
         )
         return
@@ -90,7 +90,7 @@ def replace_allgather(site: Site) -> None:
         return
     tensor = site.argument("tensor", 0)
     if tensor is None or not has_known_keywords(site):
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, "hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)"
         )
         return
@@ -115,7 +115,7 @@ def replace_broadcast(site: Site) -> None:
         return
     tensor, root = site.argument("tensor", 0), site.argument("root_rank", 1)
     if tensor is None or root is None or not has_known_keywords(site):
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, "hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]"
         )
         return

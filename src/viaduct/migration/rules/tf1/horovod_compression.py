@@ -29,7 +29,7 @@ def remove_unread(site: Site) -> None:
     scope = site.file.names.scope_of(site.node)
     names = (node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == target.id)
     is_read = any(isinstance(name.ctx, ast.Load) for name in names)
-    if is_read or target.id in scope.redirects or has_calls(site):
+    if is_read or target.id in scope.redirects or has_calls(site):  # redirects: names in `global` and `nonlocal`
         return
     site.edit.remove_statement(site.node)
     site.report_change(

@@ -29,7 +29,7 @@ def remove_call(site: Site) -> None:
     statement = site.source.parents[site.node]
     function = horovod.short_name(site)
     if not isinstance(statement, ast.Expr):
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, "communication is started by npu_ops.initialize_system", "集合通信由 npu_ops.initialize_system 初始化"
         )
         return

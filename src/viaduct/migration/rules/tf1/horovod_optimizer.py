@@ -35,7 +35,7 @@ RESULT_ARGUMENTS = {
 def wrap_optimizer(site: Site) -> None:
     optimizer = site.argument("optimizer", 0)
     if optimizer is None or not site.is_editable or site.has_unpacked_arguments:
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, "wrap the optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装优化器"
         )
     elif is_loss_scaled(site, optimizer):
@@ -89,7 +89,7 @@ def remove_wrapper(site: Site, optimizer: ast.expr) -> None:
     if isinstance(parent, ast.Assign) and target is not None and ast.unparse(target) == ast.unparse(optimizer):
         site.edit.remove_statement(parent)
     elif not horovod.replace_call(site, site.text(optimizer)):
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, "wrap the inner optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装内层优化器"
         )
         return

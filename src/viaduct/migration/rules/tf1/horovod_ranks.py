@@ -30,13 +30,13 @@ def replace_rank(site: Site) -> None:
     quantity = horovod.short_name(site)
     text = ranks.render_rank(site, site.node, quantity)
     if text is None:
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site,
             f"no environment variable has this number, and {NPU.backend} has not been started here",
             "没有对应的环境变量,且此处集合通信尚未初始化",
         )
     elif not horovod.replace_call(site, text):
-        horovod.report_by_hand(
+        horovod.request_manual_change(
             site, f"write {text}; it cannot be edited safely here", f"请改为 {text};此处无法安全改写"
         )
     else:

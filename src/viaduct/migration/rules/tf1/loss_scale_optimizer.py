@@ -26,7 +26,7 @@ LOSS_SCALE_OPTIMIZERS = (
 
 @rule.call(*LOSS_SCALE_OPTIMIZERS)
 def convert(site: Site) -> None:
-    """Replace the wrapper, and report a loss scale that may be no manager of the device."""
+    """Replace the optimizer, and report a loss scale that may be no manager of the device."""
     if not site.is_editable:
         return
     site.rename(site.import_name("NPULossScaleOptimizer"))

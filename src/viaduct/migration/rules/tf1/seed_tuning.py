@@ -9,7 +9,7 @@ With `--preset resnet-seed`:
     +learning_rate = tf.train.piecewise_constant(tf.cast(global_step, tf.int32), boundaries, values)
 
 int64 and float64 are slow on the device. The rule also advises tf.nn.max_pool_with_argmax, which is faster than
-tf.layers.max_pooling2d. preset_resnet_seed gives the preset's other advice.
+tf.layers.max_pooling2d. The rule preset_resnet_seed gives the preset's other advice.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ The helpers switch XLA off in the options. Without `--style wrapper` session_xla
 from __future__ import annotations
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.lookups import receiving_call
+from viaduct.migration.lookups import call_with_argument
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, when=lambda options: options.style == "wrapper")
@@ -28,7 +28,7 @@ HELPERS = {
 def wrap(site: Site) -> None:
     """Wrap the call in the vendor's helper, unless it is wrapped already."""
     helper, keyword = HELPERS[site.name]
-    receiver = receiving_call(site, site.node)
+    receiver = call_with_argument(site, site.node)
     if receiver is not None and site.qualified_name(receiver.func) == full_name(helper):
         return
     if site.options.style != "wrapper" or not site.is_editable:  # --only runs the rule with any style

@@ -1,4 +1,4 @@
-"""Device on which the content of torch.load and torch.jit.load is used."""
+"""Device on which the content of torch.load and torch.jit.load is used; `site` is the load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def flow_of(site: Site) -> Flow:
 
 
 def load_destination(site: Site) -> Destination:
-    """Return the place for the content of a load without map_location; "unneeded" if it may stay without.
+    """Return where a load without map_location must put its content; "unneeded" if it needs no map_location.
 
     Weights for load_state_dict are loaded on the host; complete networks, and values that are moved later, on the card.
     Values that are used on the host, or in a script without a card, need no map_location.

@@ -1,4 +1,7 @@
-"""Receivers of `.cuda()`, and lookups of that method or of torch.cuda by name, as in `getattr(x, "cuda")`."""
+"""Receivers of `.cuda()`, and lookups of that method or of torch.cuda by name, as in `getattr(x, "cuda")`.
+
+`site` is the call `getattr(…)`, `hasattr(…)` or `methodcaller(…)` in the lookups, the call `x.cuda()` elsewhere.
+"""
 
 from __future__ import annotations
 

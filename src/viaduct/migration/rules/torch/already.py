@@ -7,8 +7,8 @@
          elif device.type == "npu":
              torch.npu.synchronize()
 
-Code with a branch, an entry of a table or a function for each card stays, so that CUDA still works, and so does a
-branch for CUDA with torch.accelerator in its `else`. Other code for CUDA is migrated.
+Code with a branch, an entry of a table or a function for each card stays, so that CUDA still works. A branch for CUDA
+whose `else` uses torch.accelerator also stays. Other code for CUDA is migrated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 @rule.file(only_if_file_contains=("cuda", "CUDA", "nccl", "NCCL"))
 def report_code_for_card(site: Site) -> None:
-    """Report each construct that supports the card already."""
+    """Report each construct that supports the card already; find_target_code has found them."""
     title = site.target.card.title
     for line in sorted(set(site.file.target_code_lines.values())):
         site.advise(

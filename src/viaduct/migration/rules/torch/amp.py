@@ -1,4 +1,4 @@
-"""Turn positional arguments of torch.cuda.amp.autocast into keyword arguments of the card's.
+"""Replace torch.cuda.amp.autocast by the card's autocast, with keyword arguments on the NPU.
 
      import torch
     +import torch_npu
@@ -21,7 +21,7 @@ from viaduct.migration.rules.torch._chains import rename_to
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 AUTOCAST_PARAMETERS = ("enabled", "dtype", "cache_enabled")
-# Also the card's names, which migrated code has: its positional arguments are named too.
+# With the cards' own names, since positional arguments in code that was migrated before become keyword arguments too.
 AUTOCAST_NAMES = tuple(
     f"torch.{root}.amp.{name}" for root in ("cuda", "npu", "mlu") for name in ("autocast", "autocast_mode.autocast")
 )

@@ -8,11 +8,12 @@ With `--to any`:
     -model = DDP(model, device_ids=[rank])
     +model = DDP(model, device_ids=accelerator.unless_cpu([rank]))
 
-On the CPU device_ids and output_device must be None. A call in a branch for a card stays.
+On the CPU device_ids and output_device must be None. A call that runs only if there is a card, as under `if
+torch.cuda.is_available():`, stays.
 
-For one vendor's card `device_ids` stays, and the rule advises two settings. `broadcast_buffers=False` saves a broadcast
-of the batch norm statistics before every step (525 migrated scripts of the vendor's model zoo have it); then each rank
-keeps its own statistics, and a checkpoint has those of rank 0. For HCCL the vendor advises `bucket_cap_mb=500`.
+With `--to npu` or `--to mlu` device_ids stays, and the rule advises two settings. `broadcast_buffers=False` saves a
+broadcast of the batch norm statistics before every step (525 migrated scripts of Ascend's model zoo have it). Each rank
+then keeps its own statistics, and a checkpoint has those of rank 0. On the NPU Ascend advises `bucket_cap_mb=500`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ rule = Rule(
 
 
 @rule.call(*DISTRIBUTED_DATA_PARALLEL)
-def edit_wrapper(site: Site) -> None:
+def edit_or_advise(site: Site) -> None:
     if site.target.is_any:
         wrap_device_arguments(site)
     elif not site.has_unpacked_arguments:

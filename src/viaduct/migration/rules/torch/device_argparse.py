@@ -7,8 +7,8 @@
     -parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"], help="cuda or cpu")
     +parser.add_argument("--device", default="npu", choices=["cpu", "npu"], help="cuda or cpu")
 
-The rule edits default, const and choices of options of argparse, click and absl that have "device" in their name or are
-used as a device. Help texts stay, and so do choices that have the accelerator already.
+The rule edits options of argparse, click and absl that have "device" in their name or whose value is used as a device:
+their default, const and choices. Help texts stay, and so do choices that have the accelerator already.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ def replace_devices(site: Site) -> None:
     devices = find_devices(site)
     device = site.target.card.device
     for literal in devices.cuda_literals:
+        # The rule device_argparse edits those in an add_argument.
         if not is_in_add_argument(site, literal) and rename_device(site, literal, device):
             site.report_change(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
     for node in site.source.of_kind(ast.Constant):

@@ -3,8 +3,8 @@
     from transformers import TrainingArguments
     settings = TrainingArguments("out", tf32=True, optim="adamw_bnb_8bit")
 
-The libraries (transformers, diffusers, peft, trl, accelerate) support both cards. But an option can load a package
-that the script does not import.
+The libraries (transformers, diffusers, peft, trl, accelerate) support the NPU and the MLU. But an option can load a
+package for NVIDIA cards that the script does not import itself.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
      cuda = torch.cuda.is_available()
      providers = ["CUDAExecutionProvider"] if cuda else ["CPUExecutionProvider"]
 
-ONNX Runtime's CUDA provider and TensorRT run on NVIDIA cards only. A test for CUDA that chooses them stays: a test for
-another card would choose a provider that is not installed. Statements after an import of TensorRT or the like in a
-function stay too.
+ONNX Runtime's CUDA provider and TensorRT run on NVIDIA cards only. A test for CUDA that chooses between providers
+stays: a test for another card would choose a provider that is not installed. In a function that imports TensorRT or a
+similar engine, the statements after the import stay too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.migration.lookups import literal_text
+from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
@@ -30,7 +31,7 @@ def keep_provider_choice(site: Site) -> None:
     """Report the first string that names NVIDIA's provider; keep other rules from the tests that choose one."""
     names = [node for node in site.source.of_kind(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
     for node in names:
-        for test in deciding_tests(site, node):
+        for test in find_cuda_tests(site, node):
             mark_lines_unchanged(site, test, test.end_lineno or test.lineno, node)
     if names:
         titles = " or the ".join(target.title for target in cards(site.options))
@@ -43,7 +44,7 @@ def keep_provider_choice(site: Site) -> None:
         )
 
 
-def deciding_tests(site: Site, node: ast.AST) -> Iterator[ast.expr]:
+def find_cuda_tests(site: Site, node: ast.AST) -> Iterator[ast.expr]:
     """Yield the tests for CUDA in the conditions of the branches around a node."""
     child = node
     for parent in site.source.ancestors(node):
@@ -57,15 +58,15 @@ def deciding_tests(site: Site, node: ast.AST) -> Iterator[ast.expr]:
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=ENGINES)
 def keep_engine_code(site: Site) -> None:
     """Keep other rules from the statements after an import in a function; `packages` reports the import."""
-    names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]
-    if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function_around(site.node) is None:
+    imports_engine = any(name.partition(".")[0] in ENGINES for name in imported_modules(site.node))
+    if not imports_engine or site.source.function_around(site.node) is None:
         return
     block = site.source.block(site.node)
     mark_lines_unchanged(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)
 
 
-def mark_lines_unchanged(site: Site, node: ast.expr | ast.stmt, last: int, anchor: ast.AST) -> None:
-    """Keep other rules from the lines from a node to line `last`; a finding at the anchor explains it."""
+def mark_lines_unchanged(site: Site, node: ast.expr | ast.stmt, last_line: int, reported: ast.AST) -> None:
+    """Keep other rules from the lines between a node and `last_line`; the finding at `reported` explains why."""
     lines = site.file.lines
-    for line in range(node.lineno, last + 1):
-        site.file.explained_lines[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]
+    for line in range(node.lineno, last_line + 1):
+        site.file.explained_lines[lines[line - 1]] = lines[reported.lineno - 1]  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """Report packages for NVIDIA cards, with their replacements for the accelerator.
 
-These are triton, flash_attn, NVIDIA DALI, cupy, pycuda, xformers, bitsandbytes, TensorRT, pynvml and the like. Imports,
-setup.py, lists of requirements, environments and images are searched (`migration/manifests.py`). The findings name only
-published packages as replacements.
+These are triton, flash_attn, NVIDIA DALI, cupy, pycuda, xformers, bitsandbytes, TensorRT, pynvml and the like. The rule
+searches imports and setup.py; `migration/manifests.py` searches requirements files, conda environments and Dockerfiles.
+The findings name only published packages as replacements.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ rule = Rule(
     runs_last=True,
 )
 
-# Of the package `cuda` the import statement, since files with code for CUDA have the word too; apex has a rule.
+# `cuda` alone would match every file with code for CUDA, and the rule `apex` reports apex.
 IMPORT_TEXTS = tuple(
     sorted({name.partition(".")[0] for name in packages_by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
 )

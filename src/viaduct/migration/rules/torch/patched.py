@@ -1,7 +1,8 @@
 """Advise to remove the vendor's run-time patch from a script that is rewritten.
 
-The patch, `transfer_to_npu` of torch_npu.contrib or `gpu_migration` of torch_mlu.utils, redirects CUDA's names to the
-card. After the migration only libraries may still need it, and it disables torch.jit.script.
+The patch is `torch_npu.contrib.transfer_to_npu`, `torch_mlu.utils.gpu_migration` or `torch_mlu.utils.model_transfer`.
+Its import redirects CUDA's names to the card and disables torch.jit.script. After the migration only libraries may
+still need it.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ rule = Rule(__name__, category="advice", targets=("any",), former_names=("any_pi
 def advise_card_test(site: Site) -> None:
     """Advise to test for a card before a tensor is pinned, unless a branch does."""
     has_arguments = site.node.args or site.node.keywords
-    if not has_arguments and not is_under_card_test(site, site.node) and not is_for_card(site):
+    if not has_arguments and not is_under_card_test(site, site.node) and not is_under_type_test(site):
         site.advise(
             "without a card torch may refuse to pin memory: test accelerator.is_available() first",
             zh="没有加速卡时 torch 可能拒绝锁页:请先判断 accelerator.is_available()",
         )
 
 
-def is_for_card(site: Site) -> bool:
-    """Return True in a branch that compares a device's type with the card's."""
+def is_under_type_test(site: Site) -> bool:
+    """Return True in a branch under `device.type == "cuda"` or `device.type in accelerator.TYPES`."""
     tests = [parent.test for parent in site.source.ancestors(site.node) if isinstance(parent, ast.If | ast.IfExp)]
     return any(".TYPES" in ast.unparse(test) or '"cuda"' in site.text(test) for test in tests)

@@ -22,8 +22,10 @@ rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), runs_las
 def report_file(site: Site) -> None:
     """Report the first CUDA code of a file in a project without PyTorch."""
     project = site.file.project
-    if project.torch_files or TENSORFLOW in project.frameworks.get(site.file.path, ()) or "torch" in site.source.text:
+    if project.torch_files or TENSORFLOW in project.frameworks.get(site.file.path, ()):
         return
+    if "torch" in site.source.text:
+        return  # it probably uses PyTorch in a way that is not an import of this file
     first = next(cuda_code(site), None)
     if first is not None:
         site.report_unresolved(

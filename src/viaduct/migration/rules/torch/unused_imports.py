@@ -21,7 +21,7 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(
     __name__,
     targets=("any",),
-    ignores_only=True,  # also runs if --only names other rules: their edits leave unused imports
+    ignores_only=True,  # their edits may leave unused imports
     former_names=("any_unused_imports",),
     after=("cuda_api",),
     runs_last=True,
@@ -48,7 +48,7 @@ def remove_unused(site: Site) -> None:
 
 
 def is_unused(site: Site, alias: ast.alias) -> bool:
-    """Return True for an imported name that the file neither uses nor has in quotes; of torch only for `cuda`."""
+    """Return True for a name that the file neither uses nor has in quotes; names of torch other than `cuda` stay."""
     name = alias.asname or alias.name
     if site.node.module == "torch" and alias.name != "cuda":
         return False
