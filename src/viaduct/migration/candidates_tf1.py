@@ -117,13 +117,13 @@ def session_state(file: MigratedFile, call: ast.Call, name: str) -> State:
 
 def state_of_config(file: MigratedFile, call: ast.Call, keyword: str, position: int) -> State:
     """Return "right" if the config is ready for the NPU, or the session only reads and writes files; else "needed"."""
-    from viaduct.migration.rules.tf1._session_configs import is_ready
+    from viaduct.migration.rules.tf1._session_configs import has_npu_optimizer
     from viaduct.migration.rules.tf1._session_uses import only_handles_files
 
     site = Site(RULE, file, call)
     value = site.argument(keyword, position)
-    has_ready_config = value is not None and not is_none_or_absent(value) and is_ready(site, value)
-    return "right" if has_ready_config or only_handles_files(site) else "needed"
+    has_config = value is not None and not is_none_or_absent(value) and has_npu_optimizer(site, value)
+    return "right" if has_config or only_handles_files(site) else "needed"
 
 
 # ---- estimators
@@ -146,16 +146,13 @@ def find_estimators(file: MigratedFile) -> Iterator[Candidate]:
 
 
 def estimator_state(file: MigratedFile, node: ast.AST, name: str) -> State:
-    """Return "right" for a converted TPUEstimator and for an Estimator with npu_run_config_init; else "needed"."""
+    """Return "right" for an Estimator or TPUEstimator whose config comes from npu_run_config_init; else "needed"."""
     from viaduct.migration.rules.tf1._run_configs import comes_from_init
-    from viaduct.migration.rules.tf1.tpu_estimator import is_converted
 
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, ast.Call) or not name.endswith((".Estimator", ".TPUEstimator")):
         return "needed"
     site = Site(RULE, file, node)
-    if name.endswith(".TPUEstimator"):
-        return "right" if is_converted(site) else "needed"
-    return "right" if name.endswith(".Estimator") and comes_from_init(site, site.argument("config", 2)) else "needed"
+    return "right" if comes_from_init(site, site.argument("config", 2)) else "needed"
 
 
 def run_config_state(file: MigratedFile, node: ast.expr) -> State:

@@ -238,11 +238,14 @@ class Site:
         written = sorted([*self.node.args, *self.node.keywords], key=lambda node: (node.lineno, node.col_offset))
         return written.index(value)
 
+    def name_argument(self, value: ast.expr, name: str) -> None:
+        """Turn a positional argument into a keyword argument; the call must have no * argument."""
+        self.edit.insert(self.source.argument_slots(self.node)[self.argument_index(value)].start, f"{name}=")
+
     def name_positions(self, order: tuple[str, ...]) -> None:
-        """Turn positional arguments into keyword arguments with the names `order`; the call must have no * argument."""
-        slots = self.source.argument_slots(self.node)
+        """Turn all positional arguments into keyword arguments with the names `order`."""
         for value, name in zip(self.node.args, order, strict=False):
-            self.edit.insert(slots[self.argument_index(value)].start, f"{name}=")
+            self.name_argument(value, name)
 
     def import_name(self, name: str) -> str:
         """Import a name of the NPU's TensorFlow adapter, if the file does not yet; return its local name."""

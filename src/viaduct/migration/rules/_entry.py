@@ -1,4 +1,4 @@
-"""Entry of a script: its main guard and its main function."""
+"""Entry of a script: its main guard and its main function. Only the file of the `site` matters."""
 
 from __future__ import annotations
 
@@ -80,6 +80,20 @@ def names_leading_to(site: Site, matches: Callable[[ast.AST], bool]) -> set[str]
     while added := {name for name, mentioned in mentions.items() if mentioned & leading} - leading:
         leading |= added
     return leading
+
+
+def executed_statements(block: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements of a block that are neither definitions nor imports."""
+    excluded = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
+    return [statement for statement in block if not isinstance(statement, excluded)]
+
+
+def first_statement_of_main(site: Site) -> ast.stmt | None:
+    """Return the first statement of the main function, else of the main guard; None without both."""
+    main, guard = main_function(site), main_guard(site)
+    if main is not None:
+        return first_statement(main)
+    return guard.body[0] if guard is not None else None
 
 
 def first_statement(function: FunctionNode) -> ast.stmt:

@@ -29,9 +29,10 @@ def asks_for_ranks(site: Site) -> bool:
 
 
 def asking_files(site: Site) -> set[str]:
-    """Return the files that ask for ranks; if this file or one that it imports trains, also those with an initialiser.
+    """Return the files that ask hccl for ranks.
 
-    distribute_broadcast adds a broadcast to the latter.
+    If this file or one that it imports trains, these include the files that initialise variables: there the rule
+    distribute_broadcast adds a broadcast, which asks for ranks.
     """
     project = site.file.project
     if not project.all_imports(site.file.path) & project.training_files:

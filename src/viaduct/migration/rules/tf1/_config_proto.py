@@ -47,8 +47,7 @@ def import_module(site: Site, module: str, alias: str = "") -> str:
     if imported is not None:
         return imported
     local = reserve_name(site, alias or module)
-    site.file.needed[local] = module
-    site.file.names.added[local] = module
+    site.file.request_import(local, module)
     return local
 
 
@@ -85,7 +84,7 @@ def reserve_name(site: Site, wanted: str) -> str:
     return wanted
 
 
-def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
+def npu_optimizer_statements(site: Site, config: str, at: ast.AST) -> list[str]:
     """Return the statements that let a session with the ConfigProto `config` run on the accelerator.
 
     Request the import that registers NpuOptimizer.

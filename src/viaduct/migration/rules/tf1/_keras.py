@@ -15,12 +15,21 @@ MODEL_CLASSES = tuple(
     f"{root}{name}" for root in PREFIXES for name in ("Model", "models.Model", "Sequential", "models.Sequential")
 )
 RUN_METHODS = (  # of a model; each creates a session if none is set
-    *("fit", "fit_generator", "evaluate", "evaluate_generator", "predict", "predict_generator"),
-    *("train_on_batch", "test_on_batch", "predict_on_batch"),
+    "fit",
+    "fit_generator",
+    "evaluate",
+    "evaluate_generator",
+    "predict",
+    "predict_generator",
+    "train_on_batch",
+    "test_on_batch",
+    "predict_on_batch",
 )
 SET_SESSION = (
-    *("tensorflow.keras.backend.set_session", "keras.backend.set_session"),
-    *("keras.backend.tensorflow_backend.set_session", full_name("set_keras_session_npu_config")),
+    "tensorflow.keras.backend.set_session",
+    "keras.backend.set_session",
+    "keras.backend.tensorflow_backend.set_session",
+    full_name("set_keras_session_npu_config"),
 )
 GET_SESSION = ("tensorflow.keras.backend.get_session", "keras.backend.get_session")
 EAGER_SWITCHES = ("tensorflow.enable_eager_execution", "tensorflow.enable_v2_behavior")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_name
-from viaduct.migration.lookups import bindings_of, plain_name
+from viaduct.migration.lookups import bind_arguments, bindings_of, plain_name, positional_parameters
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import OPTIMIZER_TRAINING_FUNCTIONS
@@ -18,18 +18,22 @@ from viaduct.migration.values import kind_of_call
 
 OPTIMIZER_MODULE = DEFINING_MODULE["NPUDistributedOptimizer"]
 WRAPPERS = (
-    *(f"{OPTIMIZER_MODULE}.{name}" for name in ("NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer")),
-    *(f"{OPTIMIZER_MODULE}.npu_distributed_optimizer_wrapper", full_name("npu_tf_optimizer")),
-    *(full_name("npu_keras_optimizer"), *horovod.qualified_names("DistributedOptimizer")),
+    f"{OPTIMIZER_MODULE}.NPUDistributedOptimizer",
+    f"{OPTIMIZER_MODULE}.NPUOptimizer",
+    f"{OPTIMIZER_MODULE}.KerasDistributeOptimizer",
+    f"{OPTIMIZER_MODULE}.npu_distributed_optimizer_wrapper",
+    full_name("npu_tf_optimizer"),
+    full_name("npu_keras_optimizer"),
+    *horovod.qualified_names("DistributedOptimizer"),
 )
 LOSS_SCALE = full_name("NPULossScaleOptimizer")
 # Calls that average gradients without a wrapper; distribute_gradients adds the averaging to tf.gradients.
 AVERAGING_CALLS = ("tensorflow.gradients", f"{OPTIMIZER_MODULE}.npu_allreduce", f"{OPTIMIZER_MODULE}.allreduce")
-SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
+SYNC_REPLICAS = "tensorflow.train.SyncReplicasOptimizer"
 OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")  # of site.values.kind
 TRAINING_METHODS = ("minimize", "compute_gradients", "apply_gradients")  # of an optimizer
 CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head
-# Canned estimators, whose constructors take an optimizer.
+# Ready-made Estimators, which TensorFlow calls canned: their constructors take an optimizer.
 CANNED_ESTIMATORS = tuple(
     f"tensorflow.estimator.{family}{kind}"
     for family in ("DNN", "Linear", "DNNLinearCombined", "Baseline")
@@ -71,7 +75,7 @@ def is_optimizer_or_wrapper(site: Site, call: ast.Call) -> bool:
 
 
 def is_summed(site: Site, call: ast.AST) -> bool:
-    """Return True for compute_gradients in a list comprehension that calls hccl_ops.allreduce, see distribute_sum."""
+    """Return True for compute_gradients in a list comprehension with hccl_ops.allreduce, written by distribute_sum."""
     loop = site.source.parents.get(call)
     comprehension = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
     nodes = ast.walk(comprehension.elt) if isinstance(comprehension, ast.ListComp) else ()
@@ -81,7 +85,10 @@ def is_summed(site: Site, call: ast.AST) -> bool:
 
 
 def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if every value of an expression is an optimizer, or the result of a call of TensorFlow or Keras."""
+    """Return True if every value of an expression is an optimizer, or the result of a call of TensorFlow or Keras.
+
+    At most five variables or attributes, one assigned to the other, are followed.
+    """
     if site.values.kind(node) in OPTIMIZER_KINDS:
         return True
     if isinstance(node, ast.Call):
@@ -127,23 +134,21 @@ def trains_with_argument(site: Site, call: ast.Call) -> bool:
 
 def trains_in_project(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True for a call of a project's function that trains with the parameter that gets the value."""
-    receiver = find_receiver(site, call, value)
+    receiver = find_receiving_parameter(site, call, value)
     if receiver is None:
         return False
     function, parameter = receiver
     return any(is_training_call(node, parameter) for node in ast.walk(function))
 
 
-def find_receiver(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
+def find_receiving_parameter(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
     """Return the project's function that a call runs, and the parameter that gets the value; None if unknown."""
     called = site.qualified_name(call.func) or ""
     if called not in site.file.project.functions:
         return None
     _, function = site.file.project.functions[called]
-    parameters = [argument.arg for argument in function.args.args]
-    arguments = [*zip(parameters, call.args, strict=False), *((item.arg, item.value) for item in call.keywords)]
-    name = next((name for name, argument in arguments if argument is value), None)
-    return (function, name) if name else None
+    passed = bind_arguments(call, positional_parameters(function)).items()
+    return next(((function, name) for name, argument in passed if argument is value), None)
 
 
 def is_training_call(node: ast.AST, name: str) -> bool:

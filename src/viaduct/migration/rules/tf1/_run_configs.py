@@ -1,4 +1,8 @@
-"""Uses of a RunConfig: by canned estimators, or by the vendor's npu_run_config_init."""
+"""Uses of a RunConfig: by canned estimators, or by the vendor's npu_run_config_init.
+
+TensorFlow calls its ready-made Estimators, such as DNNClassifier, canned. npu_run_config_init converts a RunConfig for
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,9 @@ def is_for_canned(site: Site, config: ast.expr) -> bool:
 
 
 def is_converted(site: Site, config: ast.expr) -> bool:
-    """Return True for a RunConfig that is only passed to npu_run_config_init, as the vendor's converter writes it.
+    """Return True for a RunConfig that is only passed to npu_run_config_init, as in code that the vendor's tool wrote.
 
-    False if an NPUEstimator gets the result, which is no NPURunConfig.
+    False if an NPUEstimator gets the result, since it needs an NPURunConfig.
     """
     uses = config_uses(site, config)
     return bool(uses) and all(is_passed_to_init(site, use) for use in uses)
@@ -43,7 +47,7 @@ def config_uses(site: Site, config: ast.expr) -> list[ast.expr]:
 
 
 def is_passed_to_init(site: Site, value: ast.expr) -> bool:
-    """Return True if a value is an argument of npu_run_config_init, and its result of no NPUEstimator."""
+    """Return True if a value is an argument of npu_run_config_init, and no NPUEstimator gets the result of the call."""
     call = call_with_argument(site, value)
     if call is None or site.qualified_name(call.func) != CONVERTER:
         return False

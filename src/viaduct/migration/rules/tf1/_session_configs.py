@@ -47,7 +47,7 @@ def is_made_without_gpu(config: ast.expr) -> bool:
     return any(is_literal_in(key, "GPU") and is_literal_in(value, 0) for key, value in pairs)
 
 
-def is_ready(site: Site, value: ast.expr) -> bool:
+def has_npu_optimizer(site: Site, value: ast.expr) -> bool:
     """Return True for a config that has a custom optimizer, or gets one from a function of the project."""
     if site.values.kind(value) == "npu_config_proto" or is_from_helper(site, value):
         return True
@@ -60,7 +60,7 @@ def is_ready(site: Site, value: ast.expr) -> bool:
 
 
 def is_from_helper(site: Site, value: ast.expr) -> bool:
-    """Return True for a call of a project's function whose config has NpuOptimizer, at the latest after its edit."""
+    """Return True for a call of a project's function that returns a config with NpuOptimizer, now or after its edit."""
     return is_from_config_helper(site, value) or is_npu_helper_call(site, value)
 
 
@@ -91,17 +91,17 @@ def is_from_config_helper(site: Site, value: ast.expr) -> bool:
     return bool(name) and name in project.config_helpers and project.returns.get(name or "") == "config_proto"
 
 
-def fill_value(site: Site, value: ast.expr) -> None:
+def add_npu_optimizer(site: Site, value: ast.expr) -> None:
     """Add NpuOptimizer to a config after its assignment, else before its use, else by the vendor's npu_config_proto."""
     is_explicit = site.options.style == "explicit"
     config = proto.find_variable(site, value) if is_explicit else None
-    if config and config.values and all(map(partial(can_fill, site), config.assignments, config.values)):
+    if config and config.values and all(map(partial(can_add_after, site), config.assignments, config.values)):
         for assignment in config.assignments:
-            fill_after(site, config, assignment)
+            add_after(site, config, assignment)
     elif is_explicit and proto.is_config_proto(site, value) and can_compute_before(site, value):
         location = site.source.statement_around(value)
         name = proto.reserve_local_name(site, location, "config")
-        lines = [f"{name} = {site.text(value)}", *proto.fill_statements(site, name, location)]
+        lines = [f"{name} = {site.text(value)}", *proto.npu_optimizer_statements(site, name, location)]
         site.edit.insert_before(location, lines)
         site.edit.replace(*site.source.span(value), name)  # the comments in the value have moved with it
     else:
@@ -109,7 +109,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
     report_configured(site)
 
 
-def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
+def can_add_after(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
     """Return True for `config = tf.ConfigProto(…)` on separate lines, outside a class body."""
     is_complete_value = isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is value
     has_own_lines = proto.starts_line(site, assignment) and proto.ends_line(site, assignment)
@@ -123,15 +123,15 @@ def can_compute_before(site: Site, value: ast.expr) -> bool:
     return location is not None and not proto.reads_bound_name(location, value)
 
 
-def fill_after(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
+def add_after(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
     """Add NpuOptimizer to a config, once, after the statements that set its other fields."""
     if mark_once(site, "filled", assignment):
         last = proto.last_setting(site, config, assignment)
         last = last if proto.ends_line(site, last) else assignment
-        site.edit.insert_after(last, proto.fill_statements(site, config.text, assignment))
+        site.edit.insert_after(last, proto.npu_optimizer_statements(site, config.text, assignment))
 
 
-def new_config(site: Site) -> str:
+def create_config(site: Site) -> str:
     """Return the code of a new config: a variable filled before the statement, or a call of npu_config_proto."""
     location = proto.find_insertion_statement(site, site.node) if site.options.style == "explicit" else None
     if location is None:
@@ -140,14 +140,14 @@ def new_config(site: Site) -> str:
     if name is None:
         name = proto.reserve_local_name(site, location, "config")
         assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
-        site.edit.insert_before(location, [assignment, *proto.fill_statements(site, name, location)])
+        site.edit.insert_before(location, [assignment, *proto.npu_optimizer_statements(site, name, location)])
         configs = site.file.answers.setdefault(("configs", site.source.function_around(location)), [])
         configs.append((location, name))  # for inserted_config
     return name
 
 
 def inserted_config(site: Site, statement: ast.stmt) -> str | None:
-    """Return the variable of a config that `new_config` has inserted before the statement in the same function."""
+    """Return the variable of a config that `create_config` has inserted before the statement in the same function."""
     parents = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
     for location, name in site.file.answers.get(("configs", site.source.function_around(statement)), ()):
         block = site.source.block(location)

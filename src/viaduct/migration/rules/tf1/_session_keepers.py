@@ -1,4 +1,7 @@
-"""Keepers of a session: a caller, an object, Keras or a closure that may use it after the block that opened it."""
+"""Keepers of a session: a caller, an object, Keras or a closure that may use it after the block that opened it.
+
+`site` is the call `tf.Session(…)`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,15 @@ from viaduct.migration.rules.tf1._session_uses import reads_within
 
 Keeper = tuple[str, str]
 """Texts for a message: in English ("by Keras"), in Chinese ("Keras")."""
+MAX_DEPTH = 3
+"""Number of objects such as `Trainer(Model(sess))` through which the keeper is searched."""
 
 
 def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
-    """Return the keeper that gets the session by this use of its variable, or None."""
+    """Return the keeper that gets the session by this use of its variable, or None.
+
+    `depth`: the number of objects that hold the session on the way to this use.
+    """
     if inner := inner_function(site, use):
         return keeper_of_function(site, inner)
     child: ast.AST = use
@@ -69,7 +77,7 @@ def keeper_of_assignment(site: Site, statement: ast.stmt, use: ast.Name, value: 
     if isinstance(target, ast.Name) and isinstance(value, ast.Name):
         return f"as {target.id}", target.id
     function = site.source.function_around(statement)
-    if not isinstance(target, ast.Name) or target.id == use.id or function is None or depth > 2:
+    if not isinstance(target, ast.Name) or target.id == use.id or function is None or depth == MAX_DEPTH:
         return None
     keepers = (find_keeper(site, read, depth + 1) for read in reads_within(site, function.body, target.id))
     return next((keeper for keeper in keepers if keeper), None)

@@ -1,4 +1,4 @@
-"""Uses of a session that a script opens."""
+"""Uses of a session that a script opens; `site` is the call `tf.Session(…)`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,30 @@ from viaduct.migration.rule import Site
 
 # Calls that use a session only to read or write files.
 FILE_FUNCTIONS = {
-    *("restore", "save", "export_meta_graph", "convert_variables_to_constants", "write_graph", "simple_save"),
-    *("add_meta_graph_and_variables", "add_meta_graph", "freeze_graph_with_def_protos", "assign_from_checkpoint"),
+    "restore",
+    "save",
+    "simple_save",
+    "write_graph",
+    "export_meta_graph",
+    "add_meta_graph",
+    "add_meta_graph_and_variables",
+    "convert_variables_to_constants",
+    "freeze_graph_with_def_protos",
+    "assign_from_checkpoint",
 }
 INITIALIZING_FUNCTIONS = {
-    f"tensorflow.{name}"
-    for name in (
-        *("global_variables_initializer", "local_variables_initializer", "tables_initializer"),
-        *("initialize_all_variables", "initializers.global_variables", "initializers.local_variables"),
-    )
+    "tensorflow.global_variables_initializer",
+    "tensorflow.local_variables_initializer",
+    "tensorflow.tables_initializer",
+    "tensorflow.initialize_all_variables",
+    "tensorflow.initializers.global_variables",
+    "tensorflow.initializers.local_variables",
 }
 IDLE_ATTRIBUTES = {"graph", "graph_def", "close", "as_default", "sess_str"}  # of a session; they compute nothing
 
 
-def advise_if_on_host(site: Site) -> bool:
-    """Return True, and advise on it, if the session only restores, freezes or saves."""
+def advise_if_only_for_files(site: Site) -> bool:
+    """Return True, after advice, if the session only reads or writes checkpoints and graphs."""
     if not only_handles_files(site):
         return False
     site.advise(
@@ -58,7 +67,7 @@ def session_variable(site: Site) -> tuple[str, list[ast.stmt]]:
 
 
 def reads_within(site: Site, statements: list[ast.stmt], name: str) -> list[ast.Name]:
-    """Return the reads of a name in consecutive statements."""
+    """Return the reads of a name in the consecutive statements of a block."""
     return site.source.only_within(site.source.reads.get(name, []), statements)
 
 

@@ -48,7 +48,7 @@ def drop_final_batch(site: Site) -> None:
             zh="此处参数为解包形式:请确认 drop_final_batch 为 True",
         )
         return
-    site.set_argument("drop_final_batch", "True", 14)
+    site.set_argument("drop_final_batch", "True", position=14)
     report_dropped_batch(site)
 
 

@@ -10,10 +10,11 @@ With `--distributed`:
     -    return ds.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
     +    return ds.shard(get_rank_size(), get_rank_id())
 
-The rule replaces numbers of a strategy, a TPU's context, TF_CONFIG or Horovod. The new ones come from hccl, or from
-RANK_SIZE and RANK_ID with `--rank env` and in code that runs before main. Without `--distributed` the rule only
-advises. Literal numbers and ranks stay. A condition on the input context, which only a strategy passes, becomes one on
-the number of ranks. Numbers of any other origin, and shards of objects that may be no datasets, need manual review.
+The rule replaces a number of shards and an index that come from a strategy, a TPU's context, TF_CONFIG or Horovod. The
+new ones come from hccl, or from RANK_SIZE and RANK_ID with `--rank env` and in code that runs before main. Without
+`--distributed` the rule only advises. Literal numbers and ranks stay. A condition on the input context, which only a
+strategy passes, becomes one on the number of ranks. Numbers of any other origin, and shards of objects that may be no
+datasets, need manual review.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__, after=("horovod_lifecycle", "session_config"))
 
-STRATEGY_ATTRIBUTES = {
-    *("num_input_pipelines", "input_pipeline_id"),  # tf.distribute.InputContext
-    *("num_replicas_in_sync", "replica_id_in_sync_group"),  # a strategy and its replica context
-    *("num_worker_replicas", "global_id_in_cluster", "task_id"),  # RunConfig, from TF_CONFIG
-    *("num_hosts", "current_host"),  # a TPU's context
-}
+STRATEGY_ATTRIBUTES = (
+    {"num_input_pipelines", "input_pipeline_id"}  # tf.distribute.InputContext
+    | {"num_replicas_in_sync", "replica_id_in_sync_group"}  # a strategy and its replica context
+    | {"num_worker_replicas", "global_id_in_cluster", "task_id"}  # RunConfig, from TF_CONFIG
+    | {"num_hosts", "current_host"}  # a TPU's context
+)
 
 
 @rule.method("shard")
@@ -98,24 +99,24 @@ def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
     site.edit.replace_node(number, size)
     site.edit.replace_node(index, rank)
     site.report_change("every rank reads its share", zh="按 rank 切分数据集")
-    for test, block in conditions(site):
+    for test, block in find_conditions(site):
         if mark_once(site, "condition", test):
             replace_condition(site, test, block, size, rank)
 
 
-def conditions(site: Site) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
+def find_conditions(site: Site) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
     """Yield the conditions on an input context that guard the shard, each with the nodes in its branches."""
     child: ast.AST = site.node
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode):
-            yield from early_returns(site, parent)
+            yield from find_early_returns(site, parent)
             return
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test and mentions_context(site, parent.test):
             yield parent.test, [child] if isinstance(parent, ast.IfExp) else [*parent.body, *parent.orelse]
         child = parent
 
 
-def early_returns(site: Site, function: ast.AST) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
+def find_early_returns(site: Site, function: ast.AST) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
     """Yield the conditions of `if not input_context: return dataset` before the shard."""
     for statement in getattr(function, "body", []):
         if not isinstance(statement, ast.If) or statement.lineno >= site.node.lineno:

@@ -65,13 +65,10 @@ def set_default(site: Site, value: ast.AST) -> None:
 
 def add_default(site: Site, value: ast.AST) -> str:
     """Add the default; return the environment variable that got one, or ""."""
-    if (
-        isinstance(value, ast.Subscript)
-        and site.qualified_name(value.value) == "os.environ"
-        and rank_variable_in(value.slice)
-    ):
+    if isinstance(value, ast.Subscript) and site.qualified_name(value.value) == "os.environ":
         name = rank_variable_in(value.slice)
-        site.edit.replace_node(value, f'{site.text(value.value)}.get({site.text(value.slice)}, "{DEFAULTS[name]}")')
+        if name:
+            site.edit.replace_node(value, f'{site.text(value.value)}.get({site.text(value.slice)}, "{DEFAULTS[name]}")')
         return name
     if not isinstance(value, ast.Call) or site.qualified_name(value.func) not in READING_FUNCTIONS or value.keywords:
         return ""

@@ -38,7 +38,7 @@ def wrap_optimizer(site: Site) -> None:
     """Wrap an optimizer that trains; report one whose use is not known."""
     if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
         return
-    if site.qualified_name(site.node.func) == optimizers.SYNCHRONOUS:
+    if site.qualified_name(site.node.func) == optimizers.SYNC_REPLICAS:
         return  # reported by distribute_servers
     outer = full_expression(site)
     parent = site.source.parents[outer]

@@ -5,8 +5,8 @@
     +strategy = None
      run(strategy)
 
-Without `--distributed` a strategy that is only tested or passed on becomes None; one with other uses
-needs manual review. With `--distributed` a used strategy becomes NPUStrategy, whose replicas are the ranks. A call of
+Without `--distributed` a strategy that is only tested or passed on becomes None; a strategy with other uses needs
+manual review. With `--distributed` a strategy that is used becomes NPUStrategy, whose replicas are the ranks. A call of
 get_distribution_strategy is only reported: the run configuration no longer uses its result.
 """
 
@@ -16,7 +16,7 @@ import ast
 
 from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._optimizers import find_reads, find_receiver
+from viaduct.migration.rules.tf1._optimizers import find_reads, find_receiving_parameter
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
 rule = Rule(__name__, after=("estimator_run_config",))
@@ -59,7 +59,7 @@ def is_only_passed_on(site: Site, node: ast.expr) -> bool:
 
 def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True if the called function of the project uses attributes of the value."""
-    function, parameter = find_receiver(site, call, value) or (None, "")
+    function, parameter = find_receiving_parameter(site, call, value) or (None, "")
     nodes = ast.walk(function) if function is not None else ()
     return any(isinstance(node, ast.Attribute) and plain_name(node.value) == parameter for node in nodes)
 

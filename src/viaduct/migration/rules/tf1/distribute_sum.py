@@ -30,9 +30,15 @@ rule = Rule(
     after=("precision_graph_rewrite",),
 )
 
-MINIMIZE_PARAMETERS = (
-    *("loss", "global_step", "var_list", "gate_gradients", "aggregation_method", "colocate_gradients_with_ops"),
-    *("name", "grad_loss"),
+MINIMIZE_PARAMETERS = (  # in order
+    "loss",
+    "global_step",
+    "var_list",
+    "gate_gradients",
+    "aggregation_method",
+    "colocate_gradients_with_ops",
+    "name",
+    "grad_loss",
 )
 APPLY_PARAMETERS = ("global_step", "name")  # parameters of minimize that apply_gradients has too
 

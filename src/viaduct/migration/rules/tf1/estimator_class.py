@@ -9,7 +9,7 @@
 
 A fifth positional argument is named warm_start_from, since the fifth parameter of NPUEstimator is another one.
 NPUEstimator requires an NPURunConfig: a missing config is added, and a config that may be something else needs manual
-review. An Estimator whose config comes from npu_run_config_init stays, as the vendor's converter writes it.
+review. An Estimator whose config comes from npu_run_config_init stays: the vendor's migration tool writes such code.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from viaduct.migration.source import FunctionNode
 rule = Rule(__name__, after=("estimator_run_config", "preset_resnet_seed"))
 
 CONTRIB_CLASSES = (
-    "Estimator",
     *(f"{family}{kind}" for family in ("DNN", "Linear", "DNNLinearCombined") for kind in ("Classifier", "Regressor")),
-    *("DNNEstimator", "LinearEstimator", "DNNLinearCombinedEstimator", "LogisticRegressor", "SVM", "KMeansClustering"),
-    *("DynamicRnnEstimator", "Experiment", "SKCompat"),
+    *(f"{family}Estimator" for family in ("", "DNN", "Linear", "DNNLinearCombined", "DynamicRnn")),
+    *("LogisticRegressor", "SVM", "KMeansClustering", "Experiment", "SKCompat"),
 )
 
 
@@ -45,8 +44,7 @@ def convert(site: Site) -> None:
         return
     site.rename(site.import_name("NPUEstimator"))
     if len(site.node.args) >= 5:
-        slots = site.source.argument_slots(site.node)
-        site.edit.insert(slots[site.argument_index(site.node.args[4])].start, "warm_start_from=")
+        site.name_argument(site.node.args[4], "warm_start_from")
     site.report_change("Estimator becomes NPUEstimator", zh="Estimator 替换为 NPUEstimator")
     check_config(site)
 

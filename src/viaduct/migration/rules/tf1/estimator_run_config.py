@@ -23,15 +23,29 @@ from viaduct.migration.rules.tf1._run_configs import is_converted, is_for_canned
 
 rule = Rule(__name__)
 
+# The parameters of RunConfig in order: first those that NPURunConfig has, then the others.
 KEPT_PARAMETERS = (
-    *("model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs"),
-    *("session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps"),
+    "model_dir",
+    "tf_random_seed",
+    "save_summary_steps",
+    "save_checkpoints_steps",
+    "save_checkpoints_secs",
+    "session_config",
+    "keep_checkpoint_max",
+    "keep_checkpoint_every_n_hours",
+    "log_step_count_steps",
 )
-REMOVED_PARAMETERS = (  # they follow the others in RunConfig
-    *("train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute"),
-    *("experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def"),
+REMOVED_PARAMETERS = (
+    "train_distribute",
+    "device_fn",
+    "protocol",
+    "eval_distribute",
+    "experimental_distribute",
+    "experimental_max_worker_delay_secs",
+    "session_creation_timeout_secs",
+    "checkpoint_save_graph_def",
 )
-STRATEGIES = ("train_distribute", "eval_distribute", "experimental_distribute")
+STRATEGY_PARAMETERS = ("train_distribute", "eval_distribute", "experimental_distribute")
 # Defaults of TensorFlow that NPURunConfig does not share.
 DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}
 DEFAULT_ADVICE = {
@@ -71,7 +85,7 @@ def convert(site: Site) -> None:
 
 def remove_strategies(site: Site) -> None:
     """Remove the strategies of a RunConfig that keeps its class."""
-    strategies = [keyword for keyword in site.node.keywords if keyword.arg in STRATEGIES]
+    strategies = [keyword for keyword in site.node.keywords if keyword.arg in STRATEGY_PARAMETERS]
     if strategies and site.is_editable:
         site.remove_arguments(strategies)
         for keyword in strategies:
@@ -84,15 +98,13 @@ def remove_strategies(site: Site) -> None:
 
 def convert_arguments(site: Site) -> None:
     """Name the positional arguments, remove those that NPURunConfig does not have, and add defaults."""
-    slots = site.source.argument_slots(site.node)
-    arguments = dict(zip((*KEPT_PARAMETERS, *REMOVED_PARAMETERS), site.node.args, strict=False)) | {
-        keyword.arg: keyword for keyword in site.node.keywords if keyword.arg
-    }
+    arguments = dict(zip((*KEPT_PARAMETERS, *REMOVED_PARAMETERS), site.node.args, strict=False))
+    arguments |= {keyword.arg: keyword for keyword in site.node.keywords if keyword.arg}
     for name, argument in arguments.items():
         if name in REMOVED_PARAMETERS:
             report_removed(site, name, argument)
         elif not isinstance(argument, ast.keyword):
-            site.edit.insert(slots[site.argument_index(argument)].start, f"{name}=")
+            site.name_argument(argument, name)
     removed = [argument for name, argument in arguments.items() if name in REMOVED_PARAMETERS]
     site.remove_arguments(removed, add=render_defaults(site, set(arguments)))
 

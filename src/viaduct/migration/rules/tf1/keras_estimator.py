@@ -31,9 +31,8 @@ def convert(site: Site) -> None:
         )
         return
     site.rename(f"{site.import_name('keras_to_npu')}.model_to_npu_estimator")
-    slots = site.source.argument_slots(site.node)
     for value, name in list(zip(site.node.args, PARAMETERS, strict=False))[4:]:
-        site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
+        site.name_argument(value, name)
     site.report_change("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
     check_config(site)
 

@@ -117,11 +117,7 @@ def find_location(site: Site) -> ast.stmt | None:
             return statement
     block = main.body if main is not None else module_level
     reaching = _entry.first_statement_reaching(site, block, lambda node: builds_or_runs(site, node))
-    if reaching is not None:
-        return reaching
-    if main is not None:
-        return _entry.first_statement(main)
-    return guard.body[0] if guard is not None else None
+    return reaching or _entry.first_statement_of_main(site)
 
 
 def builds_or_runs(site: Site, node: ast.AST) -> bool:
@@ -159,7 +155,7 @@ def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
     config = proto.reserve_local_name(site, statement, "config")
     return [
         f"{config} = {proto.tensorflow_name(site, 'ConfigProto')}()",
-        *proto.fill_statements(site, config, statement),
+        *proto.npu_optimizer_statements(site, config, statement),
         f"{name} = {proto.tensorflow_name(site, 'Session')}(config={config})",
         f"{set_session_name(site)}({name})",
     ]

@@ -43,7 +43,6 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
-from viaduct.migration.source import FunctionNode
 
 rule = Rule(
     __name__,
@@ -72,29 +71,20 @@ def start_communication(site: Site) -> None:
 def find_location(site: Site) -> ast.stmt | None:
     """Return the first statement of main, else of the main guard, else of the module, that may ask hccl for ranks.
 
-    Without such a statement return the first one of main or of the guard, else None. None for a module of another
-    script, too.
+    Without such a statement return the first one of main or of the guard. Return None if there is neither, and for a
+    module of another script.
     """
     main, guard = _entry.main_function(site), _entry.main_guard(site)
-    block = main.body if main is not None else guard.body if guard is not None else executed_statements(site)
     if main is None and guard is None and site.file.project.importers.get(site.file.path):
         return None  # a module of another script
+    module_level = _entry.executed_statements(site.source.tree.body)
+    block = main.body if main is not None else guard.body if guard is not None else module_level
     reaching = _entry.first_statement_reaching(site, block, lambda node: may_ask_for_ranks(site, node))
-    if reaching is not None:
-        return reaching
-    if main is not None:
-        return _entry.first_statement(main)
-    return guard.body[0] if guard is not None else None
-
-
-def executed_statements(site: Site) -> list[ast.stmt]:
-    """Return the statements at module level other than definitions and imports."""
-    excluded = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
-    return [statement for statement in site.source.tree.body if not isinstance(statement, excluded)]
+    return reaching or _entry.first_statement_of_main(site)
 
 
 def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
-    """Return True for a name of hccl, and for a name with the name of one of `asking_modules` in it."""
+    """Return True for a name of hccl, and for a name of a module that asks for ranks."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     name = site.qualified_name(node) or ""
@@ -109,6 +99,7 @@ def asking_modules(site: Site) -> set[str]:
 
 
 def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
+    """Return the statements that start communication, and those that end it."""
     if site.options.resources == "plugin":
         plugin = site.import_name("npu_plugin")
         return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]

@@ -1,7 +1,7 @@
 """Report parts of model code that may not suit the device.
 
-These are overflow checks on gradients, recurrent cells, operators that run on the host, summaries in the model
-function, and assertions of a dtype.
+The rule checks tests for overflow, recurrent cells, operators that run on the host, summaries in the model function,
+and assertions of a dtype.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ rule = Rule(__name__, category="advice", runs_last=True)
 FINITENESS_CHECKS = tuple(
     f"tensorflow.{prefix}{name}" for prefix in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")
 )
-CUDNN_LAYERS = (
-    *("tensorflow.contrib.cudnn_rnn.CudnnLSTM", "tensorflow.contrib.cudnn_rnn.CudnnGRU"),
-    *("tensorflow.keras.layers.CuDNNLSTM", "tensorflow.keras.layers.CuDNNGRU"),
-    *("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"),
+CUDNN_LAYERS = tuple(
+    f"{prefix}{kind}"
+    for prefix in ("tensorflow.contrib.cudnn_rnn.Cudnn", "tensorflow.keras.layers.CuDNN", "keras.layers.CuDNN")
+    for kind in ("LSTM", "GRU")
 )
 RECURRENT_CELLS = tuple(
     f"tensorflow.{prefix}.{name}"

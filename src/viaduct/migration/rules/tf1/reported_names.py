@@ -3,14 +3,19 @@
 from viaduct.migration.notices import Notice, report_rule
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
-DEBUG_MODULES = (
-    *("tensorflow.python.debug", "tensorflow.python.debug.wrappers.hooks"),
-    *(f"tensorflow.python.debug.wrappers.{name}" for name in ("local_cli_wrapper", "dumping_wrapper", "grpc_wrapper")),
+DEBUG_MODULES = tuple(
+    f"tensorflow.python.debug{module}"
+    for module in (
+        "",
+        ".wrappers.hooks",
+        ".wrappers.local_cli_wrapper",
+        ".wrappers.dumping_wrapper",
+        ".wrappers.grpc_wrapper",
+    )
 )
 INTERACTIVE_DEBUGGERS = ("LocalCLIDebugHook", "LocalCLIDebugWrapperSession")
-TENSOR_WRITERS = (
-    *("DumpingDebugHook", "DumpingDebugWrapperSession", "GrpcDebugHook", "GrpcDebugWrapperSession"),
-    *("TensorBoardDebugHook", "TensorBoardDebugWrapperSession"),
+TENSOR_WRITERS = tuple(
+    f"{name}{kind}" for name in ("DumpingDebug", "GrpcDebug", "TensorBoardDebug") for kind in ("Hook", "WrapperSession")
 )
 STRATEGY_MODULES = ("distribute", "distribute.experimental", "contrib.distribute")
 

@@ -29,14 +29,14 @@ from viaduct.migration.predicates import is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1._session_configs import (
+    add_npu_optimizer,
     allows_no_gpu,
-    fill_value,
-    is_ready,
-    new_config,
+    create_config,
+    has_npu_optimizer,
     report_configured,
     report_host_session,
 )
-from viaduct.migration.rules.tf1._session_uses import advise_if_on_host
+from viaduct.migration.rules.tf1._session_uses import advise_if_only_for_files
 from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_KIND_AND_METHOD, SESSION_CLASSES
 
 rule = Rule(__name__, after=("horovod_devices",))
@@ -72,7 +72,7 @@ def add_creator(site: Site) -> None:
         )
         return
     creator_class = proto.tensorflow_name(site, "train.ChiefSessionCreator")
-    site.set_argument("session_creator", f"{creator_class}(config={new_config(site)})", 0)
+    site.set_argument("session_creator", f"{creator_class}(config={create_config(site)})", 0)
     report_configured(site)
 
 
@@ -117,17 +117,17 @@ def configure(site: Site, keyword: str, position: int) -> None:
             risk="high",
         )
     elif is_none_or_absent(value):
-        if advise_if_on_host(site):
+        if advise_if_only_for_files(site):
             return
-        site.set_argument(keyword, new_config(site), position)
+        site.set_argument(keyword, create_config(site), position)
         report_configured(site)
-    elif value is not None and is_ready(site, value):
+    elif value is not None and has_npu_optimizer(site, value):
         switch_remapping_off(site, value)
-    elif value is not None and not advise_if_on_host(site):
+    elif value is not None and not advise_if_only_for_files(site):
         if allows_no_gpu(site, value):
             report_host_session(site)
         else:
-            fill_value(site, value)
+            add_npu_optimizer(site, value)
 
 
 def switch_remapping_off(site: Site, value: ast.expr) -> None:

@@ -23,7 +23,12 @@ import ast
 
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._session_configs import allows_no_gpu, fill_value, is_ready, report_host_session
+from viaduct.migration.rules.tf1._session_configs import (
+    add_npu_optimizer,
+    allows_no_gpu,
+    has_npu_optimizer,
+    report_host_session,
+)
 
 rule = Rule(__name__)
 
@@ -37,10 +42,10 @@ def fill_helper(site: Site) -> None:
     if site.file.project.returns.get(name) != "config_proto":
         return
     for statement in returns_of(site.file.names, site.node):
-        if statement.value is None or is_ready(site, statement.value):
+        if statement.value is None or has_npu_optimizer(site, statement.value):
             continue
         return_site = Site(site.rule, site.file, statement)  # for findings and edits at the `return`
         if allows_no_gpu(return_site, statement.value):
             report_host_session(return_site)
         else:
-            fill_value(return_site, statement.value)
+            add_npu_optimizer(return_site, statement.value)

@@ -8,7 +8,7 @@
 The accelerator's own engine compiles the graph; XLA would take nodes away from it. The rule also edits
 `tf.config.optimizer.set_jit` and `jit_scope`. Remapping, a pass of TensorFlow's graph optimizer Grappler, is switched
 off where a statement switches it on: by an attribute of rewrite options, or a keyword of RewriterConfig. Other settings
-that disturb the device get advice: Grappler's passes should stay on, model pruning and soft placement too.
+that disturb the device get advice: Grappler's other passes, model pruning and soft placement should stay on.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ JIT_SCOPES = (
     "tensorflow.xla.experimental.jit_scope",
     "tensorflow.contrib.compiler.jit.experimental_jit_scope",
 )
-NEEDED_PASSES = {
-    *("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization"),
-    *("loop_optimization", "dependency_optimization", "layout_optimizer", "memory_optimization"),
+NEEDED_PASSES = {"constant_folding", "layout_optimizer"} | {
+    f"{name}_optimization" for name in ("function", "shape", "arithmetic", "loop", "dependency", "memory")
 }
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2.RewriterConfig"
 OFF = 2  # value of RewriterConfig.OFF

@@ -14,8 +14,8 @@
 
 TPUEstimator passes the batch size to input functions as params["batch_size"]; now `params` gets one, used for training,
 evaluation and prediction. iterations_per_loop is kept only if all keywords for steps in the file are multiples of it,
-since NPUEstimator refuses others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off.
-Output of the vendor's converter (`config=npu_run_config_init(…)`) stays.
+since NPUEstimator refuses others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off. A
+call with `config=npu_run_config_init(…)`, as the vendor's migration tool writes it, stays.
 """
 
 from __future__ import annotations
@@ -32,8 +32,12 @@ TPU = "tensorflow.estimator.tpu"
 BATCH_SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
 SWITCHES = ("use_tpu", "eval_on_tpu", "export_to_tpu")
 DROPPED_PARAMETERS = (
-    *(*BATCH_SIZES, *SWITCHES, "batch_axis", "export_to_cpu"),
-    *("export_saved_model_api_version", "embedding_config_spec"),
+    *BATCH_SIZES,
+    *SWITCHES,
+    "batch_axis",
+    "export_to_cpu",
+    "export_saved_model_api_version",
+    "embedding_config_spec",
 )
 ESTIMATOR_PARAMETERS = ("model_fn", "model_dir", "config", "params")  # positional parameters of NPUEstimator
 REMOVED_PARAMETERS = ("train_distribute", "eval_distribute", "device_fn", "protocol")
@@ -45,7 +49,7 @@ def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         switch_tpu_off(site)
         return
-    if is_converted(site):
+    if run_configs.comes_from_init(site, site.argument("config", 2)):
         return
     arguments = site.node.args
     if any(isinstance(value, ast.Starred) for value in arguments) or len(arguments) > len(ESTIMATOR_PARAMETERS):
@@ -87,13 +91,6 @@ def move_batch_size(site: Site) -> str:
     else:
         site.edit.replace_node(params, f"dict({site.text(params)}, batch_size={site.text(size)})")
     return ""
-
-
-def is_converted(site: Site) -> bool:
-    """Return True for a config of npu_run_config_init, as the vendor's converter writes it."""
-    config = site.argument("config", 2)
-    origin = site.values.origin(config) if config is not None else None
-    return isinstance(origin, ast.Call) and site.qualified_name(origin.func) == run_configs.CONVERTER
 
 
 def check_arguments(site: Site) -> None:
@@ -153,7 +150,7 @@ def loop_in_config(site: Site) -> str:
 
 
 def check_loop(site: Site, loop: str) -> str:
-    """Return iterations_per_loop if all `find_step_counts` are multiples of it; else report it and return ""."""
+    """Return iterations_per_loop if all numbers of steps are multiples of it; else report it and return ""."""
     if loop in ("", "1"):
         return ""
     unsuited = [text for text, value in find_step_counts(site) if not is_multiple(value, loop, text)]

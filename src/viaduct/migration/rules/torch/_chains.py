@@ -77,7 +77,9 @@ def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
     return True
 
 
-def require_torch(site: Site) -> str:
-    """Request `import torch` for a file that imports only a part of torch; return its name."""
-    site.file.needed["torch"] = site.file.names.added["torch"] = "torch"
-    return "torch"
+def import_torch(site: Site) -> str:
+    """Return the file's name of torch; request `import torch` if the file imports only a part of torch."""
+    local_name = site.file.names.local_name("torch")
+    if local_name is None:
+        site.file.request_import("torch", "torch")
+    return local_name or "torch"

@@ -6,12 +6,11 @@ All conditions are checked before the first edit.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from viaduct.migration.lookups import bind_arguments, calls_to, keyword_value, method_name, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules._entry import is_imported, main_guard
+from viaduct.migration.rules._entry import executed_statements, is_imported, main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._collectives import dict_items
 from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
@@ -244,13 +243,6 @@ def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
     if first is None or site.edit.own_indent(first) is None:
         raise Refused("the statement that starts the training was not found", "未找到启动训练的语句")
     return first, (guard.body if guard is not None else block)[-1]
-
-
-def executed_statements(block: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a block that are neither definitions nor imports."""
-    for statement in block:
-        if not isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
-            yield statement
 
 
 def may_use_card(site: Site, statement: ast.stmt) -> bool:

@@ -1,7 +1,8 @@
 """Branches of a script that depend on values of one rank, such as `if loss < best:`.
 
 With one process per card every rank has its own loss. If one rank stops early, the others wait for it forever. Values
-that are computed from a batch of the training loader are followed through assignments, meters and function results.
+that are computed from a batch of the training loader are followed through assignments, function results, and objects
+that collect them, such as lists and meters.
 """
 
 from __future__ import annotations

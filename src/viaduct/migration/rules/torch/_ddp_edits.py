@@ -11,7 +11,7 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import first_statement
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import MOVING_METHODS, Loader, Plan, Refused
-from viaduct.migration.rules.torch._places import CARDS
+from viaduct.migration.rules.torch._locations import CARD_NAMES
 
 NUMBERED_DEVICE = re.compile(r"(?:cuda|npu|mlu):\d+")
 NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.npu()`
@@ -44,14 +44,14 @@ class Rewriter:
     def collect_from_call(self, call: ast.Call) -> None:
         """Collect a `set_device` and a `.cuda(0)`; refuse a block for one card, `with torch.cuda.device(0):`."""
         name = self.site.qualified_name(call.func) or ""
-        if name in (f"torch.{root}.set_device" for root in CARDS):
+        if name in (f"torch.{root}.set_device" for root in CARD_NAMES):
             statement = self.site.source.statement_around(call)
             if not isinstance(statement, ast.Expr):
                 raise Refused("set_device is part of another statement", "set_device 位于其他语句内", call)
             self.device_settings.append(statement)
-        elif name in (f"torch.{root}.device" for root in CARDS):
+        elif name in (f"torch.{root}.device" for root in CARD_NAMES):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in CARDS and call.args and not name:
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in CARD_NAMES and call.args and not name:
             if not is_device_number(call.args[0]):
                 text = self.site.text(call.args[0])
                 raise Refused(f"the code does not show which card {text} is", f"无法看出 {text} 是哪张卡", call)
@@ -59,11 +59,10 @@ class Rewriter:
 
     def import_module(self, qualified: str, preferred: str) -> str:
         """Return the local name of a module; request its import if the file has none."""
-        imported = self.site.file.names.local_name(qualified)
-        if imported is not None:
-            return imported
-        local = self.site.reserve_name(preferred)
-        self.site.file.needed[local] = self.site.file.names.added[local] = qualified
+        local = self.site.file.names.local_name(qualified)
+        if local is None:
+            local = self.site.reserve_name(preferred)
+            self.site.file.request_import(local, qualified)
         return local
 
     def edit_script(self) -> None:

@@ -29,10 +29,11 @@ from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 
 # Libraries whose `device="cuda"`, `.to` and `.cuda` are not PyTorch's.
-OTHER_LIBRARIES = {
-    *("catboost", "cudf", "cuml", "cupy", "faiss", "jax", "lightgbm", "mxnet", "numba", "onnxruntime", "paddle"),
-    *("ray", "sklearn", "taichi", "tensorflow", "tensorrt", "tvm", "warp", "xgboost", "pycuda"),
-}
+OTHER_LIBRARIES = (
+    {"jax", "mxnet", "paddle", "tensorflow", "onnxruntime", "tensorrt", "tvm"}
+    | {"catboost", "lightgbm", "xgboost", "sklearn", "faiss", "ray"}
+    | {"cudf", "cuml", "cupy", "numba", "pycuda", "taichi", "warp"}
+)
 # Prefixes of functions of torch for which "cuda" names a kind of kernel, not a device.
 KERNEL_APIS = ("torch.library.", "torch.ops.", "torch.utils.cpp_extension.", "torch._C.")
 # Position at which a function of PyTorch takes a device.
@@ -51,10 +52,9 @@ AVAILABILITY_TESTS = {f"torch.{card}.is_available" for card in ("cuda", "npu", "
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
 OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
 STORING_NODES = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
-STARTING_NODES = (  # nodes that `trace_node` handles
-    *(ast.Call, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.For),
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda),
-)
+ASSIGNING_NODES = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+STARTING_NODES = (*ASSIGNING_NODES, *DEFINITIONS, ast.Call, ast.IfExp)  # nodes that `trace_node` handles
 
 
 def is_of_other_library(name: str | None) -> bool:

@@ -16,11 +16,11 @@ from viaduct.migration.targets import import_helper
 
 SCRIPT = "torch.jit.script"
 TIGHTER_NODES = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.Await
-"""Nodes whose operands, if they are comparisons, need parentheses."""
+"""Nodes in which a comparison as operand needs parentheses."""
 
 
 def report_if_scripted(site: Site, node: ast.AST) -> bool:
-    """Report a node in code that torch.jit.script compiles, where the helper cannot be used; return True for it."""
+    """Report a node in code that torch.jit.script compiles, where the helper cannot be used; return True if it is."""
     ancestors = [*site.source.ancestors(node)]
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
     outer_names = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from viaduct.migration.classes import OBJECT, find_method_owner
-from viaduct.migration.lookups import argument_values, last_name
+from viaduct.migration.lookups import argument_values, bind_arguments, last_name
 from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, starts_with_name
 
-INDEXING_FUNCTIONS = {
-    *("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "one_hot", "embedding", "index_select"),
-    *("index_add", "index_add_", "index_copy_", "index_fill_", "take", "take_along_dim"),
-}
+INDEXING_FUNCTIONS = (
+    {"gather", "take", "take_along_dim", "one_hot", "embedding"}
+    | {"scatter", "scatter_", "scatter_add", "scatter_add_"}
+    | {"index_select", "index_add", "index_add_", "index_copy_", "index_fill_"}
+)
 MAX_DEPTH = 4
+"""Number of calls, one in the function of the other, through which a tensor is followed."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,8 @@ def receiving_functions(body: Body, names: set[str]) -> Iterator[tuple[Body, str
         definition = find_definition(body, call)
         if definition is not None:
             called, parameters = definition
-            passed: list[tuple[str | None, ast.expr]] = [*zip(parameters, call.args, strict=False)]
-            passed += [(keyword.arg, keyword.value) for keyword in call.keywords]
-            yield from ((called, parameter) for parameter, value in passed if parameter and uses_any(value, names))
+            passed = bind_arguments(call, parameters).items()
+            yield from ((called, parameter) for parameter, value in passed if uses_any(value, names))
 
 
 def find_definition(body: Body, call: ast.Call) -> tuple[Body, list[str]] | None:

@@ -1,4 +1,7 @@
-"""Tests that tell a tensor's attribute `is_cuda` from a field of the project with the same name."""
+"""Tests that tell a tensor's attribute `is_cuda` from a field of the project with the same name.
+
+`site` is the expression `x.is_cuda`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,7 @@ from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.source import Source
 
-SETTINGS_NAMES = {
-    *("args", "arg", "opt", "opts", "options", "cfg", "config", "settings", "flags", "FLAGS", "hparams", "params"),
-}
+SETTINGS_NAMES = {"args", "arg", "opt", "opts", "options", "cfg", "config", "settings", "flags", "hparams", "params"}
 
 
 def may_be_tensor_attribute(site: Site) -> bool:
@@ -20,9 +21,9 @@ def may_be_tensor_attribute(site: Site) -> bool:
 
 
 def report_if_ambiguous(site: Site, replacement: str) -> bool:
-    """Report an `is_cuda` of a tensor or of the project, and return True for it.
+    """Report an `is_cuda` that may be a tensor's or the project's; return True if it is reported.
 
-    `replacement` is the code for a tensor, for the message.
+    `replacement` is the attribute to write if it is a tensor's: `is_npu`.
     """
     if site.values.kind(site.node.value) in ("tensor", "module") or not is_defined_in_program(site):
         return False
@@ -70,4 +71,4 @@ def is_settings(node: ast.expr) -> bool:
     """Return True for the object in `args.is_cuda` and in `parser.parse_args().is_cuda`."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr.startswith("parse_")
-    return last_name(node) in SETTINGS_NAMES
+    return last_name(node).lower() in SETTINGS_NAMES

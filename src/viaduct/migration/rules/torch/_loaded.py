@@ -8,7 +8,7 @@ from typing import Literal
 from viaduct.migration.flows import CALLED, CARD, HOST, MODULE, MOVED, STATE, Flow
 from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Site, cache_per_file
-from viaduct.migration.rules.torch._places import is_in_dataset
+from viaduct.migration.rules.torch._locations import is_in_dataset
 
 Destination = Literal["host", "card", "unneeded", "unknown"]
 DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.get_default_device")

@@ -20,23 +20,29 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._devices import OTHER_LIBRARIES, is_of_other_library
 
-TORCH_LIBRARIES = (
-    *("torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning"),
-)
+TORCH_LIBRARIES = {"torch", "torchvision", "torchaudio", "torchtext"} | {
+    "timm",
+    "transformers",
+    "diffusers",
+    "monai",
+    "lightning",
+}
 # Usual names of device numbers.
-NUMBER_NAMES = {
-    *("gpu", "gpu_id", "gpuid", "gpu_idx", "gpu_index", "gpu_num", "rank", "local_rank", "device_id", "device_index"),
-    *("device_idx", "rank_id", "local_gpu", "localrank"),
-}
+NUMBER_NAMES = (
+    {"gpu", "gpu_id", "gpuid", "gpu_idx", "gpu_index", "gpu_num", "local_gpu"}
+    | {"rank", "rank_id", "local_rank", "localrank"}
+    | {"device_id", "device_idx", "device_index"}
+)
 NUMBER_LIST_NAMES = {"device_ids", "gpu_ids", "gpus", "gpuids"}
-NUMBER_FUNCTIONS = {
-    *("torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.distributed.get_world_size"),
-    *(f"torch.{card}.{name}" for card in ("cuda", "npu", "mlu") for name in ("current_device", "device_count")),
-    "torch.accelerator.current_device_index",
-}
+NUMBER_FUNCTIONS = (
+    {f"torch.distributed.{name}" for name in ("get_rank", "get_node_local_rank", "get_world_size")}
+    | {f"torch.{card}.{name}" for card in ("cuda", "npu", "mlu") for name in ("current_device", "device_count")}
+    | {"torch.accelerator.current_device_index"}
+)
 SPAWN_FUNCTIONS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
 MAX_DEPTH = 6
+"""Number of variables, attributes and parameters through which a value is followed."""
 
 
 def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import is_self_attribute, last_name, positional_parameters
+from viaduct.migration.lookups import bind_arguments, is_self_attribute, last_name, positional_parameters
 from viaduct.migration.rule import Site
 from viaduct.migration.source import FunctionNode
 
@@ -97,8 +97,8 @@ class LoaderTrace:
             return
         names = positional_parameters(function)
         names = names[1:] if names[:1] == ["self"] else names
-        passed = [*zip(names, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
-        self.aliases |= {(function, name) for name, value in passed if name and self.is_loader(value)}
+        passed = bind_arguments(call, names).items()
+        self.aliases |= {(function, name) for name, value in passed if self.is_loader(value)}
 
     def follow_return(self, statement: ast.Return, value: ast.expr) -> None:
         """Follow the loader out of a function that returns it."""

@@ -7,10 +7,10 @@ import ast
 from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Site
 
-ENVIRONMENT_FUNCTIONS = {
-    *("os.getenv", "os.putenv", "os.unsetenv"),
+ENVIRONMENT_FUNCTIONS = (
+    *(f"os.{name}" for name in ("getenv", "putenv", "unsetenv")),
     *(f"os.environ.{name}" for name in ("get", "setdefault", "pop", "__setitem__")),
-}
+)
 ENVIRONMENT_METHODS = ("get", "setdefault", "pop", "setenv", "delenv")  # of a mapping, and of pytest's monkeypatch
 ENVIRONMENT_NAMES = ("env", "environ", "environment", "env_vars", "child_env", "monkeypatch")
 
@@ -62,7 +62,7 @@ def is_environment_dict(site: Site, table: ast.Dict) -> bool:
 
 
 def assigned_value(site: Site, node: ast.Constant) -> ast.expr | None:
-    """Return the value that the variable of this name gets at the node; None if it is only read."""
+    """Return the value that is assigned to the variable whose name is the string `node`; None if it is only read."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):
         return parent.values[parent.keys.index(node)]

@@ -19,15 +19,16 @@ DATA_PARALLEL = (
 )
 DISTRIBUTED_CALLS = (
     "torch.distributed.init_process_group",
-    DISTRIBUTED_DATA_PARALLEL[0],
+    *DISTRIBUTED_DATA_PARALLEL,
     "torch.multiprocessing.spawn",
 )
 DATA_PARALLEL_FUNCTION = "torch.nn.parallel.data_parallel"
-# Functions that DataParallel consists of.
+# The functions that DataParallel calls in a forward pass.
 DATA_PARALLEL_PARTS = (
     *(f"torch.nn.parallel.{name}" for name in ("replicate", "scatter", "gather", "parallel_apply")),
     *(f"torch.nn.parallel.scatter_gather.{name}" for name in ("scatter", "scatter_kwargs", "gather")),
-    *("torch.nn.parallel.replicate.replicate", "torch.nn.parallel.parallel_apply.parallel_apply"),
+    "torch.nn.parallel.replicate.replicate",
+    "torch.nn.parallel.parallel_apply.parallel_apply",
 )
 
 
@@ -59,7 +60,7 @@ def assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:
 
 
 def module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
-    """Yield every `x.module`, with True if this file wraps x in DataParallel, and not in its distributed form."""
+    """Yield every `x.module`, with True if this file wraps x in DataParallel and not in DistributedDataParallel."""
     wrapped = assigned_names(site, wrapping_calls(site)) - assigned_names(site, distributed_calls(site))
     for node in site.source.of_kind(ast.Attribute):
         if node.attr == "module" and site.qualified_name(node) is None:

@@ -94,7 +94,6 @@ def drop_device(site: Site, device: ast.expr) -> None:
     """Remove the device argument; name the positional arguments of autocast after it."""
     keywords = [keyword for keyword in site.node.keywords if keyword.value is device]
     if site.name in AUTOCAST_NAMES:
-        slots = site.source.argument_slots(site.node)
         for name, value in [*zip(AUTOCAST_PARAMETERS, site.node.args, strict=False)][1:]:  # without the device
-            site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
+            site.name_argument(value, name)
     site.remove_arguments([*keywords] or [device])

@@ -8,8 +8,8 @@ With `--to mlu`:
     +with torch.autograd.profiler.emit_cnpx():
          pass
 
-torch_mlu adds emit_cnpx, and has `use_device="mlu"` instead of `use_cuda`. On the NPU this profiler records the CPU
-only, and emit_nvtx has no counterpart: both need manual review.
+torch_mlu has emit_cnpx in torch_mlu.profiler and adds it to torch.autograd.profiler; `use_device="mlu"` replaces
+`use_cuda`. On the NPU this profiler records the CPU only, and emit_nvtx has no counterpart: both need manual review.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 PROFILER = "torch.autograd.profiler"
 EMIT_NVTX = f"{PROFILER}.emit_nvtx"
-EMIT_CNPX = f"emit_{MLU.range_module}"
+EMIT_CNPX = f"emit_{MLU.range_module}"  # emit_cnpx
 
 
 @rule.node(ast.ImportFrom, only_if_file_contains=("emit_nvtx",))

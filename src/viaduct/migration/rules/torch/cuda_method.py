@@ -9,8 +9,8 @@
     +x = torch.zeros(2).npu(0, non_blocking=True)
 
 The plug-ins give every tensor, storage and module a method named after the device, with the arguments of `.cuda`;
-device numbers stay. If a class of the project has its own `cuda`, calls of it stay, and calls that may be of it need
-manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's bound method
+device numbers stay. If a class of the project defines a method `cuda`, its calls stay, and calls that may be of this
+method need manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's bound method
 (`move = x.cuda`).
 
 With `--to any` the call becomes `.to`, which moves nothing on a machine without a card:
@@ -137,25 +137,25 @@ def is_bound_move(site: Site) -> bool:
 
 def rename(site: Site, function: ast.expr) -> None:
     """Replace `.cuda` by the card's method."""
-    device = site.target.card.method
+    method = site.target.card.method
     if site.source.is_in_f_string(function):
         site.request_review(
-            f"`.cuda` within an f-string cannot be edited safely: write .{device}",
-            zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{device}",
+            f"`.cuda` within an f-string cannot be edited safely: write .{method}",
+            zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{method}",
         )
         return
     _, end = site.source.span(function)
-    site.edit.replace(end - len("cuda"), end, device)
-    site.report_change(f".cuda() becomes .{device}()", zh=f".cuda() 改为 .{device}()")
+    site.edit.replace(end - len("cuda"), end, method)
+    site.report_change(f".cuda() becomes .{method}()", zh=f".cuda() 改为 .{method}()")
 
 
 def report_undecided(site: Site, own_class: str) -> None:
     """Report a call that may be a method of the project's class `own_class`, a qualified name."""
-    device, owner = site.target.card.method, own_class.rpartition(".")[2]
+    method, owner = site.target.card.method, own_class.rpartition(".")[2]
     site.request_review(
         f"{owner} has its own method `cuda`, and this may be a call of it: if it is a tensor's or module's, "
-        f"write .{device}()",
-        zh=f"{owner} 定义了自己的 cuda 方法,此处可能是对它的调用;若是张量或模块的方法,请改为 .{device}()",
+        f"write .{method}()",
+        zh=f"{owner} 定义了自己的 cuda 方法,此处可能是对它的调用;若是张量或模块的方法,请改为 .{method}()",
     )
 
 

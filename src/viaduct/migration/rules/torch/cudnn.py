@@ -18,7 +18,7 @@ import ast
 
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import replace_name, require_torch
+from viaduct.migration.rules.torch._chains import import_torch, replace_name
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
@@ -47,7 +47,7 @@ def explain_flag(site: Site) -> None:
 
 def replace_switch(site: Site) -> None:
     """Replace `cudnn.enabled` by the MLU's switch."""
-    root = site.file.names.local_name("torch") or require_torch(site)
+    root = import_torch(site)
     site.target.require_plugin(site)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
         site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

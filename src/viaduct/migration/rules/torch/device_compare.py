@@ -30,7 +30,7 @@ EDITED_OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda"))
 def replace_in_comparisons(site: Site) -> None:
-    """Change comparisons of a device with CUDA; report those of what may be no device."""
+    """Change comparisons of a device with CUDA; report comparisons of something that may be no device."""
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
@@ -58,15 +58,15 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
             if not any(map(device_literal, elements(item))):
                 continue
             if devices.is_device(other):
-                may_be_both = site.file.target_code_lines and is_literal_in(item, "cuda")
-                if not may_be_both or not compare_with_both(site, node, other):
+                keeps_cuda = site.file.target_code_lines and is_literal_in(item, "cuda")  # has code for both cards
+                if not keeps_cuda or not compare_with_both(site, node, other):
                     replace_texts(site, item)
             elif any(map(is_cuda_device, elements(item))) and not is_membership_key(operator, left, item):
                 report_undecided(site, node)
 
 
 def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
-    """Turn `device.type == "cuda"`, in a file with code for both cards, into a test for both; False if it stays."""
+    """Turn `device.type == "cuda"` into a test for CUDA and the card; return False if it stays."""
     if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.is_in_f_string(node):
         return False
     if site.file.is_left_alone(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
@@ -81,7 +81,7 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
 
 
 def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
-    """Return True if the branch after the comparison calls functions of CUDA or the card."""
+    """Return True if the branch that the comparison decides on calls functions of CUDA or the card."""
     call_texts = ("torch.cuda", ".cuda(", f".{site.target.card.device}.", f".{site.target.card.method}(")
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):

@@ -11,7 +11,7 @@ import ast
 from viaduct.cards.limits import Risk
 from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._places import CARDS, is_cpu, is_move, place_of
+from viaduct.migration.rules.torch._locations import CARD_NAMES, is_cpu, is_move, location_of
 from viaduct.migration.targets import cards
 
 rule = Rule(
@@ -23,8 +23,8 @@ rule = Rule(
     runs_last=True,
 )
 
-DOUBLE_TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
-MAX_DEPTH = 8
+DOUBLE_TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARD_NAMES for kind in ("Tensor", "Storage"))
+MAX_DEPTH = 8  # calls in a chain such as `x.float().double()`
 DOUBLE_DTYPES = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}
 OTHER_CASTS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"}
 
@@ -52,14 +52,14 @@ def report_constructor(site: Site) -> None:
         report(site, "medium")
 
 
-@rule.method("to", "type", "double", *CARDS)
+@rule.method("to", "type", "double", *CARD_NAMES)
 def report_method(site: Site) -> None:
     """Report a move of a double tensor, `x.double().cuda()`, and a cast of a tensor that may be on the card."""
     if is_move(site.node):
         if is_double(site, site.node):
             report(site, "medium")
     elif casts_to_double(site, site.node) and not is_moved_next(site):
-        location = place_of(site, site.node.func.value)
+        location = location_of(site, site.node.func.value)
         if location == "card":
             report(site, "medium")
         elif location is None:

@@ -60,6 +60,7 @@ def report_removed(site: Site) -> None:
 def drop_import(site: Site) -> None:
     """Remove the import of the former module if none of its names is used any more."""
     base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
+    # `import torch_mlu.core.mlu_model` without `as` stays, since it also imports torch_mlu.
     aliases = [alias for alias in site.node.names if base + alias.name == FORMER_MODULE and (alias.asname or base)]
     if not aliases or is_still_used(site):
         return

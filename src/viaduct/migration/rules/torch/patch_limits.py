@@ -17,8 +17,7 @@ rule = Rule(
     __name__,
     category="report",
     targets=("npu", "mlu"),
-    when=lambda options: options.mode == "patch",
-    modes=("rewrite", "patch"),
+    modes=("patch",),
     runs_last=True,
 )
 WITHOUT_COUNTERPART = {  # name -> card without a counterpart, "" for both cards

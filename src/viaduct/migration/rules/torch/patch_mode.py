@@ -28,8 +28,7 @@ from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 rule = Rule(
     __name__,
     targets=("npu", "mlu"),
-    when=lambda options: options.mode == "patch",
-    modes=("rewrite", "patch"),
+    modes=("patch",),
     runs_last=True,
 )
 

@@ -23,7 +23,7 @@ from viaduct.migration.rules.torch._plugin_use import card_uses, is_imported_els
 rule = Rule(
     __name__,
     targets=("npu", "mlu"),
-    ignores_only=True,  # also runs if --only names other rules: their edits need the import
+    ignores_only=True,  # their edits may need the import
     also_in_code_for_target=True,
     after=("data_parallel_ddp",),
     runs_last=True,
@@ -31,19 +31,14 @@ rule = Rule(
 
 Import = ast.Import | ast.ImportFrom
 ROOTS = ("torch", "torchvision", "torchaudio")
-DEVICE_WORDS = (
-    "npu",
-    "NPU",
-    "mlu",
-    "MLU",
+# A file without any of these texts neither uses the card nor gets an edit that needs the plug-in.
+DEVICE_TEXTS = (
+    *("npu", "NPU", "mlu", "MLU", ".to(", "device", MLU.range_module),
     *(card.backend for card in CARDS.values()),
-    MLU.range_module,
-    ".to(",
-    "device",
 )
 
 
-@rule.file(only_if_file_contains=DEVICE_WORDS)
+@rule.file(only_if_file_contains=DEVICE_TEXTS)
 def add_import(site: Site) -> None:
     """Import the plug-in after the imports of torch, at top level or in the functions that use the card."""
     module = site.target.card.plugin
@@ -111,8 +106,8 @@ def find_anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
 def needs_no_import(site: Site) -> bool:
     """Return True for an unchanged file that needs no import.
 
-    Another file of the project imports the plug-in, or the file has code for CUDA and the card, or --only names other
-    rules.
+    One reason is enough: another file of the project imports the plug-in, this file has code for CUDA and for the card
+    already, or --only names other rules.
     """
     is_requested = site.target.card.plugin in site.file.side_effect_imports
     changes = (finding for finding in site.file.findings if finding.status == "changed")

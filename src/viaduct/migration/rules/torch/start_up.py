@@ -22,6 +22,7 @@ import ast
 
 from viaduct.migration.lookups import calls_to, plain_name
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules import _entry
 from viaduct.migration.rules.torch._plugin_use import uses_card
 
 rule = Rule(__name__, category="performance", targets=("npu",), after=("data_parallel_ddp",))
@@ -36,7 +37,8 @@ def set_up(site: Site) -> None:
     root = site.file.names.local_name("torch")
     if "set_compile_mode" in site.source.text or root is None or not uses_card(site):
         return
-    location = start_of_worker(site) or start_of_main(site)
+    guard = _entry.main_guard(site)
+    location = start_of_worker(site) or (guard.body[0] if guard is not None else None)
     if location is None:
         return
     lines = [line.format(torch=root) for line in SETTINGS]
@@ -60,18 +62,5 @@ def start_of_worker(site: Site) -> ast.stmt | None:
     names = {plain_name(call.args[0]) for call in calls_to(site, SPAWN_FUNCTIONS) if call.args}
     for function in site.source.tree.body:
         if isinstance(function, ast.FunctionDef) and function.name in names:
-            return next((line for line in function.body if not is_constant_expression(line)), None)
+            return _entry.first_statement(function)
     return None
-
-
-def start_of_main(site: Site) -> ast.stmt | None:
-    """Return the first statement of `if __name__ == "__main__":`."""
-    for statement in site.source.tree.body:
-        if isinstance(statement, ast.If) and any(plain_name(node) == "__name__" for node in ast.walk(statement.test)):
-            return statement.body[0]
-    return None
-
-
-def is_constant_expression(statement: ast.stmt) -> bool:
-    """Return True for a statement without effect: a docstring, `...`."""
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -18,7 +18,7 @@ import ast
 from viaduct.cards.torch_api import TF32_SWITCHES
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import replace_name, require_torch
+from viaduct.migration.rules.torch._chains import import_torch, replace_name
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
@@ -30,7 +30,7 @@ def replace_switch(site: Site) -> None:
     new = TF32_SWITCHES[site.target.card.name].get(name)
     if new is None:
         return
-    root = site.file.names.local_name("torch") or require_torch(site)
+    root = import_torch(site)
     site.target.require_plugin(site)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
         site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

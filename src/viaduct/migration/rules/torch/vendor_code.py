@@ -5,8 +5,8 @@
     torch.npu.synchronize()
 
 On a machine without the plug-in the import fails. It can be removed, since the helper imports the plug-in if it is
-installed. The helper has the functions of torch.npu and torch.mlu. Code in a `try` or in a branch is left alone; a
-condition with torch.npu is reported, unless it has a test such as `hasattr(torch, "npu")`.
+installed. The helper has the functions of torch.npu and torch.mlu. Code in a `try` or in a branch is not reported. A
+condition with torch.npu is, unless it also contains a test such as `hasattr(torch, "npu")`.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def report_move(site: Site) -> None:
 
 
 def is_conditional(site: Site) -> bool:
-    """Return True in a branch or a `try`, and in a condition with hasattr; not in the main guard."""
+    """Return True in a `try`, in a branch other than the main guard, and in a condition with hasattr."""
     child: ast.AST = site.node
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.If | ast.IfExp):
             test = ast.unparse(parent.test)
-            is_condition = child is parent.test and "hasattr" not in test
+            is_plain_condition = child is parent.test and "hasattr" not in test
             is_main_guard = isinstance(parent, ast.If) and test.startswith("__name__")
-            if not is_condition and not is_main_guard:
+            if not is_plain_condition and not is_main_guard:
                 return True
         elif isinstance(parent, ast.Try):
             return True

@@ -49,7 +49,7 @@ def replace_variable(site: Site) -> None:
         return
     value, card = variables.assigned_value(site, site.node), site.target.card
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), card):
-        report_list(site, str(value.value))
+        report_device_list(site, str(value.value))
         return
     site.edit.replace_node(site.node, code.replace(CUDA_VISIBLE_DEVICES, card.visible_variable))
     report_renamed(site)
@@ -73,7 +73,7 @@ def replace_keyword(site: Site) -> None:
         advise_on_other_cards(site)
         return
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), site.target.card):
-        report_list(site, str(value.value))
+        report_device_list(site, str(value.value))
         return
     start = site.source.span(site.node)[0]
     site.edit.replace(start, start + len(CUDA_VISIBLE_DEVICES), site.target.card.visible_variable)
@@ -91,7 +91,7 @@ def replace_in_command(site: Site) -> None:
         following = site.source.text[match.end() : match.end() + 1]
         is_composed = following in ("{", "%", "$")  # at run time
         if not is_composed and not is_valid_device_list(match[1], card):
-            report_list(site, match[1])
+            report_device_list(site, match[1])
         else:
             site.edit.replace(match.start(), match.start() + len(CUDA_VISIBLE_DEVICES), card.visible_variable)
             report_renamed(site)
@@ -153,6 +153,6 @@ def report_renamed(site: Site) -> None:
     site.report_change(f"{CUDA_VISIBLE_DEVICES} becomes {new}", zh=f"{CUDA_VISIBLE_DEVICES} 改为 {new}")
 
 
-def report_list(site: Site, value: str) -> None:
+def report_device_list(site: Site, value: str) -> None:
     """Report a list of devices that the card does not accept."""
     site.request_review(*explain_refused_devices(value, site.target.card), risk="high")

@@ -12,97 +12,97 @@ from viaduct.migration.names import Bound
 from viaduct.migration.rule import Site
 from viaduct.migration.values import TENSOR_CONSTRUCTORS, starts_with_name
 
-Place = Literal["card", "cpu"] | None
+Location = Literal["card", "cpu"] | None
 
-CARDS = ("cuda", "npu", "mlu")  # methods that move to a card, and modules of torch
+CARD_NAMES = ("cuda", "npu", "mlu")  # methods that move to a card, and modules of torch
 CPU_METHODS = ("cpu", "numpy", "tolist")
 CPU_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
-# Functions of torch whose result has the place of their argument.
-KEEP_PLACE = {name for name in TENSOR_CONSTRUCTORS if name.endswith("_like")}
-KEEP_PLACE |= {"as_tensor", "cat", "stack", "nn.Parameter"}
+# Functions of torch whose result has the location of their argument.
+KEEP_LOCATION = {name for name in TENSOR_CONSTRUCTORS if name.endswith("_like")}
+KEEP_LOCATION |= {"as_tensor", "cat", "stack", "nn.Parameter"}
 CARD_WORDS = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
 MAX_DEPTH = 8
 
 
-def place_of(site: Site, node: ast.AST, depth: int = 0) -> Place:
-    """Return the place of a tensor or module."""
+def location_of(site: Site, node: ast.AST, depth: int = 0) -> Location:
+    """Return the location of a tensor or module."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(node, ast.Call):
-        return place_of_call(site, node, depth)
+        return location_of_call(site, node, depth)
     if isinstance(node, ast.Subscript | ast.Starred | ast.NamedExpr):
-        return place_of(site, node.value, depth + 1)
+        return location_of(site, node.value, depth + 1)
     if isinstance(node, ast.BinOp):
-        return combine_places(place_of(site, side, depth + 1) for side in (node.left, node.right))
+        return combine_locations(location_of(site, side, depth + 1) for side in (node.left, node.right))
     if isinstance(node, ast.Attribute):
-        return place_of_attribute(site, node, depth)
-    return place_of_name(site, node, depth) if isinstance(node, ast.Name) else None
+        return location_of_attribute(site, node, depth)
+    return location_of_name(site, node, depth) if isinstance(node, ast.Name) else None
 
 
-def place_of_call(site: Site, call: ast.Call, depth: int) -> Place:
-    """Return the place of a call's result."""
+def location_of_call(site: Site, call: ast.Call, depth: int) -> Location:
+    """Return the location of a call's result."""
     name = site.qualified_name(call.func) or ""
     if name.partition(".")[0] in CPU_LIBRARIES:
         return "cpu"
     if name.startswith("torch."):
-        return place_of_torch_result(site, call, name.removeprefix("torch."), depth)
+        return location_of_torch_result(site, call, name.removeprefix("torch."), depth)
     if not isinstance(call.func, ast.Attribute):
         return None
     if call.func.attr in CPU_METHODS or (call.func.attr == "to" and any(is_cpu(value) for value in call.args)):
         return "cpu"
-    return "card" if is_move(call) else place_of(site, call.func.value, depth + 1)
+    return "card" if is_move(call) else location_of(site, call.func.value, depth + 1)
 
 
-def place_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) -> Place:
-    """Return the place of the result of a function of torch.
+def location_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) -> Location:
+    """Return the location of the result of a function of torch.
 
     A device argument that is not the CPU counts as the card. Without one, constructors of tensors give the CPU, and
-    other functions the place of their first argument.
+    other functions the location of their first argument.
     """
     device = keyword_value(call, "device")
     if device is not None:
         return "cpu" if is_cpu(device) else "card"
-    if name in TENSOR_CONSTRUCTORS - KEEP_PLACE:
+    if name in TENSOR_CONSTRUCTORS - KEEP_LOCATION:
         return "cpu"
     first = call.args[0] if call.args else None
     parts = first.elts if isinstance(first, ast.List | ast.Tuple) else call.args[:1]
-    return combine_places(place_of(site, part, depth + 1) for part in parts)
+    return combine_locations(location_of(site, part, depth + 1) for part in parts)
 
 
-def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
-    """Return the place of an attribute: of `self.matrix` by the class's assignments, else that of its object."""
+def location_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Location:
+    """Return the location of an attribute: of `self.matrix` by the class's assignments, else that of its object."""
     if not is_self_attribute(node):
-        return place_of(site, node.value, depth + 1)
+        return location_of(site, node.value, depth + 1)
     owner = site.source.class_around(node)
     values = site.values.assigned_in(owner).get(node.attr, []) if owner is not None else []
-    return combine_places(place_of(site, value, depth + 1) for value in values)
+    return combine_locations(location_of(site, value, depth + 1) for value in values)
 
 
-def place_of_name(site: Site, node: ast.Name, depth: int) -> Place:
-    """Return the place of a variable, computed once for each scope."""
+def location_of_name(site: Site, node: ast.Name, depth: int) -> Location:
+    """Return the location of a variable, computed once for each scope."""
     if is_in_dataset(site, node):
         return "cpu"
     names, scope = site.file.names, site.file.names.scope_of(node)
     binding_scope = names.binding_scope(node.id, scope)
-    cache, key = site.file.answers, ("place", binding_scope.node if binding_scope else None, node.id)
+    cache, key = site.file.answers, ("location", binding_scope.node if binding_scope else None, node.id)
     if key not in cache:
         cache[key] = None  # the answer for a variable that depends on itself
-        cache[key] = place_of_bindings(site, node, names.lookup(node.id, scope) or [], depth)
-    place: Place = cache[key]
-    return place
+        cache[key] = location_of_bindings(site, node, names.lookup(node.id, scope) or [], depth)
+    location: Location = cache[key]
+    return location
 
 
-def place_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -> Place:
-    """Return the place of a variable by its bindings: the card if any value is there.
+def location_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -> Location:
+    """Return the location of a variable by its bindings: the card if any value is there.
 
     `x = x.view(-1)`, which begins with the variable, counts only if it moves x to the card.
     """
-    places = [place_of(site, value, depth + 1) if isinstance(value, ast.expr) else None for value in bindings]
-    if "card" in places:
+    locations = [location_of(site, value, depth + 1) if isinstance(value, ast.expr) else None for value in bindings]
+    if "card" in locations:
         return "card"
-    return combine_places(
-        place
-        for place, value in zip(places, bindings, strict=True)
+    return combine_locations(
+        location
+        for location, value in zip(locations, bindings, strict=True)
         if not (isinstance(value, ast.expr) and starts_with_name(value, node.id))
     )
 
@@ -114,9 +114,9 @@ def is_in_dataset(site: Site, node: ast.AST) -> bool:
     return any(base.startswith("torch.utils.data.") for base in bases)
 
 
-def combine_places(places: Iterable[Place]) -> Place:
-    """Return the card if one place is the card, the CPU if all are the CPU, else None."""
-    distinct = set(places)
+def combine_locations(locations: Iterable[Location]) -> Location:
+    """Return the card if one location is the card, the CPU if all are the CPU, else None."""
+    distinct = set(locations)
     if "card" in distinct:
         return "card"
     return "cpu" if distinct == {"cpu"} else None
@@ -125,7 +125,7 @@ def combine_places(places: Iterable[Place]) -> Place:
 def is_move(call: ast.Call) -> bool:
     """Return True for a move to a device other than the CPU; `x.to(torch.float64)` moves nothing."""
     method = method_name(call)
-    if method in CARDS:
+    if method in CARD_NAMES:
         return True
     devices = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
     return method == "to" and any(is_device(device) for device in devices)
