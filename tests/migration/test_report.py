@@ -59,7 +59,7 @@ def test_a_project_in_which_nothing_is_found_has_a_page(tmp_path: Path) -> None:
 def test_a_migration_by_some_rules_is_not_called_reviewed(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("import torch\nx = torch.zeros(1).cuda()\n")
     text = render_page(make_page(migrated_project(tmp_path, to="npu", only=("torch.nvtx",))))
-    assert "No finding asks for it, but the migration is incomplete: see Summary." in text
+    assert "No finding needs manual review, but the migration is incomplete: see Summary." in text
     assert "see Not read" not in text
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from viaduct.migration.requirements import REQUIREMENTS, requirement_by_rule
+from viaduct.migration.requirements import REQUIREMENT_BY_RULE, REQUIREMENTS
 from viaduct.migration.rule import all_rules
 
 
 def test_every_rule_that_is_needed_belongs_to_one_requirement() -> None:
-    known = requirement_by_rule()
+    known = REQUIREMENT_BY_RULE
     assert [
         rule.name for rule in all_rules() if rule.category in ("mandatory", "report") and rule.name not in known
     ] == []

@@ -1,14 +1,15 @@
 """Packages for NVIDIA cards, and their support or replacement on the accelerators.
 
 Only replacements published by a vendor or the package's authors are named. A package is recognised by the modules that
-a script imports (`imports`) and by the distributions in requirements or a Dockerfile (`dists`). In the table `*(…)`
-only keeps several arguments on one line.
+a script imports, and by the names of distributions in requirements or a Dockerfile. In the table `*(…)` only keeps
+several arguments on one line.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 
 from viaduct.cards import MLU, NPU
@@ -26,13 +27,14 @@ class Package:
     name: str
     purpose: Bilingual
     imports: tuple[str, ...] = ()  # its top-level modules, or dotted ones: nvidia.dali
-    dists: tuple[str, ...] = ()  # patterns of distribution names
+    distributions: tuple[str, ...] = ()  # names, or patterns of them: cupy-cuda* matches cupy-cuda12x
     npu: Bilingual = NO_REPLACEMENT  # replacement on the NPU
     mlu: Bilingual = NO_REPLACEMENT
-    risk: Risk = "high"
+    risk: Risk = "high"  # risk of a failure if nothing is changed; low: only parts of the package need NVIDIA cards
     own_rules: tuple[str, ...] = ()  # migration rules that report its imports instead of `torch.packages`
 
 
+# Texts that several packages share: replacements, then purposes.
 ATTENTION: Bilingual = (
     "torch.nn.functional.scaled_dot_product_attention, or torch_npu.npu_fusion_attention",
     "torch.nn.functional.scaled_dot_product_attention 或 torch_npu.npu_fusion_attention",
@@ -169,14 +171,6 @@ def packages_by_import() -> dict[str, Package]:
     return {name: package for package in PACKAGES for name in package.imports}
 
 
-@cache
-def packages_by_distribution() -> list[tuple[re.Pattern[str], Package]]:
-    """Return patterns of distribution names with their packages; `cupy-cuda*` matches cupy-cuda12x."""
-    return [
-        (re.compile(re.escape(name).replace(r"\*", ".*")), package) for package in PACKAGES for name in package.dists
-    ]
-
-
 def find_package_of_import(name: str) -> Package | None:
     """Return the package of a dotted module name, by its longest prefix in the table; else None."""
     parts = name.split(".")
@@ -190,7 +184,10 @@ def find_package_of_import(name: str) -> Package | None:
 def find_package_of_distribution(name: str) -> Package | None:
     """Return the package of a distribution name in any spelling; else None."""
     normalized = re.sub(r"[-_.]+", "-", name).lower()
-    return next((package for pattern, package in packages_by_distribution() if pattern.fullmatch(normalized)), None)
+    return next(
+        (package for package in PACKAGES if any(fnmatchcase(normalized, entry) for entry in package.distributions)),
+        None,
+    )
 
 
 def describe_package(package: Package, target: str, name: str = "") -> Bilingual:

@@ -1,7 +1,7 @@
 """Compare two texts line by line, and mark differences within changed lines.
 
-The engine records from which original line each line of the result stems. A line that stems from an equal line is
-unchanged; the lines between two unchanged lines are one change.
+The migration records from which original line each line of the result stems (`stems`). A line that stems from an equal
+line is unchanged. The lines between two unchanged lines are one change.
 """
 
 from __future__ import annotations

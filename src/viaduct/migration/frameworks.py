@@ -1,7 +1,8 @@
 """Determine the framework of each file of a project: PyTorch, TensorFlow 1, both or neither.
 
 The imports of a file decide. In a PyTorch file, an import of TensorFlow in a `try` or a function does not count; an
-import for type checkers never does. A file without a framework takes that of the files linked with it by imports.
+import for type checkers never does. A file that imports no framework takes that of the files that it imports or that
+import it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Framework = Literal["torch", "tensorflow"]
 TORCH: Framework = "torch"
 TENSORFLOW: Framework = "tensorflow"
-COMPANION = "companion"  # a library based on PyTorch, in `Imports` and `kind_of`
+COMPANION = "companion"  # stands for a library based on PyTorch, where an import of PyTorch itself is TORCH
 FAMILIES: dict[str, Framework] = {"torch": "torch", "tf1": "tensorflow"}
 """Folder of rules -> framework."""
 PYTORCH_ROOTS = {"torch", *PLUGINS}
@@ -57,8 +58,8 @@ TENSORFLOW_TRAINING_CALL = re.compile(
 class Imports:
     """Imports of one file. Frameworks are TORCH, TENSORFLOW and COMPANION."""
 
-    sure: frozenset[str] = frozenset()  # frameworks whose import always happens
-    maybe: frozenset[str] = frozenset()  # frameworks whose import may happen
+    unconditional: frozenset[str] = frozenset()  # frameworks that are always imported
+    conditional: frozenset[str] = frozenset()  # frameworks that may be imported
     modules: frozenset[str] = frozenset()  # dotted names of all imported modules and members
     trains_tensorflow: bool = False  # imports both frameworks, and calls a function that trains in TensorFlow
     imports_torch: bool = False  # PyTorch itself, not only a library based on it
@@ -68,7 +69,7 @@ def mentions_framework(data: bytes) -> bool:
     return any(framework.encode() in data for framework in FRAMEWORKS)
 
 
-def names_framework(data: bytes) -> bool:
+def mentions_framework_or_library(data: bytes) -> bool:
     """Return True for a text that mentions a framework or imports a library based on one; others are not parsed."""
     return mentions_framework(data) or LIBRARY_IMPORT.search(data) is not None
 
@@ -88,10 +89,10 @@ def read_imports(names: Names) -> Imports:
                 absolute += [f"horovod.{alias.name}" for alias in node.names]
         if not is_for_type_checkers(names, node):
             frameworks[is_unconditional(names, node)] |= {kind for name in absolute for kind in kind_of(name)}
-    sure, maybe = frozenset(frameworks[True]), frozenset(frameworks[False])
-    imports_both = TENSORFLOW in sure and bool({TORCH, COMPANION} & {*sure, *maybe})
+    unconditional, conditional = frozenset(frameworks[True]), frozenset(frameworks[False])
+    imports_both = TENSORFLOW in unconditional and bool({TORCH, COMPANION} & (unconditional | conditional))
     trains = imports_both and TENSORFLOW_TRAINING_CALL.search(names.source.text) is not None
-    return Imports(sure, maybe, frozenset(modules), trains, TORCH in sure or TORCH in maybe)
+    return Imports(unconditional, conditional, frozenset(modules), trains, TORCH in unconditional | conditional)
 
 
 def kind_of(module: str) -> Iterator[str]:
@@ -106,7 +107,7 @@ def kind_of(module: str) -> Iterator[str]:
 
 
 def is_unconditional(names: Names, node: ast.AST) -> bool:
-    """Return True for an import at top level, in `with`, or in a `try` with `is_replaced_or_required`."""
+    """Return True for an import at top level or in `with`, and in a `try` whose handlers import it too or raise."""
     for parent in names.source.ancestors(node):
         if isinstance(parent, ast.Try) and not is_replaced_or_required(parent, node):
             return False
@@ -136,43 +137,44 @@ def is_for_type_checkers(names: Names, node: ast.AST) -> bool:
 def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
     """Set `project.frameworks`, which selects the rules for a file, and `project.torch_files`.
 
-    A file that imports no framework takes those of the files linked with it by imports, in either direction; else
-    TensorFlow if it may import that; else all frameworks of the project.
+    A file that imports no framework takes those of the files that it imports or that import it; else TensorFlow if it
+    may import that; else all frameworks of the project.
     """
     from viaduct.migration.import_graph import Modules
 
-    own_by_path = {path: set(own_frameworks(file_imports)) for path, file_imports in imports.items()}
+    own_by_path = {path: set(decide_by_imports(file_imports)) for path, file_imports in imports.items()}
     modules = Modules(imports)
     links = link_both_ways({path: modules.find_all(item.modules, path) for path, item in imports.items()})
-    reached = {framework: spread(framework, own_by_path, links) for framework in (TORCH, TENSORFLOW)}
+    reached = {framework: find_linked_files(framework, own_by_path, links) for framework in (TORCH, TENSORFLOW)}
     everywhere = frozenset(framework for frameworks in own_by_path.values() for framework in frameworks)
     for path, file_imports in imports.items():
         decided = frozenset(own_by_path[path])
         if not decided:
             linked = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in reached[framework])
-            maybe = frozenset({TENSORFLOW} & file_imports.maybe)
+            conditional = frozenset({TENSORFLOW} & file_imports.conditional)
             # In a file linked with PyTorch files, a conditional import of TensorFlow does not count.
-            decided = linked - maybe if TORCH in linked else linked or maybe or everywhere
+            decided = linked - conditional if TORCH in linked else linked or conditional or everywhere
         if decided:
             project.frameworks[path] = decided
     project.torch_files = {path for path, frameworks in own_by_path.items() if TORCH in frameworks}
 
 
-def own_frameworks(imports: Imports) -> Iterator[str]:
-    """Yield PyTorch if a file may import it (or, without a sure import of TensorFlow, a library based on it).
+def decide_by_imports(imports: Imports) -> Iterator[str]:
+    """Yield the frameworks of a file by its own imports.
 
-    Yield TensorFlow if the file surely imports it and, with PyTorch, trains with it.
+    PyTorch: the file may import it, or a library based on it but not TensorFlow unconditionally. TensorFlow: the file
+    imports it unconditionally and, if it uses PyTorch too, calls a function that trains in TensorFlow.
     """
-    uses_companion = COMPANION in imports.sure or COMPANION in imports.maybe
-    uses_torch = imports.imports_torch or (uses_companion and TENSORFLOW not in imports.sure)
+    uses_companion = COMPANION in imports.unconditional or COMPANION in imports.conditional
+    uses_torch = imports.imports_torch or (uses_companion and TENSORFLOW not in imports.unconditional)
     if uses_torch:
         yield TORCH
-    if TENSORFLOW in imports.sure and (not uses_torch or imports.trains_tensorflow):
+    if TENSORFLOW in imports.unconditional and (not uses_torch or imports.trains_tensorflow):
         yield TENSORFLOW
 
 
-def spread(framework: str, own_by_path: dict[str, set[str]], links: dict[str, set[str]]) -> set[str]:
-    """Return the files without an own framework that are linked with a framework's files, directly or indirectly."""
+def find_linked_files(framework: str, own_by_path: dict[str, set[str]], links: dict[str, set[str]]) -> set[str]:
+    """Return the files without a framework that are linked with files of `framework`, directly or indirectly."""
     reached: set[str] = set()
     pending = [path for path, frameworks in own_by_path.items() if framework in frameworks]
     while pending:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from viaduct.migration.candidates import Candidate, Mark, find_candidates
 from viaduct.migration.findings import UNFINISHED_STATUSES, Finding, Status
 from viaduct.migration.graphs import group_connected
-from viaduct.migration.requirements import REQUIREMENTS, requirement_of, requirements_by_name
+from viaduct.migration.requirements import REQUIREMENT_BY_RULE, REQUIREMENTS, REQUIREMENTS_BY_NAME
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import MigratedFile
@@ -208,7 +208,7 @@ def describe_introduced(path: str, line: int, candidate: Candidate) -> Place:
 
 def subject_of(finding: Finding) -> str:
     """Return the requirement of a finding's rule, but "amp" if the finding is about torch.cuda.amp."""
-    requirement = requirement_of(finding.rule)
+    requirement = REQUIREMENT_BY_RULE.get(finding.rule, "other")
     return "amp" if requirement == "device_calls" and ".amp" in finding.message else requirement
 
 
@@ -304,5 +304,5 @@ def is_complete(rows: Iterable[LedgerRow]) -> bool:
 
 
 def title_of(requirement: str, language: str = "en") -> str:
-    entry = requirements_by_name()[requirement]
+    entry = REQUIREMENTS_BY_NAME[requirement]
     return entry.title_zh if language == "zh" else entry.title

@@ -116,29 +116,30 @@ def find_rule_name(path: str) -> str:
     return PACKAGES_RULE if find_reader(path) else ""
 
 
-def check_manifests(files: Walk, options: Options) -> Iterator[FileResult]:
+def check_manifests(walk: Walk, options: Options) -> Iterator[FileResult]:
     """Yield the results of the files with findings."""
     rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
-    for path in list(files.others):
+    for path in list(walk.others):
         rule = rules.get(find_rule_name(path))
         if rule is None:
             continue
-        text = (files.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-        findings = sorted(find_all(path, text, rule, options), key=lambda finding: finding.line) if text else ()
+        text = (walk.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+        findings = sorted(check_file(path, text, rule, options), key=lambda finding: finding.line) if text else ()
         if findings:
             count = len(lines_of(text))
             result = FileResult(path, findings=tuple(findings), size=len(text.encode()), line_count=count)
             yield replace(result, old=text, new=text, stems=tuple(range(1, count + 1)))
 
 
-def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
+def check_file(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
+    """Yield the findings of one file; `rule` is the rule that reports on it."""
     lines = lines_of(text)
     if rule.name == KERNELS_RULE:
         yield make_kernel_finding(path, text, rule, options)
     elif rule.name == PATCH_LIMITS_RULE:
         yield from check_visible_devices(path, lines, rule, options)
     else:
-        listed: dict[str, dict[int, str]] = {}  # package -> line -> its name there
+        listed: dict[str, dict[int, str]] = {}  # package -> line -> name as written there
         reader = find_reader(path)
         for number, name in reader(lines) if reader else ():
             package = find_package_of_distribution(name)

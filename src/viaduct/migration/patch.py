@@ -1,4 +1,7 @@
-"""Write the changes of a file as a patch for `git apply -p0` and `patch -p0`, with the file's bytes and line ends."""
+"""Write the changes of a file as a patch for `git apply -p0` and `patch -p0`.
+
+The lines of the patch have the bytes and line ends of the file, so the patch applies whatever their encoding.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from difflib import SequenceMatcher
 from viaduct.migration.diffing import align_lines, find_anchors, find_hunks, order_hunk_rows, render_hunk_header
 from viaduct.migration.results import FileResult
 
-UNSAFE = re.compile(rb'[\0-\x1f\x7f"\\]')
+QUOTED_BYTES = re.compile(rb'[\0-\x1f\x7f"\\]')
+"""Bytes that git writes as octal escapes, in a quoted path."""
 NO_NEWLINE_MARK = "\n\\ No newline at end of file\n"
 
 
@@ -34,7 +38,7 @@ def split_lines(data: bytes) -> list[str]:
 
 
 def match_equal_lines(before: list[str], after: list[str]) -> list[tuple[int, int]]:
-    """Return pairs of equal lines, from 0, of an .ipynb file, which has no `stems`."""
+    """Return pairs (old, new) of equal lines of an .ipynb file, whose `stems` are those of its code; lines from 0."""
     blocks = SequenceMatcher(None, before, after).get_matching_blocks()
     return [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
 
@@ -42,6 +46,6 @@ def match_equal_lines(before: list[str], after: list[str]) -> list[tuple[int, in
 def quote_path(path: str) -> bytes:
     """Return a path and a line end as git writes them: quoted if necessary, with a tab if the path has a blank."""
     raw = os.fsencode(path)
-    if UNSAFE.search(raw):
-        return b'"' + UNSAFE.sub(lambda found: b"\\%03o" % found[0][0], raw) + b'"\n'
+    if QUOTED_BYTES.search(raw):
+        return b'"' + QUOTED_BYTES.sub(lambda found: b"\\%03o" % found[0][0], raw) + b'"\n'
     return raw + (b"\t\n" if b" " in raw else b"\n")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from viaduct.migration.classes import ProjectClass, record_classes, record_methods
-from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
+from viaduct.migration.frameworks import Imports, decide_frameworks, mentions_framework_or_library, read_imports
 from viaduct.migration.graphs import find_reachable
 from viaduct.migration.lookups import positional_parameters
 from viaduct.migration.names import Names
@@ -145,7 +145,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     imports: dict[str, Imports] = {}
     for path, data in files:
         project.own_names.update(PurePosixPath(path).with_suffix("").parts)
-        if not names_framework(data):
+        if not mentions_framework_or_library(data):
             plain.append((path, data))
             project.plain_imports[path] = {*scan_imports(data, path)}
             project.plain_imported_names |= project.plain_imports[path]

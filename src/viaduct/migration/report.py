@@ -1,4 +1,4 @@
-"""HTML report of a migration: a summary, the ledger (ledger.py), findings, and every changed line."""
+"""HTML report of a migration: a summary, a table of the target's requirements, findings, and every changed line."""
 
 from __future__ import annotations
 
@@ -132,13 +132,13 @@ def make_review_section(outcome: Outcome, summary: Summary, language: str) -> Se
 
 
 def describe_empty_review(summary: Summary) -> str:
-    """Return the text of the section without findings; if something was not analysed, it says so."""
+    """Return the text of the section if no finding needs manual review."""
     if summary.incomplete:
         paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
-        return f"No finding in the files that were understood asks for it; {paths}, see Not read."
+        return f"Nothing in the files that were analysed needs manual review; {paths}, see Not read."
     if summary.verdict == "incomplete":
-        return "No finding asks for it, but the migration is incomplete: see Summary."
-    return "No finding asks for it."
+        return "No finding needs manual review, but the migration is incomplete: see Summary."
+    return "Nothing needs manual review."
 
 
 def make_changes_section(outcome: Outcome, language: str) -> list[Section]:
@@ -195,7 +195,7 @@ def make_diff_file(file: FileResult, language: str) -> DiffFile:
         by_line[finding.line].append(finding)
     if file.reason:
         comments = [make_comment(file, finding, language) for finding in file.findings]
-        return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not looked into")
+        return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not analysed")
     shown = omit_unchanged_rows(compare_texts(file.old, file.new, file.stems), set(by_line))
     # A number stands for this many omitted rows.
     rows = [row if isinstance(row, int) else make_diff_row(file, row, by_line, language) for row in shown]

@@ -1,19 +1,21 @@
-"""Requirements of a target, and the rules that fulfil each: the rows of the ledger (ledger.py)."""
+"""What a target device requires of a script, and the rules that change or report code for each requirement.
+
+The ledger of a migration counts, for each requirement, the places that fulfil it and those that still have to change.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One requirement. `rules`: names of the rules that change or report places which do not fulfil it."""
+    """One requirement."""
 
     name: str
-    title: str
+    title: str  # as shown to the user: what is true of a script that fulfils it
     title_zh: str
-    rules: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()  # names of the rules that change or report places which do not fulfil it
 
 
 def tf1(names: str) -> tuple[str, ...]:
@@ -145,16 +147,6 @@ REQUIREMENTS = (
 )
 
 
-@lru_cache(maxsize=1)
-def requirements_by_name() -> dict[str, Requirement]:
-    return {requirement.name: requirement for requirement in REQUIREMENTS}
-
-
-@lru_cache(maxsize=1)
-def requirement_by_rule() -> dict[str, str]:
-    return {rule: requirement.name for requirement in REQUIREMENTS for rule in requirement.rules}
-
-
-def requirement_of(rule: str) -> str:
-    """Return the name of the requirement of a rule; "other" if it has none."""
-    return requirement_by_rule().get(rule, "other")
+REQUIREMENTS_BY_NAME = {requirement.name: requirement for requirement in REQUIREMENTS}
+REQUIREMENT_BY_RULE = {rule: requirement.name for requirement in REQUIREMENTS for rule in requirement.rules}
+"""Rule -> name of its requirement; the requirement of other rules is "other"."""

@@ -42,14 +42,14 @@ COMMENT = re.compile(r"(?:^|\s)[#;]")
 DEVICE = re.compile(r"cuda(?::\d+)?")
 
 
-def migrate_all(files: Walk, options: Options) -> Iterator[FileResult]:
+def migrate_all(walk: Walk, options: Options) -> Iterator[FileResult]:
     """Yield the migrated configuration files of a project, those with findings; none with --mode patch."""
     if options.mode == "patch":
         return  # the patch replaces device strings while the script runs
-    for path in list(files.others):
+    for path in list(walk.others):
         if not path.endswith(SUFFIXES) or find_rule_name(path):
             continue
-        data = files.read(path, MAX_BYTES) or b""
+        data = walk.read(path, MAX_BYTES) or b""
         if any(term in data for term in RELEVANT_TERMS):
             migrated = migrate(path, data, options)
             if migrated.changed or migrated.findings:
@@ -67,11 +67,11 @@ def migrate(path: str, data: bytes, options: Options) -> FileResult:
     after = "\n".join([migration.migrate_line(number, line) for number, line in enumerate(old, 1)])
     findings = migration.findings
     if any(finding.status == "manual" and finding.rule != lightning.rule.name for finding in findings):
-        after, findings = text, [leave_unchanged(finding) for finding in findings]
+        after, findings = text, [turn_into_review(finding) for finding in findings]
     return FileResult(path, data, after.encode(), tuple(findings), stems=tuple(range(1, len(old) + 1)))
 
 
-def leave_unchanged(finding: Finding) -> Finding:
+def turn_into_review(finding: Finding) -> Finding:
     """Turn the finding of a change into one for manual review, because another line of the file needs review."""
     if finding.status != "changed":
         return finding
@@ -91,7 +91,7 @@ class SettingsMigration:
     path: str
     options: Options
     findings: list[Finding] = field(default_factory=list)
-    opened: str = ""  # last key without a value on its line; its value may be on the next lines
+    open_key: str = ""  # last key without a value on its line; its value may be on the next lines
 
     def migrate_line(self, number: int, line: str) -> str:
         """Return the new text of a line, and add its findings."""
@@ -115,14 +115,17 @@ class SettingsMigration:
     def check_value_below(self, number: int, line: str, text: str) -> None:
         """Report a value without a key on its line; record a key without a value on its line."""
         match = VALUE_ALONE.fullmatch(text)
-        if match and self.opened:
-            self.migrate_value((number, match.start("value") + 1), line, self.opened, match["value"], is_below=True)
+        if match and self.open_key:
+            self.migrate_value((number, match.start("value") + 1), line, self.open_key, match["value"], is_below=True)
         elif text.strip():
             match_key = KEY_ALONE.fullmatch(text)
-            self.opened = match_key["key"].rpartition(".")[2] if match_key else ""
+            self.open_key = match_key["key"].rpartition(".")[2] if match_key else ""
 
     def migrate_value(self, at: tuple[int, int], line: str, key: str, value: str, is_below: bool = False) -> str:
-        """Return the new text of a value, or ""; report it. `at`: line and column; `is_below`: it is only reported."""
+        """Return the new text of a value, or "" if it stays; add its finding.
+
+        `at`: line and column; `is_below`: the value is on a line below its key, so it is only reported.
+        """
         if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
             names = " and ".join(card.title for card in cards(self.options))
             messages = (

@@ -32,13 +32,13 @@ class Word:
 
 @dataclass
 class Script:
-    """Commands of a script as non-empty lists of words; spans are (start, end)."""
+    """A shell script, split into commands. Spans are (start, end) in its text."""
 
     text: str
-    commands: list[list[Word]] = field(default_factory=list)
+    commands: list[list[Word]] = field(default_factory=list)  # each a non-empty list of words
     # Spans in which `$NAME` is not a variable: comments, single quotes, here-documents with a quoted end mark.
     unexpanded: list[tuple[int, int]] = field(default_factory=list)
-    documents: list[tuple[int, int]] = field(default_factory=list)  # here-documents
+    documents: list[tuple[int, int]] = field(default_factory=list)  # spans of here-documents
 
     def line_of(self, position: int) -> int:
         return self.text.count("\n", 0, position) + 1
@@ -48,15 +48,15 @@ def read_script(text: str) -> Script:
     """Split a script into commands and words."""
     script = Script(text)
     reader = _Reader(script)
-    location = 0
-    while location < len(text):
-        location = reader.step(location)
+    position = 0
+    while position < len(text):
+        position = reader.read_next(position)
     reader.end_command(len(text))
     return script
 
 
 class _Reader:
-    """State of reading a script. Methods that read return the position behind the text that they have read."""
+    """State of reading a script. A method `read_…` reads at a position and returns the position behind what it read."""
 
     def __init__(self, script: Script) -> None:
         self.script, self.text = script, script.text
@@ -65,29 +65,29 @@ class _Reader:
         # Here-documents that begin on the next line: (end mark, tabs stripped, mark quoted).
         self.pending_documents: list[tuple[str, bool, bool]] = []
 
-    def step(self, position: int) -> int:
+    def read_next(self, position: int) -> int:
         """Read one character, or one part such as a quotation or a comment."""
         char = self.text[position]
         if char == "\\":
-            return self.escape(position)
+            return self.read_escape(position)
         if char in "\"'":
-            return self.quote(position, char)
+            return self.read_quoted(position, char)
         if char == "#" and self.word_start < 0:
-            return self.comment(position)
+            return self.read_comment(position)
         if self.text.startswith("<<", position) and not self.text.startswith("<<<", position):
-            return self.heredoc(position)
+            return self.read_document_mark(position)
         if self.text.startswith("${", position):
-            return self.braces(position)
+            return self.read_braces(position)
         if char in BLANK or char in "<>":
             self.end_word(position)
             return position + 1
         if char in SEPARATORS:
             self.end_command(position)
-            return self.documents(position + 1) if char == "\n" else position + 1
+            return self.read_documents(position + 1) if char == "\n" else position + 1
         self.begin_word(position)
         return position + 1
 
-    def escape(self, position: int) -> int:
+    def read_escape(self, position: int) -> int:
         """Read a backslash and the character behind it; an escaped line end separates words, not commands."""
         if self.text.startswith(("\\\n", "\\\r\n"), position):
             self.end_word(position)
@@ -95,7 +95,7 @@ class _Reader:
         self.begin_word(position)
         return position + 2
 
-    def quote(self, position: int, char: str) -> int:
+    def read_quoted(self, position: int, char: str) -> int:
         """Read a quoted part; a backslash escapes only within double quotes."""
         self.begin_word(position)
         end = position + 1
@@ -105,18 +105,18 @@ class _Reader:
             self.script.unexpanded.append((position, end))
         return min(end, len(self.text)) + 1
 
-    def braces(self, position: int) -> int:
+    def read_braces(self, position: int) -> int:
         self.begin_word(position)
         end = self.text.find("}", position)
         return len(self.text) if end < 0 else end + 1
 
-    def comment(self, position: int) -> int:
+    def read_comment(self, position: int) -> int:
         end = self.text.find("\n", position)
         end = len(self.text) if end < 0 else end
         self.script.unexpanded.append((position, end))
         return end
 
-    def heredoc(self, position: int) -> int:
+    def read_document_mark(self, position: int) -> int:
         """Read `<<END`; the document itself begins on the next line."""
         match = HEREDOC.match(self.text, position)
         self.end_word(position)
@@ -126,7 +126,7 @@ class _Reader:
         self.pending_documents.append((mark, bool(match[1]), match[4] is None or "\\" in match[0]))
         return match.end()
 
-    def documents(self, position: int) -> int:
+    def read_documents(self, position: int) -> int:
         """Read the here-documents of the line before."""
         for mark, tabs, quoted in self.pending_documents:
             start = position

@@ -1,7 +1,7 @@
-"""Rows of the specification of `viaduct migrate`, and the rules that implement them.
+"""Rows of the specification of `viaduct migrate`, and the rules that implement each.
 
-A row is one requirement, such as E1 (Estimator), or a section, such as 2.8 (Horovod). `--only`, `--skip` and
-`--explain` accept rows. The specification itself is not part of the repository.
+A row is one requirement, such as E1 (the first about Estimator), or a section, such as 2.8 (Horovod). `--only`,
+`--skip` and `--explain` accept rows. The specification itself is not part of the repository.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ SECTIONS = {
     "5": "Operators of PyTorch",
     "6": "PyTorch on the MLU",
     "6.1": "TensorFlow 1 on the MLU",
-    "8": "Standing of symbols",
+    "8": "Support of symbols",
 }
 # Rows that no rule implements completely -> place of the implementation, or the reason why there is none.
 ELSEWHERE = {
-    "I1": "the imports of what rules introduced: `migration/imports.py`",
-    "I2": "`RewriterConfig` is imported as the rest: `migration/imports.py`",
-    "I3": "where an import goes: `migration/imports.py`",
-    "I5": "names that would shadow something get the prefix `npu_`: `migration/engine.py`",
+    "I1": "names that rules introduced are imported: `migration/imports.py`",
+    "I2": "`RewriterConfig` is imported like other names: `migration/imports.py`",
+    "I3": "where an import is inserted: `migration/imports.py`",
+    "I5": "names that would shadow another name get the prefix `npu_`: `migration/engine.py`",
     "D10": "left alone: iterators and feed dicts work as they are",
     "E9": "left alone: NPUEstimator accepts an EstimatorSpec",
-    "E14": "else left alone: train, evaluate, predict, their specs and hooks work as they are",
+    "E14": "left alone otherwise: train, evaluate, predict, their specs and hooks work as they are",
     "E17": "the start scripts that `--out` writes set these variables: `cluster/tf1_scripts.py`",
     "S6": "left alone in explicit style; `--style wrapper` inherits the adapter's setting",
-    "V8": "left alone: the split of gradients is a model's own affair",
+    "V8": "left alone: each model decides how it splits its gradients",
     "C3": "with `--resources plugin`",
     "P23": "left alone: torch.accelerator is device neutral",
     "P24": "left alone: branches for the CPU and for mps keep their structure, only names in them change",

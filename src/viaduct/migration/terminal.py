@@ -25,8 +25,8 @@ STATUS_TITLES: dict[Status, str] = {
     "unresolved": "Could not be resolved",
 }
 STYLES = {"high": "bold red", "medium": "yellow", "low": "dim"}
-MAX_PLACES = 6
-"""Maximum number of places that are listed for one finding."""
+MAX_LOCATIONS = 6
+"""Maximum number of locations that are listed for one message."""
 MAX_PATHS = 10
 """Maximum number of unread or skipped paths that are listed."""
 
@@ -64,18 +64,19 @@ def render_diff(file: FileResult) -> list[Text]:
     lines = [Text(f"--- {old}", "bold"), Text(f"+++ {printable_path(file.path)}", "bold")]
     for hunk in find_hunks(compare_texts(file.old, file.new, file.stems)):
         lines.append(Text(render_hunk_header(hunk), "cyan"))
-        lines += [DRAW[sign](row) for sign, row in order_hunk_rows(hunk)]
+        lines += [RENDER_ROW[sign](row) for sign, row in order_hunk_rows(hunk)]
     return lines
 
 
 def render_side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
+    """Return one line of a diff, with the pieces that differ from the other side in reverse video."""
     line = Text(sign, colour)
     for piece in pieces:
         line.append(printable_text(piece.text), f"{colour} reverse" if piece.marked and piece.text.strip() else colour)
     return line
 
 
-DRAW: dict[str, Callable[[AlignedLine], Text]] = {
+RENDER_ROW: dict[str, Callable[[AlignedLine], Text]] = {
     " ": lambda row: Text(f" {printable_text(row.old_text)}"),
     "-": lambda row: render_side("-", row.left, "red"),
     "+": lambda row: render_side("+", row.right, "green"),
@@ -88,23 +89,23 @@ def show_findings(console: Console, outcome: Outcome, language: str) -> None:
         if not groups:
             continue
         console.print(Text(f"\n{title}", "bold"))
-        for (risk, rule, message), places in groups.items():
-            mark = Text(f"  {risk:<6} " if status in UNFINISHED_STATUSES else "  ", STYLES[risk])
-            console.print(mark + Text(rule, "cyan") + Text(f"  {printable_text(message)}"))
-            remainder = f" and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
-            console.print(Text(f"    {', '.join(places[:MAX_PLACES])}{remainder}", "dim"))
+        for (risk, rule, message), locations in groups.items():
+            shown_risk = Text(f"  {risk:<6} " if status in UNFINISHED_STATUSES else "  ", STYLES[risk])
+            console.print(shown_risk + Text(rule, "cyan") + Text(f"  {printable_text(message)}"))
+            remainder = f" and {len(locations) - MAX_LOCATIONS} more" if len(locations) > MAX_LOCATIONS else ""
+            console.print(Text(f"    {', '.join(locations[:MAX_LOCATIONS])}{remainder}", "dim"))
 
 
 def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return (risk, rule, message) -> places, sorted by rule; unfinished findings are sorted by risk first."""
+    """Return (risk, rule, message) -> locations, sorted by rule; those for manual review by risk first."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     findings = [finding for finding in outcome.findings if finding.status == status]
     by_risk = status in UNFINISHED_STATUSES
     for finding in sorted(findings, key=lambda item: (RISK_ORDER[item.risk] if by_risk else 0, item.rule, item.order)):
         location = printable_path(outcome.locate(finding))
-        entries = groups[finding.risk, finding.rule, finding.text(language)]
-        if location not in entries:
-            entries.append(location)
+        locations = groups[finding.risk, finding.rule, finding.text(language)]
+        if location not in locations:
+            locations.append(location)
     return groups
 
 
@@ -130,7 +131,7 @@ def show_paths(console: Console, paths: Sequence[Skipped | FileResult], language
 
 
 def show_ledger(console: Console, ledger: list[LedgerRow], language: str) -> None:
-    """Print the table of requirements with the number of places in each state."""
+    """Print the table of requirements, with the number of places of the project in each state."""
     if not ledger:
         return
     heads = ["needed", *STATE_TITLES.values()] if language != "zh" else ["需要", *STATE_TITLES_ZH.values()]

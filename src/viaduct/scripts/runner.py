@@ -1,11 +1,11 @@
 """Run a Python script or module as `__main__` in this process.
 
-    ended = run_script(load_script("train.py", ["--epochs", "1"]))
+    result = run_script(load_script("train.py", ["--epochs", "1"]))
 
 Arguments, `sys.path[0]`, `__file__` and the exit code are as if Python itself had started it. A traceback begins with
-the script's own frames. An observer of the script, such as a hook, raises `StopScript` to end it cleanly: its `finally`
-blocks run, and its `atexit` functions when the process ends. A script may catch it with a bare `except:`; then the
-observer has to raise it again.
+the script's own frames. Code of viaduct that is called while the script runs, such as a hook, raises `StopScript` to
+end it cleanly: its `finally` blocks run, and its `atexit` functions when the process ends. A script may catch the
+exception with a bare `except:`; then the hook has to raise it again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def suggest_scripts(path: Path) -> list[str]:
 
 def load_module(name: str, arguments: Sequence[str]) -> Script:
     """Compile the module that `python -m NAME` would run; raise BadValue if there is none."""
-    with first_on_path(os.getcwd()):
+    with put_first_on_path(os.getcwd()):
         spec = package_or_module = find_spec(name)
         is_package = package_or_module is not None and package_or_module.submodule_search_locations is not None
         if is_package:
@@ -87,14 +87,14 @@ def load_module(name: str, arguments: Sequence[str]) -> Script:
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         remark = " It has no Python source." if package_or_module is not None else ""
         remark = " It is a package without __main__.py." if is_package else remark
-        raise BadValue(f"there is no module {name!r} to run.{remark}", "It is searched for like `python -m` does.")
+        raise BadValue(f"there is no module {name!r} to run.{remark}", "It is searched for as by `python -m`.")
     path = Path(spec.origin)
     return Script(name, path, compile_script(path), tuple(arguments), os.getcwd(), spec)
 
 
 def import_packages(name: str) -> ScriptResult | None:
     """Import the packages of a module, as `python -m` does first; return the result of the script if that fails."""
-    with first_on_path(os.getcwd()):
+    with put_first_on_path(os.getcwd()):
         try:
             if parent := name.rpartition(".")[0]:
                 importlib.import_module(parent)
@@ -136,9 +136,9 @@ def compile_script(path: Path) -> types.CodeType:
 
 
 def run_script(script: Script) -> ScriptResult:
-    """Run a script until it ends or an observer raises StopScript; errors of the script are printed and returned.
+    """Run a script until it ends or a hook raises StopScript. An error of the script is printed and returned.
 
-    A ViaductError, which an observer raises if it cannot continue, is passed on.
+    A ViaductError, which a hook raises if it cannot continue, is passed on.
     """
     main = types.ModuleType("__main__")
     main.__file__ = str(script.file.absolute())
@@ -151,7 +151,7 @@ def run_script(script: Script) -> ScriptResult:
         main.__loader__ = script.spec.loader
     _main_modules.append(main)
     stop_escaping_output()  # the script may print colours and bars
-    with replaced_main(script, main):
+    with replace_main(script, main):
         try:
             exec(script.code, main.__dict__)
             return ScriptResult(0)
@@ -168,24 +168,24 @@ def run_script(script: Script) -> ScriptResult:
 
 
 @contextmanager
-def replaced_main(script: Script, main: types.ModuleType) -> Iterator[None]:
+def replace_main(script: Script, main: types.ModuleType) -> Iterator[None]:
     """Set sys.argv, sys.path[0] and `__main__` to the script's within the block."""
-    argv, own_main = sys.argv, sys.modules.get("__main__")
+    former_arguments, former_main = sys.argv, sys.modules.get("__main__")
     sys.argv = [str(script.file) if script.spec is None else str(script.file.absolute()), *script.arguments]
     sys.modules["__main__"] = main
     try:
-        with first_on_path(script.import_folder):
+        with put_first_on_path(script.import_folder):
             yield
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     finally:
-        sys.argv = argv
-        if own_main is not None:
-            sys.modules["__main__"] = own_main
+        sys.argv = former_arguments
+        if former_main is not None:
+            sys.modules["__main__"] = former_main
 
 
 @contextmanager
-def first_on_path(folder: str) -> Iterator[None]:
+def put_first_on_path(folder: str) -> Iterator[None]:
     sys.path.insert(0, folder)
     try:
         yield

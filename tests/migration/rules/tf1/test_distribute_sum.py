@@ -14,7 +14,7 @@ from migration.checking import check_noop, check_rewrite, check_says, migrate_so
 from viaduct.errors import BadValue
 from viaduct.migration.checks import check_options
 from viaduct.migration.options import Options
-from viaduct.migration.requirements import requirements_by_name
+from viaduct.migration.requirements import REQUIREMENTS_BY_NAME
 
 HEAD = "import tensorflow as tf\n"
 HCCL = "from npu_bridge.hccl import hccl_ops\n"
@@ -167,4 +167,4 @@ def test_two_ranks_really_average_or_add_up(reduction: str, expected: float, tmp
 
 
 def test_the_summary_does_not_call_a_sum_an_average() -> None:
-    assert "average" not in requirements_by_name()["optimizers"].title
+    assert "average" not in REQUIREMENTS_BY_NAME["optimizers"].title
