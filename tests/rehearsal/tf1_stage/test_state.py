@@ -19,7 +19,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_variables_that_the_user_has_set_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "on", "npu")
+    monkeypatch.setattr(state, "platform", "npu")
     for name, value in (("RANK_ID", "3"), ("RANK_SIZE", "8"), ("DEVICE_ID", "5"), ("RANK", "1"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
     state.set_default_ranks()
@@ -31,7 +31,7 @@ def test_variables_that_the_user_has_set_stay(monkeypatch: pytest.MonkeyPatch) -
 def test_torchs_variables_are_taken_and_only_the_npu_gets_a_device(
     monkeypatch: pytest.MonkeyPatch, stage: str, device: str | None
 ) -> None:
-    monkeypatch.setattr(state, "on", stage)
+    monkeypatch.setattr(state, "platform", stage)
     for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "4")):
         monkeypatch.setenv(name, value)
     state.set_default_ranks()

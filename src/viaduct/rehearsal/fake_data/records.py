@@ -1,8 +1,8 @@
 """Synthetic TFRecord files, made from the features that a script parses.
 
-Floats are random. Integers are 1, a label in range if classes count from 0 or from 1; features called height or width
-are the size of the images. Bytes are random if the script decodes them as raw numbers of a known shape, a JPEG if the
-feature is named like an image, the text jpeg if its name ends with format, else empty.
+Floats are random. Integers are 1, which is a valid label whether classes count from 0 or from 1; features called height
+or width are the size of the images. Bytes are random if the script decodes them as raw numbers of a known shape, a JPEG
+if the feature is named like an image, the text jpeg if its name ends with format, else empty.
 """
 
 from __future__ import annotations

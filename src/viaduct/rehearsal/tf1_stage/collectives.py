@@ -1,4 +1,4 @@
-"""Collectives between local ranks, as operators of a TensorFlow graph, on gloo.
+"""Collectives between local ranks, as operators of a TensorFlow graph, by gloo.
 
 A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective has
 its own process group. The group's key is the same on every rank: the operator's name, and its number within the
@@ -28,8 +28,8 @@ from viaduct.rehearsal.tf1_stage import state
 WORLD = NPU.world_group  # name of the group of all ranks
 REDUCTIONS = ("max", "min", "prod", "sum")
 REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint8", "int8")  # by gloo
-groups: dict[str, list[int]] = {}  # world ranks of each group that the script made, by its name
-_process_groups: dict[str, Any] = {}  # by the key of their collective
+groups: dict[str, list[int]] = {}  # by name of a group that the script made: its members' world ranks
+_process_groups: dict[str, Any] = {}  # by the key of its collective (`make_key`)
 _lock = threading.RLock()
 _store: Any = None  # torch's key-value store for the rendezvous; None until `open_rendezvous_store`
 # By graph: the number of collectives so far, by operator name and group.
@@ -70,8 +70,8 @@ def open_rendezvous_store() -> Any:
 def get_process_group(key: str, ranks: list[int]) -> Any:
     """Return the process group of one collective.
 
-    The constructor waits for the other ranks. Other groups go on: the lock is released, and each group has its own
-    connection to the store.
+    ProcessGroupGloo waits for the other ranks. Meanwhile other threads can make their groups: the lock is released, and
+    each group has its own connection to the store.
     """
     with _lock:
         if key in _process_groups:
@@ -105,22 +105,25 @@ def check_agreement(
     group.allgather([checksums], [torch.tensor([zlib.crc32(own.encode())])]).wait()
     if len({int(checksum) for checksum in checksums}) == 1:
         return
-    for rank, other in zip(ranks, gather_texts(group, own, len(ranks)), strict=True):
-        if other != own:
+    descriptions = gather_padded(group, np.frombuffer(own.encode(), np.uint8), len(ranks))
+    for rank, description in zip(ranks, descriptions, strict=True):
+        if (other := bytes(description).decode()) != own:
             raise ValueError(f"{key}: rank {state.rank()} brings {own}, rank {rank} brings {other}")
 
 
-def gather_texts(group: Any, text: str, count: int) -> list[str]:
+def gather_padded(group: Any, array: np.ndarray[Any, Any], count: int) -> list[np.ndarray[Any, Any]]:
+    """Return the arrays of all `count` ranks; arrays with a shorter first dimension are padded for the exchange."""
     import torch
 
-    data = np.frombuffer(text.encode(), np.uint8)
-    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
-    group.allgather([sizes], [torch.tensor([len(data)])]).wait()
-    padded = np.zeros(max(int(size) for size in sizes), np.uint8)
-    padded[: len(data)] = data
-    texts = [torch.zeros(len(padded), dtype=torch.uint8) for _ in range(count)]
-    group.allgather([texts], [torch.from_numpy(padded)]).wait()
-    return [bytes(text.numpy()[: int(size)]).decode() for text, size in zip(texts, sizes, strict=True)]
+    lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
+    group.allgather([lengths], [torch.tensor([len(array)])]).wait()
+    padded = np.zeros((max(map(int, lengths)), *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    data = bytes_of(padded)
+    parts = [torch.empty_like(data) for _ in range(count)]
+    group.allgather([parts], [data]).wait()
+    arrays = [array_of(part, array.dtype, padded.shape) for part in parts]
+    return [part[: int(length)] for part, length in zip(arrays, lengths, strict=True)]
 
 
 # ---- exchanges of arrays
@@ -169,7 +172,7 @@ def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: 
     arrays = [np.asarray(array) for array in arrays]
     dtypes = [choose_reduced_dtype(array.dtype) for array in arrays]
     group = get_process_group(key, ranks)
-    check_agreement(key, group, ranks, arrays, True)
+    check_agreement(key, group, ranks, arrays, same_shape=True)
     ops = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp(ops[reduction])
@@ -188,7 +191,7 @@ def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: in
     for array in arrays:
         refuse_strings(array.dtype)
     group = get_process_group(key, ranks)
-    check_agreement(key, group, ranks, arrays, True)
+    check_agreement(key, group, ranks, arrays, same_shape=True)
     options = dist.BroadcastOptions()
     options.rootRank = ranks.index(root)
     results = []
@@ -206,18 +209,8 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     if not array.shape:
         raise ValueError(f"{key}: a scalar cannot be gathered; give it a dimension, as in tf.reshape(tensor, [1])")
     group = get_process_group(key, ranks)
-    check_agreement(key, group, ranks, [array], False)
-    import torch
-
-    rows = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
-    group.allgather([rows], [torch.tensor([len(array)])]).wait()
-    padded = np.zeros((max(int(count) for count in rows), *array.shape[1:]), array.dtype)
-    padded[: len(array)] = array
-    data = bytes_of(padded)
-    parts = [torch.empty_like(data) for _ in ranks]
-    group.allgather([parts], [data]).wait()
-    arrays = [array_of(part, array.dtype, padded.shape) for part in parts]
-    return [part[: int(count)] for part, count in zip(arrays, rows, strict=True)]
+    check_agreement(key, group, ranks, [array], same_shape=False)
+    return gather_padded(group, array, len(ranks))
 
 
 def send_array(key: str, array: Any, target: int) -> None:
@@ -236,7 +229,10 @@ def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np
 
 
 def make_key(op_name: str, group: str) -> str:
-    """Number a new collective of the default graph, and return its key, which is the same on every rank."""
+    """Return the key of a new collective of the default graph: group, operator name and number.
+
+    Ranks that build the same graph get the same keys.
+    """
     import tensorflow.compat.v1 as tf
 
     if len(list_members(group)) > 1:
@@ -285,7 +281,7 @@ def allreduce(
 ) -> list[Any]:
     """Reduce several tensors in one exchange.
 
-    Gradients are reduced over the ranks by `gradient_reduction`, for every `reduction`.
+    In the backward pass gradients are reduced over the ranks by `gradient_reduction`, whatever `reduction` is.
     """
     ranks = list_members(group)
     if len(ranks) == 1 or not tensors:

@@ -1,4 +1,6 @@
-"""Dumps of training steps, requested by the session option enable_dump, with the paths of the NPU's converted dump.
+"""Dumps of training steps, requested by the session option enable_dump.
+
+The paths are those of a dump that was made on the NPU and converted to .npy files:
 
     {dump_path}/{time}/{device}/{model}/{model id}/{step}/{type}.{operator}.{task}.{stream}.{time}.output.0.npy
 
@@ -34,7 +36,7 @@ class Dumps(sessions.Observer):
         """Return all tensors of a step if it is dumped."""
         is_dumped = run.training and is_dump_requested(run.session_record, run.session_record.steps)
         tensors = snapshot.list_tensors(run) if is_dumped else []
-        run.notes[id(self)] = tensors
+        run.notes[id(self)] = tensors  # for `receive_values`
         return tensors
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
@@ -58,7 +60,8 @@ def is_dump_requested(record: SessionRecord, step: int) -> bool:
 
 def step_folder(run: GraphRun, started: str, step: int) -> Path:
     device = os.environ.get(NPU.device_variable) or os.environ.get("DEVICE_ID") or "0"
-    return Path(run.session_record.npu_options.values["dump_path"]) / started / device / "ge_default" / "1" / str(step)
+    model, model_id = "ge_default", "1"
+    return Path(run.session_record.npu_options.values["dump_path"], started, device, model, model_id, str(step))
 
 
 def write_step(run: GraphRun, values: list[Value], folder: Path) -> None:
@@ -68,11 +71,12 @@ def write_step(run: GraphRun, values: list[Value], folder: Path) -> None:
     layers = set(str(options.get("dump_layer") or "").split())
     tasks = {op: task for task, op in enumerate(dict.fromkeys(value.op for value in values), 1)}
     arrays = {(value.op, value.index): value.array for value in values}
-    moment, rows = snapshot.current_microseconds(), []
+    rows: list[tuple[str, np.ndarray[Any, Any]]] = []
+    time_us, stream = time.time_ns() // 1000, 1
     for value in values:
         if layers and value.op.name not in layers:
             continue
-        stem = f"{value.op.type}.{re.sub(r'[/.]', '_', value.op.name)}.{tasks[value.op]}.1.{moment}"
+        stem = f"{value.op.type}.{re.sub(r'[/.]', '_', value.op.name)}.{tasks[value.op]}.{stream}.{time_us}"
         rows += select_arrays(value, stem, arrays, str(options.get("dump_mode") or "output"))
     if options.get("dump_data") == "stats":
         write_statistics(folder, rows)

@@ -1,4 +1,4 @@
-"""Reference (golden) dump of a TensorFlow 1 script: the tensors of chosen training steps, in tfdbg's names.
+"""Reference (golden) dump of a TensorFlow 1 script: the tensors of chosen training steps, in files named as by tfdbg.
 
     OUT/step_000000/{operator, / and . as _}.{output}.{time in microseconds}.npy
 
@@ -14,6 +14,7 @@ import csv
 import fnmatch
 import re
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,13 +54,13 @@ class Golden:
     operators: set[str] = field(default_factory=set)  # names of all operators in the dumped steps, dumped or not
     omitted: int = 0  # tensors inside or behind loops and branches in the last dumped step
 
-    def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time: int) -> None:
-        """Write a step into a hidden folder and rename it, so that a step's folder is always complete."""
+    def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time_us: int) -> None:
+        """Write the (operator, output, array) of a step into a hidden folder, then rename it to the step's name."""
         partial = self.folder / f".step_{step:06d}.part"
         partial.mkdir(parents=True)
         full_names: dict[str, str] = {}  # by file name: the full name, which may be too long for a file
         for op, index, array in values:
-            name = make_file_name(op, index, time, full_names)
+            name = make_file_name(op, index, time_us, full_names)
             np.save(partial / name, array, allow_pickle=False)
         if numbered := [(name.removesuffix(".npy"), full) for name, full in full_names.items() if name != full]:
             with (partial / "mapping.csv").open("w", newline="", encoding="utf-8") as file:
@@ -72,11 +73,11 @@ class Golden:
         return not self.only or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.only)
 
 
-def make_file_name(op: str, index: int, time: int, full_names: dict[str, str]) -> str:
+def make_file_name(op: str, index: int, time_us: int, full_names: dict[str, str]) -> str:
     """Return a unique file name for an operator's output, and add it to `full_names`."""
     stem = f"{re.sub(r'[/.]', '_', op)}.{index}"
-    while (full := f"{stem}.{time}.npy") in full_names.values():
-        time -= 1
+    while (full := f"{stem}.{time_us}.npy") in full_names.values():
+        time_us -= 1
     name = full if len(full) < MAX_NAME_LENGTH else f"{len(full_names)}.npy"
     full_names[name] = full
     return name
@@ -108,7 +109,7 @@ def make_observer(golden: Golden) -> Any:
                 outputs = list(snapshot.iterate_values(run, tensors, values))
                 golden.operators |= {output.op.name for output in outputs}
                 arrays = [(v.op.name, v.index, v.array) for v in outputs if golden.is_selected(v.op.name)]
-                golden.write(golden.steps_taken, arrays, snapshot.current_microseconds())
+                golden.write(golden.steps_taken, arrays, time.time_ns() // 1000)
             golden.steps_taken += 1
 
     return Dumping()

@@ -25,19 +25,12 @@ MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; larger constants
 MAX_TEXT = 200  # characters of an attribute that is recorded as text; longer ones are recorded as a checksum
 # Attributes that follow from others, or are names that TensorFlow generates.
 OMITTED_ATTRIBUTES = {
-    "container",
-    "shared_name",
-    "output_shapes",
-    "output_types",
-    "metadata",
-    "Toutput_types",
-    "f",
-    "func",
+    *("container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func")
 }
 
 
 class GraphInspection(sessions.Observer):
-    """The facts of the graph that takes the first training step."""
+    """Records the facts of the graph that takes the first training step."""
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
@@ -100,10 +93,10 @@ def list_operators(graph: Any) -> Iterator[Fact]:
 
 
 def list_function_nodes(graph: Any) -> Iterator[Fact]:
-    """Yield the nodes inside functions, which are numbered: TensorFlow's names of functions differ between runs."""
+    """Yield the nodes inside functions. Functions are numbered: TensorFlow's names of them differ between runs."""
     try:
         library = graph.as_graph_def().library
-    except ValueError:  # more than a protocol buffer holds
+    except ValueError:  # the graph is larger than a protocol buffer can be
         return
     for number, function in enumerate(library.function):
         for node in function.node_def:

@@ -90,14 +90,14 @@ class SessionOptions:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-CALLERS_THREAD = -1  # inter_op_parallelism_threads with which the thread that calls run executes all operators
+CALLERS_THREAD = -1  # this inter_op_parallelism_threads lets the thread that calls Session.run execute all operators
 
 
 def prepare_config(config: Any, threads: int) -> Any:
     """Return a copy of a session's config for TensorFlow, with at least `threads` threads.
 
-    Several ranks need threads for collectives that wait. One rank (`threads` is 0) computes its operators one by one:
-    if a script leaves the order of a read and a write of a variable open, the order is the same in every run.
+    Several ranks need threads for collectives that wait. With one rank `threads` is 0, and operators are computed one
+    by one: a read and a write of a variable whose order the script leaves open have the same order in every run.
     """
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
@@ -165,7 +165,7 @@ def list_unsupported(config: Any, rewrites: Any) -> Iterator[tuple[str, str]]:
     if rewrites.disable_model_pruning:
         yield "disable_model_pruning", "Remove that line."
     if rewrites.auto_mixed_precision == rewrites.ON:
-        yield "auto_mixed_precision = ON", "Remove it; precision_mode is the NPU's way."
+        yield "auto_mixed_precision = ON", "Remove it, and set NpuOptimizer's option precision_mode."
     required = ("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization")
     for name in (*required, "loop_optimization", "dependency_optimization", "layout_optimizer"):
         if getattr(rewrites, name) == rewrites.OFF:
@@ -208,18 +208,19 @@ def report_option(fault: str, change: str, at: Location) -> None:
     limits.report_violation("parameter-map", fault, card, change, at=at)
 
 
-def find_fault(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:
+def find_fault(key: str, field_name: str | None, value: Any) -> tuple[str, str] | None:
     """Return the fault of one entry and the change to make; None if the entry is valid."""
     if key not in OPTION_FIELDS and not key.startswith("experimental_"):
         closest = find_closest(key, OPTION_FIELDS)
         return f"NpuOptimizer has no option {key!r}.", f"Closest is {closest!r}." if closest else "Remove it."
     required = OPTION_FIELDS.get(key, "s")
-    if kind != required:
-        actual = FIELD_NAMES.get(kind or "", "nothing" if kind is None else f"the field .{kind}")
-        return f"{key} is given as {actual}.", f"It is {FIELD_NAMES[required]}: parameter_map[{key!r}].{required} = …"
+    if field_name != required:
+        actual = FIELD_NAMES.get(field_name or "", "nothing" if field_name is None else f"the field .{field_name}")
+        change = f"It must be {FIELD_NAMES[required]}: parameter_map[{key!r}].{required} = …"
+        return f"{key} is given as {actual}.", change
     choices = OPTION_CHOICES.get(key)
     if choices and value not in choices:
-        return f"{key} is {value!r}.", f"It is one of: {', '.join(map(str, choices))}."
+        return f"{key} is {value!r}.", f"It must be one of: {', '.join(map(str, choices))}."
     return None
 
 

@@ -110,7 +110,7 @@ def is_fetchable(tensor: Any) -> bool:
 
 
 def find_perhaps_dead(ops: Collection[Any]) -> set[Any]:
-    """Return operators between a Switch and its Merge, which may have no value in a run.
+    """Return the operators between a Switch and its Merge, which may have no value in a run ("dead" in TensorFlow).
 
     These include operators outside of the branch's own context, such as gradients. For operators inside it use
     `is_in_branch`: they may be older than the Switch.
@@ -137,13 +137,13 @@ def find_enter(exit_op: Any) -> Any:
     return op
 
 
-def uses_weights(graph: Any, executed: Reach) -> bool:
+def uses_weights(graph: Any, reach: Reach) -> bool:
     """Return True if a run trains or reads trainable variables, and False if it sets variables up."""
     names = find_trainable_names(graph)
-    if not any(op.name in names for op in executed.ops):
+    if not any(op.name in names for op in reach.ops):
         return False
-    writes = [op for op in executed.ops if WRITE_OPERATORS.fullmatch(op.type)]
-    return executed.training or not any(is_setup(graph, op) for op in writes)
+    writes = [op for op in reach.ops if WRITE_OPERATORS.fullmatch(op.type)]
+    return reach.training or not any(is_setup(graph, op) for op in writes)
 
 
 def is_in_branch(tensor: Any) -> bool:

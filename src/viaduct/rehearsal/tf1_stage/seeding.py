@@ -22,9 +22,9 @@ _counts: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionar
 
 
 def install(seed: int | None) -> None:
-    """Seed Python, NumPy and all graphs, and replace the seeds of operators; without a seed do nothing.
+    """Seed Python, NumPy and all graphs, and replace the seeds that TensorFlow gives to operators.
 
-    Operators to which the script gives a seed keep it.
+    Operators keep a seed from the script. If `seed` is None, do nothing.
     """
     if seed is None:
         return
@@ -63,9 +63,10 @@ def wrap_get_seed(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
             seeds: tuple[int | None, int | None] = plain(op_seed)
             return seeds
         scope = graph.get_name_scope()
-        count = _counts.setdefault(graph, Counter())
-        count[scope] += 1
+        counts = _counts.setdefault(graph, Counter())
+        counts[scope] += 1
         graph_seed = seed if graph.seed is None else graph.seed  # an Estimator without tf_random_seed sets None
-        return int(graph_seed) % 2**31, zlib.crc32(f"{scope}#{count[scope]}".encode()) % (2**31 - 1) + 1
+        # TensorFlow's seeds have 31 bits; it takes the pair (0, 0) for no seed, so the second is never 0.
+        return int(graph_seed) % 2**31, zlib.crc32(f"{scope}#{counts[scope]}".encode()) % (2**31 - 1) + 1
 
     return get_seed

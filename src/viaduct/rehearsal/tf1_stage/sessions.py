@@ -25,15 +25,15 @@ THREADS_OF_RANKS = 64  # of a session with several ranks, where a collective tha
 
 @dataclass
 class SessionRecord:
-    """Record of one session."""
+    """What the observers know of one session."""
 
     session: Any  # None when it is closed
     location: tuple[str, int] | None  # the script's file and line that opened the session
     npu_options: options.SessionOptions
     steps: int = 0  # runs that trained
     closed: bool = False
-    closed_by_keras: bool = False  # given to Keras, which closes it
-    has_device_graph: bool = False  # ran more than the start and end of communication
+    closed_by_keras: bool = False  # given to Keras, which will close it
+    has_device_graph: bool = False  # a run has computed more than the start or end of communication between ranks
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
         config = options.prepare_config(config, THREADS_OF_RANKS if state.size() > 1 else 0)
         npu_options = options.read_options(config, location)
         plain(self, target, graph, config)
-        self._viaduct = SessionRecord(self, location, npu_options)
+        self._viaduct = SessionRecord(self, location, npu_options)  # where the other wrappers find it
         session_records.append(self._viaduct)
 
     return init
@@ -226,7 +226,10 @@ def run_observed(run: GraphRun, execute: Callable[[list[Any]], tuple[Any, list[A
 
 @contextmanager
 def blame_viaduct() -> Iterator[None]:
-    """Turn an exception in viaduct's own code into StandInFails; limits of the card and TensorFlow's errors pass."""
+    """Turn an exception in the block, which is viaduct's code, into StandInFails.
+
+    CardRefuses, TensorFlow's errors and StopScript, which is no Exception, are raised unchanged.
+    """
     from tensorflow.python.framework.errors_impl import OpError
 
     try:

@@ -1,8 +1,7 @@
-"""The tensors of one run of a graph, for dumps."""
+"""The tensors of one run of a graph, for the dumps of `dumping.py` and `golden.py`."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +49,3 @@ def iterate_values(run: GraphRun, tensors: list[Any], arrays: list[Any]) -> Iter
 def convert_to_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return an array in a dtype that NumPy can save; bfloat16 becomes float32."""
     return array if array.dtype.kind in "biufc" else array.astype(np.float32)
-
-
-def current_microseconds() -> int:
-    return time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""tf.contrib.framework: scopes of arguments, variables by name, checkpoints."""
+"""tf.contrib.framework: arg_scope, variables by scope and name, checkpoints."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

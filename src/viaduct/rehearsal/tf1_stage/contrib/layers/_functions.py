@@ -17,7 +17,7 @@ from ..framework._scopes import add_arg_scope
 from ._initial import xavier_initializer
 
 Layer = Callable[..., Any]
-# Defaults of parameters; the underscore distinguishes `relu_` from the layer `relu`.
+# Defaults of parameters; the underscores distinguish `relu_` from the layer `relu` below.
 relu_, zeros_, ones_ = tf.nn.relu, tf.zeros_initializer(), tf.ones_initializer()
 
 
@@ -74,22 +74,22 @@ AFTER_INITIALIZER = 4  # position in SHARED_PARAMETERS after weights_initializer
 
 
 def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Layer]:
-    """Return a decorator that adds normalizer or bias, activation, scope and collections to a product with weights.
+    """Return a decorator that makes a layer of a function that computes, for example, a convolution.
 
-    The decorated function gets `weight`, a function (shape, name, initializer) that makes a variable, and its own
-    arguments. The layer's parameters are the function's after `weight`, then SHARED_PARAMETERS. The function's
-    keyword-only parameters come after weights_initializer.
+    The layer adds a scope, normalizer or bias, activation and collections. The function's first argument is `weight`, a
+    function (shape, name, initializer) that makes a variable. The layer's parameters are the function's other ones,
+    then SHARED_PARAMETERS; the function's keyword-only parameters come after weights_initializer.
     """
 
-    def decorate(multiply: Callable[..., Any]) -> Layer:
-        own = list(inspect.signature(multiply).parameters.values())[1:]
+    def decorate(compute: Callable[..., Any]) -> Layer:
+        own = list(inspect.signature(compute).parameters.values())[1:]
         positional = [parameter for parameter in own if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
         inserted = [parameter.replace(kind=positional[0].kind) for parameter in own if parameter not in positional]
         signature = inspect.Signature(
             [*positional, *SHARED_PARAMETERS[:AFTER_INITIALIZER], *inserted, *SHARED_PARAMETERS[AFTER_INITIALIZER:]]
         )
 
-        @functools.wraps(multiply)
+        @functools.wraps(compute)
         def layer(*args: Any, **kwargs: Any) -> Any:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -101,7 +101,7 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
                 return make_variable(name, shape, inputs, initializer, arguments["weights_regularizer"], trainable)
 
             with tf.variable_scope(arguments["scope"], default_scope, [inputs], reuse=arguments["reuse"]):
-                outputs = multiply(weight, **{parameter.name: arguments[parameter.name] for parameter in own})
+                outputs = compute(weight, **{parameter.name: arguments[parameter.name] for parameter in own})
                 if arguments["normalizer_fn"] is not None:
                     outputs = arguments["normalizer_fn"](outputs, **(arguments["normalizer_params"] or {}))
                 elif arguments["biases_initializer"] is not None:

@@ -27,27 +27,23 @@ def variance_scaling_initializer(
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """Return a function that computes the L2 penalty of weights; for scale 0 it returns None."""
-    if scale == 0.0:
-        return lambda weights: None
-
-    def l2(weights: Any) -> Any:
-        with tf.name_scope(scope or "l2_regularizer") as name:
-            return tf.multiply(tf.constant(scale, weights.dtype.base_dtype), tf.nn.l2_loss(weights), name=name)
-
-    return l2
+    return make_regularizer(tf.nn.l2_loss, scale, scope or "l2_regularizer")
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """Return a function that computes the L1 penalty of weights; for scale 0 it returns None."""
-    if scale == 0.0:
-        return lambda weights: None
+    return make_regularizer(lambda weights: tf.reduce_sum(tf.abs(weights)), scale, scope or "l1_regularizer")
 
-    def l1(weights: Any) -> Any:
-        with tf.name_scope(scope or "l1_regularizer") as name:
-            return tf.multiply(tf.constant(scale, weights.dtype.base_dtype), tf.reduce_sum(tf.abs(weights)), name=name)
 
-    return l1
+def make_regularizer(measure: Callable[[Any], Any], scale: float, scope: str) -> Regularizer:
+    """Return a function that computes scale * measure(weights); for scale 0 this function returns None."""
+
+    def compute_penalty(weights: Any) -> Any:
+        if scale == 0.0:
+            return None
+        with tf.name_scope(scope) as name:
+            return tf.multiply(tf.constant(scale, weights.dtype.base_dtype), measure(weights), name=name)
+
+    return compute_penalty
 
 
 def sum_regularizer(regularizer_list: list[Any], scope: str | None = None) -> Regularizer | None:

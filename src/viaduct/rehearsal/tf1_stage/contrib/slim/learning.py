@@ -21,7 +21,7 @@ def create_train_op(
     gradient_multipliers: Any = None,
     check_numerics: bool = True,
 ) -> Any:
-    """Return the loss tensor that takes a training step when evaluated; `update_ops` run first."""
+    """Return a tensor of the loss whose evaluation takes a training step; `update_ops` run first."""
     step = tf.train.get_or_create_global_step() if global_step is None else global_step
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS) if update_ops is None else update_ops
     with tf.control_dependencies(updates):

@@ -1,6 +1,6 @@
 """Names for `from npu_bridge.npu_init import *`, and functions that add the NPU's options to configs.
 
-As in the adapter since April 2022, importing this module gives every session the NPU's config.
+As in Ascend's TF Adapter since April 2022, importing this module gives every session the NPU's config.
 """
 
 # ruff: noqa: F401 - names that scripts import from here

@@ -1,4 +1,4 @@
-"""NPURunConfig and the classes of its arguments, with the adapter's checks."""
+"""NPURunConfig and the classes of its arguments, with the checks of Ascend's TF Adapter."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class NpuExecutePlacement(Enum):
 
 
 class CheckedArguments(type):
-    """Metaclass that reports arguments that NPURunConfig does not have, before Python refuses them."""
+    """Metaclass of NPURunConfig. It reports arguments that the class does not have, before Python refuses them."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         for name in [name for name in kwargs if name in LEGACY_ARGUMENTS]:
             tf.logging.warning("NPURunConfig: %s is no longer an option and does nothing", name)
             kwargs.pop(name)
         parameters = inspect.signature(cls).parameters
-        if args and not isinstance(args[0], int):
+        if args and not isinstance(args[0], int):  # RunConfig(model_dir) was changed to NPURunConfig(model_dir)
             cls.refuse(f"its first argument is {args[0]!r} by position, which is iterations_per_loop")
         for name in kwargs:
             if name not in parameters:
@@ -161,9 +161,10 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
 
 
 BASE_PARAMETERS = inspect.signature(tf.estimator.RunConfig.__init__).parameters
-# For the metaclass and help(): inspect would return the signature of the metaclass's `__call__`.
-NPURunConfig.__signature__ = inspect.Signature(list(inspect.signature(NPURunConfig.__init__).parameters.values())[1:])
-OWN_OPTIONS = [name for name in inspect.signature(NPURunConfig.__init__).parameters if name not in BASE_PARAMETERS]
+PARAMETERS = inspect.signature(NPURunConfig.__init__).parameters
+OWN_OPTIONS = [name for name in PARAMETERS if name not in BASE_PARAMETERS]
+# For the metaclass and help(), without `self`: inspect would return the signature of the metaclass's `__call__`.
+NPURunConfig.__signature__ = inspect.Signature(list(PARAMETERS.values())[1:])
 
 
 def check_values(arguments: dict[str, Any]) -> None:
@@ -254,7 +255,7 @@ class GraphMemoryOptimizeConfig:
 
 
 class ExperimentalConfig:
-    """Experimental options of the adapter."""
+    """Experimental options of Ascend's TF Adapter."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 # Values that the NPU's operators support, by argument.
 SUPPORTED_VALUES: dict[str, tuple[Any, ...]] = {
     "cell_type": ("LSTM",),
-    "direction": ("UNIDIRECTIONAL", "REDIRECTIONAL"),  # the latter is the adapter's word for running backwards
+    "direction": ("UNIDIRECTIONAL", "REDIRECTIONAL"),  # in npu_bridge REDIRECTIONAL means backwards in time
     "cell_depth": (1,),
     "use_peephole": (False,),
     "num_proj": (0,),

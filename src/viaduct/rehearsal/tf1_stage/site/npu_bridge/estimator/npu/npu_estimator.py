@@ -1,4 +1,4 @@
-"""NPUEstimator: TensorFlow's Estimator with the adapter's checks, hooks and session config."""
+"""NPUEstimator: TensorFlow's Estimator with the checks, hooks and session config of Ascend's TF Adapter."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .. import npu_ops
 from . import npu_common, npu_hook
 from .npu_config import NPURunConfig
 
-CHANNEL = "npu_outfeed"  # the channel of a host call's tensors
-# For names of folders; drawing from Python's own generator would change the script's random numbers.
+CHANNEL = "npu_outfeed"  # the channel (npu_ops.outfeed_enqueue_op) of a host call's tensors
+# For names of folders; `random.choices` would change the script's random numbers.
 FOLDER_NAME_RANDOM = random.SystemRandom()
 
 
@@ -87,7 +87,7 @@ def check_host_call(host_call: Any) -> None:
 
 
 class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
-    """Estimator with the adapter's checks of arguments."""
+    """Estimator that checks its arguments as the adapter does, and trains with the NPU's hooks."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
     def _assert_members_are_not_overridden(self: Any) -> None:
         """Allow overridden methods, which TensorFlow refuses in subclasses."""
 
-    # ---- communication ends with each of these calls
+    # ---- communication between the ranks ends with each of these calls
 
     def train(
         self,

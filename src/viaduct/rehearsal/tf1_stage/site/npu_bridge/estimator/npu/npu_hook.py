@@ -1,4 +1,4 @@
-"""The adapter's hooks for monitored sessions."""
+"""Hooks of Ascend's TF Adapter for monitored sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viaduct.rehearsal.tf1_stage import data_parallel, loops, state
 
 
 class NPUBroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
-    """Hook that broadcasts the root's variables to all ranks."""
+    """Hook that broadcasts the root rank's variables to all ranks."""
 
     op_name = "HcomBroadcast"
 
@@ -23,7 +23,7 @@ class NPUBroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
 
 
 class NPUCheckpointSaverHook(tf.train.CheckpointSaverHook):  # type: ignore[misc]
-    """TensorFlow's hook. With iterations_per_loop it saves at the end of a loop."""
+    """TensorFlow's hook. With iterations_per_loop, runs and so checkpoints end with a loop."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SetIterationsVarHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class NPUShutDownHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Ends communication with the session."""
+    """Ends communication between the ranks when the session ends."""
 
     def __init__(self, scaffold: Any = None) -> None: ...
 
@@ -95,7 +95,7 @@ class NPUOutputTensorHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class TellMeStepOrLossHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Fetches the step or the loss, by which the NPU chooses its precision."""
+    """Fetches the step or the loss; by its progress the NPU would choose its precision."""
 
     def __init__(self, step: Any = None, total_step: Any = None, loss: Any = None, final_loss: Any = None) -> None:
         if (step is None) != (total_step is None) or (loss is None) != (final_loss is None):

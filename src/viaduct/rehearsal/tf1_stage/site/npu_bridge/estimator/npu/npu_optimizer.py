@@ -24,7 +24,7 @@ def allreduce(tensor: Any, average: bool = True) -> Any:
 
 
 def reduce(tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, fusion_id: int = -1) -> Any:
-    """Return the sum or mean over the ranks on the root rank."""
+    """Return the sum or mean over the ranks on the root rank, and zeros on the others."""
     total = hccl_ops.reduce(tensor, "sum", root_rank, fusion, fusion_id)
     return total / state.size() if average else total
 
@@ -32,15 +32,16 @@ def reduce(tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, f
 def npu_allreduce(
     values: Any, reduction: str = "mean", fusion: int = 1, fusion_id: int = -1, group: str = WORLD
 ) -> Any:
-    """Reduce a tensor or a list of tensors over the ranks, also to the mean; None stays None."""
+    """Return a tensor or a list of tensors reduced over the ranks; None stays None."""
     if reduction not in (*collectives.REDUCTIONS, "mean"):
         raise ValueError(f"reduction must be mean, {', '.join(collectives.REDUCTIONS)}, got {reduction!r}")
     inputs = list(values) if isinstance(values, (list, tuple)) else [values]
     tensors = [tf.convert_to_tensor(value) for value in inputs if value is not None]
-    is_mean = reduction == "mean"
-    totals = iter(collectives.allreduce(tensors, "sum" if is_mean else reduction, group))
-    count = len(collectives.list_members(group))
-    results = [None if value is None else (next(totals) / count if is_mean else next(totals)) for value in inputs]
+    reduced = collectives.allreduce(tensors, "sum" if reduction == "mean" else reduction, group)
+    if reduction == "mean":
+        reduced = [total / len(collectives.list_members(group)) for total in reduced]
+    remaining = iter(reduced)
+    results = [None if value is None else next(remaining) for value in inputs]
     return results if isinstance(values, (list, tuple)) else results[0]
 
 

@@ -15,11 +15,11 @@ from .npu_config import NpuExecutePlacement
 @contextmanager
 def attribute_scope(**attributes: Any) -> Iterator[None]:
     """Set private attributes of the operators that are created within the block."""
-    messages = {}
+    values = {}
     for name, value in attributes.items():
-        field = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "s"
-        messages[name] = attr_value_pb2.AttrValue(**{field: value.encode() if isinstance(value, str) else value})
-    with tf.get_default_graph()._attr_scope(messages):
+        field = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "s"  # bool, int64, bytes
+        values[name] = attr_value_pb2.AttrValue(**{field: value.encode() if isinstance(value, str) else value})
+    with tf.get_default_graph()._attr_scope(values):
         yield
 
 

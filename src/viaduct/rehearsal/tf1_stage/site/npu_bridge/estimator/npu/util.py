@@ -1,4 +1,4 @@
-"""Functions for loops on the device and options of one graph, and other functions of the adapter."""
+"""npu_bridge's util: functions for loops on the device, for options of one graph, and for values shared by name."""
 
 from __future__ import annotations
 
