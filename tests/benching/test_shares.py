@@ -11,6 +11,7 @@ import pytest
 from training import tiny_runs
 from viaduct.benching import shares
 from viaduct.profiling import kinds
+from viaduct.profiling.events import nest_events
 from viaduct.recipes import Lars, Thor
 from viaduct.training.rundir import RunDir
 
@@ -21,7 +22,7 @@ def event(category: str, name: str, begin: float, duration: float, **more: Any) 
 
 def test_kernels_side_by_side_are_not_counted_twice() -> None:
     events = [event("kernel", "wgrad", 0, 1000), event("kernel", "batch_norm", 500, 1000)]
-    found = shares.attribute_kernels(events, steps=1, ms_per_step=1.5)
+    found = shares.attribute_kernels(nest_events(events), steps=1, ms_per_step=1.5)
     assert found.by_kind == {kinds.CONVOLUTION: 1.0, kinds.NORMALISATION: 0.5}
     assert found.host_gaps == 0
 
@@ -30,7 +31,7 @@ def test_what_the_card_has_nothing_to_do_in_is_a_gap_and_waits_for_data_while_th
     fetch = event("user_annotation", shares.FETCH, 1000, 750)
     on_card = event("gpu_user_annotation", shares.FETCH, 0, 9000)  # the same mark, as the card's timeline has it
     events = [event("kernel", "wgrad", 0, 1000), fetch, on_card, event("kernel", "wgrad", 2000, 1000)]
-    found = shares.attribute_kernels(events, steps=1, ms_per_step=3.0)
+    found = shares.attribute_kernels(nest_events(events), steps=1, ms_per_step=3.0)
     assert found.by_kind == {kinds.CONVOLUTION: 2.0}
     assert found.host_gaps == pytest.approx(0.25)
     assert found.data_wait == pytest.approx(0.75)
@@ -38,13 +39,15 @@ def test_what_the_card_has_nothing_to_do_in_is_a_gap_and_waits_for_data_while_th
 
 def test_gaps_that_the_profiler_itself_makes_do_not_count() -> None:
     events = [event("kernel", "wgrad", 0, 1000), event("kernel", "wgrad", 5000, 1000)]
-    found = shares.attribute_kernels(events, steps=1, ms_per_step=2.0)  # as it was timed without the profiler
+    found = shares.attribute_kernels(
+        nest_events(events), steps=1, ms_per_step=2.0
+    )  # as it was timed without the profiler
     assert found.host_gaps == 0
     assert sum(found.by_kind.values()) == 2.0
 
 
 def test_kernels_that_the_profiler_slows_down_are_not_longer_than_the_step() -> None:
-    found = shares.attribute_kernels([event("kernel", "wgrad", 0, 3000)], steps=1, ms_per_step=2.0)
+    found = shares.attribute_kernels(nest_events([event("kernel", "wgrad", 0, 3000)]), steps=1, ms_per_step=2.0)
     assert found.by_kind == {kinds.CONVOLUTION: 2.0}
     assert found.host_gaps == 0
 
@@ -53,12 +56,12 @@ def test_a_product_that_a_convolution_launched_is_a_convolution() -> None:
     operator = event("cpu_op", "aten::cudnn_convolution", 0, 10, **{"External id": 7})
     launched = event("kernel", "nvjet_tst_128x128", 5, 100, **{"External id": 7})
     alone = event("kernel", "nvjet_tst_128x128", 105, 100, **{"External id": 8})
-    found = shares.attribute_kernels([operator, launched, alone], steps=1, ms_per_step=0.2)
+    found = shares.attribute_kernels(nest_events([operator, launched, alone]), steps=1, ms_per_step=0.2)
     assert found.by_kind == {kinds.CONVOLUTION: 0.1, kinds.PRODUCT: 0.1}
 
 
 def test_a_profile_without_kernels_says_so() -> None:
-    assert shares.attribute_kernels([], 1, 1.0).why_not == "the profiler saw no kernel"
+    assert shares.attribute_kernels(nest_events([]), 1, 1.0).why_not == "the profiler saw no kernel"
 
 
 def test_an_operator_has_the_time_that_those_inside_it_do_not_take() -> None:
@@ -70,7 +73,7 @@ def test_an_operator_has_the_time_that_those_inside_it_do_not_take() -> None:
         event("cpu_op", "aten::mkldnn_convolution", 200, 400),
         event("cpu_op", "aten::batch_norm", 700, 200),
     ]
-    found = shares.attribute_operators(events, steps=1, ms_per_step=2.0)  # twice as long as in the profile
+    found = shares.attribute_operators(nest_events(events), steps=1, ms_per_step=2.0)  # twice as long as in the profile
     assert found.by_kind == pytest.approx({kinds.CONVOLUTION: 1.2, kinds.NORMALISATION: 0.4})
     assert found.data_wait == pytest.approx(0.2)
     assert found.host_gaps == pytest.approx(0.2)
@@ -90,7 +93,7 @@ def test_what_runs_inside_of_an_optimizers_step_is_the_optimizers() -> None:
         event("cpu_op", "aten::mm", 650, 200),
         event("cpu_op", "aten::mul", 900, 100),
     ]
-    found = shares.attribute_operators(events, steps=1, ms_per_step=1.0)
+    found = shares.attribute_operators(nest_events(events), steps=1, ms_per_step=1.0)
     assert found.by_kind == pytest.approx({kinds.PRODUCT: 0.5, kinds.OPTIMIZER: 0.3, kinds.OTHER: 0.1})
 
 
@@ -100,7 +103,9 @@ def test_so_is_what_it_launches_on_a_card() -> None:
         event("cpu_op", "aten::mm", 0, 10, **{"External id": 7}),
         event("kernel", "nvjet_tst_128x128", 5, 100, **{"External id": 7}),
     ]
-    assert shares.attribute_kernels(events, steps=1, ms_per_step=0.1).by_kind == pytest.approx({kinds.OPTIMIZER: 0.1})
+    assert shares.attribute_kernels(nest_events(events), steps=1, ms_per_step=0.1).by_kind == pytest.approx(
+        {kinds.OPTIMIZER: 0.1}
+    )
 
 
 @pytest.mark.parametrize("part", [Lars(), Thor(frequency=1)])

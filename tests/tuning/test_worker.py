@@ -47,7 +47,7 @@ def measure(bench: FakeBench, candidate: int, incumbent: int) -> dict[str, Any]:
     requests = OperatorRequests("cpu", {})
     requests.bench = bench  # type: ignore[assignment]
     points = {"default": {"tile": 8}, "candidate": {"tile": candidate}, "incumbent": {"tile": incumbent}}
-    turns = {"fewest": 5, "most": 9, "seconds": 1}
+    turns = {"min_turns": 5, "max_turns": 9, "seconds": 1}
     return requests.measure({"do": "measure", "signature": {"kind": "conv2d"}, **points, **turns})
 
 

@@ -1,8 +1,9 @@
 """Images/s of our input pipeline, tf.data, DALI and a DataLoader with Pillow, on the same files in one run.
 
-Ours is measured twice: `exact`, and `fast`, which shrinks large images while decoding them. Each pipeline runs in its
-own process. After a warm-up they take turns of a few seconds, so that a slow moment of the machine affects all of them.
-Between its turns a pipeline is stopped by a signal; otherwise it would prepare batches during the turns of the others.
+Ours is measured with both decoders: `exact`, and `fast`, which shrinks large images while decoding them. Each pipeline
+runs in its own process. After a warm-up they take turns of a few seconds, so that a slow moment of the machine affects
+all of them. Between its turns a pipeline is stopped by a signal; otherwise it would prepare batches during the turns of
+the others.
 """
 
 from __future__ import annotations
@@ -423,15 +424,16 @@ def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
 def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
     """Return the seconds of the stages if only the region of a crop is decoded; None if the image does not allow it.
 
-    Four calls each add a stage, whose time is the difference to the call before. The first pixel of the crop's last row
-    needs the entropy decoding of all rows before it. The crop's four corners also need IDCT and colours, the view (the
-    crop, resized) also needs resizing, and the last call also normalises.
+    Four calls each add a stage; the time of a stage is the difference between its call and the call before.
     """
     rows, columns = view.rows, view.columns
     corners = np.empty((2, 2, 3), np.float32)
     decodes = [
+        # The first pixel of the crop's last row: it needs the entropy decoding of all rows before it.
         lambda: region.decode_view(data, select_ends(rows)[1], select_ends(columns)[0], corners[:1, :1].copy()),
+        # The crop's four corners: they also need IDCT and colour conversion.
         lambda: region.decode_view(data, join_ends(rows), join_ends(columns), corners),
+        # The complete crop: also resizing.
         lambda: region.decode_view(data, rows, columns, out),
         lambda: region.decode_view(
             data, rows, columns, out, normalisation=make_normalisation_rows(network, len(columns.fraction))
@@ -444,7 +446,7 @@ def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats
 
 
 def select_ends(axis: Axis) -> tuple[Axis, Axis]:
-    """Return two axes: one for the first source pixel that is read, and one for the last."""
+    """Return two axes with one source pixel each: the first that `axis` reads, and the last."""
     low, high = axis.pixel_range
     fraction = np.zeros(1, np.float32)
     return tuple(Axis(np.array([at]), np.array([at]), fraction) for at in (low, high - 1))  # type: ignore[return-value]
@@ -457,7 +459,7 @@ def join_ends(axis: Axis) -> Axis:
 
 def time_full_decode_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
     """Return the seconds of the stages if complete images are decoded."""
-    # Shrunk to an eighth, all of the entropy decoding is done, but hardly any IDCT.
+    # Decoding at an eighth of the size does all of the entropy decoding, but hardly any IDCT.
     pixels = jpeg.decode(data)
     entropy, decode = time_call(lambda: jpeg.decode(data, shrink=8)), time_call(lambda: jpeg.decode(data))
     resize = time_call(lambda: resample(pixels, view.rows, view.columns, out))

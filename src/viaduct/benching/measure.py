@@ -1,4 +1,4 @@
-"""Benchmark run: measure the ceilings, build and warm up every variant, time them in turns, profile each one.
+"""Benchmark run: measure peak rates (ceilings), build and warm up every variant, time them in turns, profile each one.
 
 "Ours" is the recipe as `viaduct train` runs it, the other variants are peers. A sink is a number of steps that the
 device takes by itself, as one replay of a captured graph.

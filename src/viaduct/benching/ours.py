@@ -1,6 +1,7 @@
 """The benchmark's own variant: a recipe's training steps, run by the loop of `viaduct train`.
 
-The recipe is changed (`make_endless`): it has no evaluations, checkpoints and callbacks, and a tiny learning rate.
+The recipe is changed (`make_endless`): it has no evaluations, checkpoints and callbacks, and a tiny learning rate. A
+sink is a number of steps that the device takes by itself, as one replay of a captured graph.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ class Setting:
         return load_images(self.endless_recipe.data, self.data)
 
     def check_supported(self) -> None:
-        """Choose mode and kernels and load the data, to raise their errors before anything is measured."""
+        """Choose mode and kernels and load the data, so that their errors are raised before anything is measured."""
         device_type, plan = self.torch_device.type, plan_precision(self.recipe.precision, self.device)
         # observed=False: no callback looks at every step.
         mode = choose_mode(self.endless_recipe, device_type, ranks=1, observed=False)
         uses_own_kernels(self.endless_recipe, plan, device_type, observed=False, mode=mode)
-        _ = self.images
+        _ = self.images  # loads the data
 
 
 def make_endless(recipe: Recipe, synthetic: bool) -> Recipe:

@@ -1,8 +1,9 @@
-"""Alternatives to viaduct: the same network from torchvision or timm, in a plain PyTorch training loop.
+"""Peers: the same network from torchvision or timm, in a plain PyTorch training loop.
 
 Each peer runs in several modes: eager, compiled, and compiled with captured graphs. All use channels_last, autocast in
-the same precision, torch's SGD (fused where torch has that), and one batch of noise that stays on the device. `plain`
-is our own network in that loop, in eager mode. Peers have no log lines, no schedule and no averaged weights.
+the recipe's precision, torch's SGD (fused where torch has that), and one batch of noise that stays on the device. The
+peer `plain` is viaduct's own network in that loop, in eager mode. Peers have no log lines, no schedule and no averaged
+weights.
 """
 
 from __future__ import annotations
@@ -94,7 +95,10 @@ def find_peers(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tupl
 
 
 def find_network_factory(name: str, recipe: Recipe) -> tuple[str, Callable[[], nn.Module]]:
-    """Return the peer's name for the recipe's network and the function that builds it."""
+    """Return the peer's name for the recipe's network, and the function that builds the network.
+
+    Raise PeerUnavailable if the peer's package is missing or has no such network.
+    """
     classes = recipe.data.classes
     own_name = recipe.model if isinstance(recipe.model, str) else ""
     if name == "plain":

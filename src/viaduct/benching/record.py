@@ -104,7 +104,7 @@ def describe_unequal_work(recipe: Recipe, peers: list[dict[str, Any]]) -> list[s
 
 
 def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> list[str]:
-    """Return a note for each measured peak that a step exceeded (its share is then None)."""
+    """Return a note for each measured peak rate that the steps of a variant exceeded; their share of it is None."""
     notes = {
         f"No matrix share is given: a step multiplies faster than the large {compute} product did.": "matrix_share",
         "No share of the bandwidth is given: a step's data fit a cache, the large copy's do not.": "bandwidth_share",
@@ -117,7 +117,7 @@ def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> 
 def build_variant_record(
     runs: list[VariantResult], outcomes: list[Outcome], setting: Setting, best: dict[str, float]
 ) -> dict[str, Any]:
-    """Return a variant's figures over the windows of all repetitions, and for each repetition (`runs`)."""
+    """Return a variant's figures over the windows of all repetitions, and under "runs" those of each repetition."""
     batch, last = setting.recipe.data.global_batch, runs[-1]
     windows = Sample([value for run in runs for value in run.seconds.values])
     ours = [value for outcome in outcomes for value in outcome.ours.seconds.values]

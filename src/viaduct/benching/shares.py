@@ -1,9 +1,9 @@
 """Time of a step by kind of operator, from torch.profiler, which runs after the timed windows.
 
-On CUDA kernels are grouped by kind. Where kernels overlap, the time belongs to the kernel that began first. The step
+On CUDA, kernels are grouped by kind. Where kernels overlap, the time belongs to the kernel that began first. The step
 time, measured without the profiler, minus the kernels' time is idle time of the card. Idle time while the host fetches
-a batch is data wait; other idle time is host gaps. On the CPU operators are grouped by their self time; time outside
-all operators is Python.
+a batch is data wait; other idle time is host gaps. On the CPU, the self times of operators are grouped by kind; time
+outside all operators is Python.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,28 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from viaduct.profiling import kinds
-from viaduct.profiling.events import Span, join_spans, remove_spans, sum_spans
+from viaduct.profiling.events import (
+    ANNOTATION,
+    ON_DEVICE,
+    OPERATOR,
+    Event,
+    Span,
+    join_spans,
+    nest_events,
+    remove_spans,
+    sum_children,
+    sum_spans,
+)
 from viaduct.torch_compat import hide_profiler_cycle_warning
 
 FETCH, WINDOW = "viaduct: next batch", "viaduct: window"  # our annotations around each fetch and all profiled steps
 UPDATE = "Optimizer.step#"  # torch's annotation around every optimizer's step
-ON_CARD = ("kernel", "gpu_memcpy", "gpu_memset")
 LARGEST = 12  # kernels that the record lists
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Milliseconds of one step: by kind, idle because of the host (`host_gaps`), and waiting for data."""
+    """Milliseconds of one step: by kind of operator, idle because of the host (`host_gaps`), and waiting for data."""
 
     by_kind: dict[str, float] = field(default_factory=dict)
     host_gaps: float = 0.0  # on the CPU: time outside all operators
@@ -56,8 +66,8 @@ def profile_steps(run: Callable[[int], object], steps: int, device_type: str, ms
     return attribute_kernels(events, steps, ms_per_step)
 
 
-def record_trace(run: Callable[[int], object], steps: int, device_type: str) -> list[dict[str, Any]]:
-    """Return the events of some steps that have a duration, in Chrome's trace format."""
+def record_trace(run: Callable[[int], object], steps: int, device_type: str) -> list[Event]:
+    """Run some steps under torch.profiler and return the events of the trace."""
     cuda = [ProfilerActivity.CUDA] if device_type == "cuda" else []
     activities = [ProfilerActivity.CPU, *cuda]
     with hide_profiler_cycle_warning(), profile(activities=activities) as profiler, record_function(WINDOW):
@@ -67,105 +77,83 @@ def record_trace(run: Callable[[int], object], steps: int, device_type: str) -> 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
-        events = json.loads(path.read_text())["traceEvents"]
-    return [event for event in events if event.get("ph") == "X"]
+        return nest_events(json.loads(path.read_text())["traceEvents"])
 
 
-def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
+def attribute_kernels(events: list[Event], steps: int, ms_per_step: float) -> Shares:
     """Divide a step's time by the kinds of its CUDA kernels, host gaps and data wait."""
-    on_card = sorted((event for event in events if event.get("cat") in ON_CARD), key=lambda event: event["ts"])
+    on_card = [event for event in events if event.category in ON_DEVICE]
     if not on_card:
         return Shares(why_not="the profiler saw no kernel")
-    launched = map_launching_kinds(events)
+    kind_by_id = map_launching_kinds(events)
     by_name: dict[tuple[str, str], list[float]] = {}
     gaps: list[Span] = []
-    covered = on_card[0]["ts"]
+    covered = on_card[0].start  # the time up to which kernels have been counted
     for event in on_card:
-        begin, end = event["ts"], event["ts"] + event["dur"]
-        if begin > covered:
-            gaps.append((covered, begin))
-        exclusive_time = max(0.0, end - max(begin, covered))
-        by_name.setdefault((event["name"], find_kernel_kind(event, launched)), []).append(exclusive_time)
-        covered = max(covered, end)
+        if event.start > covered:
+            gaps.append((covered, event.start))
+        exclusive_time = max(0.0, event.end - max(event.start, covered))
+        by_name.setdefault((event.name, find_kernel_kind(event, kind_by_id)), []).append(exclusive_time)
+        covered = max(covered, event.end)
     busy = sum(sum(times) for times in by_name.values()) / 1000 / steps
     scale = min(1.0, ms_per_step / busy)  # the profiler may slow kernels down; their sum cannot exceed the step
     by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
     idle = max(0.0, ms_per_step - busy)
     gap_time = sum_spans(gaps)
     gap_time_in_fetches = gap_time - sum_spans(remove_spans(gaps, join_spans(find_spans(events, FETCH))))
-    waiting = gap_time_in_fetches / max(gap_time, 1e-9)
+    waiting_share = gap_time_in_fetches / max(gap_time, 1e-9)
     largest = find_largest(by_name, steps, scale)
-    return Shares(by_kind, idle * (1 - waiting), idle * waiting, largest, round(len(on_card) / steps))
+    return Shares(by_kind, idle * (1 - waiting_share), idle * waiting_share, largest, round(len(on_card) / steps))
 
 
-def find_kernel_kind(event: dict[str, Any], launched: dict[Any, str]) -> str:
+def find_kernel_kind(event: Event, kind_by_id: dict[Any, str]) -> str:
     """Return a kernel's kind by its name, or by the operator that launched it if that is an update or more specific."""
-    operator = launched.get((event.get("args") or {}).get("External id"), kinds.OTHER)
-    kernel = kinds.classify_kernel(event["name"])
+    operator = kind_by_id.get(event.args.get("External id"), kinds.OTHER)
+    kernel = kinds.classify_kernel(event.name)
     if operator == kinds.OPTIMIZER:
         return operator
     is_vague = kernel in (kinds.PRODUCT, kinds.OTHER)
     return operator if is_vague and operator in (kinds.CONVOLUTION, kinds.NORMALISATION, kinds.POOLING) else kernel
 
 
-def map_launching_kinds(events: list[dict[str, Any]]) -> dict[Any, str]:
+def map_launching_kinds(events: list[Event]) -> dict[Any, str]:
     """Return the kind of each operator by its External id, which its kernels have too."""
-    updates, kind_by_id = OptimizerSpans(events), {}
-    for event in events:
-        if event.get("cat") == "cpu_op":
-            kind_by_id[(event.get("args") or {}).get("External id")] = updates.classify(event)
-    return kind_by_id
+    updates = OptimizerSpans(events)
+    operators = (event for event in events if event.category == OPERATOR)
+    return {event.args.get("External id"): updates.classify(event) for event in operators}
 
 
 class OptimizerSpans:
     """Time spans of the optimizer steps; every operator inside one counts as optimizer, even a norm or a product."""
 
-    def __init__(self, events: list[dict[str, Any]]) -> None:
-        annotated = (event for event in events if str(event["name"]).startswith(UPDATE))
-        spans = [(event["ts"], get_end_time(event)) for event in annotated if event.get("cat") == "user_annotation"]
-        self.spans = join_spans(spans)  # THOR's step contains the step of its inner SGD
+    def __init__(self, events: list[Event]) -> None:
+        updates = (event for event in events if event.category == ANNOTATION and event.name.startswith(UPDATE))
+        self.spans = join_spans((event.start, event.end) for event in updates)  # THOR's contains that of its inner SGD
         self.begins = [begin for begin, _ in self.spans]
 
-    def classify(self, operator: dict[str, Any]) -> str:
-        index = bisect_right(self.begins, operator["ts"]) - 1
-        is_inside = index >= 0 and operator["ts"] < self.spans[index][1]
-        return kinds.OPTIMIZER if is_inside else kinds.classify_operator(operator["name"])
+    def classify(self, operator: Event) -> str:
+        index = bisect_right(self.begins, operator.start) - 1
+        is_inside = index >= 0 and operator.start < self.spans[index][1]
+        return kinds.OPTIMIZER if is_inside else kinds.classify_operator(operator.name)
 
 
-def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
+def attribute_operators(events: list[Event], steps: int, ms_per_step: float) -> Shares:
     """Divide a step's time by the kinds of its CPU operators, scaled to `ms_per_step` as the profiler slows them."""
-    (window_start, window_end), *_ = find_spans(events, WINDOW)
+    window = next(event for event in events if event.name == WINDOW)
     fetches = find_spans(events, FETCH)
-    main_thread = next(event["tid"] for event in events if event["name"] == WINDOW)
-    operators = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == main_thread]
+    operators = [event for event in events if event.category == OPERATOR and event.thread == window.thread]
+    child_times = sum_children(operators)
     updates = OptimizerSpans(events)
     by_name: dict[tuple[str, str], list[float]] = {}
-    for event, self_time in compute_self_times(operators):
-        if not any(begin <= event["ts"] < end for begin, end in fetches):
-            by_name.setdefault((event["name"], updates.classify(event)), []).append(self_time)
-    scale = ms_per_step / ((window_end - window_start) / 1000 / steps)
+    for event in operators:
+        if not any(begin <= event.start < end for begin, end in fetches):
+            self_time = max(0.0, event.duration - child_times.get(id(event), 0.0))
+            by_name.setdefault((event.name, updates.classify(event)), []).append(self_time)
+    scale = ms_per_step / (window.duration / 1000 / steps)
     by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
-    waiting = scale * sum(end - begin for begin, end in fetches) / 1000 / steps
+    waiting = scale * sum_spans(fetches) / 1000 / steps
     python = max(0.0, ms_per_step - sum(by_kind.values()) - waiting)
     return Shares(by_kind, python, waiting, find_largest(by_name, steps, scale), round(len(operators) / steps))
-
-
-def compute_self_times(events: list[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], float]]:
-    """Return each event with its self time: its duration minus that of the events directly inside it."""
-    ordered = sorted(events, key=lambda event: (event["ts"], -event["dur"]))
-    self_times = [event["dur"] for event in ordered]
-    open_events: list[int] = []  # indices, the innermost last
-    for index, event in enumerate(ordered):
-        while open_events and get_end_time(ordered[open_events[-1]]) <= event["ts"]:
-            open_events.pop()
-        if open_events:
-            self_times[open_events[-1]] -= event["dur"]
-        open_events.append(index)
-    return zip(ordered, (max(0.0, time) for time in self_times), strict=True)
-
-
-def get_end_time(event: dict[str, Any]) -> float:
-    return float(event["ts"] + event["dur"])
 
 
 def sum_by_kind(totals: dict[tuple[str, str], float], steps: int) -> dict[str, float]:
@@ -185,6 +173,6 @@ def find_largest(by_name: dict[tuple[str, str], list[float]], steps: int, scale:
     ]
 
 
-def find_spans(events: list[dict[str, Any]], name: str) -> list[Span]:
-    annotations = (event for event in events if event["name"] == name and event.get("cat") == "user_annotation")
-    return [(event["ts"], get_end_time(event)) for event in annotations]
+def find_spans(events: list[Event], name: str) -> list[Span]:
+    """Return the spans of the annotations with this name."""
+    return [(event.start, event.end) for event in events if event.name == name and event.category == ANNOTATION]

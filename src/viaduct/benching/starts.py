@@ -26,7 +26,7 @@ from viaduct.errors import ViaductError
 if TYPE_CHECKING:
     from viaduct.benching.measure import Variant
 
-# By the title of a variant: its starts, as `measure_start` returns them; and the reasons of failed variants.
+# Starts of each variant, as `measure_start` returns them, and the reasons of failed variants; both by title.
 StartResults = tuple[dict[str, list[dict[str, float]]], dict[str, str]]
 STARTS_PER_VARIANT = 4  # the first one fills the compile caches and is not part of the median
 MAX_START_MINUTES = 30  # then the process is killed
@@ -37,7 +37,7 @@ class StartRequest:
     """Variant that a child process builds, sent to it as JSON."""
 
     recipe: str
-    changes: list[tuple[str, str]]  # field of the recipe, and its new value as text
+    changes: list[tuple[str, str]]  # fields of the recipe with their new values as text
     device: str
     data: str
     peer: str = ""  # empty for ours

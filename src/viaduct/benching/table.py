@@ -74,7 +74,7 @@ def build_time_table(record: dict[str, Any]) -> Table | None:
 
 
 def list_remarks(record: dict[str, Any]) -> list[str]:
-    """Return the lines below the tables: ceilings, counted work, starts, notes, and skipped peers."""
+    """Return the lines below the tables: peak rates, counted work, starts, notes, and peers that were left out."""
     best = record["ceilings"]
     lines = [
         f"At best, measured in this run: {best['bandwidth_bytes_per_s'] / 1e9:,.1f} GB/s (a large copy), "

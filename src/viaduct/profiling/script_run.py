@@ -107,7 +107,7 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
 def run_ranks(
     job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, notify: Callable[[str], None]
 ) -> tuple[dict[int | None, int], int]:
-    """Start the ranks like `viaduct launch`; return {rank: exit code} of failed ranks, and a signal as `run_alone` does.
+    """Start the ranks like `viaduct launch`; return {rank: exit code} of failed ranks, and viaduct's signal or 0.
 
     The rank that most likely caused the failure comes first.
     """

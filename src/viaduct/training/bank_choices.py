@@ -19,7 +19,7 @@ from viaduct.training.layout import keep_unchanged
 from viaduct.training.loop import Training
 from viaduct.training.tuned import choose_for_training, read_built_in
 from viaduct.training.tuning_worker import find_module_obstacle, make_step_signature
-from viaduct.tuning.applying import Applied, Call, apply_choices, observe_calls
+from viaduct.tuning.applying import AppliedChoices, Call, apply_choices, observe_calls
 from viaduct.tuning.bank import BankContents, Choice, decode_choice
 from viaduct.tuning.fingerprint import read_fingerprint
 from viaduct.tuning.location import Location
@@ -92,7 +92,7 @@ def explain_no_choices(stored: BankContents, location: Location) -> str:
     return f"its entries are of another device or version ({differences})"
 
 
-def apply_to_training(training: Training, choices: Mapping[str, Choice], step_key: str) -> Applied:
+def apply_to_training(training: Training, choices: Mapping[str, Choice], step_key: str) -> AppliedChoices:
     """Apply choices to a training that has taken no step yet."""
     obstacle = find_module_obstacle(training)
     calls = [] if obstacle else find_calls(training)

@@ -1,5 +1,6 @@
 """Tune operators by measurement, and store the fastest variants in a bank.
 
+    signature.py       signature of an operator: its kind, shapes, types and attributes
     fingerprint.py     device and software of a measurement
     bank.py            the bank: one JSON file for each fingerprint; merge under a lock, atomic writes
     location.py        location of the bank: --bank, TUNE_BANK_PATH, the user's default

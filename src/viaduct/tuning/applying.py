@@ -57,7 +57,7 @@ class TunedForward:
 
 
 def make_fast_key(x: Tensor) -> tuple[Any, ...]:
-    """Return a key that distinguishes the calls of one module; it is much cheaper than a signature."""
+    """Return a key that tells the calls of one module apart; to make it takes much less time than a signature."""
     device_type = x.device.type
     autocast = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
     return x.shape, x.stride(), x.dtype, x.requires_grad, autocast, device_type
@@ -85,8 +85,8 @@ def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
 
 
 @dataclass
-class Applied:
-    """Applied choices, which can be switched off and on."""
+class AppliedChoices:
+    """AppliedChoices choices, which can be switched off and on."""
 
     forwards: list[TunedForward] = field(default_factory=list)
     optimizer: torch.optim.Optimizer | None = None
@@ -94,7 +94,7 @@ class Applied:
     kernels: dict[kernel_choices.Key, Choice] = field(default_factory=dict)  # launch parameters of viaduct's kernels
     threads: int | None = None
     threads_before: int = 0
-    choices: dict[str, Choice] = field(default_factory=dict)  # all choices, by key of the operator's signature
+    choices: dict[str, Choice] = field(default_factory=dict)  # all applied ones, by key of the operator's signature
     module_count: int = 0
 
     def switch(self, on: bool) -> None:
@@ -131,17 +131,17 @@ class Applied:
 
 def apply_choices(
     network_calls: Sequence[Call],
-    own_optimizer: torch.optim.Optimizer | None,
+    torch_optimizer: torch.optim.Optimizer | None,
     choices: Mapping[str, Choice],
     threads_key: str = "",
     with_kernels: bool = False,
-) -> Applied:
+) -> AppliedChoices:
     """Apply the choices (by signature key) that match the calls and the optimizer; ignore others.
 
-    `threads_key`: the signature key of the number of threads. `with_kernels`: the network runs on viaduct's kernels,
+    `threads_key`: the key of the choice of a number of threads. `with_kernels`: the network runs on viaduct's kernels,
     which read their launch parameters from a table.
     """
-    applied = Applied()
+    applied = AppliedChoices()
     forwards: dict[nn.Module, TunedForward] = {}
     for call in network_calls:
         choice = choices.get(call.signature.key)
@@ -159,7 +159,7 @@ def apply_choices(
         applied.choices[call.signature.key] = choice
     applied.forwards = list(forwards.values())
     applied.module_count = len(forwards)
-    add_optimizer_choice(applied, own_optimizer, choices)
+    add_optimizer_choice(applied, torch_optimizer, choices)
     if with_kernels:
         applied.kernels = kernel.select_choices(choices)
         applied.choices |= {key: choice for key, choice in choices.items() if kernel.read_key(key) is not None}
@@ -172,13 +172,13 @@ def apply_choices(
 
 
 def add_optimizer_choice(
-    applied: Applied, own_optimizer: torch.optim.Optimizer | None, choices: Mapping[str, Choice]
+    applied: AppliedChoices, torch_optimizer: torch.optim.Optimizer | None, choices: Mapping[str, Choice]
 ) -> None:
     """Add the choice for the optimizer if there is one that differs from the default."""
-    signature = optimizer.describe(own_optimizer) if own_optimizer is not None else None
+    signature = optimizer.describe(torch_optimizer) if torch_optimizer is not None else None
     if signature is None or signature.key not in choices:
         return
     choice = choices[signature.key]
     if dict(choice) != optimizer.DEFAULT and not optimizer.make_space(signature, "").explain_invalid(choice):
-        applied.optimizer, applied.optimizer_choice = own_optimizer, choice
+        applied.optimizer, applied.optimizer_choice = torch_optimizer, choice
         applied.choices[signature.key] = choice

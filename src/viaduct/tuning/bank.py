@@ -28,7 +28,7 @@ from viaduct.tuning.signature import Signature, decode_signature
 SCHEMA = 1
 RESULT_PREFIX = "tune_result_"
 MAX_BYTES = 256 << 20
-Choice = Mapping[str, int | str | bool]
+Choice = Mapping[str, int | str | bool]  # a configuration of an operator: a point of its space
 IMPLEMENTATIONS = {
     "conv2d": ("convolution", "matrix_product", "compiled"),
     "linear": ("linear", "transposed", "compiled"),
@@ -62,7 +62,7 @@ class Entry:
     default_us: float
     best_us: float
     spread: float  # interquartile range of the chosen variant's times, as a share of their median
-    mode: str = ""  # search mode, one of tuning.search.MODES
+    mode: str = ""  # of the search: "GA", "RL", …
     seed: int = 0
     measurements: int = 0
     date: str = ""
@@ -122,7 +122,7 @@ class BankContents:
         return replace(self, verdicts={**self.verdicts, verdict.step: verdict})
 
     def merge(self, other: BankContents) -> BankContents:
-        """Return the entries and verdicts of both: the entry with the larger gain, the later verdict."""
+        """Return the entries and verdicts of both; of two with the same key, the larger gain or the later verdict."""
         entries = dict(self.entries)
         for key, entry in other.entries.items():
             entries[key] = choose_better(entries[key], entry) if key in entries else entry

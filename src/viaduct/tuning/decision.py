@@ -1,6 +1,7 @@
 """Decide what is written to the bank for one operator, and its status, as Ascend's auto-tune does.
 
-The environment variable REPEAT_TUNE requests another search of operators with an entry in the bank.
+The environment variable REPEAT_TUNE requests another search of operators with an entry in the bank. The last column has
+the status: the fields of `Status` that are True.
 
 the bank has an entry, REPEAT_TUNE is off    not searched                                       hit, reserved
 the bank has an entry, REPEAT_TUNE is on     a larger gain was found: replace the entry         hit, update
@@ -32,7 +33,7 @@ class Status:
 
 
 def decide(hit: Entry | None, result: Entry | None) -> tuple[Entry | None, Status]:
-    """Return the entry to store, or None, and the status. `hit`: the bank's entry; `result`: that of a search."""
+    """Return the entry to store, or None, and the status, given the bank's entry (`hit`) and that of a new search."""
     if hit is None:
         return result, Status(bank_append=result is not None)
     if result is not None and result.gain > hit.gain and not result.is_default:

@@ -28,10 +28,10 @@ from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import OperatorKind, Work
 from viaduct.tuning.signature import Signature
 
-MARGIN = 0.03  # minimum share by which a stored variant is faster than the default
+MARGIN = 0.03  # smallest gain over the default, as a share of its time, for which a variant is stored
 SIGNIFICANT = 0.05  # level of the sign test
 MIN_TURNS, MAX_TURNS = 5, 25
-TURNS_BEFORE_TIMEOUT = 3  # minimum number of turns in a race that its time limit ends
+TURNS_BEFORE_TIMEOUT = 3  # turns that are taken even if the time limit is over
 WARM_UPS = 2  # runs of each variant before the first turn
 CONFIRMING_TURNS = 11  # minimum number of turns when a winner is measured again
 ERROR_FACTOR = 4.0
@@ -76,7 +76,7 @@ def is_significant(times: list[float], other_times: list[float]) -> bool:
 
 
 class Bench:
-    """Measures variants of operators on one device; prepared work of the last operator is cached."""
+    """Measures variants of operators on one device; the work of the variants of the last operator is cached."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
         self.device = device
@@ -102,7 +102,7 @@ class Bench:
         return self.works[key]
 
     def check_values(self, signature: Signature, point: Choice, default: Choice) -> str | None:
-        """Return a description of a variant's wrong values; None if there are none, and for the default.
+        """Return a description of a variant's wrong values; None if they are right, and for the default.
 
         The error is the distance from the default's values in float64, relative to their norm.
         """
@@ -119,9 +119,9 @@ class Bench:
         for (name, tensor), (_, exact) in zip(values, self.reference, strict=True):
             if tensor.shape != exact.shape:
                 return f"{name} has the shape {list(tensor.shape)}, not {list(exact.shape)}"
-            smallest = getattr(kind, "MIN_ERROR", MIN_ERROR)
-            error, allowed = find_error(tensor, exact), max(ERROR_FACTOR * self.default_errors[name], smallest)
-            if not error <= allowed:
+            always_allowed = getattr(kind, "MIN_ERROR", MIN_ERROR)
+            error, allowed = find_error(tensor, exact), max(ERROR_FACTOR * self.default_errors[name], always_allowed)
+            if not error <= allowed:  # NaN, too
                 return f"{name} is off by {error:.1e}; the default by {self.default_errors[name]:.1e}"
         return None
 
@@ -130,13 +130,13 @@ class Bench:
         signature: Signature,
         points: Mapping[str, Choice],
         compared: tuple[str, str],
-        fewest: int = MIN_TURNS,
-        most: int = MAX_TURNS,
+        min_turns: int = MIN_TURNS,
+        max_turns: int = MAX_TURNS,
         seconds: float = 20.0,
     ) -> Race:
-        """Time variants in turns, see `take_turns_until_significant`."""
+        """Time variants in turns, each with its operands out of the caches; see `take_turns_until_significant`."""
         works = {name: self.prepare(signature, point).run for name, point in points.items()}
-        return take_turns_until_significant(works, self.clock, compared, fewest, most, seconds, self.flush)
+        return take_turns_until_significant(works, self.clock, compared, min_turns, max_turns, seconds, self.flush)
 
     def flush(self) -> None:
         """Write a large buffer, so that the operands leave the caches."""
@@ -150,8 +150,8 @@ def take_turns_until_significant(
     works: Mapping[str, Callable[[], object]],
     clock: Clock,
     compared: tuple[str, str],
-    fewest: int,
-    most: int,
+    min_turns: int,
+    max_turns: int,
     seconds: float,
     before_each: Callable[[], object] = lambda: None,
 ) -> Race:
@@ -162,13 +162,13 @@ def take_turns_until_significant(
     times: dict[str, list[float]] = {name: [] for name in works}
     load = OtherPrograms()
     names, end = list(works), time.monotonic() + seconds
-    for turn in range(most):
+    for turn in range(max_turns):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             before_each()
             times[name].append(clock.seconds(works[name]) * 1e6)
         first_times, second_times = (times[name] for name in compared)
-        if turn + 1 >= fewest and (
+        if turn + 1 >= min_turns and (
             is_significant(first_times, second_times) or is_significant(second_times, first_times)
         ):
             break

@@ -25,7 +25,7 @@ def name_result_file(moment: datetime, pid: int) -> str:
 
 
 def encode_results(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return one record for each module that calls an operator; without a search it contains only the status."""
+    """Return one record for each module that calls an operator; if it was not searched, only with the status."""
     records: dict[str, Any] = {}
     for outcome in outcomes:
         record: dict[str, Any] = {"status_data": asdict(outcome.status)}

@@ -95,7 +95,7 @@ class Tuner:
     measurements: int = 0  # number of measurements in this run
     replayed: int = 0  # number of measurements taken from the journal of an interrupted run
     other_loads: list[float] = field(default_factory=list)
-    """Share of the processors that other programs used, for each measurement."""
+    """Share of the processors that other programs used during each measurement."""
 
     def find_hit(self, signature: Signature) -> Entry | None:
         """Return the entry of an operator in the bank, else in the bank that is shipped with viaduct."""
@@ -108,7 +108,7 @@ class Tuner:
         return None if "us" not in result else float(result["us"])
 
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
-        """Search one operator for about `seconds`, unless the bank has it and `repeat` is off; store a result."""
+        """Search one operator for about `seconds`, and store the result; not if the bank has it and `repeat` is off."""
         signature = operator.signature
         hit = self.find_hit(signature)
         outcome = Outcome(operator, entry=hit, default_us=default_us)
@@ -127,8 +127,8 @@ class Tuner:
     def search(self, operator: Operator, outcome: Outcome, hit: Entry | None, end: float) -> Entry | None:
         """Return the entry of the best variant, or of the default if none is significantly better.
 
-        Return None, with a note in `outcome`, if the time ended before a variant was measured, or for thread counts on
-        a busy machine.
+        None, with a note in `outcome`, if the time ended before a variant was measured, or if thread counts cannot be
+        compared because the machine is busy.
         """
         space, default = operator.space, operator.space.default
         neighbours = self.list_neighbours(operator.signature)
@@ -213,14 +213,14 @@ class Tuner:
         operator: Operator,
         point: Choice,
         incumbent: Choice,
-        fewest: int,
-        most: int,
+        min_turns: int,
+        max_turns: int,
         confirming: bool = False,
     ) -> dict[str, Any]:
         """Return the measurement of a point, from the journal if it has one.
 
         Its keys are those of `worker.OperatorRequests.measure`, or only `failed` with the reason. `incumbent`: the best
-        point so far; `fewest` and `most`: numbers of turns; `confirming`: do not use the journal.
+        point so far; `min_turns` and `max_turns`: numbers of turns; `confirming`: do not use the journal.
         """
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
         recorded = None if confirming else journal.read().get(encode_point(point))
@@ -233,8 +233,8 @@ class Tuner:
             "candidate": dict(point),
             "default": dict(operator.space.default),
             "incumbent": dict(incumbent),
-            "fewest": fewest,
-            "most": most,
+            "min_turns": min_turns,
+            "max_turns": max_turns,
             "seconds": MEASUREMENT_LIMIT_S / 4,
         }
         limit_s = COMPILING_LIMIT_S if point.get("implementation") == "compiled" else MEASUREMENT_LIMIT_S
@@ -264,7 +264,7 @@ class Tuner:
 
 
 def divide_budget(shares: Mapping[str, float], seconds: float) -> dict[str, float]:
-    """Return operator -> seconds, in proportion to its share of the step."""
+    """Return the seconds for each operator, in proportion to its share of the step; the keys are those of `shares`."""
     total = sum(shares.values())
     return {key: seconds * share / total for key, share in shares.items()} if total else {}
 

@@ -1,7 +1,7 @@
-"""The measuring process: it reads requests as lines of JSON from stdin and answers on the original stdout.
+"""The measuring process: it reads requests as lines of JSON from stdin and answers on stdout.
 
-A variant that crashes or hangs ends only this process; `workers.py` starts the next one. On Linux this process is
-killed when its parent ends.
+What variants print goes to stderr. A variant that crashes or hangs ends only this process; `workers.py` starts the next
+one. On Linux this process is killed when its parent ends.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class OperatorRequests:
         return {"measure": self.measure}
 
     def measure(self, request: dict[str, Any]) -> Answer:
-        """Check a candidate's values, then time it against the default and the incumbent, the best point so far.
+        """Check a candidate's values, then time it in turns with the default and the incumbent, the best point so far.
 
-        The race ends early if the ranking of candidate and incumbent is significant. A candidate with wrong values is
+        The turns end early if the ranking of candidate and incumbent is significant. A candidate with wrong values is
         not timed; the answer then has only the key `wrong`.
         """
         from viaduct.tuning.signature import decode_signature
@@ -78,7 +78,7 @@ class OperatorRequests:
             points.pop("candidate")
         compared = ("candidate", rival) if "candidate" in points else ("default", "default")
         race = self.bench.race(
-            signature, points, compared, request["fewest"], request["most"], seconds=float(request["seconds"])
+            signature, points, compared, request["min_turns"], request["max_turns"], seconds=float(request["seconds"])
         )
         name = compared[0]
         return {

@@ -23,7 +23,7 @@ class Interrupted(Exception):
 
 
 class WorkerFailed(Exception):
-    """The process died or did not answer a request; the message says how."""
+    """The process ended or did not answer a request in time; the message says which."""
 
 
 class Worker:

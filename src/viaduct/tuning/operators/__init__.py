@@ -2,10 +2,11 @@
 
     KIND                          first word of its signatures
     describe(…)                   the signature of a module's call, an optimizer, or a launch of a viaduct kernel
-    make_space(signature, …)      the variants for a signature
+    make_space(signature, …)      the variants for a signature, as a space of configurations
     make_work(signature, …)       one variant, ready to run and to compare its values
 
-A variant is applied by `make_forward`, `set_implementation` or the table of launch parameters (kernels/choices.py).
+A variant is applied to a network by `make_forward` (convolutions, linear layers), `set_implementation` (optimizers) or
+the table of launch parameters in kernels/choices.py (kernels).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Work:
 
 
 class OperatorKind(Protocol):
-    """Interface of these modules; the caller of the worker may add further kinds."""
+    """Interface of these modules; training/ adds another kind, which times complete steps."""
 
     KIND: str
 

@@ -1,7 +1,8 @@
 """Launch parameters of viaduct's own kernels on an NVIDIA GPU, set through the table in `kernels/choices.py`.
 
-Spaces, test cases and references are in `kernels/tunable/`, which needs Triton and is imported only when it is used. A
-`Key` is a kernel's name and the values that a launch depends on.
+`kernels/tunable/` has the space of each kernel, and cases: a launch on random tensors, and the same computed by plain
+PyTorch. It needs Triton and is imported only when it is used. A `Key` is a kernel's name and the values (shapes, dtype)
+that its launch parameters depend on.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def describe(key: Key) -> Signature:
 
 
 def read_key(signature_key: str) -> Key | None:
-    """Return the kernel and launch of a signature's key; None for other operators."""
+    """Return kernel and values from the text of a signature's key; None for other kinds of operators."""
     if not signature_key.startswith(PREFIX):
         return None
     name, _, text = signature_key.removeprefix(PREFIX).partition(" values=")
@@ -37,13 +38,13 @@ def read_key(signature_key: str) -> Key | None:
 
 
 def select_choices(choices: Mapping[str, Choice]) -> dict[Key, Choice]:
-    """Return the choices that are launch parameters of kernels."""
+    """Return the choices that are launch parameters of kernels, by kernel and values."""
     pairs = ((read_key(key), choice) for key, choice in choices.items())
     return {key: choice for key, choice in pairs if key is not None}
 
 
 def list_tunable(keys: Iterable[Key]) -> list[Key]:
-    """Return the launches of kernels that have a search space."""
+    """Return the keys of kernels that have a search space."""
     from viaduct.kernels.tunable import list_tunables
 
     tunables = list_tunables()
@@ -57,7 +58,7 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return launches with these parameters on synthetic tensors; with `exact` the values are the reference's."""
+    """Return launches with these parameters on random tensors; with `exact` the values are those of plain PyTorch."""
     from viaduct.kernels import tunable
 
     case = tunable.make_case(require_key(signature), torch.device(device))

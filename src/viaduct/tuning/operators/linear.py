@@ -1,4 +1,4 @@
-"""Linear layers: a product of the transposed operands, compiled, and oneDNN on or off except in float32."""
+"""Variants of linear layers: product of the transposed operands, compiled, oneDNN on or off (not in float32)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ from viaduct.tuning.signature import Signature
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 Forward = Callable[[Any, Tensor], Tensor]  # takes a module and its input
-Core = Callable[..., Tensor]  # takes the operands that have been cast; for a convolution the module comes first
+Core = Callable[
+    ..., Tensor
+]  # takes input, weight and bias in autocast's dtype; a convolution's takes the module first
 
 
 def describe_operands(module: nn.Conv2d | nn.Linear, x: Tensor) -> dict[str, Value]:
@@ -63,10 +65,10 @@ def explain_invalid_switch(point: Point) -> str | None:
 
 def choose_core(
     point: Choice,
-    plain: Callable[..., Tensor],
-    others: Mapping[str, Callable[..., Tensor]],
+    plain: Core,
+    others: Mapping[str, Core],
     switched: Callable[..., Any],
-) -> Callable[..., Tensor]:
+) -> Core:
     """Return the function that computes a variant from its operands.
 
     `plain`: PyTorch's own call; `others`: further implementations by name; `switched`: the plain call with two more
@@ -121,12 +123,13 @@ def lay_out(tensor: Tensor, layout: object) -> Tensor:
 def make_module_work(
     module: nn.Conv2d | nn.Linear, forward: Forward, signature: Signature, device: str, exact: bool
 ) -> Work:
-    """Return the work of a new module with the signature's operands. `exact`: everything in float64."""
+    """Return the work of a module with random operands of the signature. `exact`: everything in float64."""
     fields = dict(signature.fields)
     shape, weight_shape = parse_shape(fields["x"]), parse_shape(fields["w"])
     dtype, weight_dtype, compute = (getattr(torch, str(fields[name])) for name in ("dtype", "weight_dtype", "compute"))
     if exact:
         compute = torch.float64
+    # A pass on the meta device computes the shape of the output only.
     output_shape = copy.deepcopy(module).to("meta")(torch.empty(shape, device="meta")).shape
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

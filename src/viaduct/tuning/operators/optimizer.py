@@ -25,7 +25,7 @@ DEFAULT: Choice = {"implementation": "fused"}
 
 
 def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
-    """Return the signature of a fused SGD or AdamW of torch with only float32 parameters; else None."""
+    """Return the signature of an optimizer; None unless it is torch's SGD or AdamW, fused, with float32 parameters."""
     name = type(optimizer).__name__
     if name not in CLASSES or not isinstance(optimizer, CLASSES[name]):
         return None
@@ -33,8 +33,8 @@ def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
     if not all(group.get("fused") and all(p.dtype == torch.float32 for p in group["params"]) for group in groups):
         return None
     sizes = Counter(tensor.numel() for group in groups for tensor in group["params"])
-    return Signature.of(  # `shown` is for tables
-        KIND,
+    return Signature.of(
+        KIND,  # `shown` is the short form for tables
         shown=f"{name}, {sum(sizes.values())} tensors, {sum(size * count for size, count in sizes.items()):,} elements",
         name=name,
         momentum=str(groups[0].get("momentum", 0)),
@@ -81,4 +81,4 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
         moved = [parameter.detach() - start for parameter, start in zip(parameters, before, strict=True)]
         return [("movement of the weights", torch.cat(moved))]
 
-    return Work(lambda: optimizer.step(), read_values)
+    return Work(optimizer.step, read_values)

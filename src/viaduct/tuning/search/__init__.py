@@ -1,4 +1,4 @@
-"""Search methods over a finite space. Each proposes points and receives their times.
+"""Search methods over a finite space of configurations ("points"). Each proposes points and receives their times.
 
 GA           genetic.py      population, crossover, mutation, elitism
 RL           tree.py         Monte Carlo tree search with a network trained online (network.py)

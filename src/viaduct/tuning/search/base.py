@@ -75,7 +75,7 @@ class Searcher(ABC):
         return unasked[int(self.random.integers(len(unasked)))] if unasked else None
 
     def find_start(self) -> Code | None:
-        """Return the first of the default, the hints and the neighbours that was not asked for; None without one."""
+        """Return the first of `starts` (default, hints, neighbours) that was not asked for; None if all were."""
         return next((code for code in self.starts if code not in self.asked), None)
 
     def record_asked(self, code: Code) -> None:
@@ -88,10 +88,10 @@ class Searcher(ABC):
         """Return a point that was not asked for yet; None if there is none."""
 
     def on_time(self, code: Code, microseconds: float | None) -> None:  # noqa: B027
-        """Learn from a new time; None: the point failed."""
+        """Learn from a new time; None: the point failed. Methods that do not learn inherit this empty function."""
 
     def on_asked(self, code: Code) -> None:  # noqa: B027
-        """Record that a point may no longer be proposed."""
+        """Record that a point may no longer be proposed. Methods that look at `asked` inherit this empty function."""
 
 
 def list_starts(space: Space, neighbours: Sequence[Point]) -> list[Code]:

@@ -13,7 +13,7 @@ TREE_SHARE = 0.5  # of the measurements
 
 
 class CombinedSearcher(Searcher):
-    """Spends the first half of the budget on tree search; the genetic population begins with its best points."""
+    """Spends the first half of the budget on tree search; the fastest points of it begin the genetic population."""
 
     def __init__(
         self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()

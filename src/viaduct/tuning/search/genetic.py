@@ -2,7 +2,7 @@
 
 The population consists of the fastest points so far (elitism). The first points are the default, the hints, the
 neighbours and random points. A child has one or two parents, selected by tournament. Each of its values comes from one
-of them; some values mutate to an adjacent or any other value. A child that is invalid or was measured before is
+of them; some values mutate to an adjacent or any other value. A child that is invalid or was proposed before is
 replaced by one with more mutations; after TRIES children a random point is proposed.
 """
 
@@ -34,7 +34,7 @@ class GeneticSearcher(Searcher):
         return self.breed(population) or self.draw_unasked()
 
     def breed(self, population: list[Code]) -> Code | None:
-        """Return a valid child that was not asked for yet; None after TRIES invalid ones."""
+        """Return a valid child that was not asked for yet; None if TRIES children are not."""
         changes = 1.0  # mutations of a child on average
         for _ in range(TRIES):
             child = self.mutate(self.cross(population), changes)

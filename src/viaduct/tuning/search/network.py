@@ -50,7 +50,7 @@ class PolicyValueNetwork:
         self._backward(x, hidden1, hidden2, np.zeros_like(logits), (value - target) / len(x))
 
     def train_policy(self, x: Array, target: Array, allowed: Array) -> None:
-        """Take one step on the cross entropy of the decisions; `allowed` masks those of each row's parameter."""
+        """Take one step on the cross entropy of the decisions; `allowed` is 1 for the decisions of each row's state."""
         hidden1, hidden2, logits, value = self._forward(x)
         gradient = (softmax(logits, allowed) - target) / len(x)
         self._backward(x, hidden1, hidden2, gradient, np.zeros_like(value))

@@ -41,7 +41,7 @@ class Node:
     best_values: list[float]
 
     def rank(self, choice: int) -> tuple[int, float]:
-        """Return the sort key of the final decision: visits, then value."""
+        """Return the key by which the final decision is ranked: visits, then value."""
         return self.visits[choice], self.rate(choice)
 
     def rate(self, choice: int) -> float:
