@@ -371,5 +371,5 @@ def test_edits_are_refused_exactly_where_they_meet_another() -> None:
                 taken.append((start, end))
             if taken and chance.random() < 0.1:  # a rule that meets another takes back what it has done at this place
                 kept = chance.randrange(len(taken))
-                edits.take_back(kept)
+                edits.undo_after(kept)
                 del taken[kept:]

@@ -6,8 +6,8 @@ torch's in these points:
 - each rank gets further variables (HCCL's, from a rank table) besides those of torchrun;
 - exit code 2, a user's mistake, ends the job without a restart;
 - exit code 128 + SIGINT, SIGTERM or SIGHUP, a rank that was asked to stop and did, ends the job too;
-- Ctrl-C or SIGTERM that arrives while ranks are being ended kills them; SIGHUP does not, since a terminal that is
-  closed sends it twice;
+- Ctrl-C or SIGTERM that arrives while ranks are being ended kills them at once; SIGHUP does not, since a terminal that
+  is closed sends it twice;
 - a signal that was ignored at the start (SIGHUP under `nohup`, Ctrl-C in a background job) stays ignored, here and in
   the ranks.
 """
@@ -37,8 +37,8 @@ SHUTDOWN_S = 30  # time that ranks have to end before they are killed
 HANGING_S = 10  # the same for ranks that hang in a collective because another machine is gone
 EXIT_BARRIER_S = 300.0  # time that servers whose ranks have finished wait for the others
 KILLING_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # kill the ranks at once if they arrive during the shutdown
-# Exit code -> signal, of ranks that were asked to stop by a signal and ended by themselves.
-STOPPED = {128 + number: number for number in (*KILLING_SIGNALS, signal.SIGHUP)}
+# Exit code -> signal, for ranks that a signal asked to stop and that then ended by themselves.
+SIGNAL_BY_EXIT_CODE = {128 + number: number for number in (*KILLING_SIGNALS, signal.SIGHUP)}
 # Signals for which torch's agent installs its own handlers. The variable limits them; torch before 2.9 ignores it.
 HANDLED_SIGNALS = (*KILLING_SIGNALS, signal.SIGHUP, signal.SIGQUIT)
 SIGNALS_VARIABLE = "TORCHELASTIC_SIGNALS_TO_HANDLE"
@@ -132,7 +132,7 @@ class Agent(LocalElasticAgent):
     def _judge_failures(self, result: RunResult) -> None:
         """Record the failures, and allow no restart after a mistake or a rank that was asked to stop."""
         self.failures = sorted(self._list_failures(result), key=get_blame_order)
-        self.stop_signal = STOPPED.get(self.failures[0].exit_code, 0)
+        self.stop_signal = SIGNAL_BY_EXIT_CODE.get(self.failures[0].exit_code, 0)
         if self.stop_signal or self.failures[0].exit_code == MISTAKE:
             self._remaining_restarts = 0
         if self._remaining_restarts > 0:
@@ -174,25 +174,23 @@ class Agent(LocalElasticAgent):
                     os.killpg(pid, signal.SIGKILL)  # torch starts each rank as leader of its process group
 
         ignored = list_ignored_signals()
-        before = {number: signal.signal(number, kill) for number in KILLING_SIGNALS if number not in ignored}
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        former_handlers = {number: signal.signal(number, kill) for number in KILLING_SIGNALS if number not in ignored}
+        former_handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in former_handlers.items():
                 signal.signal(number, handler)
 
 
 def get_blame_order(failure: Failure) -> tuple[int, int]:
-    """Return the sort key of ranks that ended almost together: the most likely cause comes first.
+    """Return a sort key that puts the most likely cause first, for ranks that ended almost together.
 
     The order is: a user's mistake, a rank killed by a signal, any other exit code, a rank that lost contact to another,
     a rank that was asked to stop and did, a rank ended by SIGTERM.
     """
-    late = {LOST_PEER: 3, **dict.fromkeys(STOPPED, 4), -signal.SIGTERM: 5}
-    if failure.exit_code == MISTAKE:
-        return 0, failure.rank
-    return late.get(failure.exit_code, 1 if failure.exit_code < 0 else 2), failure.rank
+    order = {MISTAKE: 0, LOST_PEER: 3, **dict.fromkeys(SIGNAL_BY_EXIT_CODE, 4), -signal.SIGTERM: 5}
+    return order.get(failure.exit_code, 1 if failure.exit_code < 0 else 2), failure.rank
 
 
 def describe_end(failure: Failure) -> str:
@@ -212,11 +210,11 @@ def silence_agent_logs() -> None:
 @contextmanager
 def restore_signal_handlers() -> Iterator[None]:
     """Restore the signal handlers at the end of the block: torch's agent installs its own and leaves them behind."""
-    before = {number: signal.getsignal(number) for number in HANDLED_SIGNALS}
+    former_handlers = {number: signal.getsignal(number) for number in HANDLED_SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in former_handlers.items():
             signal.signal(number, handler)
 
 

@@ -1,6 +1,6 @@
-"""Unchecked rank table: the strings of either template, with their paths in the file.
+"""Draft of a rank table: the strings of either template with their paths in the file, before their values are checked.
 
-Reading checks the structure (keys, types, empty lists); `rules.py` checks the values.
+Reading the draft checks the structure (keys, types, empty lists). `rules.py` then checks the values.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Draft:
     counts: list[Count] = field(default_factory=list)
     group_names: list[Field] = field(default_factory=list)
     servers: list[DraftServer] = field(default_factory=list)
-    is_complete: bool = True  # False if devices cannot be counted: a list is missing, empty or has a wrong entry
+    is_complete: bool = True  # False if devices cannot be counted: a list is missing or empty, or an item is no object
 
     @property
     def super_pod(self) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, estimate_all_reduce_seconds
+from viaduct.cluster.plan import FP32_BYTES, INNER_LATENCY_S, LATENCY_S, Cluster, estimate_all_reduce_seconds
 
 MIN_SPLIT_BYTES = 64 << 20  # a classifier that takes less memory is never split
 # Small messages of each part: labels, weights of mixed labels, the largest logit, three sums, and for the number of
@@ -75,11 +75,11 @@ def compare_layouts(classifier: Classifier, cluster: Cluster) -> Comparison:
     """Compare the data-parallel and the hybrid layout."""
     classes_per_rank = math.ceil(classifier.classes / cluster.ranks)
     images_per_part = math.ceil(classifier.global_batch / classifier.accumulate)
-    weight_bytes = MASTER_BYTES * classifier.numbers_per_weight
+    weight_bytes = FP32_BYTES * classifier.numbers_per_weight
     return Comparison(
         data_bytes=classifier.weights * weight_bytes,
         hybrid_bytes=classes_per_rank * (classifier.features + 1) * weight_bytes,
-        logits_bytes=images_per_part * classes_per_rank * MASTER_BYTES,
+        logits_bytes=images_per_part * classes_per_rank * FP32_BYTES,
         data_seconds=estimate_all_reduce_seconds(classifier.weights * classifier.gradient_bytes, cluster),
         hybrid_seconds=classifier.accumulate * estimate_part_seconds(classifier.features, images_per_part, cluster),
     )
@@ -87,8 +87,8 @@ def compare_layouts(classifier: Classifier, cluster: Cluster) -> Comparison:
 
 def estimate_part_seconds(features: int, images: int, cluster: Cluster) -> float:
     """Return the communication time of one part of the batch in the hybrid layout."""
-    features_seconds = estimate_all_reduce_seconds(images * features * MASTER_BYTES, cluster)
-    small_seconds = estimate_all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)  # latency of one message
+    features_seconds = estimate_all_reduce_seconds(images * features * FP32_BYTES, cluster)
+    small_seconds = estimate_all_reduce_seconds(images * NUMBERS * FP32_BYTES, cluster)  # latency of one message
     latency = 2 * (cluster.devices - 1) * INNER_LATENCY_S + 2 * (cluster.servers - 1) * LATENCY_S
     return features_seconds + small_seconds + (MESSAGES - 1) * latency
 

@@ -16,9 +16,9 @@ from viaduct.errors import BadValue
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 IPV6_INTERFACES = Path("/proc/net/if_inet6")  # Linux: address, number, prefix, scope, flags and name of each
 FORBIDDEN_IN_HOST = set("[]/%@#?,;\\\"'")  # and white space
-RETRY_S = 0.5
-BACKLOG = 2048
-CONNECT_S = 3.0
+RETRY_S = 0.5  # pause between two attempts to connect
+BACKLOG = 2048  # connections that may wait to be accepted
+CONNECT_S = 3.0  # limit of one attempt to connect
 
 
 def list_interfaces() -> dict[str, str]:
@@ -31,7 +31,7 @@ def list_interfaces() -> dict[str, str]:
                 answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
             except OSError:  # the interface has no address
                 continue
-            addresses[name] = socket.inet_ntoa(answer[20:24])
+            addresses[name] = socket.inet_ntoa(answer[20:24])  # behind the name (16 bytes), family and port (2 each)
     return addresses
 
 

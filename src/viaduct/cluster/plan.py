@@ -2,15 +2,16 @@
 
 Nothing is run and torch is not imported. The formulas are in docs/launch.md:
 
-    compute      as measured (step_ms), or 6 x multiplications x images of a device / FLOP/s: a third of it forward
+    compute      as measured (step_ms), or 6 x multiplications x images of a device / FLOP/s; a third of it is forward
     gradient     of a layer is ready when the backward pass, from the last layer on, has done its multiplications
-    bucket       closed once it has bucket_mb; its all-reduce begins when it is full and the one before has ended
+    bucket       is full once it has bucket_mb; its all-reduce then begins, but not before the previous one has ended
     all-reduce   2 (n-1)/n x bytes over a ring of the n devices of a server, then of each device's piece between servers
-    step         the later of the end of computing and the end of the last all-reduce
+    step         ends when both the computation and the last all-reduce have ended
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,7 +24,7 @@ DEFAULT_TFLOPS = 60.0  # assumed speed of a device where no step was measured
 INNER_LATENCY_S = 10e-6  # assumed time of one message within a server, whatever its size
 LATENCY_S = 30e-6  # assumed time of one message between servers, whatever its size
 MIB = 2**20
-MASTER_BYTES = 4  # bytes of an fp32 number: weights, gradients and the optimizer's state are kept in fp32
+FP32_BYTES = 4  # bytes of a weight, a gradient and a number of the optimizer's state: all are kept in fp32
 BACKWARD_SHARE = 2 / 3  # share of the compute time that is the backward pass
 FLOPS_A_MULTIPLICATION = 6  # multiply and add, once forward and twice backward
 OPTIMIZER_SLOTS = {"AdamW": 2, "RmsProp": 2}
@@ -64,7 +65,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Servers, devices, links and speed."""
+    """The machines of a job: servers, devices, links and speed."""
 
     servers: int = 1
     devices: int = 8  # devices of each server
@@ -99,7 +100,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Plan:
-    """Predicted step."""
+    """Prediction of one training step."""
 
     ranks: int
     servers: int
@@ -127,8 +128,8 @@ class Plan:
 
 def predict_step(workload: Workload, cluster: Cluster) -> Plan:
     """Predict the times, traffic and memory of one step; raise BadValue if some devices would have no image."""
-    share = count_device_images(workload, cluster.ranks)
-    compute = estimate_compute_seconds(workload, cluster, share)
+    images = count_device_images(workload, cluster.ranks)
+    compute = estimate_compute_seconds(workload, cluster, images)
     buckets = tuple(schedule_buckets(workload, cluster, compute))
     communication = sum(estimate_all_reduce_seconds(bucket.bytes, cluster) for bucket in buckets)
     step = max(compute, max((bucket.end_ms for bucket in buckets), default=0.0) / 1000)
@@ -137,7 +138,7 @@ def predict_step(workload: Workload, cluster: Cluster) -> Plan:
         ranks=cluster.ranks,
         servers=cluster.servers,
         devices=cluster.devices,
-        batch_per_device=share,
+        batch_per_device=images,
         compute_ms=compute * 1000,
         communication_ms=communication * 1000,
         exposed_ms=(step - compute) * 1000,
@@ -148,7 +149,7 @@ def predict_step(workload: Workload, cluster: Cluster) -> Plan:
         sent_inner_bytes=count_inner_bytes(size, cluster),
         sent_outer_bytes=count_outer_bytes(size, cluster),
         buckets=buckets,
-        memory_bytes=estimate_memory(workload, share),
+        memory_bytes=estimate_memory(workload, images),
     )
 
 
@@ -159,14 +160,14 @@ def count_device_images(workload: Workload, ranks: int) -> int:
             f"{ranks} devices for a global batch of {workload.global_batch}: some would have no image.",
             "Take fewer devices, or a recipe with a larger batch.",
         )
-    return -(-workload.global_batch // ranks)
+    return math.ceil(workload.global_batch / ranks)
 
 
-def estimate_compute_seconds(workload: Workload, cluster: Cluster, share: int) -> float:
-    """Return the compute time of a step with `share` images on each device: as measured, or from the device's speed."""
+def estimate_compute_seconds(workload: Workload, cluster: Cluster, images: int) -> float:
+    """Return the compute time of a step with `images` images on each device: as measured, or by the device's speed."""
     if cluster.step_ms is not None:
         return cluster.step_ms / 1000
-    return FLOPS_A_MULTIPLICATION * workload.multiplications * share / (cluster.tflops * 1e12)
+    return FLOPS_A_MULTIPLICATION * workload.multiplications * images / (cluster.tflops * 1e12)
 
 
 # Communication
@@ -178,7 +179,7 @@ def count_inner_bytes(size: float, cluster: Cluster) -> float:
 
 
 def count_outer_bytes(size: float, cluster: Cluster) -> float:
-    """Return the bytes that a device sends to other servers: in the all-reduce of its share, 1/devices of `size`."""
+    """Return the bytes that a device sends to other servers: in the all-reduce of its piece, 1/devices of `size`."""
     return 2 * (cluster.servers - 1) / cluster.servers * size / cluster.devices
 
 
@@ -208,16 +209,15 @@ def fill_buckets(workload: Workload, compute: float) -> Iterator[tuple[int, floa
 
     With accumulation, gradients are sent only in the backward pass of the last part of the batch.
     """
-    last_part = compute / workload.accumulate
-    begin = compute - BACKWARD_SHARE * last_part
-    cap = workload.bucket_mb * MIB
+    backward_seconds = BACKWARD_SHARE * compute / workload.accumulate  # of the last part of the batch
+    begin = compute - backward_seconds
     bucket_bytes, done = 0, 0
     total = max(1, workload.multiplications)
     for layer in reversed(workload.layers):
-        bucket_bytes += layer.parameters * MASTER_BYTES  # torch fills buckets by uncompressed size
+        bucket_bytes += layer.parameters * FP32_BYTES  # torch fills buckets by uncompressed size
         done += layer.multiplications
-        if bucket_bytes >= cap:
-            yield count_sent_bytes(bucket_bytes, workload), begin + BACKWARD_SHARE * last_part * done / total
+        if bucket_bytes >= workload.bucket_mb * MIB:
+            yield count_sent_bytes(bucket_bytes, workload), begin + backward_seconds * done / total
             bucket_bytes = 0
     if bucket_bytes:
         yield count_sent_bytes(bucket_bytes, workload), compute
@@ -225,21 +225,21 @@ def fill_buckets(workload: Workload, compute: float) -> Iterator[tuple[int, floa
 
 def count_sent_bytes(bucket_bytes: int, workload: Workload) -> int:
     """Convert the fp32 bytes of a bucket to the bytes that are sent, which compression halves."""
-    return bucket_bytes // MASTER_BYTES * workload.gradient_bytes
+    return bucket_bytes // FP32_BYTES * workload.gradient_bytes
 
 
 # Memory
 
 
-def estimate_memory(workload: Workload, share: int) -> dict[str, int]:
+def estimate_memory(workload: Workload, images: int) -> dict[str, int]:
     """Return the memory of one device by purpose, without vendor libraries and the allocator's fragmentation."""
     parameters = workload.parameters
-    images = -(-share // workload.accumulate)
+    images_per_part = math.ceil(images / workload.accumulate)
     return {
-        "weights": parameters * MASTER_BYTES,
+        "weights": parameters * FP32_BYTES,
         "half-precision copy": parameters * 2 if workload.half_copy else 0,
-        "gradients": parameters * MASTER_BYTES,
-        "optimizer": parameters * MASTER_BYTES * workload.optimizer_slots,
-        "averaged weights": parameters * MASTER_BYTES if workload.average else 0,
-        "activations": images * sum(layer.outputs for layer in workload.layers) * workload.compute_bytes,
+        "gradients": parameters * FP32_BYTES,
+        "optimizer": parameters * FP32_BYTES * workload.optimizer_slots,
+        "averaged weights": parameters * FP32_BYTES if workload.average else 0,
+        "activations": images_per_part * sum(layer.outputs for layer in workload.layers) * workload.compute_bytes,
     }

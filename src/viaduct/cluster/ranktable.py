@@ -1,4 +1,4 @@
-"""A checked rank table of HCCL: servers, their devices, their ranks; read from, or written as, either JSON template.
+"""A checked rank table of HCCL: servers, their devices, their ranks. It is read and written in both JSON templates.
 
 table = read_table("rank_table_16p.json")
 table.size, table.master, table.environment(rank=3)
@@ -144,7 +144,7 @@ def parse_table(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | Non
     """Parse a rank table; raise BadData if it has errors."""
     examination = examine(source, card)
     if examination.errors or examination.draft is None:
-        hint = f"`viaduct ranktable check {path or 'FILE'}` shows all, with where and how to mend it."
+        hint = f"`viaduct ranktable check {path or 'FILE'}` shows all errors and how to correct them."
         raise BadData(f"{path or 'the rank table'} cannot be used: {summarize_errors(examination)}", hint)
     servers = build_servers(examination.draft)
     return RankTable(
@@ -176,9 +176,9 @@ def summarize_errors(examination: Examination) -> str:
 
 
 def build_servers(draft: Draft) -> tuple[Server, ...]:
-    """Return the servers of a draft without errors; containers on one server become one server.
+    """Return the servers of a draft that has no errors. Containers of template 2 on one server become one server.
 
-    In template 2 ranks follow the order of the lists.
+    Template 2 has no ranks: they follow the order of its lists.
     """
     devices: dict[str, list[Device]] = defaultdict(list)
     host_ips = {get_server_name(server): server.host_ip.text for server in draft.servers if server.host_ip}

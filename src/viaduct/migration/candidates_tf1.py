@@ -1,4 +1,4 @@
-"""Find the places of a TensorFlow 1 script that a requirement of the NPU or the MLU concerns (candidates.py)."""
+"""Find the lines of a TensorFlow 1 script that a requirement of the NPU or the MLU concerns (candidates.py)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ MARKS: dict[Mark, tuple[str, ...]] = {
     "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
     "delegates": ("NPUEstimator", "NPUStrategy", "keras_to_npu"),
 }
-"""Mark -> texts: a file that contains one of them has the mark. delegates: an API of the NPU does the other two."""
+"""Mark -> texts: a file that contains one of them has the mark. delegates: an API of the NPU broadcasts and starts the
+communication itself."""
 # A string literal that names a GPU in TensorFlow: `/gpu:0`, `/job:worker/task:0/device:GPU:%d`.
 GPU_TEXT = re.compile(
     r"/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:/?device:)?/?gpu:(?:\d+|\*|%[dis]|\{[^{}]*\})?", re.IGNORECASE
@@ -77,7 +78,7 @@ def find_marks(file: MigratedFile) -> frozenset[Mark]:
 
 
 def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
-    """Yield calls that open a session: functions by their qualified name, methods by name and kind of the receiver."""
+    """Yield calls that open a session: functions by their qualified name, methods by name and kind of the object."""
     for name, calls in file.index.calls.items():
         if name in CONFIG_SLOTS or name == MONITORED_SESSION:
             for call in calls:
@@ -100,7 +101,7 @@ def is_hidden_session(file: MigratedFile, name: str) -> bool:
 
 
 def may_manage_sessions(file: MigratedFile, call: ast.Call, method: str) -> bool:
-    """Return True if the receiver is a session manager or supervisor, or unknown and the method's name is specific."""
+    """Return True if the method's object is a session manager or supervisor, or may be one by the method's name."""
     kind = file.values.kind(call.func.value)  # type: ignore[attr-defined]
     if (kind or "", method) in CONFIG_SLOTS_BY_KIND_AND_METHOD:
         return True
@@ -108,7 +109,7 @@ def may_manage_sessions(file: MigratedFile, call: ast.Call, method: str) -> bool
 
 
 def session_state(file: MigratedFile, call: ast.Call, name: str) -> State:
-    """Return the state of a session's config; of a MonitoredSession, "right" with any session_creator."""
+    """Return the state of a session by its config; a MonitoredSession is "right" with any session_creator."""
     if name == MONITORED_SESSION:
         creator = Site(RULE, file, call, name).argument("session_creator", 0)
         return "needed" if is_none_or_absent(creator) else "right"

@@ -1,4 +1,4 @@
-"""Find the places of a PyTorch script that a requirement of another card concerns (candidates.py)."""
+"""Find the lines of a PyTorch script that a requirement of the target concerns (candidates.py)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exceptio
 
 
 def find_candidates(file: MigratedFile) -> Iterator[Candidate]:
-    """Yield the candidates of a PyTorch file, as "right" on lines with code for the target.
+    """Yield the candidates of a PyTorch file. On lines that already have code for the target, their state is "right".
 
-    None are on lines that a finding at another statement covers (`MigratedFile.explained_lines`).
+    Lines that are explained by a finding at another statement (`MigratedFile.explained_lines`) have none.
     """
     if not concerns_torch(file):
         return
@@ -68,7 +68,7 @@ def concerns_torch(file: MigratedFile) -> bool:
 
 
 def device_and_backend(file: MigratedFile) -> tuple[str, str]:
-    """Return the target's device name and backend; with --to any, strings that no script contains."""
+    """Return the target's device name and backend; with --to any, which has neither, strings that no script has."""
     card = CARDS.get(file.options.to)
     return (card.device, card.backend) if card else ("\0", "\0")
 

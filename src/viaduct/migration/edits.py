@@ -1,4 +1,4 @@
-"""Edits of a text: collected first, then applied together; they preserve layout and comments."""
+"""Edits of a text: collected first, then applied together. They preserve layout and comments."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Edits:
 
     source: Source
     made: list[Edit] = field(default_factory=list)  # in the order in which they were made
-    taken: list[tuple[int, int]] = field(default_factory=list)  # the spans of `made`, in the order of the text
+    spans: list[tuple[int, int]] = field(default_factory=list)  # the spans of `made`, in the order of the text
     removed: set[ast.stmt] = field(default_factory=set)  # statements that `remove_statement` has removed
 
     # ---- spans and nodes
 
     def replace(self, start: int, end: int, text: str) -> None:
         """Replace a span; raise Overlap if an earlier edit overlaps it."""
-        count = bisect_left(self.taken, (end,))  # spans that begin before `end`; the last of them ends last
-        if count and self.taken[count - 1][1] > start:
+        count = bisect_left(self.spans, (end,))  # spans that begin before `end`; the last of them ends last
+        if count and self.spans[count - 1][1] > start:
             raise Overlap
         if self.source.text[start:end] != text:
             self.made.append(Edit(start, end, text))
-            insort(self.taken, (start, end))
+            insort(self.spans, (start, end))
 
-    def take_back(self, count: int) -> None:
+    def undo_after(self, count: int) -> None:
         """Undo all edits except the `count` that were made first."""
         for edit in self.made[count:]:
-            self.taken.remove((edit.start, edit.end))
+            self.spans.remove((edit.start, edit.end))
         del self.made[count:]
 
     def insert(self, at: int, text: str) -> None:
@@ -98,7 +98,10 @@ class Edits:
             self.insert(stop, f" {text},")
 
     def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
-        """Remove several items between commas; comments stay."""
+        """Remove several items of a list separated by commas, such as arguments; comments stay.
+
+        `slots`: the spans of all items with their commas; `indices`: the items to remove.
+        """
         tail = len(slots)  # from this index on all items are removed
         while tail - 1 in indices:
             tail -= 1
@@ -128,8 +131,7 @@ class Edits:
         """Extend a span to complete lines if nothing else is on them, else by the blanks behind it."""
         text = self.source.text
         line, stop = self.source.line_start(start), self.source.line_stop(end)
-        alone = text[line:start].strip() == ""
-        if alone and text[end:stop].strip() == "":
+        if text[line:start].strip() == "" and text[end:stop].strip() == "":
             return line, self.source.next_line(end)
         while end < stop and text[end] in " \t":
             end += 1
@@ -199,7 +201,7 @@ class Edits:
         comment_lines = "".join(f"{indent}{comment}{source.newline}" for comment in comments)
         self.replace(source.line_start(start), header_end, comment_lines)
         outer, inner = source.indent_of(block), source.indent_of(body[0])
-        self.move_left(header_end, source.span(block)[1], outer, inner)
+        self.unindent(header_end, source.span(block)[1], outer, inner)
 
     def find_colon(self, block: ast.With | ast.AsyncWith) -> Token:
         """Return the colon that ends the header of a `with`."""
@@ -207,7 +209,7 @@ class Edits:
         offset = self.source.span(last.optional_vars or last.context_expr)[1]
         return next(token for token in self.source.tokens_from(offset) if token.text == ":")
 
-    def move_left(self, start: int, end: int, new_indent: str, old_indent: str) -> None:
+    def unindent(self, start: int, end: int, new_indent: str, old_indent: str) -> None:
         """Replace `old_indent` by `new_indent` in each line of a span, and in comments directly behind the span."""
         source = self.source
         in_strings = self.lines_within_strings(start, end)
@@ -239,20 +241,20 @@ class Edits:
 
         `lines`: the same for the text before these edits.
         """
-        text, location = self.source.text, 0
+        text, position = self.source.text, 0
         stems = [lines[0]]  # of the new lines that have begun so far
         pieces: list[str] = []
         for edit in sorted(self.made, key=lambda edit: (edit.start, edit.end)):
-            self.append_unchanged(text[location : edit.start], location, lines, pieces, stems)
+            self.append_unchanged(text[position : edit.start], position, lines, pieces, stems)
             stem = lines[self.source.line_of(edit.start) - 1]
             pieces.append(edit.text)
             stems += [stem] * len(LINE_END.findall(edit.text))
-            location = edit.end
+            position = edit.end
             # Behind a line end a new line begins, with the text that follows the edit: it stems from that text's line.
             written = next((piece for piece in reversed(pieces) if piece), "")
             if not written or written.endswith(("\n", "\r")):
-                stems[-1] = lines[self.source.line_of(location) - 1]
-        self.append_unchanged(text[location:], location, lines, pieces, stems)
+                stems[-1] = lines[self.source.line_of(position) - 1]
+        self.append_unchanged(text[position:], position, lines, pieces, stems)
         return "".join(pieces), stems
 
     def append_unchanged(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:

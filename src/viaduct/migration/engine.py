@@ -31,7 +31,7 @@ from viaduct.migration.target_code import find_target_code
 from viaduct.migration.values import Values
 
 LIBRARIES = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
-"""In these, `library.x.f()` calls a function; `my.module.x.f()` may call a method of the module's variable x."""
+"""Libraries in which `library.x.f()` calls a function. `project.x.f()` may call a method of the variable x."""
 
 
 @dataclass
@@ -201,7 +201,7 @@ def run_rule(rule: Rule, file: MigratedFile, rounds_left: int = 8) -> MigratedFi
         try:
             handler(site)
         except Overlap:
-            file.edits.take_back(edit_count)
+            file.edits.undo_after(edit_count)
             del file.findings[finding_count:]
             overlapping.append(site)
     if overlapping and file.edits.made and rounds_left:

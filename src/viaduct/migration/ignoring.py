@@ -19,6 +19,7 @@ MAX_BYTES = 1 << 20
 """A larger file of patterns is not read."""
 LETTERS, DIGITS = string.ascii_letters, string.digits
 Test = Callable[[str], bool]
+"""Test of one file name, or of one character."""
 CHARACTER_CLASSES: dict[str, Test] = {
     **{"alpha": LETTERS.__contains__, "digit": DIGITS.__contains__, "alnum": (LETTERS + DIGITS).__contains__},
     **{"upper": string.ascii_uppercase.__contains__, "lower": string.ascii_lowercase.__contains__},
@@ -42,10 +43,10 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Ignoring:
+class IgnoreRules:
     """The ignore rules that apply in one folder."""
 
-    lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()  # (folder in the repository, patterns); later ones win
+    lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()  # (folder of the file, its patterns); later ones win
     index: Index = field(default_factory=Index)  # the files that git tracks
     prefix: str = ""  # path of this folder within the repository: "", or a path that ends in a slash
     is_inside_ignored: bool = False  # the folder is ignored, and so is everything in it except tracked files
@@ -68,42 +69,42 @@ class Ignoring:
                     return not pattern.negated
         return False
 
-    def enter(self, name: str, folder: Path) -> Ignoring:
+    def enter(self, name: str, folder: Path) -> IgnoreRules:
         """Return the rules that apply in a subfolder; for a nested repository, only its own rules if it is readable."""
         if os.path.lexists(folder / ".git"):
             try:
                 return load_repository_rules(open_repository(folder))
             except UnreadableRepository:
-                return Ignoring()
+                return IgnoreRules()
         if not self.active:
             return self
         is_ignored = self.is_matched(self.prefix + name, is_folder=True)
-        return replace(self, prefix=f"{self.prefix}{name}/", is_inside_ignored=is_ignored).with_list(folder)
+        return replace(self, prefix=f"{self.prefix}{name}/", is_inside_ignored=is_ignored).add_gitignore(folder)
 
-    def with_list(self, folder: Path) -> Ignoring:
-        """Return the rules and those of a folder's .gitignore."""
+    def add_gitignore(self, folder: Path) -> IgnoreRules:
+        """Return these rules with the patterns of a folder's .gitignore added."""
         patterns = read_patterns(folder / ".gitignore")
         return replace(self, lists=(*self.lists, (self.prefix, patterns))) if patterns else self
 
 
-def load_ignore_rules(root: Path) -> Ignoring:
+def load_ignore_rules(root: Path) -> IgnoreRules:
     """Return the rules for the folder of a project; none without a repository, or if it ignores this folder itself."""
     try:
         repository = find_repository(root)
     except UnreadableRepository:
         repository = None
     if repository is None:
-        return Ignoring()
+        return IgnoreRules()
     rules, folder = load_repository_rules(repository), repository.top
     for name in root.resolve().relative_to(repository.top.resolve()).parts:
         folder = folder / name
         rules = rules.enter(name, folder)
         if rules.is_inside_ignored:
-            return Ignoring()
+            return IgnoreRules()
     return rules
 
 
-def load_repository_rules(repository: Repository) -> Ignoring:
+def load_repository_rules(repository: Repository) -> IgnoreRules:
     """Return the rules at the top of a repository. An index that cannot be read counts as empty."""
     try:
         index = repository.index
@@ -111,7 +112,7 @@ def load_repository_rules(repository: Repository) -> Ignoring:
         index = Index()
     paths = (find_users_list(repository), repository.common / "info" / "exclude")
     lists = tuple(("", read_patterns(path)) for path in paths)
-    return Ignoring(lists, index, active=True).with_list(repository.top)
+    return IgnoreRules(lists, index, active=True).add_gitignore(repository.top)
 
 
 def find_users_list(repository: Repository) -> Path:
@@ -198,23 +199,23 @@ def compile_segment(text: str) -> Test:
 
 def tokens_of(text: str) -> Iterator[str | Test | None]:
     """Yield the tokens of a pattern: None for a star, a test of one character for `?` and `[…]`, else the character."""
-    location = 0
-    while location < len(text):
-        character = text[location]
+    position = 0
+    while position < len(text):
+        character = text[position]
         if character == "*":
             yield None
-            while text[location + 1 : location + 2] == "*":
-                location += 1
+            while text[position + 1 : position + 2] == "*":
+                position += 1
         elif character == "?":
             yield lambda _: True
-        elif character == "[" and (parsed := parse_set(text, location)) is not None:
-            test, location = parsed
+        elif character == "[" and (parsed := parse_set(text, position)) is not None:
+            test, position = parsed
             yield test
         else:
-            if character == "\\" and location + 1 < len(text):
-                location += 1
-            yield text[location]
-        location += 1
+            if character == "\\" and position + 1 < len(text):
+                position += 1
+            yield text[position]
+        position += 1
 
 
 def parse_set(text: str, start: int) -> tuple[Test, int] | None:

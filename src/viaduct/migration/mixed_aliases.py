@@ -1,7 +1,9 @@
 """Find and drop mixed aliases: attributes, parameters and results that may be Horovod's module or another value.
 
-With `self.comm = hvd` in one branch and `self.comm = fake` in another, `self.comm.rank()` may be Horovod's or not. A
-false constant (None, False, 0) does not make an alias mixed, because no method is called on it.
+With `self.comm = hvd` in one branch and `self.comm = fake` in another, `self.comm.rank()` may be a function of Horovod
+or not. A false constant (None, False, 0) does not make an alias mixed, because no method is called on it. The keys of
+aliases are those of module_flow.py: `.attribute`, `module.Class.attribute`, `module.function(parameter)` and
+`module.function()` for a result.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ if TYPE_CHECKING:
     from viaduct.migration.module_flow import ModuleFlow
 
 Value = str | ast.expr | None
-"""Qualified name, expression, or None for an unknown value."""
+"""A value that is assigned or passed: its qualified name, its expression, or None if it is not known."""
 TYPE_TESTS = ("isinstance", "issubclass", "super")
 """Built-in functions that do not call a function or class in their arguments."""
 PASSING_NODES = (ast.Dict, ast.List, ast.Set, ast.keyword, ast.Return, ast.IfExp, ast.BoolOp, ast.Starred)
-"""Parents that pass a value on: containers, keyword arguments, results, conditions."""
+"""Nodes that pass on the value of a child: containers, keyword arguments, results, conditions."""
 
 
 def is_parameter_key(key: str) -> bool:
@@ -33,10 +35,10 @@ def is_parameter_key(key: str) -> bool:
     return key.endswith(")") and not key.endswith("()")
 
 
-def drop_mixed(flow: ModuleFlow) -> set[str]:
-    """Drop mixed aliases and the aliases that depend on them; return their keys."""
+def drop_mixed_aliases(flow: ModuleFlow) -> set[str]:
+    """Drop mixed aliases; return their keys. An alias that got its value from a dropped one becomes mixed itself."""
     dropped: set[str] = set()
-    while mixed := find_mixed(flow):
+    while mixed := find_mixed_aliases(flow):
         for key in mixed:
             del flow.project.aliases[key]
         dropped |= mixed
@@ -45,7 +47,7 @@ def drop_mixed(flow: ModuleFlow) -> set[str]:
     return dropped
 
 
-def find_mixed(flow: ModuleFlow) -> set[str]:
+def find_mixed_aliases(flow: ModuleFlow) -> set[str]:
     keys = {*find_mixed_attributes(flow), *find_mixed_parameters(flow), *find_mixed_results(flow)}
     return keys & flow.project.aliases.keys()
 
@@ -62,7 +64,7 @@ def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
             if attribute in {*attributes, ""} and not is_module_or_false(flow, names, value):
                 assigned = [attribute] if attribute else sorted(attributes)
                 yield from (f".{name}" for name in assigned)
-                # Of an unknown object the attribute may be that of any class.
+                # If the class of the object is not known, the attribute may be that of any class.
                 owners = flow.calls.family(owner) if owner else flow.calls.classes if attribute else ()
                 yield from (f"{relative}.{name}" for relative in owners for name in assigned)
 
@@ -126,7 +128,7 @@ def stored_value(source: Source, target: ast.expr) -> ast.expr | None:
 
 
 def is_module_or_false(flow: ModuleFlow, names: Names, value: Value) -> bool:
-    """Return True if a value is surely Horovod's module or a false constant."""
+    """Return True if a value is certainly Horovod's module, or a false constant."""
     return (isinstance(value, ast.Constant) and not value.value) or flow.is_module(names, value)
 
 
@@ -164,7 +166,7 @@ def find_other_arguments(
 
 
 def find_passed_functions(names: Names, name: str) -> Iterator[str]:
-    """Yield the functions and classes of a name that a file passes as values to other code."""
+    """Yield the qualified names of functions and classes called `name` that a file passes as values to other code."""
     for node in [*names.source.reads.get(name, ()), *names.source.attributes.get(name, ())]:
         if is_passed_as_value(names.source, node):
             yield qualify_function(names, node)
@@ -195,7 +197,7 @@ def find_call_name(function: str) -> str:
 
 
 def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:
-    """Yield the keys of results of functions that return other values too, in their class or a related one."""
+    """Yield the keys of results of functions that, in their class or a related one, return other values too."""
     for key in flow.project.aliases:
         function = key.removesuffix("()")
         if function != key and not returns_module(flow, function):

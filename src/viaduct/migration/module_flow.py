@@ -1,7 +1,7 @@
 """Follow Horovod's module through a project where code uses it as a value.
 
 After `import horovod.tensorflow as hvd` the module may be passed to a function or stored on an object. A parameter,
-attribute or result that surely is the module is called an alias, and names resolve through it: `self.hvd.rank()` is
+attribute or result that certainly is the module is called an alias, and names resolve through it: `self.hvd.rank()` is
 `horovod.tensorflow.rank`. A line that passes the module to code that is not followed is called an escape. Rules for
 Horovod do not change a program with an escape.
 
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 
 from viaduct.migration.mixed_aliases import (
     Value,
-    drop_mixed,
+    drop_mixed_aliases,
     is_declaration,
     is_module_or_false,
     is_parameter_key,
@@ -34,6 +34,7 @@ from viaduct.migration.project_calls import METHOD_KINDS, ProjectCalls, function
 from viaduct.migration.source import FunctionNode, ImportNode, Source
 
 HOROVOD_MODULES = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
+"""Qualified names of Horovod's module. Below, `root` is one of them."""
 CONVERTED_MEMBERS = {
     *("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer", "callbacks", "keras"),
     *("BroadcastGlobalVariablesHook", "callbacks.BroadcastGlobalVariablesCallback", "broadcast_global_variables"),
@@ -50,13 +51,16 @@ MEMBERS = {
 
 
 def record_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
-    """Fill the project's facts about Horovod's module. `plain`: (path, content) of files without a framework."""
+    """Set the project's aliases, escapes, alias_files and unconverted_horovod_files.
+
+    `plain`: (path, content) of the files that use no framework.
+    """
     if not any("horovod" in names.source.text for names in files.values()):
         return
     flow = ModuleFlow(project, files, plain)
     flow.follow_files()
     followed = flow.relevant_files()
-    dropped = drop_mixed(flow)
+    dropped = drop_mixed_aliases(flow)
     for path, names in followed.items():
         lines = flow.find_escapes(names, dropped)
         project.escapes |= {path: lines} if lines else {}
@@ -136,7 +140,7 @@ class ModuleFlow:
             self.project.aliases.setdefault(f".{name}", root)
 
     def is_module(self, names: Names, value: Value) -> bool:
-        """Return True if a value is surely Horovod's module."""
+        """Return True if a value is certainly Horovod's module."""
         qualified = names.qualified(value) if isinstance(value, ast.expr) else names.follow(value) if value else None
         return qualified in HOROVOD_MODULES
 
@@ -155,7 +159,7 @@ class ModuleFlow:
         return root if root in HOROVOD_MODULES else None
 
     def find_alias_key(self, names: Names, node: ast.AST) -> str | None:
-        """Return the key of the alias that gets a node's value; "" if none is needed; None if it cannot be followed."""
+        """Return the key of the alias that gets the value of a node; "" if none does; None if it cannot be followed."""
         parent = names.source.parents[node]
         keyword = parent if isinstance(parent, ast.keyword) else None
         parent = names.source.parents[parent] if keyword is not None else parent

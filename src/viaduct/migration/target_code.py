@@ -189,8 +189,10 @@ class Search:
     def check_try(self, node: ast.Try) -> None:
         """Leave alone the handlers of `try: torch.npu.set_device(0) … except …: torch.cuda.set_device(0)`."""
         handlers = [statement for handler in node.handlers for statement in handler.body]
-        tries = any(isinstance(statement, SimpleStatement) and self.is_for_target(statement) for statement in node.body)
-        if tries and self.is_for_cuda_anywhere(handlers):
+        tries_target = any(
+            isinstance(statement, SimpleStatement) and self.is_for_target(statement) for statement in node.body
+        )
+        if tries_target and self.is_for_cuda_anywhere(handlers):
             self.leave_alone(handlers, node)
 
     def check_block(self, block: list[ast.stmt]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from viaduct.errors import BadValue
 from viaduct.migration import ignoring
-from viaduct.migration.ignoring import Ignoring
+from viaduct.migration.ignoring import IgnoreRules
 from viaduct.plain_files import open_plain_file, read_plain_file
 from viaduct.repository import Repository, find_repository, open_repository
 from viaduct.terminal import escape_controls
@@ -199,7 +199,7 @@ def is_script(path: str | Path) -> bool:
         return False
 
 
-def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignoring) -> str:
+def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: IgnoreRules) -> str:
     """Return the reason why an entry is left out, else ""."""
     try:
         if SKIPPED_NAMES.get(entry.name) == "version control":  # in a worktree or a submodule .git is a file
