@@ -40,85 +40,85 @@ TEXTS: list[bytes] = [
 ]
 
 
-def damage_run(run: Path, chance: random.Random) -> str:
+def damage_run(run: Path, rng: random.Random) -> str:
     """Do something to a run directory; what it was."""
     kinds: list[Callable[[Path, random.Random], str]] = [change_value] * 10
     kinds += [change_bytes] * 4 + [replace_text] * 3 + [replace_file] * 2 + [add_folder] * 2
-    return "; ".join(chance.choice(kinds)(run, chance) for _ in range(chance.choice((1, 1, 1, 2, 3))))
+    return "; ".join(rng.choice(kinds)(run, rng) for _ in range(rng.choice((1, 1, 1, 2, 3))))
 
 
-def change_value(run: Path, chance: random.Random) -> str:
+def change_value(run: Path, rng: random.Random) -> str:
     """Replace, remove or add one value, however deep it stands."""
-    file = run / chance.choice(FILES)
+    file = run / rng.choice(FILES)
     if not file.is_file():
         return "nothing"
     text = file.read_text(errors="replace")
     lines = text.splitlines() if file.suffix == ".jsonl" else [text]
-    number = chance.randrange(len(lines)) if lines else 0
+    number = rng.randrange(len(lines)) if lines else 0
     try:
         record = json.loads(lines[number])
     except (ValueError, IndexError, RecursionError):
         return "nothing"
-    done = change_inside(record, chance)
+    done = change_inside(record, rng)
     if done is None:
-        record, done = chance.choice(VALUES), "all of it"
+        record, done = rng.choice(VALUES), "all of it"
     lines[number] = json.dumps(record)
     file.write_text("\n".join(lines) + "\n")
     return f"{file.name}: {done}"
 
 
-def change_inside(record: Any, chance: random.Random) -> str | None:
+def change_inside(record: Any, rng: random.Random) -> str | None:
     """Walk down at random, and change something there."""
     if not isinstance(record, dict | list) or not record:
         return None
-    key: Any = chance.choice(list(record)) if isinstance(record, dict) else chance.randrange(len(record))
-    if isinstance(record[key], dict | list) and chance.random() < 0.8:
-        deeper = change_inside(record[key], chance)
+    key: Any = rng.choice(list(record)) if isinstance(record, dict) else rng.randrange(len(record))
+    if isinstance(record[key], dict | list) and rng.random() < 0.8:
+        deeper = change_inside(record[key], rng)
         if deeper is not None:
             return f"{key}.{deeper}"
-    if chance.random() < 0.2:
+    if rng.random() < 0.2:
         del record[key]
         return f"{key} removed"
-    record[key] = chance.choice(VALUES)
+    record[key] = rng.choice(VALUES)
     return f"{key} = {str(record[key])[:60]!r}"
 
 
-def change_bytes(run: Path, chance: random.Random) -> str:
-    file = run / chance.choice(FILES + OTHERS)
-    return f"{file.name}: {scramble(file, chance)}" if file.is_file() else "nothing"
+def change_bytes(run: Path, rng: random.Random) -> str:
+    file = run / rng.choice(FILES + OTHERS)
+    return f"{file.name}: {scramble(file, rng)}" if file.is_file() else "nothing"
 
 
-def scramble(file: Path, chance: random.Random) -> str:
+def scramble(file: Path, rng: random.Random) -> str:
     content = bytearray(file.read_bytes())
-    if not content or chance.random() < 0.3:
-        file.write_bytes(content[: chance.randrange(len(content) + 1)])
+    if not content or rng.random() < 0.3:
+        file.write_bytes(content[: rng.randrange(len(content) + 1)])
         return "cut off"
-    for _ in range(chance.choice((1, 1, 4, 40))):
-        offset = chance.randrange(len(content))
-        if chance.random() < 0.7:
-            content[offset] = chance.randrange(256)
+    for _ in range(rng.choice((1, 1, 4, 40))):
+        offset = rng.randrange(len(content))
+        if rng.random() < 0.7:
+            content[offset] = rng.randrange(256)
         else:
-            content[offset:offset] = chance.randbytes(chance.randrange(1, 9))
+            content[offset:offset] = rng.randbytes(rng.randrange(1, 9))
     file.write_bytes(content)
     return "other bytes"
 
 
-def replace_text(run: Path, chance: random.Random) -> str:
-    file, text = run / chance.choice(FILES), chance.choice(TEXTS)
+def replace_text(run: Path, rng: random.Random) -> str:
+    file, text = run / rng.choice(FILES), rng.choice(TEXTS)
     if file.is_file():
         file.write_bytes(text)
     return f"{file.name}: {text[:30]!r}"
 
 
-def replace_file(run: Path, chance: random.Random) -> str:
+def replace_file(run: Path, rng: random.Random) -> str:
     """By nothing, a folder, a pipe, or a link that leads nowhere."""
-    return put_instead(run / chance.choice(FILES + OTHERS), chance)
+    return put_instead(run / rng.choice(FILES + OTHERS), rng)
 
 
-def put_instead(file: Path, chance: random.Random) -> str:
+def put_instead(file: Path, rng: random.Random) -> str:
     if file.is_file() or file.is_symlink():
         file.unlink()
-    kind = chance.choice(("nothing", "a folder", "a pipe", "a link to itself", "a link to nothing", "a device"))
+    kind = rng.choice(("nothing", "a folder", "a pipe", "a link to itself", "a link to nothing", "a device"))
     with contextlib.suppress(FileExistsError, FileNotFoundError):
         if kind == "a folder":
             file.mkdir()
@@ -131,14 +131,14 @@ def put_instead(file: Path, chance: random.Random) -> str:
     return f"{file.name}: {kind}"
 
 
-def add_folder(run: Path, chance: random.Random) -> str:
-    name = chance.choice(NAMES)
+def add_folder(run: Path, rng: random.Random) -> str:
+    name = rng.choice(NAMES)
     target = run / "checkpoints" / name
     if target.exists() or not (run / "checkpoints" / "step-1").is_dir():
         return "nothing"
-    if chance.random() < 0.5:
+    if rng.random() < 0.5:
         shutil.copytree(run / "checkpoints" / "step-1", target, symlinks=True, ignore=leave_special)
-    elif chance.random() < 0.8:
+    elif rng.random() < 0.8:
         target.mkdir()
     else:
         target.touch()
@@ -149,25 +149,25 @@ def leave_special(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if not os.path.isfile(os.path.join(folder, name))]
 
 
-def damage_index(file: Path, chance: random.Random) -> str:
+def damage_index(file: Path, rng: random.Random) -> str:
     """Do something to an index file beside records."""
-    kind = chance.choice(("bytes", "bytes", "header", "header", "table", "instead", "text"))
+    kind = rng.choice(("bytes", "bytes", "header", "header", "table", "instead", "text"))
     if kind == "bytes":
-        return scramble(file, chance)
+        return scramble(file, rng)
     if kind == "header":
         content = file.read_bytes()
-        header = content[10:128].replace(*chance.choice(HEADERS))
+        header = content[10:128].replace(*rng.choice(HEADERS))
         file.write_bytes(content[:10] + header + content[128:])
         return f"header {header[:70]!r}"
     if kind == "table":
-        shape = chance.choice(((3, 5), (2, 5), (3, 1), (3, 0), (0, 0), (5,), (3, 5, 1)))
-        dtype = chance.choice(("<i8", ">i8", "<f8", "<i4", "O", "S8", "<c16", "<M8[ns]"))
+        shape = rng.choice(((3, 5), (2, 5), (3, 1), (3, 0), (0, 0), (5,), (3, 5, 1)))
+        dtype = rng.choice(("<i8", ">i8", "<f8", "<i4", "O", "S8", "<c16", "<M8[ns]"))
         with file.open("wb") as opened:
-            np.save(opened, np.full(shape, chance.choice((0, 1, 7))).astype(dtype))
+            np.save(opened, np.full(shape, rng.choice((0, 1, 7))).astype(dtype))
         return f"{dtype} of {shape}"
     if kind == "instead":
-        return put_instead(file, chance)
-    text = chance.choice(TEXTS)
+        return put_instead(file, rng)
+    text = rng.choice(TEXTS)
     file.write_bytes(text)
     return f"text {text[:20]!r}"
 

@@ -78,12 +78,12 @@ def fuzz(first: int, count: int, sound: Path, work: Path) -> None:
     os.dup2(output.fileno(), 2)
     failures = []
     for seed in range(first, first + count):
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         folder = work / "case"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(sound, folder)
         os.chdir(folder)
-        words, done = damaged_case(folder, chance)
+        words, done = damaged_case(folder, rng)
         sys.argv = ["viaduct", *words]
         output.truncate(0)
         signal.signal(signal.SIGALRM, raise_time_up)
@@ -102,12 +102,12 @@ def fuzz(first: int, count: int, sound: Path, work: Path) -> None:
     (work / "failures.json").write_text(json.dumps(failures))
 
 
-def damaged_case(folder: Path, chance: random.Random) -> tuple[list[str], str]:
-    if chance.random() < 0.25:
+def damaged_case(folder: Path, rng: random.Random) -> tuple[list[str], str]:
+    if rng.random() < 0.25:
         index = next((folder / "records").glob("train*.idx.npy"))
-        return chance.choice(INDEX_CALLS), damage_index(index, chance)
-    words = chance.choice(CALLS)
-    done = damage_run(folder / "run", chance)
+        return rng.choice(INDEX_CALLS), damage_index(index, rng)
+    words = rng.choice(CALLS)
+    done = damage_run(folder / "run", rng)
     return [{"RUN": "run", "OTHER": "other"}.get(argument, argument) for argument in words], done
 
 

@@ -375,10 +375,10 @@ def fuzz(folder: Path, seed: int, times: int) -> None:
         use(folder / name)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + 2 * MOST, resource.RLIM_INFINITY))
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for name, content in files.items():
         for number in range(times):
-            (folder / name).write_bytes(mutate(content, chance))
+            (folder / name).write_bytes(mutate(content, rng))
             os.utime(folder / name, ns=(0, number))
             signal.alarm(int(MAX_SECONDS))
             with suppress(ViaductError):

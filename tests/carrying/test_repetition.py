@@ -25,7 +25,7 @@ for step in range(5):
     optimizer.step()
 """
 COPY = SOURCE.replace("import torch\n", "import torch\nimport torch_npu\n").replace("cuda()", "npu()")
-CHANCE = "if step > 1:\n        x = x * int.from_bytes(os.urandom(2), 'big') / 999"
+NOISE = "if step > 1:\n        x = x * int.from_bytes(os.urandom(2), 'big') / 999"
 
 
 def carry(folder: Path, source: str, copy: str) -> Journey:
@@ -42,9 +42,9 @@ def test_both_sides_are_run_twice_and_a_sound_pair_agrees(tmp_path: Path) -> Non
     }
 
 
-def test_chance_in_the_original_is_not_called_a_difference(tmp_path: Path) -> None:
+def test_noise_in_the_original_is_not_called_a_difference(tmp_path: Path) -> None:
     at = "    loss = net(x)"
-    journey = carry(tmp_path, SOURCE.replace(at, f"    {CHANCE}\n{at}"), COPY.replace(at, f"    {CHANCE}\n{at}"))
+    journey = carry(tmp_path, SOURCE.replace(at, f"    {NOISE}\n{at}"), COPY.replace(at, f"    {NOISE}\n{at}"))
     assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
     assert "Not proved: the original is not deterministic from step 2 (loss" in journey.said
     assert "two runs of it with the same seed differ" in journey.said
@@ -52,9 +52,9 @@ def test_chance_in_the_original_is_not_called_a_difference(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_chance_that_only_the_migrated_side_has_is_named_as_its_own(tmp_path: Path) -> None:
+def test_noise_that_only_the_migrated_side_has_is_named_as_its_own(tmp_path: Path) -> None:
     at = "    loss = net(x)"
-    journey = carry(tmp_path, SOURCE, COPY.replace(at, f"    {CHANCE}\n{at}"))
+    journey = carry(tmp_path, SOURCE, COPY.replace(at, f"    {NOISE}\n{at}"))
     assert journey.record["verdict"] == "not proved", journey.said + journey.talk
     assert "the migrated script is not deterministic from step 2" in journey.said
 

@@ -41,20 +41,20 @@ def whole(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def damage_bytes(data: bytes, chance: random.Random) -> bytes:
+def damage_bytes(data: bytes, rng: random.Random) -> bytes:
     made = bytearray(data)
-    for _ in range(chance.randrange(1, 6)):
-        offset = chance.randrange(len(made) + 1)
-        match chance.randrange(4):
+    for _ in range(rng.randrange(1, 6)):
+        offset = rng.randrange(len(made) + 1)
+        match rng.randrange(4):
             case 0:
-                made[offset : offset + 1] = bytes([chance.randrange(256)])
+                made[offset : offset + 1] = bytes([rng.randrange(256)])
             case 1:
-                del made[offset : offset + chance.randrange(1, 40)]
+                del made[offset : offset + rng.randrange(1, 40)]
             case 2:
-                start = chance.randrange(len(made) + 1)
-                made[offset:offset] = made[start : start + chance.randrange(1, 60)]
+                start = rng.randrange(len(made) + 1)
+                made[offset:offset] = made[start : start + rng.randrange(1, 60)]
             case _:
-                made[offset : offset + 1] = chance.choice(NASTY)
+                made[offset : offset + 1] = rng.choice(NASTY)
     return bytes(made)
 
 
@@ -82,10 +82,10 @@ USES: dict[str, Callable[[Path], object]] = {
 )  # fmt: skip
 def test_no_damage_ends_in_a_traceback(tmp_path: Path, name: str) -> None:
     (tmp_path / "whole").mkdir()
-    data, chance = whole(tmp_path / "whole")[name], random.Random(name)
+    data, rng = whole(tmp_path / "whole")[name], random.Random(name)
     for number in range(TIMES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / name).write_bytes(damage_bytes(data, chance))
+        (folder / name).write_bytes(damage_bytes(data, rng))
         with suppress(ViaductError):
             USES.get(name, use_dump)(folder / name)

@@ -75,10 +75,10 @@ def rename_operators(
     dump: Side, forget_types: bool = False, without: float = 0.0, seed: int = 0
 ) -> tuple[Side, dict[str, str]]:
     """Every operator under a name that says nothing; some operators gone."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     ops = list(dict.fromkeys(stored.op for stored in dump.tensors))
-    gone = {op for op in ops if chance.random() < without}
-    numbers_of = {op: f"node_{chance.randrange(10**9)}" for op in ops}
+    gone = {op for op in ops if rng.random() < without}
+    numbers_of = {op: f"node_{rng.randrange(10**9)}" for op in ops}
     kept = [
         replace(
             stored, op=numbers_of[stored.op], op_type="" if forget_types else stored.op_type, parameter=stored.parameter

@@ -22,8 +22,8 @@ def device() -> torch.device:
 @pytest.fixture
 def split() -> Split:
     """103 images of 12x10 noise: a prime number of them, and not square, so that mix-ups show."""
-    chance = np.random.default_rng(0)
-    images = chance.integers(0, 256, (103, 12, 10, 3), dtype=np.uint8)
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (103, 12, 10, 3), dtype=np.uint8)
     return Split(images, np.arange(103, dtype=np.int64) % 10)
 
 

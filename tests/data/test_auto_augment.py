@@ -39,9 +39,9 @@ def test_numbers_out_of_range_are_named(name: str) -> None:
 @pytest.mark.parametrize("pairs", [IMAGENET, CIFAR10], ids=["imagenet", "cifar10"])
 def test_the_tables_are_whole(pairs: Any) -> None:
     assert len(pairs) == 25
-    for name, chance, magnitude in (step for pair in pairs for step in pair):
+    for name, rng, magnitude in (step for pair in pairs for step in pair):
         assert name in OPERATIONS
-        assert 0 <= chance <= 1
+        assert 0 <= probability <= 1
         assert 0 <= magnitude <= 9
 
 
@@ -73,11 +73,11 @@ def count_operations(monkeypatch: pytest.MonkeyPatch, operations: dict[str, Any]
 
 def test_operations_come_as_often_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = count_operations(monkeypatch, auto_augment.OPERATIONS)
-    policy, chance = find_policy("imagenet"), np.random.default_rng(0)
+    policy, rng = find_policy("imagenet"), np.random.default_rng(0)
     assert policy is not None
     trials = 20_000
     for _ in range(trials):
-        policy(IMAGE, chance)
+        policy(IMAGE, rng)
     for name in OPERATIONS:
         expected = sum(step[1] for pair in IMAGENET for step in pair if step[0] == name) / 25
         assert abs(calls[name] / trials - expected) < 0.015, name
@@ -86,10 +86,10 @@ def test_operations_come_as_often_as_the_table_says(monkeypatch: pytest.MonkeyPa
 
 def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = count_operations(monkeypatch, auto_augment.OPERATIONS)
-    policy, chance = find_policy("randaugment-3-5"), np.random.default_rng(0)
+    policy, rng = find_policy("randaugment-3-5"), np.random.default_rng(0)
     assert policy is not None
     for _ in range(5000):
-        policy(IMAGE, chance)
+        policy(IMAGE, rng)
     assert len(RANDAUGMENT) == 14
     assert sum(calls[name] for name in RANDAUGMENT) == 15_000
     assert all(abs(calls[name] / 15_000 - 1 / 14) < 0.01 for name in RANDAUGMENT)

@@ -26,8 +26,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def records(number: int) -> np.ndarray:
-    chance = np.random.default_rng(number)
-    made = chance.integers(0, 256, (RECORDS, 3073), dtype=np.uint8)
+    rng = np.random.default_rng(number)
+    made = rng.integers(0, 256, (RECORDS, 3073), dtype=np.uint8)
     made[:, 0] = np.arange(RECORDS) % 10
     return made
 

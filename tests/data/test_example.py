@@ -184,10 +184,10 @@ def test_a_name_that_is_not_utf8() -> None:
 
 
 def test_the_quick_way_agrees_with_the_general_one() -> None:
-    chance = random.Random(5)
+    rng = random.Random(5)
     message, quick = encode_example(IMAGENET), 0
     for _ in range(3_000):
-        view = memoryview(mutate(message, chance))
+        view = memoryview(mutate(message, rng))
         found = pick_features_quickly(view, IMAGE_NAMES)
         if found is not None:
             quick += 1
@@ -234,10 +234,10 @@ def test_what_tensorflow_makes_of_a_mutated_message_we_make_of_it_too() -> None:
     train = tensorflow_examples()
     from google.protobuf.message import DecodeError
 
-    chance = random.Random(11)
+    rng = random.Random(11)
     message, both = encode_example({**IMAGENET, "image/encoded": b"jpeg", "n": [5, -1, 1 << 50]}), 0
     for _ in range(5_000):
-        data = mutate(message, chance)
+        data = mutate(message, rng)
         try:
             expected = tensorflow_features(train.Example.FromString(data))
         except DecodeError:

@@ -161,10 +161,10 @@ def tar_of(members: dict[str, bytes], *links: tarfile.TarInfo) -> bytes:
 
 
 def cifar_members() -> dict[str, bytes]:
-    chance = random.Random(0)
+    rng = random.Random(0)
     members = {}
     for name in RECORD_FILES:
-        records = (bytes([number % 10]) + chance.randbytes(3072) for number in range(RECORDS))
+        records = (bytes([number % 10]) + rng.randbytes(3072) for number in range(RECORDS))
         members[f"{FOLDER}/{name}"] = b"".join(records)
     return {**members, f"{FOLDER}/batches.meta.txt": "\n".join(NAMES).encode(), f"{FOLDER}/readme.html": b"<a>"}
 

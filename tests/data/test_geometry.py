@@ -88,8 +88,8 @@ def test_crops_are_distributed_like_tensorflows(name: str, height: int, width: i
 
 def test_the_quantile_test_notices_the_sampler_of_torchvision() -> None:
     """Areas uniform and ratios on a log scale: the test above would fail by far."""
-    chance = np.random.default_rng(0)
-    areas = np.sort(chance.uniform(0.1, 1, DRAWS))
+    rng = np.random.default_rng(0)
+    areas = np.sort(rng.uniform(0.1, 1, DRAWS))
     ours = np.sort(features(our_crops("official", 375, 500, None), 375, 500)["area"])
     at = np.linspace(0, 1, 101)
     ranks = [np.searchsorted(values, at) / DRAWS for values in (areas, ours)]

@@ -179,12 +179,12 @@ def test_a_binding_that_does_not_load_is_named_with_the_reason(monkeypatch: pyte
 
 
 def test_a_thousand_mutations_end_in_an_image_or_a_named_error() -> None:
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     sources = [encode_photograph("small"), pillow_encoded(photograph("small"), "PNG")]
     for trial in range(1000):
         data = bytearray(sources[trial % 2])
-        for offset in chance.integers(0, len(data), 3):
-            data[offset] = chance.integers(0, 256)
+        for offset in rng.integers(0, len(data), 3):
+            data[offset] = rng.integers(0, 256)
         with contextlib.suppress(BadData):
             assert jpeg.decode(bytes(data)).ndim == 3
 

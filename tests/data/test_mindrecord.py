@@ -152,9 +152,9 @@ def test_damage_is_named_with_file_and_byte(tmp_path: Path) -> None:
 
 def test_files_damaged_at_random_are_read_or_refused(tmp_path: Path) -> None:
     content = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(6)).read_bytes().replace(b"\0" * 4000, b"")
-    chance = random.Random(0)
+    rng = random.Random(0)
     for _ in range(400):
-        (tmp_path / "a.mindrecord").write_bytes(mutate(content[:3000], chance) + content[3000:])
+        (tmp_path / "a.mindrecord").write_bytes(mutate(content[:3000], rng) + content[3000:])
         try:
             file = MindRecordFile(tmp_path / "a.mindrecord")
             for row in range(min(len(file), 10)):

@@ -77,7 +77,7 @@ def test_evaluation_agrees_with_tensorflow(name: str, photo: str, subsampling: s
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", ["official", "v15"])
 def test_training_is_crop_flip_resize(name: str, seed: int) -> None:
-    """The same draws, given to TensorFlow: crop, then chance for the mirror."""
+    """The same draws, given to TensorFlow: crop, then the random flip."""
     data, tf = encode_photograph("coffee"), tensorflow()
     drawn = np.random.default_rng(seed)
     y, x, height, width = sample_crop(name, 400, 600, None, drawn)
@@ -121,8 +121,8 @@ def test_training_is_crop_resize_flip_colour(name: str, seed: int) -> None:
 @pytest.mark.parametrize("brightness", [-0.4, 0.0, 0.4])
 def test_resnext_colour_is_tensorflows(brightness: float, contrast: float, saturation: float) -> None:
     """Noise and greys too, whose values leave 0..255 and turn negative before they are clipped."""
-    chance = np.random.default_rng(0)
-    seen = np.concatenate([chance.uniform(0, 255, (40, 60, 3)), np.repeat(chance.uniform(0, 255, (9, 60, 1)), 3, 2)])
+    rng = np.random.default_rng(0)
+    seen = np.concatenate([rng.uniform(0, 255, (40, 60, 3)), np.repeat(rng.uniform(0, 255, (9, 60, 1)), 3, 2)])
     seen = seen.astype(np.float32)
     colour = SaturationChange(brightness, contrast, saturation)
     theirs = their_colour("resnext", seen, colour).numpy()
@@ -282,8 +282,8 @@ def test_a_network_may_see_very_few_pixels(name: str, size: int) -> None:
     for mode in ("exact", "fast"):
         for photo in ("small", "tall", "wide"):
             assert prepare_image(name, encode_photograph(photo), size=size, mode=mode).shape == (size, size, 3)
-            chance = np.random.default_rng(size)
-            assert prepare_image(name, encode_photograph(photo), True, chance, size=size, mode=mode).shape == (
+            rng = np.random.default_rng(size)
+            assert prepare_image(name, encode_photograph(photo), True, rng, size=size, mode=mode).shape == (
                 size,
                 size,
                 3,

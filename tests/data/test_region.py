@@ -64,16 +64,16 @@ def decode_crop(data: bytes, y: int, x: int, height: int, width: int, **options:
 @pytest.mark.parametrize("dct", ["fast", "accurate"])
 @pytest.mark.parametrize("shrink", [1, 2, 4, 8])
 def test_a_crop_has_the_pixels_of_the_whole_image(kind: str, fancy: bool, dct: jpeg.Dct, shrink: jpeg.Shrink) -> None:
-    chance = np.random.default_rng([KINDS.index(kind), fancy, dct == "fast", shrink])
+    rng = np.random.default_rng([KINDS.index(kind), fancy, dct == "fast", shrink])
     # The binding is asked for a size, and shrinks a tiny image further than it was told to.
     tiny = [(1, 1), (3, 2)] if shrink == 1 else []
     for height, width in ((211, 307), (8, 300), (300, 9), (64, 48), *tiny):
         data = make_jpeg(kind, height, width)
         decoded = jpeg.decode(data, dct, fancy, shrink)
         for _ in range(6):
-            y, x = (int(chance.integers(0, side)) for side in decoded.shape[:2])
+            y, x = (int(rng.integers(0, side)) for side in decoded.shape[:2])
             rows, columns = (
-                int(chance.integers(1, side - at + 1)) for side, at in zip(decoded.shape[:2], (y, x), strict=True)
+                int(rng.integers(1, side - at + 1)) for side, at in zip(decoded.shape[:2], (y, x), strict=True)
             )
             crop = decode_crop(data, y, x, rows, columns, dct=dct, fancy_upsampling=fancy, shrink=shrink)
             assert crop is not None
@@ -122,9 +122,9 @@ def test_every_network_sees_the_same_without_the_extension(
     images = [encode_photograph(photo, sub) for photo in ("chelsea", "retina", "small") for sub in ("420", "444")]
 
     def preprocess_all() -> list[np.ndarray]:
-        chances = [np.random.default_rng(number) for number in range(len(images))]
+        rngs = [np.random.default_rng(number) for number in range(len(images))]
         evaluated = [preprocess(name, data, mode=mode) for data in images]
-        return evaluated + [preprocess(name, d, True, c, mode=mode) for d, c in zip(images, chances, strict=True)]
+        return evaluated + [preprocess(name, d, True, c, mode=mode) for d, c in zip(images, rngs, strict=True)]
 
     quick = preprocess_all()
     with without_the_extension(monkeypatch):
@@ -214,26 +214,26 @@ def test_wrong_arguments_raise() -> None:
             compiled(*[change.get(number, value) for number, value in enumerate(good)])
 
 
-def mutate_bytes(data: bytes, chance: np.random.Generator) -> bytes:
+def mutate_bytes(data: bytes, rng: np.random.Generator) -> bytes:
     """A few bytes changed, or some cut out or doubled; the end marker stays, or the extension would not look at it."""
     changed = bytearray(data)
-    for offset in chance.integers(2, len(data) - 2, int(chance.integers(1, 5))):
-        changed[offset] = chance.integers(0, 256)
-    begin, end = sorted(int(offset) for offset in chance.integers(2, len(data) - 2, 2))
-    if chance.random() < 0.2:
+    for offset in rng.integers(2, len(data) - 2, int(rng.integers(1, 5))):
+        changed[offset] = rng.integers(0, 256)
+    begin, end = sorted(int(offset) for offset in rng.integers(2, len(data) - 2, 2))
+    if rng.random() < 0.2:
         del changed[begin : min(end, begin + 50)]
-    elif chance.random() < 0.2:
+    elif rng.random() < 0.2:
         changed[begin:begin] = changed[begin : min(end, begin + 50)]
     return bytes(changed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hundreds_of_mutations_end_in_the_same_pixels_or_a_named_error(kind: str) -> None:
-    chance = np.random.default_rng(KINDS.index(kind))
+    rng = np.random.default_rng(KINDS.index(kind))
     sound = make_jpeg(kind, 70, 90, 75)
     for _ in range(400):
-        data = mutate_bytes(sound, chance)
-        y, x = int(chance.integers(0, 60)), int(chance.integers(0, 80))
+        data = mutate_bytes(sound, rng)
+        y, x = int(rng.integers(0, 60)), int(rng.integers(0, 80))
         crop = decode_crop(data, y, x, 10, 10)
         with contextlib.suppress(BadData):
             decoded = jpeg.decode(data)

@@ -256,14 +256,14 @@ def seed_message() -> bytes:
 
 def fuzz(path: Path, count: int, seed: int) -> dict[str, int]:
     """Mutated files through reader, index and codec: a record or BadData, nothing else."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     message = seed_message()
     plain = frame_record(message) * 2
     packed = {"gzip": gzip.compress(plain, mtime=0), "zlib": zlib.compress(plain), "plain": plain}
     ends = {"record": 0, "refused": 0}
     for _ in range(count):
-        kind = chance.choice(("message", "message", "message", "plain", "gzip", "zlib"))
-        content = frame_record(mutate(message, chance)) if kind == "message" else mutate(packed[kind], chance)
+        kind = rng.choice(("message", "message", "message", "plain", "gzip", "zlib"))
+        content = frame_record(mutate(message, rng)) if kind == "message" else mutate(packed[kind], rng)
         path.unlink(missing_ok=True)  # ext4 waits for the disk when a file is emptied and written again
         path.write_bytes(content)
         for read in (read_whole,) if kind == "message" else (read_whole, read_unchecked, build_index):

@@ -161,8 +161,8 @@ def test_blocks_that_are_compiled_can_be_captured(tmp_path: Path, show: Show) ->
 
 
 def noise(size: int, count: int, classes: int) -> ImageSet:
-    chance = np.random.default_rng(0)
-    split = Split(chance.integers(0, 256, (count, size, size, 3), dtype=np.uint8), chance.integers(0, classes, count))
+    rng = np.random.default_rng(0)
+    split = Split(rng.integers(0, 256, (count, size, size, 3), dtype=np.uint8), rng.integers(0, classes, count))
     return ImageSet(split, Split(split.images[:16], split.labels[:16]), tuple(map(str, range(classes))))
 
 

@@ -5,7 +5,7 @@
     project.pieces                            # where each piece stands, what its lines must become, what it counts for
 
 A piece is a few lines with the lines that must come of them. Names, quotes, aliases of imports, nesting (module,
-function, method, nested function, branch, loop) and the file are drawn by chance. Some pieces are traps, which must
+function, method, nested function, branch, loop) and the file are drawn at random. Some pieces are traps, which must
 stay as they are; some cannot be decided, and must be counted as left.
 """
 
@@ -62,20 +62,20 @@ class Synthetic:
 class Words:
     """Names and spellings, drawn at random; no name occurs twice in a project."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
         self.used = 0
 
     def name(self, *choices: str) -> str:
         self.used += 1
-        return f"{self.chance.choice(choices)}_{self.used}"
+        return f"{self.rng.choice(choices)}_{self.used}"
 
     def quoted(self, text: str) -> str:
-        quote = self.chance.choice("'\"")
+        quote = self.rng.choice("'\"")
         return f"{quote}{text}{quote}"
 
     def number(self) -> int:
-        return self.chance.randint(2, 512)
+        return self.rng.randint(2, 512)
 
 
 def same(*lines: str, counts: tuple[tuple[str, str], ...] = (), uses_card: bool = False) -> Piece:
@@ -103,8 +103,8 @@ TorchMaker = Callable[[Words, str, Card], Piece]
 
 def move_by_method(words: Words, torch: str, card: Card) -> Piece:
     x = words.name("x", "images", "batch", "net")
-    made = words.chance.choice([f"{torch}.ones(2)", f"{torch}.nn.Linear(2, 3)", f"{torch}.randn(4, 4)"])
-    arguments = words.chance.choice(["", "0", "non_blocking=True", "0, non_blocking=True"])
+    made = words.rng.choice([f"{torch}.ones(2)", f"{torch}.nn.Linear(2, 3)", f"{torch}.randn(4, 4)"])
+    arguments = words.rng.choice(["", "0", "non_blocking=True", "0, non_blocking=True"])
     if "Linear" in made:
         arguments = arguments.partition(",")[0] if not arguments.startswith("non") else ""
     return Piece(
@@ -116,9 +116,9 @@ def move_by_method(words: Words, torch: str, card: Card) -> Piece:
 
 
 def move_by_text(words: Words, torch: str, card: Card) -> Piece:
-    x, number = words.name("x", "labels"), words.chance.choice(["", ":0", ":1"])
-    quote = words.chance.choice("'\"")
-    form = words.chance.choice(["{x} = {t}.ones(3).to({d})", "{x} = {t}.zeros(2, device={d})", "{x} = {t}.device({d})"])
+    x, number = words.name("x", "labels"), words.rng.choice(["", ":0", ":1"])
+    quote = words.rng.choice("'\"")
+    form = words.rng.choice(["{x} = {t}.ones(3).to({d})", "{x} = {t}.zeros(2, device={d})", "{x} = {t}.device({d})"])
     before, after = (form.format(x=x, t=torch, d=f"{quote}{text}{number}{quote}") for text in ("cuda", card.device))
     return Piece((before,), (after,), (("device_strings", "changed"),), True)
 
@@ -131,7 +131,7 @@ def choose_device(words: Words, torch: str, card: Card) -> Piece:
 
 
 def call_card(words: Words, torch: str, card: Card) -> Piece:
-    call = words.chance.choice(["synchronize()", "empty_cache()", "manual_seed(1)", "device_count()", "set_device(0)"])
+    call = words.rng.choice(["synchronize()", "empty_cache()", "manual_seed(1)", "device_count()", "set_device(0)"])
     return Piece(
         (f"{torch}.cuda.{call}",),
         (f"{torch}.{card.device}.{call}",),
@@ -156,8 +156,8 @@ def mixed_precision(words: Words, torch: str, card: Card) -> Piece:
 
 
 def start_group(words: Words, torch: str, card: Card) -> Piece:
-    given = words.chance.choice(["{}", "backend={}", "{}, rank=0, world_size=1", "world_size=1, rank=0, backend={}"])
-    quote = words.chance.choice("'\"")
+    given = words.rng.choice(["{}", "backend={}", "{}, rank=0, world_size=1", "world_size=1, rank=0, backend={}"])
+    quote = words.rng.choice("'\"")
     before, after = (
         f"{torch}.distributed.init_process_group({given.format(f'{quote}{text}{quote}')})"
         for text in ("nccl", card.backend)
@@ -191,7 +191,7 @@ def already_there(words: Words, torch: str, card: Card) -> Piece:
 def trap(words: Words, torch: str, card: Card) -> Piece:
     name = words.name("table", "kind")
     return same(
-        words.chance.choice(
+        words.rng.choice(
             [
                 f"print({words.quoted('cuda')})",
                 f"{name} = {{{words.quoted('cuda')}: 1}}",
@@ -228,8 +228,8 @@ def move_kept(words: Words, torch: str, card: Card) -> Piece:
 
 
 def device_handed_on(words: Words, torch: str, card: Card) -> Piece:
-    name, quote = words.name("make", "place"), words.chance.choice("'\"")
-    form = words.chance.choice(
+    name, quote = words.name("make", "place"), words.rng.choice("'\"")
+    form = words.rng.choice(
         [
             "{name} = functools.partial({t}.device, {q}{d}{q})",
             "{name} = functools.partial({t}.device, type={q}{d}{q})",
@@ -251,7 +251,7 @@ def device_from_file(words: Words, torch: str, card: Card) -> Piece:
 
 
 def lightning_trainer(words: Words, torch: str, card: Card) -> Piece:
-    given = words.chance.choice(["accelerator='gpu', devices=2", "gpus=1", "", "max_epochs=3, accelerator='auto'"])
+    given = words.rng.choice(["accelerator='gpu', devices=2", "gpus=1", "", "max_epochs=3, accelerator='auto'"])
     line = f"{words.name('trainer')} = pl.Trainer({given})"
     return Piece((line,), (line,), (("trainers", "left"),), imports="import pytorch_lightning as pl")
 
@@ -282,7 +282,7 @@ def load_looked_at(words: Words, torch: str, card: Card) -> Piece:
 
 def load_handed_on(words: Words, torch: str, card: Card) -> Piece:
     name = words.name("table", "reader")
-    form = words.chance.choice(["{n} = {{'.pt': {t}.load}}", "{n} = functools.partial({t}.load)"])
+    form = words.rng.choice(["{n} = {{'.pt': {t}.load}}", "{n} = functools.partial({t}.load)"])
     line = form.format(n=name, t=torch)
     return Piece((line,), (line,), (("checkpoints", "left"),), imports="import functools")
 
@@ -311,9 +311,9 @@ TfMaker = Callable[[Words, str], Piece]
 
 def batch(words: Words, tf: str) -> Piece:
     ds, size = words.name("ds", "dataset", "train", "data"), words.number()
-    made = words.chance.choice([f"{tf}.data.TFRecordDataset(['a'])", f"{tf}.data.Dataset.range(100)"])
-    between = tuple(f"{ds} = {ds}.{call}" for call in words.chance.sample(["repeat()", "shuffle(9)", "prefetch(1)"], 2))
-    given = words.chance.choice([f"{size}", f"batch_size={size}"])
+    made = words.rng.choice([f"{tf}.data.TFRecordDataset(['a'])", f"{tf}.data.Dataset.range(100)"])
+    between = tuple(f"{ds} = {ds}.{call}" for call in words.rng.sample(["repeat()", "shuffle(9)", "prefetch(1)"], 2))
+    given = words.rng.choice([f"{size}", f"batch_size={size}"])
     return Piece(
         (f"{ds} = {made}", *between, f"{ds} = {ds}.batch({given})"),
         (f"{ds} = {made}", *between, f"{ds} = {ds}.batch({given}, drop_remainder=True)"),
@@ -330,7 +330,7 @@ def batch_chain(words: Words, tf: str) -> Piece:
 
 def batch_false(words: Words, tf: str) -> Piece:
     ds, size = words.name("ds"), words.number()
-    given = words.chance.choice(["False", "drop_remainder=False"])
+    given = words.rng.choice(["False", "drop_remainder=False"])
     before, after = (
         f"{ds} = {tf}.data.Dataset.range(9).batch({size}, {value})" for value in (given, given.replace("False", "True"))
     )
@@ -347,7 +347,7 @@ def batch_right(words: Words, tf: str) -> Piece:
 
 def batch_of_class(words: Words, tf: str) -> Piece:
     """Move a batch in a method of a class, through an attribute."""
-    name, attribute = words.name("Pipeline", "Reader"), words.chance.choice(["ds", "data", "source"])
+    name, attribute = words.name("Pipeline", "Reader"), words.rng.choice(["ds", "data", "source"])
     before = (
         f"class {name}:",
         "    def __init__(self, files):",
@@ -377,7 +377,7 @@ def cpu_block(words: Words, tf: str) -> Piece:
 
 def gpu_block(words: Words, tf: str) -> Piece:
     x = words.name("x")
-    device = words.quoted(words.chance.choice(["/gpu:0", "/device:GPU:0", "/GPU:1"]))
+    device = words.quoted(words.rng.choice(["/gpu:0", "/device:GPU:0", "/GPU:1"]))
     return Piece(
         (f"with {tf}.device({device}):", f"    {x} = {tf}.zeros([2])"),
         (f"{x} = {tf}.zeros([2])",),
@@ -404,8 +404,8 @@ def host_session(words: Words, tf: str) -> Piece:
 
 def session_block(words: Words, tf: str) -> Piece:
     sess, x = words.name("sess", "s"), words.name("x")
-    given = words.chance.choice(["", "", f"config={tf}.ConfigProto(allow_soft_placement=True)", "graph=None"])
-    opened = words.chance.choice(
+    given = words.rng.choice(["", "", f"config={tf}.ConfigProto(allow_soft_placement=True)", "graph=None"])
+    opened = words.rng.choice(
         [f"{tf}.Session({given})", f"{tf}.InteractiveSession({given.replace('graph=None', '')})"]
     )
     before = (f"{x} = {tf}.zeros([2])", f"with {opened} as {sess}:", f"    print({sess}.run({x}))")
@@ -444,9 +444,9 @@ def batch_handed_over(words: Words, tf: str) -> Piece:
 
 
 def queue_batch_smaller(words: Words, tf: str) -> Piece:
-    made = words.chance.choice(["batch([{x}], {n}, ", "shuffle_batch([{x}], {n}, 9, 2, "])
+    made = words.rng.choice(["batch([{x}], {n}, ", "shuffle_batch([{x}], {n}, 9, 2, "])
     line = f"{words.name('q')} = {tf}.train.{made}allow_smaller_final_batch={{value}})"
-    given = words.chance.choice(["True", "not 0"])
+    given = words.rng.choice(["True", "not 0"])
     fields = {"x": f"{tf}.zeros([2])", "n": words.number()}
     before, after = (line.format(**fields, value=value) for value in (given, "False"))
     return Piece((before,), (after,), (("batches", "changed"),))
@@ -454,7 +454,7 @@ def queue_batch_smaller(words: Words, tf: str) -> Piece:
 
 def batch_kept(words: Words, tf: str) -> Piece:
     ds, size = words.name("ds"), words.number()
-    use = words.chance.choice(
+    use = words.rng.choice(
         [
             f"{words.name('step')} = {ds}.batch",
             f"getattr({ds}, 'batch')({size})",
@@ -497,16 +497,16 @@ TF_IMPORTS = (
 
 def make_trainer(seed: int) -> Synthetic:
     """Make a project that trains: every place of its migration to several ranks is known, only the lines vary."""
-    chance = random.Random(f"trainer {seed}")
-    words, project = Words(chance), Synthetic("tensorflow")
+    rng = random.Random(f"trainer {seed}")
+    words, project = Words(rng), Synthetic("tensorflow")
     build, train = words.name("build", "model", "network"), words.name("train", "main", "fit", "test_model")
     kinds = ["AdamOptimizer(0.1)", "GradientDescentOptimizer(learning_rate=0.1)", "AdagradOptimizer(1)"]
-    optimizer = chance.choice(kinds)
-    imported, tf = chance.choice(TF_IMPORTS)
-    folder, apart = chance.choice(["", "app/"]), chance.random() < 0.7
+    optimizer = rng.choice(kinds)
+    imported, tf = rng.choice(TF_IMPORTS)
+    folder, apart = rng.choice(["", "app/"]), rng.random() < 0.7
     name = words.name("nets", "models")
     model = [f"def {build}(x):", f"    w = {tf}.get_variable('w', [2])", *training_step(words, tf, optimizer)]
-    brought, called = chance.choice([(f"from {name} import {build}", build), (f"import {name}", f"{name}.{build}")])
+    brought, called = rng.choice([(f"from {name} import {build}", build), (f"import {name}", f"{name}.{build}")])
     called = called if apart else build
     step = "train_op" if train.startswith("test") else words.name("step", "op")
     session = [
@@ -531,7 +531,7 @@ def make_trainer(seed: int) -> Synthetic:
 def training_step(words: Words, tf: str, optimizer: str) -> list[str]:
     opt = words.name("opt", "optimizer")
     loss = f"{tf}.reduce_mean(w * x)"
-    return words.chance.choice(
+    return words.rng.choice(
         [
             [f"    return {tf}.train.{optimizer}.minimize({loss})"],
             [f"    {opt} = {tf}.train.{optimizer}", f"    return {opt}.minimize({loss})"],
@@ -547,7 +547,7 @@ def initialised_variables(words: Words, tf: str) -> list[str]:
     init = words.name("init")
     made = f"{tf}.global_variables_initializer()"
     opened = f"    with {tf}.Session() as s:"
-    return words.chance.choice(
+    return words.rng.choice(
         [[opened, f"        s.run({made})"], [f"    {init} = {made}", opened, f"        s.run({init})"]]
     )
 
@@ -556,20 +556,20 @@ def initialised_variables(words: Words, tf: str) -> list[str]:
 
 
 def make_project(seed: int, framework: str, to: str = "npu") -> Synthetic:
-    chance = random.Random(f"{framework} {to} {seed}")
-    words, project = Words(chance), Synthetic(framework)
-    for number in range(chance.randint(1, 4)):
-        folder = chance.choice(["", "", "lib/", "src/models/"])
-        add_file(project, f"{folder}{chance.choice(['train', 'data', 'net', 'utils'])}_{number}.py", words, to)
+    rng = random.Random(f"{framework} {to} {seed}")
+    words, project = Words(rng), Synthetic(framework)
+    for number in range(rng.randint(1, 4)):
+        folder = rng.choice(["", "", "lib/", "src/models/"])
+        add_file(project, f"{folder}{rng.choice(['train', 'data', 'net', 'utils'])}_{number}.py", words, to)
     return project
 
 
 def add_file(project: Synthetic, path: str, words: Words, to: str) -> None:
-    chance = words.chance
-    imported, alias = chance.choice(TORCH_IMPORTS if project.framework == "torch" else TF_IMPORTS)
-    pieces = [make_piece(project.framework, words, alias, to) for _ in range(chance.randint(1, 7))]
+    rng = words.rng
+    imported, alias = rng.choice(TORCH_IMPORTS if project.framework == "torch" else TF_IMPORTS)
+    pieces = [make_piece(project.framework, words, alias, to) for _ in range(rng.randint(1, 7))]
     uses_card = any(piece.uses_card for piece in pieces)
-    lines = [chance.choice(['"""A script."""', "# a script", "import os"]), "import requests", imported]
+    lines = [rng.choice(['"""A script."""', "# a script", "import os"]), "import requests", imported]
     for piece in pieces:
         module = words.name("helpers", "common") if piece.beside else ""
         if piece.beside:
@@ -592,13 +592,13 @@ def add_file(project: Synthetic, path: str, words: Words, to: str) -> None:
 def make_piece(framework: str, words: Words, alias: str, to: str) -> Piece:
     if framework == "torch":
         makers = [maker for maker in TORCH if to != "any" or maker is not already_there]
-        return words.chance.choice(makers)(words, alias, CARDS[to])
-    return words.chance.choice(TENSORFLOW)(words, alias)
+        return words.rng.choice(makers)(words, alias, CARDS[to])
+    return words.rng.choice(TENSORFLOW)(words, alias)
 
 
 def nesting(words: Words) -> tuple[list[str], str]:
     """Return the lines around a piece, and how far it is indented."""
-    form = words.chance.choice(["module", "module", "function", "method", "nested", "branch", "loop"])
+    form = words.rng.choice(["module", "module", "function", "method", "nested", "branch", "loop"])
     if form == "function":
         return [f"def {words.name('run', 'main')}():"], "    "
     if form == "method":

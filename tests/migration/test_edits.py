@@ -355,12 +355,12 @@ def test_a_returned_value_over_several_lines_is_computed_before_the_session_clos
 
 
 def test_edits_are_refused_exactly_where_they_meet_another() -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     for _ in range(300):
         edits, taken = Edits(Source("pass\n" * 6)), []
         for _ in range(12):
-            start = chance.randrange(28)
-            end = start + chance.choice([0, 0, 1, 2, 5])
+            start = rng.randrange(28)
+            end = start + rng.choice([0, 0, 1, 2, 5])
             meets = any(not (end <= other[0] or other[1] <= start) for other in taken)
             try:
                 edits.replace(start, end, "#" * (end - start + 1))
@@ -369,7 +369,7 @@ def test_edits_are_refused_exactly_where_they_meet_another() -> None:
             else:
                 assert not meets
                 taken.append((start, end))
-            if taken and chance.random() < 0.1:  # a rule that meets another takes back what it has done at this place
-                kept = chance.randrange(len(taken))
+            if taken and rng.random() < 0.1:  # a rule that meets another takes back what it has done at this place
+                kept = rng.randrange(len(taken))
                 edits.undo_after(kept)
                 del taken[kept:]

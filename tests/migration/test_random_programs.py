@@ -95,7 +95,7 @@ class Writer:
             self.lines += ['"""A program. # not a comment', '"""', "from __future__ import print_function"]
         self.lines += head.split("\n")
 
-    def chance(self, share: float) -> bool:
+    def happens(self, share: float) -> bool:
         return self.random.random() < share
 
     def comment(self) -> str:
@@ -117,9 +117,9 @@ class Writer:
     def spread(self, text: str, indent: str) -> list[str]:
         """Break a bracket over several lines at random, with a comment in it."""
         position = text.rfind("(")
-        if "f'" in text or "'" in text[position:] or ";" in text or position < 0 or not self.chance(0.25):
+        if "f'" in text or "'" in text[position:] or ";" in text or position < 0 or not self.happens(0.25):
             return [indent + text]
-        note = f"  {self.comment()}" if self.chance(0.5) else ""
+        note = f"  {self.comment()}" if self.happens(0.5) else ""
         return [f"{indent}{text[: position + 1]}{note}", f"{indent}{self.unit}{text[position + 1 :]}"]
 
     def statement(self, indent: str) -> None:
@@ -127,11 +127,11 @@ class Writer:
         if chosen.startswith(("return", "yield")) and not self.within:
             chosen = "name = X"
         found = self.spread(self.filled(chosen), indent)
-        if self.chance(0.2):
+        if self.happens(0.2):
             found[-1] += f"  {self.comment()}"
-        if self.chance(0.1):
+        if self.happens(0.1):
             found.insert(0, indent + self.comment())
-        if self.chance(0.08):
+        if self.happens(0.08):
             found.insert(0, self.random.choice(["", "\x0c", indent.rstrip()]))
         self.lines += found
 
@@ -143,7 +143,7 @@ class Writer:
             head = "else:" if head == "else_" else self.random.choice(["except ValueError as error:", "finally:"])
         *before, last = head.split("\n")
         self.lines += [indent + line for line in before]
-        self.lines.append(indent + last + (f"  {self.comment()}" if self.chance(0.3) else ""))
+        self.lines.append(indent + last + (f"  {self.comment()}" if self.happens(0.3) else ""))
         outside = self.within
         self.within = "def " in last or (outside and "class " not in last)
         self.body(indent + self.unit, depth + 1)
@@ -151,17 +151,17 @@ class Writer:
 
     def body(self, indent: str, depth: int) -> None:
         for _ in range(self.random.randint(1, 4)):
-            if depth < 4 and self.chance(0.35):
+            if depth < 4 and self.happens(0.35):
                 self.block(indent, depth)
             else:
                 self.statement(indent)
-        if self.chance(0.15):
+        if self.happens(0.15):
             self.lines.append(indent + self.comment())
 
     def program(self) -> str:
         for _ in range(self.random.randint(2, 6)):
             self.body("", 0)
-        return self.newline.join(self.lines) + (self.newline if self.chance(0.9) else "")
+        return self.newline.join(self.lines) + (self.newline if self.happens(0.9) else "")
 
 
 def is_python(text: str) -> bool:

@@ -44,8 +44,8 @@ def shrunken(name: str) -> Recipe:
 def images(recipe: Recipe) -> Dataset:
     if isinstance(recipe.data, Records):
         return recipe.data.open_images(Path("synthetic"))
-    chance = np.random.default_rng(1)
-    noise = chance.integers(0, 256, (3 * BATCH, 32, 32, 3), dtype=np.uint8)
+    rng = np.random.default_rng(1)
+    noise = rng.integers(0, 256, (3 * BATCH, 32, 32, 3), dtype=np.uint8)
     split = Split(noise, np.arange(3 * BATCH, dtype=np.int64) % 10)
     return ImageSet(split, split, tuple("0123456789"))
 
@@ -64,10 +64,10 @@ def test_a_recipe_takes_two_steps(name: str, tmp_path: Path) -> None:
         epoch = batches.epoch(0)
         for _ in range(2):
             training.advance(epoch)
-    chance = math.log(recipe.data.classes)
+    rng = math.log(recipe.data.classes)
     losses = [loss for record in recorder.logs for loss in record.losses]
     assert len(losses) == 2
-    assert 0.5 * chance < losses[0] < 10 * chance  # a fresh network knows little
+    assert 0.5 * rng < losses[0] < 10 * rng  # a fresh network knows little
     assert math.isfinite(losses[1])
     moved = [key for key, tensor in weights(training).items() if not torch.equal(tensor, before[key])]
     assert "head.weight" in moved

@@ -46,9 +46,9 @@ def test_an_edge_past_a_layer_does_not_run_through_a_box():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_two_boxes_overlap(seed):
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     names = [chr(97 + n) for n in range(14)]
-    edges = [f"{a}{b}" for a, b in itertools.permutations(names, 2) if chance.random() < 0.12]
+    edges = [f"{a}{b}" for a, b in itertools.permutations(names, 2) if rng.random() < 0.12]
     drawing = laid_out("".join(names), *edges)
     for first, second in itertools.combinations(boxes(drawing).values(), 2):
         assert abs(first[0] - second[0]) >= WIDTH or abs(first[1] - second[1]) >= HEIGHT

@@ -14,8 +14,8 @@ SEEDS = range(50)
 
 
 def make_curve(level: Callable[[float], float], count: int, noise: float, seed: int) -> list[float]:
-    chance = np.random.default_rng(seed)
-    return [level(step / count) + float(chance.normal(0, noise)) for step in range(count)]
+    rng = np.random.default_rng(seed)
+    return [level(step / count) + float(rng.normal(0, noise)) for step in range(count)]
 
 
 def kinds_of(level: Callable[[float], float], count: int = 300, noise: float = 0.05) -> set[str]:

@@ -17,17 +17,17 @@ RATES = [1e-5 * 1e6 ** (step / (STEPS - 1)) for step in range(STEPS)]
 
 def make_losses(best: float, diverges: float, noise: float, seed: int = 1) -> list[float]:
     """A loss that falls around the rate `best` and explodes at the rate `diverges`."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     falls = [2.3 - 1.2 / (1 + math.exp(-4 * (math.log10(rate) - math.log10(best)))) for rate in RATES]
     explodes = [0.5 * max(0.0, rate / diverges - 1) for rate in RATES]
-    return [fall + rise + float(chance.normal(0, noise)) for fall, rise in zip(falls, explodes, strict=True)]
+    return [fall + rise + float(rng.normal(0, noise)) for fall, rise in zip(falls, explodes, strict=True)]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.3])
 def test_noise_has_no_slope(noise: float) -> None:
     for seed in range(20):
-        chance = np.random.default_rng(seed)
-        found = suggest_rate(RATES, [2.3 + float(chance.normal(0, noise)) for _ in RATES])
+        rng = np.random.default_rng(seed)
+        found = suggest_rate(RATES, [2.3 + float(rng.normal(0, noise)) for _ in RATES])
         assert found.rate is None
         assert "No clear slope" in found.reason
 

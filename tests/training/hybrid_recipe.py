@@ -13,10 +13,10 @@ CLASSES, BATCH = 23, 12  # 23 = 8 + 8 + 7 over three ranks
 
 
 def images(count: int, seed: int, classes: int) -> Split:
-    chance = np.random.default_rng(seed)
-    labels = chance.integers(0, classes, count)
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, count)
     colours = np.random.default_rng(7).integers(40, 216, (classes, 3))
-    noise = chance.integers(-30, 30, (count, 8, 8, 3))
+    noise = rng.integers(-30, 30, (count, 8, 8, 3))
     return Split((colours[labels][:, None, None] + noise).astype(np.uint8), labels.astype(np.int64))
 
 

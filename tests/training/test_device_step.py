@@ -126,8 +126,8 @@ def test_the_loss_scale_on_the_device_follows_the_one_on_the_host(precision: Pre
     host, behind = LossScale(precision, "fp16"), LossScale(precision, "fp16")
     device = DeviceScale(behind, torch.device("cpu"))
     device.load_host_state()
-    chance = random.Random(3)
-    overflows = [chance.random() < 0.4 for _ in range(200)]
+    rng = random.Random(3)
+    overflows = [rng.random() < 0.4 for _ in range(200)]
     for overflow in overflows:
         gradients = [torch.tensor([1.0, torch.inf if overflow else 2.0])]
         value = device.value.item()

@@ -16,7 +16,7 @@ from viaduct.recipes import Precision, Recipe, Thor
 from viaduct.training.dumping import Dumping, DumpOptions
 from viaduct.training.rundir import RunDir
 
-CHANCE = replace(RECIPE, model=forgetful, epochs=1)
+FORGETFUL = replace(RECIPE, model=forgetful, epochs=1)
 
 
 def losses(recipe: Recipe, folder: Path, options: DumpOptions | None = None) -> list[float]:
@@ -30,7 +30,7 @@ def losses(recipe: Recipe, folder: Path, options: DumpOptions | None = None) -> 
 
 
 @pytest.mark.parametrize(
-    "recipe", [CHANCE, within(CHANCE, "data", workers=2), replace(CHANCE, accumulate=2)], ids=["", "workers", "parts"]
+    "recipe", [FORGETFUL, within(FORGETFUL, "data", workers=2), replace(FORGETFUL, accumulate=2)], ids=["", "workers", "parts"]
 )
 def test_losses_are_the_same_bits_with_a_dump(tmp_path: Path, recipe: Recipe) -> None:
     plain = losses(recipe, tmp_path / "plain")
@@ -57,9 +57,9 @@ def test_a_cast_network_is_dumped_with_its_master_weights(tmp_path: Path) -> Non
 def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
     """Step numbers go on where the run was left, and the steps are the same."""
     single, parts = tmp_path / "whole", tmp_path / "parts"
-    losses(CHANCE, single, DumpOptions("3"))
+    losses(FORGETFUL, single, DumpOptions("3"))
     parts.mkdir()
-    first = training(CHANCE, RunDir(parts), After(2, lambda run: run.save() and run.request_stop("enough")))
+    first = training(FORGETFUL, RunDir(parts), After(2, lambda run: run.save() and run.request_stop("enough")))
     with first.train_batches, first.validation:
         first.fit()
     from viaduct.training.checkpoint import find_newest_intact
@@ -67,7 +67,7 @@ def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
     saved, _ = find_newest_intact(RunDir(parts).checkpoints)
     assert saved is not None
     dumping = Dumping(DumpOptions("0,3"))
-    second = training(CHANCE, RunDir(parts), dumping)
+    second = training(FORGETFUL, RunDir(parts), dumping)
     second.restore(saved)
     with second.train_batches, second.validation:
         second.fit()
@@ -83,7 +83,7 @@ def test_nothing_dumped_is_said(tmp_path: Path) -> None:
     dumping = Dumping(options)
     run = tmp_path / "run"
     run.mkdir()
-    train_recipe(CHANCE, RunDir(run), dumping)
+    train_recipe(FORGETFUL, RunDir(run), dumping)
     dumping.close()
     assert "this session did not take step 99" in dumping.describe_outcome()[0]
 

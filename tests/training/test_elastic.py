@@ -172,9 +172,9 @@ def test_ranks_killed_twice_change_nothing(recipe: Path, undisturbed: Path, tmp_
 
 @pytest.mark.parametrize("seed", range(5))
 def test_ten_random_kills_change_nothing(seed: int, recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
-    chance = random.Random(seed)
-    steps = sorted(chance.sample(range(1, STEPS - 10), 2))
-    errors = run_with_kills(recipe, tmp_path / "run", [(step, chance.randrange(4)) for step in steps])
+    rng = random.Random(seed)
+    steps = sorted(rng.sample(range(1, STEPS - 10), 2))
+    errors = run_with_kills(recipe, tmp_path / "run", [(step, rng.randrange(4)) for step in steps])
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
 
 

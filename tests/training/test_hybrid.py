@@ -260,10 +260,10 @@ def test_100_000_classes_have_the_losses_of_one_rank_in_half_the_memory(tmp_path
 
 
 def logits_and_labels() -> tuple[Tensor, Tensor, Tensor]:
-    chance = torch.Generator().manual_seed(3)
-    logits = 4 * torch.randn(10, CLASSES, generator=chance, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(3)
+    logits = 4 * torch.randn(10, CLASSES, generator=rng, dtype=torch.float64)
     logits[4] = logits[4].round()  # with ties
-    return logits, torch.randint(CLASSES, (10,), generator=chance), torch.rand(10, generator=chance).double()
+    return logits, torch.randint(CLASSES, (10,), generator=rng), torch.rand(10, generator=rng).double()
 
 
 def of_a_rank(smoothing: float, mixed: bool) -> dict[str, Any]:

@@ -33,10 +33,10 @@ from viaduct.training.networks import build_model
 def test_the_classifiers_of_our_networks_are_found(name: str, size: int, layer: str) -> None:
     recipe = replace(FEW, model=name, data=replace(FEW.data, size=size))
     model = build_model(recipe)
-    before, chance = {key: value.clone() for key, value in model.state_dict().items()}, torch.get_rng_state()
+    before, rng = {key: value.clone() for key, value in model.state_dict().items()}, torch.get_rng_state()
     assert find_classifier(model, recipe)[0] == layer
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-    assert torch.equal(chance, torch.get_rng_state())
+    assert torch.equal(rng, torch.get_rng_state())
 
 
 class Softened(Exact):

@@ -88,7 +88,7 @@ def resume_training(recipe: Recipe, run: RunDir, saved: SavedCheckpoint, *others
 
 FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_every=4)
 RESUMABLE = {
-    "without chance": replace(RECIPE, model=plain),
+    "without random operators": replace(RECIPE, model=plain),
     "dropout": replace(RECIPE, model=forgetful),
     "batch norm": replace(RECIPE, model=build_normed_network, schedule=Cosine(warmup_epochs=1)),
     "adamw": replace(RECIPE, model=build_normed_network, optimizer=AdamW(1e-2)),
@@ -266,7 +266,7 @@ def test_evaluating_only_takes_no_step(run: RunDir) -> None:
     assert same(weights(state), before)
 
 
-def test_evaluation_changes_neither_weights_nor_statistics_nor_chance(run: RunDir) -> None:
+def test_evaluation_changes_neither_weights_nor_statistics_nor_random_states(run: RunDir) -> None:
     often = replace(RECIPE, model=forgetful, evaluation=Evaluation(every_epochs=0.2))
     never = replace(often, evaluation=Evaluation(every_epochs=0))
     assert same(weights(train_recipe(often, run)), weights(train_recipe(never, run)))

@@ -111,9 +111,9 @@ def test_damaged_messages_end_in_words() -> None:
     encoded = encode(
         {"model": {"w": torch.randn(3, 4)}, "state": (1, 2.5, "x", [None]), "saved": SavedCheckpoint(Path("a"))}
     )
-    chance = random.Random(3)
+    rng = random.Random(3)
     for _ in range(3000):
-        damaged = mutate(encoded, chance)
+        damaged = mutate(encoded, rng)
         try:
             decode(damaged)
         except LostRank:

@@ -68,9 +68,9 @@ def test_no_image_counts_twice_when_the_last_batch_is_partial() -> None:
 
 @pytest.mark.parametrize("batch", [1, 3, 10, 16])
 def test_the_size_of_the_batches_changes_nothing(batch: int) -> None:
-    chance = np.random.default_rng(5).normal(size=(10, 7))
-    found = evaluate(Oracle(chance), batches(TRUE, 7, batch), 7, F.cross_entropy)
-    result = evaluate(Oracle(chance), batches(TRUE, 7, 5), 7, F.cross_entropy)
+    rng = np.random.default_rng(5).normal(size=(10, 7))
+    found = evaluate(Oracle(rng), batches(TRUE, 7, batch), 7, F.cross_entropy)
+    result = evaluate(Oracle(rng), batches(TRUE, 7, 5), 7, F.cross_entropy)
     assert found is not None
     assert result is not None
     assert found.loss == pytest.approx(result.loss)
@@ -205,8 +205,8 @@ def kappa(logits: Tensor, labels: Tensor) -> float:
     agreed = float((predicted == labels).double().mean())
     classes = logits.shape[1]
     shares = [torch.bincount(found, minlength=classes).double() / len(labels) for found in (predicted, labels)]
-    chance = float((shares[0] * shares[1]).sum())
-    return (agreed - chance) / (1 - chance)
+    rng = float((shares[0] * shares[1]).sum())
+    return (agreed - rng) / (1 - rng)
 
 
 def test_a_metric_sees_the_logits_and_labels_of_all_images_in_their_order(run: RunDir) -> None:

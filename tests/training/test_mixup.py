@@ -29,9 +29,9 @@ def test_a_run_without_mixup_sees_its_images_and_labels_as_they_are(run: RunDir)
 
 
 def test_images_and_labels_are_mixed_with_the_batch_in_reverse() -> None:
-    chance = np.random.default_rng(1)
-    images = chance.normal(size=(5, 3, 4, 4)).astype(np.float32)
-    labels, share = np.array([0, 3, 2, 1, 0]), chance.uniform(size=5).astype(np.float32)
+    rng = np.random.default_rng(1)
+    images = rng.normal(size=(5, 3, 4, 4)).astype(np.float32)
+    labels, share = np.array([0, 3, 2, 1, 0]), rng.uniform(size=5).astype(np.float32)
     mixed, shares = mix(torch.from_numpy(images), torch.from_numpy(labels), torch.from_numpy(share), CLASSES)
     w = share[:, None, None, None]
     np.testing.assert_allclose(mixed.numpy(), w * images + (1 - w) * images[::-1], atol=1e-6)
@@ -42,9 +42,9 @@ def test_images_and_labels_are_mixed_with_the_batch_in_reverse() -> None:
 
 
 def test_the_loss_of_mixed_labels_is_the_mixture_of_the_losses(run: RunDir) -> None:
-    chance = torch.Generator().manual_seed(2)
-    logits, labels = torch.randn(6, CLASSES, generator=chance), torch.tensor([0, 1, 2, 3, 1, 1])
-    share = torch.rand(6, generator=chance)
+    rng = torch.Generator().manual_seed(2)
+    logits, labels = torch.randn(6, CLASSES, generator=rng), torch.tensor([0, 1, 2, 3, 1, 1])
+    share = torch.rand(6, generator=rng)
     _, shares = mix(torch.zeros(6, 3, 1, 1), labels, share, CLASSES)
     found = training(MIXED, run).train_step.loss(logits, shares)
     log_p = np.log(np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True))

@@ -15,8 +15,8 @@ SHARES = (5, 2, 3)  # ranks need not have equally many images
 
 
 def images(dtype: torch.dtype) -> Tensor:
-    chance = torch.Generator().manual_seed(3)
-    return (torch.randn(sum(SHARES), 4, 6, 5, generator=chance) * 3 + 20).to(dtype)
+    rng = torch.Generator().manual_seed(3)
+    return (torch.randn(sum(SHARES), 4, 6, 5, generator=rng) * 3 + 20).to(dtype)
 
 
 def network(momentum: float | None, affine: bool, dtype: torch.dtype = torch.float32) -> nn.Sequential:

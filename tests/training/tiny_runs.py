@@ -28,9 +28,9 @@ COLOURS = np.array([[220, 40, 40], [40, 220, 40], [40, 40, 220], [200, 200, 200]
 
 
 def images(count: int, seed: int) -> Split:
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     labels = np.arange(count, dtype=np.int64) % CLASSES
-    noise = chance.integers(-40, 36, (count, 16, 16, 3))
+    noise = rng.integers(-40, 36, (count, 16, 16, 3))
     return Split((COLOURS[labels][:, None, None] + noise).astype(np.uint8), labels)
 
 
@@ -39,7 +39,7 @@ def make_images(path: Path | None) -> ImageSet:
 
 
 def plain(classes: int) -> nn.Module:
-    """No batch norm, no chance."""
+    """Build a network without batch norm and without random operators."""
     layers = nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes)
     return nn.Sequential(*layers)
 

@@ -47,7 +47,7 @@ def test_a_variant_with_wrong_values_is_named_with_its_error() -> None:
     assert bench.check_values(signature, {"off": "nan"}, default) is not None
 
 
-def test_a_ranking_needs_more_than_chance() -> None:
+def test_a_ranking_needs_more_than_noise() -> None:
     assert is_significant([1.0] * 5, [2.0] * 5)
     assert not is_significant([1.0] * 4, [2.0] * 4)
     assert not is_significant([1.0, 1.0, 1.0, 3.0, 3.0], [2.0] * 5)

@@ -53,7 +53,7 @@ def test_the_flags_of_first_weights_must_mean_something(tmp_path: Path) -> None:
     assert not run.exists()
 
 
-def test_freezing_weights_of_chance_is_a_warning(tmp_path: Path) -> None:
+def test_freezing_random_weights_is_a_warning(tmp_path: Path) -> None:
     answer = viaduct("train", *QUICK, "--run", tmp_path / "run", "--freeze", "stem")
     assert answer.returncode == 0
     assert answer.stderr.startswith("Warning: --freeze 'stem' without --init: ")

@@ -25,10 +25,10 @@ MEMORY = 200 << 20
 
 
 def tensors() -> dict[str, Tensor]:
-    chance = torch.Generator().manual_seed(4)
-    values = {f"layer_{index}/v": torch.rand((3, index), generator=chance) * 9 for index in range(12)}
+    rng = torch.Generator().manual_seed(4)
+    values = {f"layer_{index}/v": torch.rand((3, index), generator=rng) * 9 for index in range(12)}
     kinds = {
-        f"of/{number}": (torch.rand(2, 3, generator=chance) * 2).to(getattr(torch, dtype))
+        f"of/{number}": (torch.rand(2, 3, generator=rng) * 2).to(getattr(torch, dtype))
         for number, dtype in DTYPES.items()
     }
     return {**values, **kinds, "global_step": torch.tensor(77), "empty": torch.zeros(0, 4)}
@@ -199,10 +199,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_bundle(tmp_path / "file" / "model.ckpt", tensors())
 
 
-def reseal(index: bytes, chance: random.Random) -> bytes:
+def reseal(index: bytes, rng: random.Random) -> bytes:
     """Damage in the first block with its checksum made right again: what checksums do not find."""
     size = len(index) - FOOTER
-    damaged = bytearray(mutate(index[: size // 2], chance))[: size // 2].ljust(size // 2, b"\0") + index[size // 2 :]
+    damaged = bytearray(mutate(index[: size // 2], rng))[: size // 2].ljust(size // 2, b"\0") + index[size // 2 :]
     entries = bytes(damaged[: first_block(index)])
     return entries + struct.pack("<I", masked_crc32c(entries)) + bytes(damaged[len(entries) + 4 :])
 
@@ -216,23 +216,23 @@ def is_checksum(index: bytes, end: int) -> bool:
     return end + 4 <= len(index) and struct.unpack_from("<I", index, end)[0] == masked_crc32c(index[:end])
 
 
-def rewritten(index: bytes, chance: random.Random) -> bytes:
+def rewritten(index: bytes, rng: random.Random) -> bytes:
     """One or two entries damaged, and the table written anew around them."""
     pairs = [(key, bytes(value)) for key, value in read_table(index)]
-    for _ in range(chance.choice((1, 2))):
-        position = chance.randrange(len(pairs))
-        pairs[position] = (pairs[position][0], mutate(pairs[position][1], chance))
+    for _ in range(rng.choice((1, 2))):
+        position = rng.randrange(len(pairs))
+        pairs[position] = (pairs[position][0], mutate(pairs[position][1], rng))
     return write_table(pairs)
 
 
 def attack(prefix: Path, rounds: int) -> int:
     """Damage, open, read everything; how often that was refused."""
-    chance, refused = random.Random(20), 0
+    rng, refused = random.Random(20), 0
     index, data = index_of(prefix).read_bytes(), data_of(prefix).read_bytes()
     for round_number in range(rounds):
         damage = (mutate, reseal, rewritten)[round_number % 3]
-        index_of(prefix).write_bytes(damage(index, chance))
-        data_of(prefix).write_bytes(mutate(data, chance) if round_number % 5 == 0 else data)
+        index_of(prefix).write_bytes(damage(index, rng))
+        data_of(prefix).write_bytes(mutate(data, rng) if round_number % 5 == 0 else data)
         try:
             with Bundle(prefix) as stored:
                 for name in stored.entries:

@@ -163,13 +163,13 @@ def test_hostile_entries_end_in_a_file_or_a_named_error(tmp_path: Path) -> None:
     pairs = [(key, bytes(value)) for key, value in read_table(index.read_bytes())]
     watched = {b"final_layer/FC/biases", b"final_layer/FC/weights", b"cell_0/1x1/weights", b"stem/conv0/weights"}
     indices = [position for position, (key, _) in enumerate(pairs) if key in watched]
-    chance, refused = random.Random(8), 0
+    rng, refused = random.Random(8), 0
     for _ in range(150):
-        position = chance.choice(indices)
-        hurt = [*pairs[:position], (pairs[position][0], mutate(pairs[position][1], chance)), *pairs[position + 1 :]]
+        position = rng.choice(indices)
+        hurt = [*pairs[:position], (pairs[position][0], mutate(pairs[position][1], rng)), *pairs[position + 1 :]]
         index.write_bytes(write_table(hurt))
         try:
-            import_file(prefix, tmp_path / "out.safetensors", model=chance.choice(("", "amoebanet_d")))
+            import_file(prefix, tmp_path / "out.safetensors", model=rng.choice(("", "amoebanet_d")))
         except ViaductError:
             refused += 1
     assert refused > 100

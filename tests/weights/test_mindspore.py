@@ -116,9 +116,9 @@ def test_a_damaged_file_is_refused_with_the_reason(content: bytes, message_: str
 
 def test_files_damaged_at_random_are_read_or_refused(tmp_path: Path) -> None:
     content = with_checksum(checkpoint({f"layer{n}.weight": np.ones((n + 1, 3), np.float32) for n in range(4)}))
-    chance = random.Random(0)
+    rng = random.Random(0)
     for _ in range(300):
-        (tmp_path / "w.ckpt").write_bytes(mutate(content, chance) or b"\x0a")
+        (tmp_path / "w.ckpt").write_bytes(mutate(content, rng) or b"\x0a")
         try:
             with MindsporeFile(tmp_path / "w.ckpt") as file:
                 for name in file.entries:

@@ -14,11 +14,11 @@ class Compose:
 
 
 class Flip:
-    def __init__(self, chance=0.5):
-        self.chance = chance
+    def __init__(self, rng=0.5):
+        self.rng = rng
 
     def __call__(self, image):
-        if torch.rand(1).item() < self.chance:
+        if torch.rand(1).item() < self.rng:
             return image.flip(-1)
         return image
 
