@@ -35,11 +35,11 @@ class Command:
     """A command that has been started, with as much of `subprocess.Popen` as tests ask for."""
 
     def __init__(self, folder: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        self.out, self.talk = folder / "stdout", folder / "stderr"
-        for file in (self.out, self.talk):
+        self.out, self.stderr = folder / "stdout", folder / "stderr"
+        for file in (self.out, self.stderr):
             file.touch()
         environment = dict(os.environ)
-        self.process = CONTEXT.Process(target=run_work, args=(self.out, self.talk, environment, work, arguments))
+        self.process = CONTEXT.Process(target=run_work, args=(self.out, self.stderr, environment, work, arguments))
         self.process.start()
         assert self.process.pid is not None
         self.pid: int = self.process.pid
@@ -56,8 +56,8 @@ class Command:
         """Wait for its end; what it has said on both streams."""
         self.process.join(timeout)
         if self.process.exitcode is None:
-            raise subprocess.TimeoutExpired("viaduct", timeout, stderr=self.talk.read_bytes())
-        return self.out.read_text(), self.talk.read_text()
+            raise subprocess.TimeoutExpired("viaduct", timeout, stderr=self.stderr.read_bytes())
+        return self.out.read_text(), self.stderr.read_text()
 
     def wait_for(self, found: Callable[[str], bool], seconds: float = 600) -> None:
         """Until something is found in what it prints."""
@@ -66,12 +66,12 @@ class Command:
             ended = self.process.exitcode is not None or time.monotonic() > end
             if found(self.out.read_text()):
                 return
-            assert not ended, f"it never came: {self.talk.read_text()}"
+            assert not ended, f"it never came: {self.stderr.read_text()}"
             time.sleep(0.01)
 
 
 def run_work(
-    out: Path, talk: Path, environment: Mapping[str, str], work: Callable[..., None], arguments: tuple[Any, ...]
+    out: Path, stderr: Path, environment: Mapping[str, str], work: Callable[..., None], arguments: tuple[Any, ...]
 ) -> None:
     import torch
 
@@ -79,7 +79,7 @@ def run_work(
     os.environ.update(environment)
     tempfile.tempdir = None  # the environment has its say
     multiprocessing.set_start_method(None, force=True)  # ours is not the command's: its workers would import anew
-    for stream, file in ((1, out), (2, talk)):
+    for stream, file in ((1, out), (2, stderr)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), stream)
     torch.set_num_threads(1)
     try:
@@ -122,14 +122,14 @@ def begun(*words: str | Path, cwd: Path | None = None, **environment: str) -> It
 def viaduct(*words: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """`viaduct` with these words, to its end."""
     with begun(*words, cwd=cwd, **environment) as command:
-        out, talk = command.communicate()
+        out, stderr = command.communicate()
         assert command.returncode is not None
-        return subprocess.CompletedProcess(["viaduct", *map(str, words)], command.returncode, out, talk)
+        return subprocess.CompletedProcess(["viaduct", *map(str, words)], command.returncode, out, stderr)
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Some code, in a process where torch is imported and has done nothing yet."""
     with start_command(execute, code) as command:
-        out, talk = command.communicate()
+        out, stderr = command.communicate()
         assert command.returncode is not None
-        return subprocess.CompletedProcess(["python", "-c", code], command.returncode, out, talk)
+        return subprocess.CompletedProcess(["python", "-c", code], command.returncode, out, stderr)

@@ -354,12 +354,12 @@ def check_cases(verb: str, cases: list[tuple[str, str]], kit: Path, folder: Path
         child.communicate(SECONDS * len(cases))
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     failures = []
-    for (name, wrong), (code, out, talk, _) in zip(cases, answers, strict=True):
+    for (name, wrong), (code, out, stderr, _) in zip(cases, answers, strict=True):
         expected = OTHERWISE.get((verb, name), {}).get(wrong, 2)
-        said = f"viaduct {verb}: " in talk and len(talk) < 3000 and "\x1b" not in talk
-        broken = code == 2 and (not said or "Traceback" in talk + out)
+        output = f"viaduct {verb}: " in stderr and len(stderr) < 3000 and "\x1b" not in stderr
+        broken = code == 2 and (not output or "Traceback" in stderr + out)
         if code != expected or broken:
-            failures.append(f"{name}: {wrong}: exit code {code}, expected {expected}\n{out[-500:]}{talk[-1500:]}")
+            failures.append(f"{name}: {wrong}: exit code {code}, expected {expected}\n{out[-500:]}{stderr[-1500:]}")
     assert not failures, "\n".join(failures)
 
 

@@ -120,9 +120,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def check(first: int, count: int, sound: Path, work: Path) -> None:
     with start_command(fuzz, first, count, sound, work) as child:
-        _, talk = child.communicate(SECONDS * count)
+        _, stderr = child.communicate(SECONDS * count)
     found = work / "failures.json"
-    assert found.exists(), f"it ended with {child.returncode}: {(work / 'output').read_text()[-3000:]}{talk}"
+    assert found.exists(), f"it ended with {child.returncode}: {(work / 'output').read_text()[-3000:]}{stderr}"
     failures = json.loads(found.read_text())
     lines = [f"{seed}: {done}\n  viaduct {' '.join(words)}\n{what}" for seed, done, words, what in failures[:8]]
     assert not failures, f"{len(failures)} of {count}:\n" + "\n".join(lines)

@@ -67,10 +67,10 @@ def test_the_help_of_every_verb_needs_no_torch(command: str, answers: dict[str, 
 
 @pytest.mark.parametrize("command", layered.WORKS)
 def test_a_command_that_needs_no_torch_works_without(command: str, answers: dict[str, Answer]) -> None:
-    code, said = layered.WORKS[command]
+    code, output = layered.WORKS[command]
     answer = answers[command]
     assert answer.code == code, answer.err
-    assert said in answer.out + answer.err
+    assert output in answer.out + answer.err
     assert "Traceback" not in answer.err
 
 

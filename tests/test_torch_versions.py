@@ -78,12 +78,12 @@ def test_a_release_that_fails_or_cannot_be_installed_does_not_end_the_others(
     pretend(matrix, monkeypatch, {"2.5.1": 1, "2.9.0": 0})
     words = ("2.99.0", "2.5.1", "2.9.0", "--environments", tmp_path / "envs", "--out", tmp_path / "out.json")
     assert call(matrix, monkeypatch, *words) == 1
-    said = capsys.readouterr()
-    assert "| 2.99.0 |  |  | could not: pip install torch==2.99.0 |  |  |" in said.out
-    assert "| 2.5.1 | 3.11.7 | 7 | 1 | 0 | 3 |" in said.out
-    assert "| 2.9.0 | 3.11.7 | 7 | 0 | 0 | 3 |" in said.out
-    assert "torch 2.5.1: tests/test_x.py::test_0 failed" in said.err
-    assert "No matching distribution found" in said.err
+    output = capsys.readouterr()
+    assert "| 2.99.0 |  |  | could not: pip install torch==2.99.0 |  |  |" in output.out
+    assert "| 2.5.1 | 3.11.7 | 7 | 1 | 0 | 3 |" in output.out
+    assert "| 2.9.0 | 3.11.7 | 7 | 0 | 0 | 3 |" in output.out
+    assert "torch 2.5.1: tests/test_x.py::test_0 failed" in output.err
+    assert "No matching distribution found" in output.err
     record = json.loads((tmp_path / "out.json").read_text())
     assert [row["torch"] for row in record["rows"]] == ["2.99.0", "2.5.1", "2.9.0"]
     assert record["command"] == "python benchmarks/torch_versions.py 2.99.0 2.5.1 2.9.0"

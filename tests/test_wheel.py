@@ -121,9 +121,9 @@ def viaduct(core: Path, folder: Path, command: str) -> subprocess.CompletedProce
 
 
 def test_every_command_that_needs_no_torch_works(core: Path, folder: Path) -> None:
-    for command, (code, said) in layered.WORKS.items():
+    for command, (code, output) in layered.WORKS.items():
         done = viaduct(core, folder, command)
-        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), f"{command}\n{done.stderr}"
+        assert (done.returncode, output in done.stdout + done.stderr) == (code, True), f"{command}\n{done.stderr}"
         assert "Traceback" not in done.stderr
 
 

@@ -54,15 +54,15 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("built") / "records"
-    said = run_successfully("data", "build", photos, "--out", out, "--shards", "2")
-    assert said == f"{out}: 36 training and 4 validation images of 2 classes, 3 files written\n"
+    output = run_successfully("data", "build", photos, "--out", out, "--shards", "2")
+    assert output == f"{out}: 36 training and 4 validation images of 2 classes, 3 files written\n"
     return out
 
 
 def test_the_input_is_measured_in_both_modes(built: Path, tmp_path: Path) -> None:
     quick = ("--seconds", "0.2", "--turns", "1", "--batch", "8", "--workers", "1")
-    said = run_successfully("data", "bench", built, *quick, "--json", "--out", tmp_path / "figures.json")
-    figures = json.loads(said)
+    output = run_successfully("data", "bench", built, *quick, "--json", "--out", tmp_path / "figures.json")
+    figures = json.loads(output)
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
     assert [row["pipeline"] for row in figures["rows"]] == ["exact", "fast"]
     for row in figures["rows"]:
@@ -93,11 +93,11 @@ def test_an_interrupted_measurement_ends_quietly(built: Path, wait: float) -> No
         time.sleep(0.02)
     time.sleep(wait)  # the first pipeline is starting; or a later one, or all have
     os.killpg(bench.pid, signal.SIGINT)
-    _, said = bench.communicate(timeout=600)
+    _, output = bench.communicate(timeout=600)
     assert bench.returncode not in (0, 2)
-    assert "Traceback" not in said
-    assert "BrokenPipe" not in said
-    assert "resource_tracker" not in said
+    assert "Traceback" not in output
+    assert "BrokenPipe" not in output
+    assert "resource_tracker" not in output
 
 
 def test_an_unknown_peer_is_answered_with_the_closest(built: Path) -> None:
@@ -117,9 +117,9 @@ def test_a_measurement_that_meets_a_bad_record_names_it(tmp_path: Path) -> None:
 def test_a_peer_that_cannot_read_an_image_is_left_out_with_its_reason(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is the peer")
     write_records(tmp_path, {3: encode_png(np.zeros((40, 60, 3), dtype=np.uint8))})  # ours reads it
-    said = json.loads(run_successfully("data", "bench", tmp_path, *QUICK, "--peer", "tf.data", "--json"))
-    assert [row["pipeline"] for row in said["rows"]] == ["exact", "fast"]
-    assert "it fails: InvalidArgumentError" in said["left_out"]["tf.data"]
+    output = json.loads(run_successfully("data", "bench", tmp_path, *QUICK, "--peer", "tf.data", "--json"))
+    assert [row["pipeline"] for row in output["rows"]] == ["exact", "fast"]
+    assert "it fails: InvalidArgumentError" in output["left_out"]["tf.data"]
 
 
 def write_records(folder: Path, others: dict[int, bytes]) -> None:

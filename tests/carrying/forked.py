@@ -32,9 +32,9 @@ def carry_with_forks(
     """`viaduct carry` with these words, to its end."""
     full_command = ["carry", *map(str, words)]
     with start_command(be_viaduct_with_forks, full_command, cwd, environment, recorded, framework) as command:
-        said, talk = command.communicate()
+        output, stderr = command.communicate()
         assert command.returncode is not None
-        return subprocess.CompletedProcess(["viaduct", *full_command], command.returncode, said, talk)
+        return subprocess.CompletedProcess(["viaduct", *full_command], command.returncode, output, stderr)
 
 
 def be_viaduct_with_forks(

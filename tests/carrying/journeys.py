@@ -144,7 +144,7 @@ class Journey:
     """How a carrying ended, what it said, and its record."""
 
     def __init__(self, answer: subprocess.CompletedProcess[str], out: Path) -> None:
-        self.code, self.said, self.talk, self.out = answer.returncode, answer.stdout, answer.stderr, out
+        self.code, self.stdout, self.stderr, self.out = answer.returncode, answer.stdout, answer.stderr, out
         path = out / "carry.json"
         self.record: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
 

@@ -39,7 +39,7 @@ class Answer:
     """Result of one `viaduct carry`."""
 
     record: dict[str, Any]
-    said: str
+    output: str
 
     @property
     def verdict(self) -> str:

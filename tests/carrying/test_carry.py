@@ -20,14 +20,14 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     (tmp_path / "model.pth").write_bytes(b"x" * 100)
     refused = carry_script(tmp_path, TORCH)
     assert (refused.code, refused.record) == (2, {})
-    assert "exists already" in refused.talk
-    assert "Traceback" not in refused.talk
+    assert "exists already" in refused.stderr
+    assert "Traceback" not in refused.stderr
     forced = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "2", "--force")
-    assert forced.code == 3, forced.said + forced.talk
+    assert forced.code == 3, forced.stdout + forced.stderr
     assert (tmp_path / "carried.1" / "mine.txt").read_text() == "mine"
     assert forced.record["bitwise"]
     assert [len(forced.record["runs"]), forced.record["runs"]["migrated"]["steps"]] == [2, 2]
-    assert "this executes train.py with your rights" in forced.talk
+    assert "this executes train.py with your rights" in forced.stderr
     assert (tmp_path / "train.py").read_text() == TORCH
     page = (forced.out / "report.html").read_text()
     for heading in (
@@ -61,11 +61,11 @@ def test_an_interruption_is_no_verdict_and_leaves_nothing(number: signal.Signals
     (tmp_path / "carried").mkdir()
     (tmp_path / "carried" / "mine.txt").write_text("mine")
     with begun("carry", "train.py", "--force", cwd=tmp_path) as command:
-        command.wait_for(lambda said: "written" in command.talk.read_text())
+        command.wait_for(lambda _: "written" in command.stderr.read_text())
         os.kill(command.pid, number)
-        said, talk = command.communicate(60)
-    assert (command.returncode, said) == (code, ""), talk
-    assert "viaduct carry: interrupted while the original ran; nothing is left behind." in talk
+        output, stderr = command.communicate(60)
+    assert (command.returncode, output) == (code, ""), stderr
+    assert "viaduct carry: interrupted while the original ran; nothing is left behind." in stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["carried", "table.csv", "train.py"]
     assert [path.name for path in (tmp_path / "carried").iterdir()] == ["mine.txt"]
     assert (tmp_path / "table.csv").read_bytes() == b"x" * 2**20
@@ -76,8 +76,8 @@ def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path
     journey = with_copy(tmp_path, source, source)
     assert (journey.code, journey.record["verdict"]) == (2, "could not run")
     json.loads((journey.out / "carry.json").read_text(), parse_constant=pytest.fail)
-    assert "data.bin" in journey.said
-    assert "At fault: a file that is not there, original train.py:5." in journey.said
+    assert "data.bin" in journey.stdout
+    assert "At fault: a file that is not there, original train.py:5." in journey.stdout
     assert journey.record["fault"]["whose"] == "file"
     assert "migrated" not in journey.record["runs"]
 
@@ -105,7 +105,7 @@ def test_a_script_that_is_excluded_does_not_keep_another_from_being_proved(tmp_p
 def test_a_training_without_loss_or_weights_is_not_proved(tmp_path: Path) -> None:
     source = "import torch\n\n\ndef step(a):\n    return a * 1.5\n\n\na = torch.ones(3).cuda()\na = step(step(a))\n"
     found = carry_script(tmp_path, source, "--step-at", "step")
-    assert found.code == 3, found.said + found.talk
+    assert found.code == 3, found.stdout + found.stderr
     assert [doubt["text"] for doubt in found.record["not_proved"]] == [
         "No loss was recorded, so the training could not be compared step by step."
     ]

@@ -37,8 +37,8 @@ for step in range(9):
 def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
     journey = with_copy(tmp_path, SECOND, copy, "--steps", "4")
-    assert journey.code == 0, journey.said + journey.talk
-    assert "Note" not in journey.said
+    assert journey.code == 0, journey.stdout + journey.stderr
+    assert "Note" not in journey.stdout
     assert journey.record["without_effect"] == []
 
 
@@ -46,20 +46,22 @@ def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_pa
 def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     copy = replace_once(replace_once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
     journey = with_copy(tmp_path, TORCH, copy, "--steps", "1")
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
-    assert "Not proved: 2 values were set differently, without a known effect in 1 step: " in journey.said
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
+    assert "Not proved: 2 values were set differently, without a known effect in 1 step: " in journey.stdout
     found = {effect["what"]: (effect["left"], effect["right"]) for effect in journey.record["without_effect"]}
     assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
-    assert "momentum is 0.9 in the original and 0.99 after the migration" in journey.said
+    assert "momentum is 0.9 in the original and 0.99 after the migration" in journey.stdout
     assert "without a known effect in 1 step" in (journey.out / "report.html").read_text()
-    assert "1 loss, exactly equal" in journey.said
+    assert "1 loss, exactly equal" in journey.stdout
 
 
 def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
     journey = with_copy(tmp_path, SECOND, copy, "--steps", "1")
-    assert journey.code == 0, journey.said + journey.talk
-    assert "Note: Optimizer 1 (Adam) took no step in 1 step (migrated train.py:8), on at least one side" in journey.said
+    assert journey.code == 0, journey.stdout + journey.stderr
+    assert (
+        "Note: Optimizer 1 (Adam) took no step in 1 step (migrated train.py:8), on at least one side" in journey.stdout
+    )
 
 
 @pytest.mark.slow
@@ -70,8 +72,8 @@ def test_a_schedule_that_no_longer_steps_is_told_though_no_step_follows(tmp_path
     source += "schedule.step()\n"
     copy = source.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
     journey = with_copy_in_forks(tmp_path, source, replace_once(copy, "\nschedule.step()\n", "\n"))
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
-    assert "optimizer 0 group 0 at the end: lr is 0.01 in the original and 0.1 after the migration" in journey.said
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
+    assert "optimizer 0 group 0 at the end: lr is 0.01 in the original and 0.1 after the migration" in journey.stdout
 
 
 def op(name: str, value: object, line: int) -> Fact:

@@ -39,12 +39,12 @@ def carry(folder: Path, out: str, *words: str) -> Journey:
 def test_two_commands_that_reach_all_edits_together_agree_and_a_changed_file_ends_that(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SOURCE)
     first = carry(tmp_path, "first")
-    assert first.record["verdict"] == "not proved", first.said + first.talk
-    assert "--earlier first" in first.said
+    assert first.record["verdict"] == "not proved", first.stdout + first.stderr
+    assert "--earlier first" in first.stdout
 
     second = carry(tmp_path, "second", "--earlier", "first", "--", "ones")
-    assert (second.code, second.record["verdict"]) == (0, "agrees"), second.said + second.talk
-    assert "Earlier: 1 edit not executed here ran in first, where what ran agrees." in second.said
+    assert (second.code, second.record["verdict"]) == (0, "agrees"), second.stdout + second.stderr
+    assert "Earlier: 1 edit not executed here ran in first, where what ran agrees." in second.stdout
     elsewhere = [edit["text"] for edit in second.record["edits"] if edit.get("executed_in") == "first"]
     assert elsewhere == ["x = torch.zeros(3, 4).npu()"]
     assert "in first" in (second.out / "report.html").read_text()
@@ -52,7 +52,7 @@ def test_two_commands_that_reach_all_edits_together_agree_and_a_changed_file_end
     (tmp_path / "train.py").write_text(SOURCE.replace("lr=0.1", "lr=0.2"))
     third = carry(tmp_path, "third", "--earlier", "first", "--", "ones")
     assert third.code == 2
-    assert "train.py of the original side is not the file that ran there" in third.talk
+    assert "train.py of the original side is not the file that ran there" in third.stderr
     assert not third.out.exists()
 
 

@@ -75,12 +75,12 @@ def carry(python: Path, project: Path, *words: str) -> tuple[int, dict[str, obje
 def test_an_editable_install_is_imported_from_each_sides_own_tree(python: Path, project: Path) -> None:
     where = subprocess.run([python, "-c", "import tiny; print(tiny.__file__)"], capture_output=True, text=True)
     assert where.stdout.strip() == str(project / "src/tiny/__init__.py"), where.stderr
-    code, record, said = carry(python, project, "--out", "../carried")
-    assert (code, record["verdict"]) == (0, "agrees"), said
+    code, record, output = carry(python, project, "--out", "../carried")
+    assert (code, record["verdict"]) == (0, "agrees"), output
     copy = project.parent / "carried" / "migrated"
     assert (copy / "src/tiny/settings.py").is_file()
     copy = copy.rename(project.parent / "copy")
     (copy / "src/tiny/settings.py").write_text("RATE = 0.09\n")
-    code, record, said = carry(python, project, "--migrated", "../copy", "--out", "../carried", "--force")
-    assert (code, record["verdict"]) == (1, "differs"), said
-    assert "src/tiny/settings.py:1: RATE = 0.09" in said
+    code, record, output = carry(python, project, "--migrated", "../copy", "--out", "../carried", "--force")
+    assert (code, record["verdict"]) == (1, "differs"), output
+    assert "src/tiny/settings.py:1: RATE = 0.09" in output

@@ -25,8 +25,8 @@ def carried_example(folder: Path, name: str, *words: str) -> Journey:
 
 def check_agrees_on_what_ran(journey: Journey, *known: str) -> None:
     """An example has branches that eight steps do not reach; nothing else but what is `known` may be in doubt."""
-    assert journey.code in (0, 3), journey.said + journey.talk[-3000:]
-    assert {doubt["kind"] for doubt in journey.record["not_proved"]} <= {"never executed", *known}, journey.said
+    assert journey.code in (0, 3), journey.stdout + journey.stderr[-3000:]
+    assert {doubt["kind"] for doubt in journey.record["not_proved"]} <= {"never executed", *known}, journey.stdout
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
@@ -56,8 +56,8 @@ def test_a_batch_that_is_dropped_on_purpose_is_no_difference(tmp_path: Path) -> 
     )
     journey = carry_script(tmp_path, source, "--steps", "10")
     check_agrees_on_what_ran(journey)
-    assert "Meant: Done in the original, too" in journey.said
-    assert "the last, smaller batch of each pass over the data is dropped" in journey.said
+    assert "Meant: Done in the original, too" in journey.stdout
+    assert "the last, smaller batch of each pass over the data is dropped" in journey.stdout
 
 
 SPAWNS = ["--ranks", "2", "--", "--dummy", "--epochs", "1", "--batch-size", "8", "--multiprocessing-distributed"]
@@ -92,7 +92,7 @@ def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, to
         words = [*words, "--dist-url", f"tcp://127.0.0.1:{free_port()}"]
     journey = carried_example(tmp_path, f"torch/{name}", "--to", to, *words)
     if limit:
-        assert journey.code == 2, journey.said + journey.talk[-3000:]
+        assert journey.code == 2, journey.stdout + journey.stderr[-3000:]
     else:
         # One prints the capability of its card, which the others do not have.
         check_agrees_on_what_ran(journey, *(["printed"] if name == "amp_grad_scaler" else []))

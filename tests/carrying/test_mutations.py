@@ -38,9 +38,9 @@ def test_a_mutation_is_named_or_not_proved(name: str, tmp_path: Path) -> None:
     text = (bench.copy / file).read_text()
     assert text.count(old) == 1
     answer = bench.carry({file: text.replace(old, new)})
-    assert answer.verdict in ((verdict,) if verdict else ("differs", "not proved")), answer.said
+    assert answer.verdict in ((verdict,) if verdict else ("differs", "not proved")), answer.stdout
     if answer.verdict == "differs":
-        assert answer.names(file, text[: text.index(old)].count("\n") + 1), answer.said
+        assert answer.names(file, text[: text.index(old)].count("\n") + 1), answer.stdout
 
 
 @pytest.mark.parametrize("name", REWRITES)
@@ -50,7 +50,7 @@ def test_another_way_of_writing_the_same_agrees(name: str, tmp_path: Path) -> No
     text = (bench.copy / file).read_text()
     assert old in text
     answer = bench.carry({file: text.replace(old, new)})
-    assert answer.verdict == "agrees", answer.said
+    assert answer.verdict == "agrees", answer.stdout
 
 
 @pytest.mark.slow

@@ -108,7 +108,7 @@ def test_every_way_of_finding_a_module_leads_into_the_own_tree(tmp_path: Path) -
     }  # fmt: skip
     options = ["--entry", "tools/train.py"]
     journey = carry_trees(tmp_path, files, {}, ".", *options, PYTHONPATH="lib" + ":" + root)
-    assert journey.code == 0, journey.said + journey.talk
+    assert journey.code == 0, journey.stdout + journey.stderr
     for side, folder in (("original", "project"), ("migrated", "copy")):
         found = executed_files(journey, side)
         mirrored = {"as_text.py"}  # read from the working folder, where the mirror has this side's file
@@ -137,8 +137,8 @@ def test_a_changed_number_in_a_module_is_found_whichever_tree_is_named(way: str,
         cache.write_bytes(importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + b"\0" * 8 + code)
     environment = {} if way == "full path" else {"PYTHONPATH": "."}
     journey = carry_trees(tmp_path, files, {"lib/settings.py": "RATE = 0.09\n"}, "tools/train.py", **environment)
-    assert (journey.code, journey.record["verdict"]) == (1, "differs"), journey.said + journey.talk
-    assert "lib/settings.py:1: RATE = 0.09" in journey.said
+    assert (journey.code, journey.record["verdict"]) == (1, "differs"), journey.stdout + journey.stderr
+    assert "lib/settings.py:1: RATE = 0.09" in journey.stdout
 
 
 def test_a_module_that_only_the_other_tree_has_proves_nothing(tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ def test_a_module_that_only_the_other_tree_has_proves_nothing(tmp_path: Path) ->
     files = {"train.py": TRAIN.format(before=before, rate=0.1), "lib/helper.py": "value = 1\n"}
     write_tree(tmp_path / "project", files)
     journey = carry_trees(tmp_path, {"train.py": files["train.py"]}, {}, ".", "--entry", "train.py")
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
-    assert "Not proved: the migrated run loaded 1 file from outside its own tree" in journey.said
-    assert "lib/helper.py" in journey.said
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
+    assert "Not proved: the migrated run loaded 1 file from outside its own tree" in journey.stdout
+    assert "lib/helper.py" in journey.stdout
     assert [doubt["kind"] for doubt in journey.record["not_proved"]] == ["wrong tree"]
     assert "wrong tree" in (journey.out / "report.html").read_text()
 
@@ -158,6 +158,6 @@ def test_a_rewritten_file_that_never_runs_proves_nothing(tmp_path: Path) -> None
     write_tree(tmp_path, files)
     answer = viaduct("carry", "train.py", "--steps", "2", cwd=tmp_path)
     journey = Journey(answer, tmp_path / "carried")
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
-    assert "what ran agrees, but 1 file that the migration rewrote was never executed" in journey.said
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
+    assert "what ran agrees, but 1 file that the migration rewrote was never executed" in journey.stdout
     assert journey.record["not_proved"][0]["items"] == ["evaluate.py"]

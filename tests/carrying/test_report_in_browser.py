@@ -39,7 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Report of a script that was migrated with a wrong epsilon."""
     wrong = replace_once(ON_THE_NPU, "eps=1e-5", "eps=1e-2")
     journey = with_copy(tmp_path_factory.mktemp("carry"), TORCH, wrong, "--steps", "4")
-    assert journey.code == 1, journey.talk
+    assert journey.code == 1, journey.stderr
     return journey.out / "report.html"
 
 

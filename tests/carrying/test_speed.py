@@ -92,12 +92,12 @@ for step in range(8):
 def test_a_carry_leaves_its_speed_and_a_table_for_the_figures_of_the_card(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SOURCE)
     journey = Journey(carry_with_forks(tmp_path, "train.py", "--out", "carried"), tmp_path / "carried")
-    assert journey.record["verdict"] == "agrees", journey.said + journey.talk
+    assert journey.record["verdict"] == "agrees", journey.stdout + journey.stderr
     speed = journey.record["speed"]
     assert len(speed["original"]) == len(speed["migrated"]) == 2
     assert min(speed["original"] + speed["migrated"]) > 0
     assert speed["intervals"] == 7
-    assert "  Speed: " in journey.said
+    assert "  Speed: " in journey.stdout
     with open(journey.out / "baseline.csv", newline="") as file:
         header, *rows = list(csv.reader(file))
     assert header[-2:] == ["original on its own device", "migrated on the NPU"]

@@ -22,7 +22,7 @@ def carry_program(folder: Path, source: str, *words: str, out: str = "carried", 
 
 
 def check_agrees(journey: Journey, bitwise: bool = True) -> None:
-    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    assert journey.code == 0, journey.stdout + journey.stderr[-3000:]
     assert journey.record["verdict"] == "agrees"
     assert journey.record["bitwise"] == bitwise
 
@@ -36,10 +36,10 @@ def test_a_program_agrees_in_every_bit(name: str, to: str, tmp_path: Path) -> No
 
 def test_a_strategy_of_two_cards_and_the_branch_for_one_agree_by_two_commands(tmp_path: Path) -> None:
     journey = carry_program(tmp_path, "resnet_mirrored.py", "--to", "mlu", "--", "--num_gpus", "1", out="one")
-    assert journey.record["verdict"] == "not proved", journey.said + journey.talk[-3000:]
+    assert journey.record["verdict"] == "not proved", journey.stdout + journey.stderr[-3000:]
     assert journey.record["bitwise"]
-    assert "1 edit was never executed" in journey.said
-    assert "MirroredStrategy(devices=" in journey.said
+    assert "1 edit was never executed" in journey.stdout
+    assert "MirroredStrategy(devices=" in journey.stdout
     check_agrees(carry_program(tmp_path, "resnet_mirrored.py", "--to", "mlu", "--earlier", "one"))
 
 
@@ -52,9 +52,9 @@ def test_horovod_in_a_session_with_two_ranks_agrees_in_every_bit(to: str, tmp_pa
 
 def test_a_classifier_on_a_tpu_estimator_agrees_but_for_the_branch_that_needs_a_tpu(tmp_path: Path) -> None:
     journey = carry_program(tmp_path, "bert", "--entry", "run_classifier.py")
-    assert journey.record["verdict"] == "not proved", journey.said + journey.talk[-3000:]
-    assert "what ran agrees, but 2 edits were never executed" in journey.said
-    assert "CrossShardOptimizer" in journey.said
+    assert journey.record["verdict"] == "not proved", journey.stdout + journey.stderr[-3000:]
+    assert "what ran agrees, but 2 edits were never executed" in journey.stdout
+    assert "CrossShardOptimizer" in journey.stdout
 
 
 def test_a_classifier_on_a_tpu_estimator_agrees_where_it_is_asked_for_the_tpu(tmp_path: Path) -> None:

@@ -200,8 +200,8 @@ def test_an_evaluation_of_tensorflow_that_differs_is_not_proved(tmp_path: Path) 
     pytest.importorskip("tensorflow_estimator")
     text = replace_once(migrated_text(EVALUATES, tmp_path, distributed=False), "w)) * 1.0", "w)) * 1.5")
     journey = with_copy(tmp_path, EVALUATES, text)
-    assert journey.code == 3, journey.said
-    assert "without gradients (an evaluation) of rank 0" in journey.said
+    assert journey.code == 3, journey.stdout
+    assert "without gradients (an evaluation) of rank 0" in journey.stdout
 
 
 SAVES = """\
@@ -228,18 +228,18 @@ with open("result.json", "w") as file:
 @pytest.mark.slow
 def test_files_are_compared_from_end_to_end(tmp_path: Path) -> None:
     journey = carry_script(tmp_path, SAVES)
-    assert journey.code == 0, journey.said
+    assert journey.code == 0, journey.stdout
     assert {file["name"]: file["state"] for file in journey.record["files"]} == {
         "model.pt": "equal",
         "result.json": "equal",
     }
-    assert "2 written files" in journey.said
+    assert "2 written files" in journey.stdout
     (tmp_path / "by_hand").mkdir()
     copy = (journey.out / "migrated" / "train.py").read_text().replace('"threshold": 0.5', '"threshold": 0.6')
     (tmp_path / "by_hand" / "train.py").write_text(copy)
     second = carry_script(tmp_path, SAVES, "--migrated", "by_hand", "--force")
     assert second.code == 3
-    assert "result.json: " in second.said
+    assert "result.json: " in second.stdout
 
 
 def test_values_that_rounding_changed_are_not_called_equal(tmp_path: Path) -> None:

@@ -65,32 +65,32 @@ QUICK_MISTAKES = ("learning_rate",)  # the others in `make test-all`
     [pytest.param(mistake, marks=() if mistake in QUICK_MISTAKES else pytest.mark.slow) for mistake in TORCH_MISTAKES],
 )
 def test_a_wrong_number_is_found_and_its_line_is_named(mistake: str, tmp_path: Path) -> None:
-    old, new, words, said, line = TORCH_MISTAKES[mistake]
+    old, new, words, output, line = TORCH_MISTAKES[mistake]
     options = words if "--steps" in words else ["--steps", "6", *words]
     journey = with_copy_in_forks(tmp_path, TORCH, replace_once(ON_THE_NPU, old, new), *options)
-    assert journey.code == 1, journey.talk
+    assert journey.code == 1, journey.stderr
     assert journey.record["verdict"] == "differs"
-    assert said in journey.said
+    assert output in journey.stdout
     assert line in journey.lines[0], journey.lines
-    assert journey.record["suspects"][0]["place"] in journey.said
-    assert "report.html" in journey.said
+    assert journey.record["suspects"][0]["place"] in journey.stdout
+    assert "report.html" in journey.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", TF1_MISTAKES)
 def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    old, new, words, said, line = TF1_MISTAKES[mistake]
+    old, new, words, output, line = TF1_MISTAKES[mistake]
     copy = replace_once(migrated_text(TF1, tmp_path), old, new)
     journey = with_copy(tmp_path, TF1, copy, "--steps", "6", *words)
-    assert said in journey.said
+    assert output in journey.stdout
     if mistake == "drop_remainder_lost":
-        assert (journey.code, journey.record["verdict"]) == (2, "could not run"), journey.talk
+        assert (journey.code, journey.record["verdict"]) == (2, "could not run"), journey.stderr
         assert "dataset.shuffle(120).repeat().batch(batch_size)" in {
             hit["text"].partition("= ")[2] for hit in hits(journey)
         }
         return
-    assert (journey.code, journey.record["verdict"]) == (1, "differs"), journey.said + journey.talk
+    assert (journey.code, journey.record["verdict"]) == (1, "differs"), journey.stdout + journey.stderr
     assert line in journey.lines[0], journey.lines
 
 
@@ -98,7 +98,7 @@ def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("words", [[], ["--ranks", "2"], ["--", "--amp"]], ids=["alone", "two_ranks", "amp"])
 def test_without_a_wrong_number_every_bit_agrees(words: list[str], tmp_path: Path) -> None:
     journey = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "8", *words)
-    assert journey.record["bitwise"], journey.said + journey.talk
+    assert journey.record["bitwise"], journey.stdout + journey.stderr
     missed = [edit["text"] for edit in journey.record["edits"] if not edit["executed"]]
     if "--ranks" in words:  # one process never comes to the line that begins the process group
         assert (journey.code, missed) == (0, [])

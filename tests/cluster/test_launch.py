@@ -234,11 +234,11 @@ def test_ranks_of_a_table_also_have_those_of_hccl(tmp_path: Path) -> None:
 def test_the_rank_that_failed_is_named_with_its_last_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = "import os, sys\nif os.environ['RANK'] == '1':\n    print('no more disk', file=sys.stderr); sys.exit(7)\n"
     assert run_local(["python", script(tmp_path, text)], 2, 1, tmp_path / "logs") == 1
-    said = capfd.readouterr().err
-    assert "rank 1 ended with exit code 7; starting all ranks again (1 of 1)." in said
-    assert "rank 1 ended with exit code 7, after 1 restart." in said
-    assert "no more disk" in said
-    assert str(tmp_path / "logs") in said
+    output = capfd.readouterr().err
+    assert "rank 1 ended with exit code 7; starting all ranks again (1 of 1)." in output
+    assert "rank 1 ended with exit code 7, after 1 restart." in output
+    assert "no more disk" in output
+    assert str(tmp_path / "logs") in output
     attempts = sorted(path.name for path in (tmp_path / "logs").glob("*/attempt_*"))
     assert attempts == ["attempt_0", "attempt_1"]
 
@@ -255,10 +255,10 @@ def test_a_killed_rank_is_blamed_before_those_that_it_left_alone(
 
 def test_a_persons_mistake_is_not_tried_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_local(["train", "no_such_recipe"], 2) == 2
-    said = capfd.readouterr().err
+    output = capfd.readouterr().err
     # Of two ranks that make it at the same moment, the second may have said so before it was stopped.
-    assert said.count("no recipe called 'no_such_recipe'") in (1, 2)
-    assert "again" not in said
+    assert output.count("no recipe called 'no_such_recipe'") in (1, 2)
+    assert "again" not in output
 
 
 @pytest.mark.parametrize(("code", "last"), [(143, 143), (130, 130), (143, 5)])
@@ -274,9 +274,9 @@ while not (here / (("1" if rank[0] == "0" else "0") + rank[1:])).exists():
 sys.exit({last} if rank[0] == "1" else {code})
 """
     assert run_local(["python", script(tmp_path, text)], 2, 1, tmp_path / "logs") == (code if last == code else 1)
-    said = capfd.readouterr().err
-    assert ("starting all ranks again" in said) == (last != code)
-    assert ("it was asked to stop; no rank is started again." in said) == (last == code)
+    output = capfd.readouterr().err
+    assert ("starting all ranks again" in output) == (last != code)
+    assert ("it was asked to stop; no rank is started again." in output) == (last == code)
 
 
 def test_what_a_failed_rank_printed_is_shown_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -285,8 +285,8 @@ def test_what_a_failed_rank_printed_is_shown_too(tmp_path: Path, capfd: pytest.C
         "    print('no more disk', file=sys.stderr); sys.exit(7)\n"
     )
     assert run_local(["python", script(tmp_path, text)], 2, 0) == 1
-    said = capfd.readouterr().err
-    assert "The end of its stderr:\n    no more disk\n  The end of its stdout:\n    step 41\n" in said
+    output = capfd.readouterr().err
+    assert "The end of its stderr:\n    no more disk\n  The end of its stdout:\n    step 41\n" in output
 
 
 def test_a_restarted_rank_may_succeed(tmp_path: Path) -> None:
@@ -402,8 +402,8 @@ def machines(tmp_path: Path, places: list[str], argv: list[str], *flags: str) ->
     head = ["launch", "--timeout", "40", "--max-restarts", "1", *flags]
     with ExitStack() as running:
         agents = [running.enter_context(begun(*head, *share.split(), "--", *argv)) for share in places]
-        said = [agent.communicate()[1] for agent in agents]
-    return [(agent.returncode, words) for agent, words in zip(agents, said, strict=True)]
+        output = [agent.communicate()[1] for agent in agents]
+    return [(agent.returncode, words) for agent, words in zip(agents, output, strict=True)]
 
 
 def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ def test_a_failure_on_one_machine_starts_both_again(tmp_path: Path) -> None:
     argv = ["python", script(tmp_path, fails + MEET), str(tmp_path)]
     ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
     assert [code for code, _ in ends] == [0, 0], ends
-    assert sum("rank 1 ended with exit code 9; starting all ranks again" in said for _, said in ends) == 1
+    assert sum("rank 1 ended with exit code 9; starting all ranks again" in output for _, output in ends) == 1
     assert {rank: answer["TORCHELASTIC_RESTART_COUNT"] for rank, answer in read_results(tmp_path).items()} == {
         0: "1",
         1: "1",
@@ -451,7 +451,10 @@ def test_a_mistake_on_one_machine_ends_the_other_too(tmp_path: Path) -> None:
     ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
     assert sorted(code for code, _ in ends) == [1, 2], ends
     assert (
-        sum("another server ended the job" in said and "rank 1 ended with exit code 2" in said for _, said in ends) == 1
+        sum(
+            "another server ended the job" in output and "rank 1 ended with exit code 2" in output for _, output in ends
+        )
+        == 1
     )
 
 
@@ -459,7 +462,7 @@ def test_a_stop_on_all_machines_is_passed_on_by_each(tmp_path: Path) -> None:
     argv = ["python", script(tmp_path, MEET + "sys.exit(143)\n"), str(tmp_path)]
     ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
     assert [code for code, _ in ends] == [143, 143], ends
-    assert not any("again (" in said for _, said in ends)
+    assert not any("again (" in output for _, output in ends)
 
 
 def test_a_place_without_a_table_adds_only_what_it_was_given() -> None:
@@ -575,5 +578,5 @@ def test_two_machines_with_the_same_secret_work_as_one(tmp_path: Path) -> None:
     flags = ("--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}", "--secret-file", str(secret))
     ends = machines(tmp_path, ["", ""], argv, *flags)
     assert [code for code, _ in ends] == [0, 0], ends
-    assert not any("no secret" in said for _, said in ends)
+    assert not any("no secret" in output for _, output in ends)
     assert [answer["VIADUCT_JOB_SECRET"] for answer in read_results(tmp_path).values()] == ["0123456789abcdef0123"] * 2

@@ -140,14 +140,16 @@ def test_the_script_for_two_really_starts_two_ranks(tmp_path: Path) -> None:
     work.write_text(
         "import os, sys\nopen(f'{sys.argv[1]}/{os.environ[\"RANK\"]}', 'w').write(' '.join(sys.argv[2:]))\n"
     )
-    said = tmp_path / "said"
-    said.mkdir()
-    folder = write_scripts(tmp_path / "scripts", command=["python", str(work), str(said), "it's"], kind="cpu", ranks=2)
+    output = tmp_path / "said"
+    output.mkdir()
+    folder = write_scripts(
+        tmp_path / "scripts", command=["python", str(work), str(output), "it's"], kind="cpu", ranks=2
+    )
     answer = subprocess.run(
         [folder / "run_2p.sh", "more"], env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr
-    assert {path.name: path.read_text() for path in said.iterdir()} == {"0": "it's more", "1": "it's more"}
+    assert {path.name: path.read_text() for path in output.iterdir()} == {"0": "it's more", "1": "it's more"}
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
@@ -243,11 +245,11 @@ def test_the_script_of_a_cluster_hands_its_secret_on(tmp_path: Path) -> None:
     python.write_text('#!/bin/sh\necho "$VIADUCT_JOB_SECRET"\n')
     python.chmod(0o755)
     environment = {"PATH": os.environ["PATH"], "PYTHON": str(python), "RDZV": "127.0.0.1:1"}
-    said = [
+    output = [
         subprocess.run([folder / "run_cluster.sh"], env=environment | more, capture_output=True, text=True).stdout
         for more in ({}, {"VIADUCT_JOB_SECRET": "of the environment"})
     ]
-    assert said == [(folder / "job_secret").read_text(), "of the environment\n"]
+    assert output == [(folder / "job_secret").read_text(), "of the environment\n"]
 
 
 # FP32 and mixed precision

@@ -57,8 +57,8 @@ open(f"{os.environ['SAID']}/{os.environ['SLURM_NODEID']}", "w").write(json.dumps
 
 def submit(tmp_path: Path, job: Job, *words: str, **more: str) -> tuple[subprocess.CompletedProcess[str], Path]:
     """Write the scripts and give job.sbatch to the small Slurm; returns what came, and where python left its words."""
-    bin_folder, said = tmp_path / "bin", tmp_path / "said"
-    for folder in (bin_folder, said, tmp_path / "spool"):
+    bin_folder, output = tmp_path / "bin", tmp_path / "said"
+    for folder in (bin_folder, output, tmp_path / "spool"):
         folder.mkdir()
     for name, text in {"sbatch": SBATCH, "srun": SRUN, "scontrol": SCONTROL, "fake_python": PYTHON}.items():
         (bin_folder / name).write_text(text)
@@ -69,7 +69,7 @@ def submit(tmp_path: Path, job: Job, *words: str, **more: str) -> tuple[subproce
     environment = kept | {
         "PATH": f"{bin_folder}:{os.environ['PATH']}",
         "SPOOL": str(tmp_path / "spool"),
-        "SAID": str(said),
+        "SAID": str(output),
         "PYTHON": str(bin_folder / "fake_python"),
     }
     answer = subprocess.run(
@@ -80,7 +80,7 @@ def submit(tmp_path: Path, job: Job, *words: str, **more: str) -> tuple[subproce
         text=True,
         timeout=600,
     )
-    return answer, said
+    return answer, output
 
 
 def read_said(folder: Path) -> dict[str, dict[str, Any]]:
@@ -106,9 +106,9 @@ def test_slurm_is_asked_for_the_vendors_cards(tmp_path: Path, kind: Kind, cards:
 
 def test_every_machine_learns_its_number_and_where_to_meet(tmp_path: Path) -> None:
     job = Job(["train", "resnet50_imagenet", "--data", "/image net"], "npu", nodes=3, port=29511)
-    answer, said = submit(tmp_path, job, "--epochs", "2", SLURM_STEP_GPUS="0,1,2,3,4,5,6,7")
+    answer, output = submit(tmp_path, job, "--epochs", "2", SLURM_STEP_GPUS="0,1,2,3,4,5,6,7")
     assert answer.returncode == 0, answer.stderr
-    machines = read_said(said)
+    machines = read_said(output)
     secret = (tmp_path / "my scripts" / "job_secret").read_text().strip()
     for number in range(3):
         machine = machines[str(number)]
@@ -132,28 +132,28 @@ def test_every_machine_learns_its_number_and_where_to_meet(tmp_path: Path) -> No
     ],
 )
 def test_a_machine_has_its_vendors_variables(tmp_path: Path, kind: Kind, expected: dict[str, str]) -> None:
-    _, said = submit(tmp_path, Job(["train", "x"], kind, nodes=2, ranks=2), SLURM_JOB_GPUS="2,3")
-    assert expected.items() <= read_said(said)["1"].items()
+    _, output = submit(tmp_path, Job(["train", "x"], kind, nodes=2, ranks=2), SLURM_JOB_GPUS="2,3")
+    assert expected.items() <= read_said(output)["1"].items()
 
 
 def test_cards_that_are_chosen_already_stay_chosen(tmp_path: Path) -> None:
     job = Job(["train", "x"], "mlu", ranks=2)
-    _, said = submit(tmp_path, job, SLURM_JOB_GPUS="2,3", MLU_VISIBLE_DEVICES="6,7")
-    assert read_said(said)["0"]["MLU_VISIBLE_DEVICES"] == "6,7"
+    _, output = submit(tmp_path, job, SLURM_JOB_GPUS="2,3", MLU_VISIBLE_DEVICES="6,7")
+    assert read_said(output)["0"]["MLU_VISIBLE_DEVICES"] == "6,7"
 
 
 def test_a_rank_table_numbers_the_machines_itself(tmp_path: Path) -> None:
     table = parse_table(make_table(["10.0.0.1", "10.0.0.2"], range(8), ["auto"]))
-    answer, said = submit(tmp_path, Job(["train", "x"], "npu", table=table))
+    answer, output = submit(tmp_path, Job(["train", "x"], "npu", table=table))
     assert answer.returncode == 0, answer.stderr
-    for machine in read_said(said).values():
+    for machine in read_said(output).values():
         assert machine["argv"][3:5] == ["--ranktable", f"{tmp_path}/my scripts/rank_table.json"]
         assert not {"--rdzv", "--node-rank"} & set(machine["argv"])
 
 
 def test_one_machine_needs_no_meeting(tmp_path: Path) -> None:
-    _, said = submit(tmp_path, Job(["train", "x"], "cuda"))
-    assert read_said(said)["0"]["argv"][:5] == ["-m", "viaduct", "launch", "--ranks", "8"]
+    _, output = submit(tmp_path, Job(["train", "x"], "cuda"))
+    assert read_said(output)["0"]["argv"][:5] == ["-m", "viaduct", "launch", "--ranks", "8"]
 
 
 def test_a_job_submitted_from_elsewhere_says_what_to_do(tmp_path: Path) -> None:
@@ -161,11 +161,11 @@ def test_a_job_submitted_from_elsewhere_says_what_to_do(tmp_path: Path) -> None:
     elsewhere.mkdir()
     job = Job(["train", "x"], "npu", nodes=2)
     (elsewhere / "job.sbatch").symlink_to(tmp_path / "my scripts" / "job.sbatch")
-    answer, said = submit(tmp_path, job, CWD=str(elsewhere))
+    answer, output = submit(tmp_path, job, CWD=str(elsewhere))
     assert answer.returncode == 2
     assert f"no env.sh in {elsewhere}" in answer.stderr
     assert "JOB_DIR" in answer.stderr
-    assert not read_said(said)
+    assert not read_said(output)
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_two_machines_of_two_ranks_really_begin_and_each_rank_has_its_number(tmp
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     job = Job(["python", str(work), str(tmp_path / "said")], "cpu", nodes=2, ranks=2, port=port)
-    answer, said = submit(tmp_path, job, "more", PYTHON=sys.executable, FAKE_HOSTS="127.0.0.1 127.0.0.1")
+    answer, output = submit(tmp_path, job, "more", PYTHON=sys.executable, FAKE_HOSTS="127.0.0.1 127.0.0.1")
     assert answer.returncode == 0, answer.stderr
-    found = {path.name: path.read_text().split() for path in said.iterdir()}
+    found = {path.name: path.read_text().split() for path in output.iterdir()}
     assert found == {str(rank): [str(rank), str(rank % 2), "4", "2", "more"] for rank in range(4)}

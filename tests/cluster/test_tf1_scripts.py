@@ -63,8 +63,8 @@ def test_eight_ranks_are_started_each_with_its_own_variables(tmp_path: Path) -> 
     answer = run(scripts / "run_8p.sh", "a")
     assert answer.returncode == 0, answer.stderr
     for rank in range(8):
-        said = (scripts / "logs" / f"rank_{rank}.log").read_text()
-        assert said == f"{rank} 8 {rank} {rank} 10087 table ['a']\n"
+        output = (scripts / "logs" / f"rank_{rank}.log").read_text()
+        assert output == f"{rank} 8 {rank} {rank} 10087 table ['a']\n"
     failed = run(scripts / "run_8p.sh", FAIL="5")
     assert failed.returncode == 1
     assert "a rank failed" in failed.stderr
@@ -93,8 +93,8 @@ def test_the_chip_is_named_unless_it_is_set(tmp_path: Path) -> None:
     shell = f'set -eu; . "{scripts}/env.sh"; echo "$SOC_VERSION"'
     for more, chip in (({}, "Ascend910"), ({"SOC_VERSION": "Ascend910B1"}, "Ascend910B1")):
         environment = {"PATH": os.environ["PATH"], **more}
-        said = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=environment, check=True)
-        assert said.stdout == f"{chip}\n"
+        output = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=environment, check=True)
+        assert output.stdout == f"{chip}\n"
 
 
 def test_the_arguments_of_the_configuration_come_before_those_of_the_command_line(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_the_arguments_of_the_configuration_come_before_those_of_the_command_lin
     assert run(scripts / "run_1p.sh", "--steps", "3").stdout.endswith("['--steps', '3']\n")
     values = {"data_dir": "/image net's", "use_fp16": True, "steps": 5, "sizes": [1, 2], "none": None}
     config.write_text(text.replace("ARGUMENTS = {", f"ARGUMENTS = {{**{values!r},"))
-    said = run(scripts / "run_1p.sh", "--steps=7").stdout
-    assert said.endswith(
+    output = run(scripts / "run_1p.sh", "--steps=7").stdout
+    assert output.endswith(
         """["--data_dir=/image net's", '--use_fp16', '--steps=5', '--sizes', '1', '2', '--steps=7']\n"""
     )
 

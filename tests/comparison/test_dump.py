@@ -41,7 +41,7 @@ def test_hooks_are_gone_outside_dumped_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "switch", "said"),
+    ("capability", "switch", "message"),
     [
         ((9, 0), lambda: None, "convolutions"),
         ((9, 0), lambda: torch.set_float32_matmul_precision("high"), "convolutions and products"),
@@ -51,12 +51,12 @@ def test_hooks_are_gone_outside_dumped_steps(tmp_path: Path) -> None:
     ],
 )
 def test_the_settings_say_what_is_rounded_to_tf32(
-    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], switch: Callable[[], None], said: str
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], switch: Callable[[], None], message: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     try:
         switch()
-        assert describe_tf32(torch.device("cuda")) == said
+        assert describe_tf32(torch.device("cuda")) == message
     finally:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = True

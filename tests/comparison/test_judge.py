@@ -291,9 +291,9 @@ def test_weights_that_training_has_carried_apart_are_not_blamed_but_a_single_one
     assert (judgement.weight_drift is not None) == apart
     assert bool(judgement.origins) != apart
     if apart:
-        said = explain(judgement, {})
-        assert "drift apart over steps 0 to 5" in said.headline
-        assert "--dump-steps 0-5" in said.causes[0].advice
+        output = explain(judgement, {})
+        assert "drift apart over steps 0 to 5" in output.headline
+        assert "--dump-steps 0-5" in output.causes[0].advice
 
 
 def drifting(builder: ComparisonBuilder, step: int = 0) -> None:
@@ -319,10 +319,10 @@ def test_after_a_step_that_only_drifts_no_later_step_is_blamed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gradient", "said"),
+    ("gradient", "message"),
     [("both", "its gradient and the weight itself agree"), ("right", "no gradient on the left"), ("", "not dumped")],
 )
-def test_of_a_bad_update_it_is_told_what_is_known_of_its_gradient(gradient: str, said: str) -> None:
+def test_of_a_bad_update_it_is_told_what_is_known_of_its_gradient(gradient: str, message: str) -> None:
     builder = ComparisonBuilder()
     weight, slope = builder.normal(8, 8), builder.normal(8, 8)
     builder.add("fc", weight, weight, "parameter", parameter="weight")
@@ -331,7 +331,7 @@ def test_of_a_bad_update_it_is_told_what_is_known_of_its_gradient(gradient: str,
     builder.add("fc", np.zeros_like(slope), slope, "update", parameter="weight")
     origin = builder.judged().origins[0]
     assert (origin.op, origin.kind) == ("fc", "parameter")
-    assert said in origin.why
+    assert message in origin.why
 
 
 def test_labels_that_differ_point_to_what_enters_the_loss_and_not_to_the_network() -> None:

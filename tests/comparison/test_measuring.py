@@ -238,9 +238,9 @@ def test_an_interrupt_ends_everything_without_a_word_from_the_workers(tmp_path: 
     workers = [int(pid) for pid in process.stdout.readline().split()]
     assert len(workers) == 2
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, said = process.communicate(timeout=600)
-    assert said.count("Traceback") == 1  # the script's own
-    assert said.rstrip().endswith("KeyboardInterrupt")
+    _, output = process.communicate(timeout=600)
+    assert output.count("Traceback") == 1  # the script's own
+    assert output.rstrip().endswith("KeyboardInterrupt")
     for pid in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

@@ -39,7 +39,7 @@ def test_numbers_out_of_range_are_named(name: str) -> None:
 @pytest.mark.parametrize("pairs", [IMAGENET, CIFAR10], ids=["imagenet", "cifar10"])
 def test_the_tables_are_whole(pairs: Any) -> None:
     assert len(pairs) == 25
-    for name, rng, magnitude in (step for pair in pairs for step in pair):
+    for name, probability, magnitude in (step for pair in pairs for step in pair):
         assert name in OPERATIONS
         assert 0 <= probability <= 1
         assert 0 <= magnitude <= 9

@@ -79,8 +79,10 @@ def test_a_strength_out_of_range_is_named(wrong: object) -> None:
 
 
 def test_what_is_done_is_said() -> None:
-    said = describe_balance(LABELS, 1.0, {7: "owl"})
-    assert said.startswith("balance 1: images of a class → seen in an epoch: class 8: 1 → 250 (x250.00), owl: 9 → 250")
+    output = describe_balance(LABELS, 1.0, {7: "owl"})
+    assert output.startswith(
+        "balance 1: images of a class → seen in an epoch: class 8: 1 → 250 (x250.00), owl: 9 → 250"
+    )
     assert "1 → 5.5 (x5.50)" in describe_balance(np.array([0] + [1] * 10), 1.0, {})
     many = describe_balance(np.repeat(np.arange(100), np.arange(1, 101)), 0.5, {})
     assert many.count("(x") == 6

@@ -55,7 +55,7 @@ def test_a_torch_without_cuda_is_what_is_missing(absent: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("message", "expected"),
     [
         (OLD, "The NVIDIA driver on your system is too old (found version 11040)\n"),
         (NONE, "Found no NVIDIA driver on your system\n"),
@@ -63,11 +63,11 @@ def test_a_torch_without_cuda_is_what_is_missing(absent: pytest.MonkeyPatch) -> 
     ],
 )
 def test_what_torch_says_of_the_driver_is_passed_on_without_its_addresses(
-    absent: pytest.MonkeyPatch, message: str, said: str
+    absent: pytest.MonkeyPatch, message: str, expected: str
 ) -> None:
     refuse(absent, message)
     missing = cuda.find_problem() or ""
-    assert missing.startswith(said)
+    assert missing.startswith(expected)
     assert "nvidia-smi" in missing
     assert "://" not in missing
 

@@ -123,7 +123,7 @@ def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_sa
     installed.mkdir()
     (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch_npu\nVersion: {version}\n")
     (installed / "entry_points.txt").write_text("[torch.backends]\ntorch_npu = torch_npu:_autoload\n")
-    said = python(
+    output = python(
         """
         from viaduct import devices
         npu = devices.get("npu")
@@ -134,12 +134,12 @@ def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_sa
         CUDA_VISIBLE_DEVICES="",
     )
     why = "torch_npu is installed but does not load: ImportError: libhccl.so: cannot open shared object file"
-    assert said.count(why) == 3
-    assert "Source CANN's set_env.sh" in said
-    assert f"\n{version}\n" in said
-    assert f"(torch_npu {version} for torch {version}; this is torch {torch.__version__})" in said
-    assert f"device auto passes over a plug-in: {why}" in said
-    assert "auto is cpu" in said
+    assert output.count(why) == 3
+    assert "Source CANN's set_env.sh" in output
+    assert f"\n{version}\n" in output
+    assert f"(torch_npu {version} for torch {version}; this is torch {torch.__version__})" in output
+    assert f"device auto passes over a plug-in: {why}" in output
+    assert "auto is cpu" in output
 
 
 @pytest.mark.parametrize("name", ["npu", "mlu"])
@@ -165,12 +165,12 @@ def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
         """)
     )
     assert done.returncode == 0, done.stderr
-    said = done.stdout + done.stderr
-    assert "True ['set_device(1)']" in said
-    assert f"\n{name}:0\n" in said
-    assert f"no {name}:2 here.\n  This process sees 2: {name}:0 to {name}:1." in said
+    output = done.stdout + done.stderr
+    assert "True ['set_device(1)']" in output
+    assert f"\n{name}:0\n" in output
+    assert f"no {name}:2 here.\n  This process sees 2: {name}:0 to {name}:1." in output
     # The stand-in has no kernels, so every trial fails, and fails as an answer.
-    assert [line.split() for line in said.splitlines() if line.endswith("False")] == [
+    assert [line.split() for line in output.splitlines() if line.endswith("False")] == [
         [f"{name}:{card}", precision, "False"] for card in (0, 1) for precision in ("fp32", "bf16", "fp16")
     ]
 

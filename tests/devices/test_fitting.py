@@ -85,10 +85,10 @@ def test_a_plugin_for_another_torch_is_not_imported_and_the_right_torch_is_named
         version = version.replace("2.4.0", "2.99.0")
     wanted = "2.99.0" if "2.99.0" in version else "2.4.0"
     install_package(site, package, version)
-    said = show_devices()
-    assert f"{package} {version} is built for torch {wanted}, but this is torch {HERE}\n" in said
-    assert f"  Install torch=={wanted}, or the {package} built for torch {RELEASE}.\n" in said
-    assert said.count("is built for") == 1
+    output = show_devices()
+    assert f"{package} {version} is built for torch {wanted}, but this is torch {HERE}\n" in output
+    assert f"  Install torch=={wanted}, or the {package} built for torch {RELEASE}.\n" in output
+    assert output.count("is built for") == 1
 
 
 def test_a_plugin_for_a_torch_that_viaduct_does_not_support_is_to_be_exchanged(site: Path) -> None:
@@ -110,10 +110,10 @@ def test_training_on_a_card_whose_plugin_does_not_fit_names_both_versions(site: 
 
 def test_a_plugin_that_fits_and_fails_in_its_libraries_names_both_versions_too(site: Path) -> None:
     install_package(site, "torch_npu", f"{RELEASE}.post1", code="raise ImportError('undefined symbol: _ZN3c10')")
-    said = show_devices()
-    assert "torch_npu is installed but does not load: ImportError: undefined symbol: _ZN3c10" in said
-    assert f"(torch_npu {RELEASE}.post1 for torch {RELEASE}; this is torch {HERE})" in said
-    assert "Source CANN's set_env.sh" in said
+    output = show_devices()
+    assert "torch_npu is installed but does not load: ImportError: undefined symbol: _ZN3c10" in output
+    assert f"(torch_npu {RELEASE}.post1 for torch {RELEASE}; this is torch {HERE})" in output
+    assert "Source CANN's set_env.sh" in output
 
 
 def test_a_plugin_for_another_patch_release_that_fails_is_told_which_torch_would_fit(site: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_plugin_that_is_not_installed_is_no_exception(monkeypatch: pytest.Monk
 
 @both
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (ImportError("libhccl.so: cannot open shared object file"), "ImportError: libhccl.so: cannot open"),
         (OSError("libcnrt.so: undefined symbol"), "OSError: libcnrt.so: undefined symbol"),
@@ -53,13 +53,13 @@ def test_a_plugin_that_is_not_installed_is_no_exception(monkeypatch: pytest.Monk
     ],
 )
 def test_a_plugin_that_does_not_load_is_a_reason_and_not_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, said: str
+    monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, message: str
 ) -> None:
     break_import(monkeypatch, f"torch_{name}", error)
     device = devices.get(name)
     missing = device.find_problem() or ""
     assert missing.startswith(f"torch_{name} is installed but does not load: ")
-    assert said in missing
+    assert message in missing
     assert not collect_facts(device).present
 
 

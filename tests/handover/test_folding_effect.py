@@ -51,13 +51,13 @@ def test_validation_images_of_the_run_are_measured(classifier: Classifier, engin
 
 
 def test_the_first_batch_and_no_other_is_compared(classifier: Classifier, engine: Engine) -> None:
-    said: list[FoldingEffect] = []
+    effects: list[FoldingEffect] = []
     reference = build_engine(classifier, "cpu", "fp32", fold=False)
-    run = ComparedRun(shift_outputs(engine, 0.5), reference, said.append)
+    run = ComparedRun(shift_outputs(engine, 0.5), reference, effects.append)
     inputs = draw_sample(classifier, "cpu", "fp32").inputs
     for count in (1, 5):
         assert torch.equal(run(inputs[:count]), shift_outputs(engine, 0.5).run(inputs[:count]))
-    (effect,) = said
+    (effect,) = effects
     assert (effect.origin, effect.images) == ("the first image", 1)
     expected = (engine.run(inputs[:1]) + torch.tensor([0.5] + [0.0] * 9)).softmax(1) - engine.run(inputs[:1]).softmax(1)
     assert effect.largest == pytest.approx(float(expected.abs().max()), abs=1e-5)

@@ -22,9 +22,11 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
     (tmp_path / "open.png").write_bytes(encode_png(np.zeros((2, 2, 3), np.uint8)))
     with start_command(print_found, tmp_path) as command:
-        out, talk = command.communicate()
+        out, stderr = command.communicate()
     (tmp_path / "closed").chmod(0o700)
-    assert json.loads(out) == [1, [[str(tmp_path / "closed"), "the folder may not be read (permission denied)"]]], talk
+    assert json.loads(out) == [1, [[str(tmp_path / "closed"), "the folder may not be read (permission denied)"]]], (
+        stderr
+    )
 
 
 def print_found(folder: Path) -> None:

@@ -126,14 +126,14 @@ def test_a_folder_is_searched_and_what_is_no_image_is_passed_over(shapes_run: Pa
     done = viaduct("predict", shapes_run, "mixed", "--top", "1", "--device", "cpu", cwd=mixed.parent)
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["mixed/a.jpg", "mixed/inner/noname"]
     assert done.returncode == 1
-    for said in (
+    for output in (
         "skipped mixed/cut.jpg: the JPEG",
         "skipped mixed/empty.PNG: not an image of a known format: it is empty.",
         "passed over 3 files in folders, no images: mixed/notes.txt, mixed/pipe, mixed/sound.wav",
         "passed over 1 hidden name",
         "predicted 2 images, skipped 2",
     ):
-        assert said in done.stderr
+        assert output in done.stderr
 
 
 def test_a_csv_has_a_line_for_every_image_and_every_error(shapes_run: Path, mixed: Path) -> None:
@@ -162,8 +162,8 @@ def test_paths_come_from_stdin(shapes_run: Path, images: Path, tmp_path: Path) -
     code = f"import sys; sys.stdin = open({str(tmp_path / 'list')!r})"
     (tmp_path / "list").write_text("\n".join(str(file) for file in sorted(images.iterdir())[:3]) + "\n")
     with start_command(run_with_list, code, ["predict", str(shapes_run), "-", "--json", "--device", "cpu"]) as command:
-        out, talk = command.communicate()
-    assert len(json.loads(out)["images"]) == 3, talk
+        out, stderr = command.communicate()
+    assert len(json.loads(out)["images"]) == 3, stderr
 
 
 def run_with_list(code: str, words: list[str]) -> None:
@@ -177,7 +177,7 @@ def run_with_list(code: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["empty"], "there are no files in 'empty'"),
         (["https://example.com/photo.jpg"], "Download it first"),
@@ -195,13 +195,13 @@ def run_with_list(code: str, words: list[str]) -> None:
         (["text.txt", "--step", "5"], "no checkpoint of step 5"),
     ],
 )
-def test_wrong_input_is_refused(words: list[str], said: str, shapes_run: Path, tmp_path: Path) -> None:
+def test_wrong_input_is_refused(words: list[str], message: str, shapes_run: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.txt").write_text("words\n")
     (tmp_path / "other.csv").write_text("name,age\n")
     done = viaduct("predict", shapes_run, *words, cwd=tmp_path)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "other.csv").read_text() == "name,age\n"
 
@@ -256,10 +256,10 @@ def test_a_file_that_may_not_be_read_is_skipped(shapes_run: Path, images: Path, 
     secret.chmod(0)
     words = ["predict", str(shapes_run), str(secret), str(sorted(images.iterdir())[1]), "--top", "1"]
     with start_command(run_unprivileged, words) as command:
-        out, talk = command.communicate()
-        assert command.returncode == 1, talk
+        out, stderr = command.communicate()
+        assert command.returncode == 1, stderr
     assert len(out.splitlines()) == 1
-    assert f"skipped {secret}: the file may not be read (permission denied)." in talk
+    assert f"skipped {secret}: the file may not be read (permission denied)." in stderr
 
 
 def run_unprivileged(words: list[str]) -> None:
@@ -317,12 +317,12 @@ def test_interrupting_leaves_no_half_written_file(shapes_run: Path, images: Path
             time.sleep(0.02)
         time.sleep(0.2)
         os.kill(command.pid, signal.SIGINT)
-        _, talk = command.communicate(60)
+        _, stderr = command.communicate(60)
         code_of_end = command.returncode
     assert code_of_end == 130
-    assert "interrupted after" in talk
-    assert "out.csv was not written" in talk
-    assert "Traceback" not in talk
+    assert "interrupted after" in stderr
+    assert "out.csv was not written" in stderr
+    assert "Traceback" not in stderr
     assert [file.name for file in tmp_path.iterdir()] == ["list"]
 
 
@@ -336,5 +336,5 @@ def test_a_document_of_nothing_but_errors_is_whole(shapes_run: Path, tmp_path: P
 
 def test_a_closed_stdin_is_no_list(shapes_run: Path) -> None:
     with start_command(run_with_list, "import sys; sys.stdin = None", ["predict", str(shapes_run), "-"]) as command:
-        _, talk = command.communicate()
-    assert "reads paths from stdin, which is closed" in talk
+        _, stderr = command.communicate()
+    assert "reads paths from stdin, which is closed" in stderr

@@ -55,9 +55,15 @@ def check_says(rule: str, source: str, status: str, word: str, **options: Any) -
     """Check that nothing is changed, and that one finding of this status contains the word."""
     result = migrate_source(dedent(source), rule, **options)
     assert result.after.decode() == dedent(source), result.after.decode()
-    said = [(finding.status, finding.message) for finding in result.findings]
-    assert any(found == status and word in message for found, message in said), said
+    output = [(finding.status, finding.message) for finding in result.findings]
+    assert any(found == status and word in message for found, message in output), output
     return result
+
+
+def list_findings(text: str, rule: str, **options: Any) -> list[tuple[int, str]]:
+    """Return (line, status) of the findings of one rule for PyTorch."""
+    findings = migrate_source(text, rule, **options).findings
+    return [(finding.line, finding.status) for finding in findings if finding.rule == f"torch.{rule}"]
 
 
 def comments(text: str) -> set[str]:

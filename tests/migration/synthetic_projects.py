@@ -405,9 +405,7 @@ def host_session(words: Words, tf: str) -> Piece:
 def session_block(words: Words, tf: str) -> Piece:
     sess, x = words.name("sess", "s"), words.name("x")
     given = words.rng.choice(["", "", f"config={tf}.ConfigProto(allow_soft_placement=True)", "graph=None"])
-    opened = words.rng.choice(
-        [f"{tf}.Session({given})", f"{tf}.InteractiveSession({given.replace('graph=None', '')})"]
-    )
+    opened = words.rng.choice([f"{tf}.Session({given})", f"{tf}.InteractiveSession({given.replace('graph=None', '')})"])
     before = (f"{x} = {tf}.zeros([2])", f"with {opened} as {sess}:", f"    print({sess}.run({x}))")
     return Piece(before, (), (("sessions", "changed"),), holds=("config=", f"print({sess}.run({x}))", "NpuOptimizer"))
 

@@ -47,10 +47,10 @@ def test_each_part_alone_works_on_the_cpu() -> None:
     texts = json.dumps({name: helper_text.render([name]) for name in ALL if not name.startswith("__")})
     done = python(EACH_ALONE.replace("TEXTS", repr(texts)))
     assert done.returncode == 0, done.stderr
-    said = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
-    assert (said["name"], said["backend"], said["map_location"]) == ("str cpu", "str gloo", "str cpu")
-    assert (said["device_count"], said["is_available"]) == ("int 0", "bool False")
-    assert [said[name].split()[0] for name in ("Event", "autocast", "GradScaler")] == [
+    output = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+    assert (output["name"], output["backend"], output["map_location"]) == ("str cpu", "str gloo", "str cpu")
+    assert (output["device_count"], output["is_available"]) == ("int 0", "bool False")
+    assert [output[name].split()[0] for name in ("Event", "autocast", "GradScaler")] == [
         "HostEvent",
         "autocast",
         "GradScaler",

@@ -128,11 +128,11 @@ def test_the_same_is_asked_of_cuda(case: str, tmp_path: Path) -> None:
         if "there.tar" in words:
             record(script, ALONE + " --gpu 1")
             (script.parent / "checkpoint.pth.tar").rename(script.parent / "there.tar")
-    was, said = record(before, words)
+    was, output = record(before, words)
     now, says = record(after, words)
     assert now == was
     assert len(was) >= at_least, was
-    assert says.count("\n") == said.count("\n")
+    assert says.count("\n") == output.count("\n")
 
 
 def test_a_script_that_never_asks_whether_there_is_a_card_does_the_same_on_cuda(tmp_path: Path) -> None:
@@ -150,17 +150,17 @@ def test_a_script_that_never_asks_whether_there_is_a_card_does_the_same_on_cuda(
 @pytest.mark.slow  # once a process of its group hung at its end, as gloo's do now and then
 def test_and_without_a_card_it_trains_over_gloo(tmp_path: Path) -> None:
     _, after = both(tmp_path, "train.py", PLAIN)
-    _, said = record(after, "", pretended=False, LOCAL_RANK="0", URL=f"tcp://127.0.0.1:{port()}")
-    assert said.count("loss ") == 2
-    assert "over NCCL" not in said
+    _, output = record(after, "", pretended=False, LOCAL_RANK="0", URL=f"tcp://127.0.0.1:{port()}")
+    assert output.count("loss ") == 2
+    assert "over NCCL" not in output
 
 
 @pytest.mark.parametrize("pretended", [True, False])
 def test_questions_have_the_answers_they_had(pretended: bool, tmp_path: Path) -> None:
     before, after = both(tmp_path, "ask.py", ASKING)
-    was, said = record(before, "", pretended)
+    was, output = record(before, "", pretended)
     now, says = record(after, "", pretended)
-    assert says == said
+    assert says == output
     assert now == was
     assert says.startswith("True True True" if pretended else "False True False")
     assert "cuda" not in after.read_text()

@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_left_out_of_the_copy(
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"import torch\nprint 'x'\n", "line 2: this is Python 2"),
         (b"try:\n    pass\nexcept IOError, e:\n    pass\n", "line 3: this is Python 2"),
@@ -184,7 +184,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_left_out_of_the_copy(
 )
 @pytest.mark.parametrize("flags", [[], ["--in-place"]])
 def test_a_single_script_that_does_not_parse_is_refused_in_two_lines(
-    project: Path, data: bytes, said: str, flags: list[str]
+    project: Path, data: bytes, message: str, flags: list[str]
 ) -> None:
     script = project / "alone.py"
     script.write_bytes(data)
@@ -193,7 +193,7 @@ def test_a_single_script_that_does_not_parse_is_refused_in_two_lines(
     lines = result.stderr.splitlines()
     assert len(lines) == 2, lines
     assert "alone.py" in lines[0]
-    assert said in lines[0]
+    assert message in lines[0]
     assert script.read_bytes() == data
     assert not result.stdout
 

@@ -345,9 +345,9 @@ def wait_for_writing(process: subprocess.Popen[bytes], folder: Path, files: int 
 
 def end_process(process: subprocess.Popen[bytes], number: int) -> str:
     process.send_signal(number)
-    said = process.communicate(timeout=120)[1].decode()
-    assert process.returncode in (0, -number, 130 if number == signal.SIGINT else -number), said
-    return said
+    output = process.communicate(timeout=120)[1].decode()
+    assert process.returncode in (0, -number, 130 if number == signal.SIGINT else -number), output
+    return output
 
 
 FILES = 60
@@ -358,14 +358,14 @@ def test_a_signal_between_two_files_undoes_all_of_them(tmp_path: Path, number: i
     before = large_project(tmp_path, FILES)
     process = start(tmp_path)
     wait_for_writing(process, tmp_path, files=20)
-    said = end_process(process, number)
+    output = end_process(process, number)
     if number == signal.SIGKILL:
         assert contents(tmp_path) != before
         messages: list[str] = []
         recover(tmp_path / "part1/train1.py", messages.append)
         assert "is undone: every file that it had changed is as it was before" in messages[0]
     else:
-        assert "No file was changed" in said
+        assert "No file was changed" in output
         assert process.returncode != 0
     assert contents(tmp_path) == before
 

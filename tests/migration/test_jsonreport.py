@@ -47,8 +47,8 @@ def test_files_are_listed_with_their_state_and_reason(tmp_path: Path) -> None:
 
 def test_findings_speak_chinese_when_asked(tmp_path: Path) -> None:
     outcome = migrated_project(make_project(tmp_path))
-    said = json.loads(as_json(outcome, "zh"))["findings"]
-    assert any("丢弃" in finding["message"] for finding in said)
+    output = json.loads(as_json(outcome, "zh"))["findings"]
+    assert any("丢弃" in finding["message"] for finding in output)
 
 
 def test_a_name_that_is_not_unicode_is_written_out(tmp_path: Path) -> None:

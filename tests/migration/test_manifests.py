@@ -33,7 +33,7 @@ def project(folder: Path, files: dict[str, str], script: str = "import torch\npr
     return folder
 
 
-def said(folder: Path, **options: object) -> list[tuple[str, int, str, str]]:
+def list_findings(folder: Path, **options: object) -> list[tuple[str, int, str, str]]:
     outcome: Outcome = migrate_project(folder, Options(**options), jobs=1)  # type: ignore[arg-type]
     found = [finding for finding in outcome.findings if finding.rule in ("torch.kernels", "torch.packages")]
     return [(finding.file, finding.line, finding.status, finding.message) for finding in found]
@@ -41,7 +41,7 @@ def said(folder: Path, **options: object) -> list[tuple[str, int, str, str]]:
 
 def test_a_project_without_pytorch_is_not_looked_through(tmp_path: Path) -> None:
     project(tmp_path, {"requirements.txt": "cupy\n", "kernel.cu": "__global__ void f() {}\n"}, "print('hello')\n")
-    assert said(tmp_path) == []
+    assert list_findings(tmp_path) == []
 
 
 def test_what_is_no_requirement_is_not_mentioned(tmp_path: Path) -> None:
@@ -51,12 +51,12 @@ def test_what_is_no_requirement_is_not_mentioned(tmp_path: Path) -> None:
         "Dockerfile": "FROM python:3.11\nRUN pip install numpy\n",
         "environment.yml": "name: cupy\ndependencies:\n  - python=3.10\n",
     }
-    assert said(project(tmp_path, files)) == []
+    assert list_findings(project(tmp_path, files)) == []
 
 
 def test_cuda_sources_are_listed_with_their_kernels(tmp_path: Path) -> None:
     kernel = "#include <cuda.h>\n__global__ void a() {}\n__global__ void b() {}\n"
-    found = said(project(tmp_path, {"csrc/op.cu": kernel, "csrc/op.cuh": "struct S {};\n"}))
+    found = list_findings(project(tmp_path, {"csrc/op.cu": kernel, "csrc/op.cuh": "struct S {};\n"}))
     assert [(finding[0], finding[2]) for finding in found] == [("csrc/op.cu", "manual"), ("csrc/op.cuh", "manual")]
     assert "2 kernels" in found[0][3]
     assert "Ascend C" in found[0][3]
@@ -70,7 +70,7 @@ def test_requirements_environments_and_images(tmp_path: Path) -> None:
         "pyproject.toml": PYPROJECT,
         "setup.cfg": "[options]\ninstall_requires =\n    numpy\n    triton>=2\n",
     }
-    positions = [(file, line) for file, line, _, _ in said(project(tmp_path, files))]
+    positions = [(file, line) for file, line, _, _ in list_findings(project(tmp_path, files))]
     assert positions == [
         ("docker/Dockerfile", 1),
         ("docker/Dockerfile", 2),
@@ -87,15 +87,15 @@ def test_requirements_environments_and_images(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
 def test_each_target_has_its_own_words(tmp_path: Path, to: str) -> None:
-    found = said(project(tmp_path, {"requirements.txt": "triton\n"}), to=to)
+    found = list_findings(project(tmp_path, {"requirements.txt": "triton\n"}), to=to)
     text = {"npu": "triton-ascend", "mlu": "Cambricon", "any": "MLU:"}[to]
     assert text in found[0][3]
 
 
 def test_skip_holds_here_too(tmp_path: Path) -> None:
     project(tmp_path, {"requirements.txt": "triton\n", "a.cu": "int x;\n"})
-    assert {finding[0] for finding in said(tmp_path, skip=("packages",))} == {"a.cu"}
-    assert {finding[0] for finding in said(tmp_path, only=("packages",))} == {"requirements.txt"}
+    assert {finding[0] for finding in list_findings(tmp_path, skip=("packages",))} == {"a.cu"}
+    assert {finding[0] for finding in list_findings(tmp_path, only=("packages",))} == {"requirements.txt"}
 
 
 def test_the_command_shows_and_reports_them_and_copies_the_files(tmp_path: Path) -> None:

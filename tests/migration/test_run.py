@@ -58,8 +58,8 @@ def test_files_that_are_not_python_are_named_and_do_not_stop_the_run(tmp_path: P
     assert word in states(outcome)["odd.py"]
     assert states(outcome)["odd.py"] not in ("same", "changed")
     assert len(outcome.changed) == 2
-    (said,) = [finding for finding in outcome.findings if finding.file == "odd.py"]
-    assert said.risk == "low", "it mentions no framework"
+    (output,) = [finding for finding in outcome.findings if finding.file == "odd.py"]
+    assert output.risk == "low", "it mentions no framework"
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_files_that_are_not_python_are_named_and_do_not_stop_the_run(tmp_path: P
 )
 def test_of_an_unknown_encoding_the_encoding_is_said(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "odd.py").write_bytes(data)
-    (said,) = migrated_project(tmp_path).findings
-    assert said.risk == "high"
-    assert "UTF-8" in said.message
-    assert "encoding" in said.message
-    assert "2to3" not in said.message + said.message_zh
-    assert "编码" in said.message_zh
+    (output,) = migrated_project(tmp_path).findings
+    assert output.risk == "high"
+    assert "UTF-8" in output.message
+    assert "encoding" in output.message
+    assert "2to3" not in output.message + output.message_zh
+    assert "编码" in output.message_zh
 
 
 def test_a_script_without_a_suffix_is_migrated(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def after(text: str, **options: Any) -> str:
     return made.after.decode()
 
 
-def said(text: str, status: str, **options: Any) -> list[str]:
+def list_messages(text: str, status: str, **options: Any) -> list[str]:
     made = migrate("run.sh", text.encode(), Options(**options), PROJECT)
     assert all(finding.message_zh for finding in made.findings)
     return [finding.message for finding in made.findings if finding.status == status]
@@ -56,7 +56,7 @@ def test_what_is_no_setting_stays(text: str) -> None:
 def test_if_one_list_cannot_be_carried_none_of_the_script_moves(value: str) -> None:
     text = f"export {OLD}=0\n{OLD}={value} python a.py\necho ${OLD}\n"
     assert after(text) == text
-    assert "strictly ascending" in said(text, "manual")[0]
+    assert "strictly ascending" in list_messages(text, "manual")[0]
 
 
 @pytest.mark.parametrize(
@@ -106,23 +106,23 @@ def test_values_of_declared_options_follow(before: str, later: str) -> None:
 @pytest.mark.parametrize("text", ["python a.py --kernel cuda\n", "python a.py --backend=nccl\n"])
 def test_values_of_other_options_are_pointed_out(text: str) -> None:
     assert after(text) == text
-    assert "no script seen declares a" in said(text, "advice")[0]
+    assert "no script seen declares a" in list_messages(text, "advice")[0]
 
 
 def test_what_has_no_counterpart_is_said() -> None:
-    assert "HCCL_CONNECT_TIMEOUT" in said("export NCCL_DEBUG=INFO\n", "manual")[0]
-    assert "npu-smi info" in said("nvidia-smi\n", "advice")[0]
-    assert "npu-smi info" in said('N="$(nvidia-smi -L | wc -l)"\n', "advice")[0]
-    assert "set_device(LOCAL_RANK)" in said("python -m torch.distributed.launch a.py\n", "advice")[0]
-    assert "not migrated" in said("python -c 'import torch; torch.cuda.init()'\n", "manual")[0]
-    assert "not migrated" in said("python <<E\nx.cuda()\nE\n", "manual")[0]
-    assert not said("grep '.cuda()' a.py\n", "manual")
+    assert "HCCL_CONNECT_TIMEOUT" in list_messages("export NCCL_DEBUG=INFO\n", "manual")[0]
+    assert "npu-smi info" in list_messages("nvidia-smi\n", "advice")[0]
+    assert "npu-smi info" in list_messages('N="$(nvidia-smi -L | wc -l)"\n', "advice")[0]
+    assert "set_device(LOCAL_RANK)" in list_messages("python -m torch.distributed.launch a.py\n", "advice")[0]
+    assert "not migrated" in list_messages("python -c 'import torch; torch.cuda.init()'\n", "manual")[0]
+    assert "not migrated" in list_messages("python <<E\nx.cuda()\nE\n", "manual")[0]
+    assert not list_messages("grep '.cuda()' a.py\n", "manual")
 
 
 def test_rules_that_are_not_wanted_are_silent() -> None:
     text = f"export {OLD}=0\nexport NCCL_DEBUG=INFO\npython a.py --device cuda\n"
     assert after(text, skip=("visible_devices", "nccl_variables", "device_argparse")) == text
-    assert not said(text, "manual", only=("device_argparse",))
+    assert not list_messages(text, "manual", only=("device_argparse",))
     assert after(text, only=("device_argparse",)) == text.replace("--device cuda", "--device npu")
 
 

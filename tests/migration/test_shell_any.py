@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migration.test_helper_location import migrate_to_any, project
-from migration.test_shell import OLD, after, said
+from migration.test_shell import OLD, after, list_messages
 from viaduct.migration.writing import write_out
 
 MORE = "ASCEND_RT_VISIBLE_DEVICES{0} MLU_VISIBLE_DEVICES{0}"
@@ -27,14 +27,14 @@ MORE = "ASCEND_RT_VISIBLE_DEVICES{0} MLU_VISIBLE_DEVICES{0}"
 )
 def test_what_is_no_setting_stays_without_a_word(text: str) -> None:
     assert after(text, to="any") == text
-    assert not [*said(text, "manual", to="any"), *said(text, "advice", to="any")]
+    assert not [*list_messages(text, "manual", to="any"), *list_messages(text, "advice", to="any")]
 
 
 @pytest.mark.parametrize("value", ["1,0", "GPU-1234"])
 def test_a_list_that_an_npu_does_not_take_moves_nothing(value: str) -> None:
     text = f"export {OLD}=0\n{OLD}={value} python a.py\n"
     assert after(text, to="any") == text
-    assert "strictly ascending" in said(text, "manual", to="any")[0]
+    assert "strictly ascending" in list_messages(text, "manual", to="any")[0]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_list_that_an_npu_does_not_take_moves_nothing(value: str) -> None:
 )
 def test_where_no_second_word_can_follow_it_is_told(text: str) -> None:
     assert after(text, to="any") == text
-    assert "ASCEND_RT_VISIBLE_DEVICES and MLU_VISIBLE_DEVICES" in said(text, "advice", to="any")[0]
+    assert "ASCEND_RT_VISIBLE_DEVICES and MLU_VISIBLE_DEVICES" in list_messages(text, "advice", to="any")[0]
 
 
 @pytest.mark.parametrize(
@@ -64,28 +64,28 @@ def test_the_variable_is_set_for_every_card(text: str, value: str) -> None:
 def test_values_for_cuda_alone_are_pointed_out() -> None:
     text = "python a.py --device cuda --dist-backend=nccl\n"
     assert after(text, to="any") == text
-    assert [line.partition(" names")[0] for line in said(text, "manual", to="any")] == [
+    assert [line.partition(" names")[0] for line in list_messages(text, "manual", to="any")] == [
         "--device cuda",
         "--dist-backend nccl",
     ]
-    assert "names CUDA" in said("python a.py --kernel cuda\n", "advice", to="any")[0]
+    assert "names CUDA" in list_messages("python a.py --kernel cuda\n", "advice", to="any")[0]
 
 
 def test_what_other_cards_have_is_said() -> None:
-    (line,) = said("export NCCL_DEBUG=INFO\n", "advice", to="any")
+    (line,) = list_messages("export NCCL_DEBUG=INFO\n", "advice", to="any")
     assert "stays for CUDA" in line
     assert "HCCL_CONNECT_TIMEOUT" in line
     assert "CNCL_BLOCKING_WAIT" in line
-    assert len(said("export CUDA_LAUNCH_BLOCKING=1\n", "advice", to="any")) == 2
-    assert "npu-smi info` and `cnmon" in said("nvidia-smi\n", "advice", to="any")[0]
-    assert "accelerator.set_device(LOCAL_RANK)" in said("torchrun a.py\n", "advice", to="any")[0]
-    assert "not migrated" in said("python -c 'import torch; torch.cuda.init()'\n", "manual", to="any")[0]
+    assert len(list_messages("export CUDA_LAUNCH_BLOCKING=1\n", "advice", to="any")) == 2
+    assert "npu-smi info` and `cnmon" in list_messages("nvidia-smi\n", "advice", to="any")[0]
+    assert "accelerator.set_device(LOCAL_RANK)" in list_messages("torchrun a.py\n", "advice", to="any")[0]
+    assert "not migrated" in list_messages("python -c 'import torch; torch.cuda.init()'\n", "manual", to="any")[0]
 
 
 def test_rules_that_are_not_wanted_are_silent() -> None:
     text = f"export {OLD}=0\nexport NCCL_DEBUG=INFO\n"
     assert after(text, to="any", skip=("visible_devices",)) == text
-    assert not said(text, "advice", to="any", skip=("nccl_variables",))
+    assert not list_messages(text, "advice", to="any", skip=("nccl_variables",))
 
 
 def test_it_is_written_with_the_project(tmp_path: Path) -> None:

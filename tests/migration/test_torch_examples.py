@@ -180,8 +180,8 @@ def test_an_example_trains_on_the_cpu(name: str) -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_migrated_script_trains_on_the_cpu_to_the_same_digits(name: str, to: Target) -> None:
     """Both npu and mlu, with a plug-in that finds no card (absent_card.py)."""
-    said = (SAID_WITHOUT_A_CARD,) if to == "any" else ()
-    assert collect_outputs(to)[name] == [line for line in collect_outputs("")[name] if line not in said]
+    output = (SAID_WITHOUT_A_CARD,) if to == "any" else ()
+    assert collect_outputs(to)[name] == [line for line in collect_outputs("")[name] if line not in output]
 
 
 def free_port() -> int:
@@ -219,9 +219,9 @@ def test_a_training_that_was_stopped_goes_on_after_the_migration_as_well(tmp_pat
         "first": "--steps 2 --folder parts",
         "second": "--steps 4 --folder parts",
     }
-    said = in_turn([(name, script, words) for name, words in parts.items()], "", tmp_path / "runs")
-    assert said["second"][0] == "continues with step 2"
-    assert said["first"] + said["second"][1:] == said["whole"]
+    output = in_turn([(name, script, words) for name, words in parts.items()], "", tmp_path / "runs")
+    assert output["second"][0] == "continues with step 2"
+    assert output["first"] + output["second"][1:] == output["whole"]
 
 
 # ---- they are carried
@@ -489,10 +489,10 @@ def test_what_a_card_cannot_do_is_for_a_person(to: Target) -> None:
 
 
 def test_float64_on_the_npu_is_said() -> None:
-    said = list_messages("segmentation_fp64.py", "npu", "manual") + list_messages(
+    output = list_messages("segmentation_fp64.py", "npu", "manual") + list_messages(
         "segmentation_fp64.py", "npu", "advice"
     )
-    assert "double precision" in said
+    assert "double precision" in output
 
 
 def test_a_class_that_moves_its_own_tensors_moves_them_to_the_card_or_says_so() -> None:

@@ -274,11 +274,11 @@ def odd(tmp_path: Path) -> Path:
 def test_odd_files_are_copied_and_named_and_the_rest_is_migrated(odd: Path, tmp_path: Path, to: Target) -> None:
     answer = viaduct("migrate", odd, "--to", to, "--out", tmp_path / "out")
     assert answer.returncode == 1, "what was not read makes the copy incomplete"
-    said = answer.stdout + answer.stderr
+    output = answer.stdout + answer.stderr
     assert answer.stdout.startswith("Incomplete: 3 paths not read")
     for name in ("old.py", "huge.py"):
         assert (tmp_path / "out" / name).read_bytes() == (odd / name).read_bytes()
-        assert name in said
+        assert name in output
     assert not os.path.lexists(tmp_path / "out" / "outside.py")
     assert (tmp_path / "elsewhere.py").read_text() == BEFORE
     assert "torch.cuda.synchronize" not in (tmp_path / "out" / "train.py").read_text()

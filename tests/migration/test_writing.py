@@ -137,12 +137,12 @@ def test_a_copy_that_is_interrupted_is_not_there_and_the_next_one_removes_what_i
     while process.poll() is None and len(list(partial.rglob("*.txt"))) < 10:
         time.sleep(0.002)
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1].decode()
+    output = process.communicate(timeout=60)[1].decode()
     assert process.returncode in (-number, 130, 1)
     assert not out.exists()
-    assert partial.exists() == (number == signal.SIGKILL), said
+    assert partial.exists() == (number == signal.SIGKILL), output
     if number != signal.SIGKILL:
-        assert "was not written" in said
+        assert "was not written" in output
         assert not out.parent.exists()
     write_out(migrated_project(project), out, {})
     assert len(list(out.glob("*.txt"))) == 40

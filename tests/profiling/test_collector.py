@@ -311,9 +311,11 @@ def test_a_step_that_compiles_says_how_often_and_how_long(monkeypatch: pytest.Mo
     assert [(step.recompiled, step.compile_us) for step in steps] == [(2, 1500.0), (0, 0.0)]
 
 
-@pytest.mark.parametrize(("graphs", "interruption", "said"), [(0, "", False), (3, "evaluation", False), (3, "", True)])
+@pytest.mark.parametrize(
+    ("graphs", "interruption", "message"), [(0, "", False), (3, "evaluation", False), (3, "", True)]
+)
 def test_reasons_to_compile_are_named_only_where_a_timed_step_compiled(
-    monkeypatch: pytest.MonkeyPatch, graphs: int, interruption: str, said: bool
+    monkeypatch: pytest.MonkeyPatch, graphs: int, interruption: str, message: bool
 ) -> None:
     """torch remembers those of the whole process, and of evaluations, too."""
     collector = Collector(Plan(0, 1, 0), "cpu", system=False, clock=HandClock())
@@ -322,4 +324,4 @@ def test_reasons_to_compile_are_named_only_where_a_timed_step_compiled(
     collector.mark_forward_start()
     collector.mark_step_end(interruption)
     notes = collector.finish(Facts("train.py", "script")).facts.notes
-    assert ("compiled again: train.py:3 forward: size mismatch" in notes) == said
+    assert ("compiled again: train.py:3 forward: size mismatch" in notes) == message

@@ -36,9 +36,7 @@ def test_of_two_events_with_the_same_times_the_annotation_is_outside() -> None:
 def test_spans_are_joined_and_removed_as_sets_of_moments() -> None:
     rng = random.Random(0)
     for _ in range(50):
-        spans, removed = (
-            [(start, start + rng.randint(1, 9)) for start in rng.sample(range(60), 8)] for _ in range(2)
-        )
+        spans, removed = ([(start, start + rng.randint(1, 9)) for start in rng.sample(range(60), 8)] for _ in range(2))
         moments = {moment for start, end in spans for moment in range(start, end)}
         gone = {moment for start, end in removed for moment in range(start, end)}
         assert sum_spans(join_spans(spans)) == len(moments)

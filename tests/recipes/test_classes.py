@@ -78,10 +78,10 @@ def test_as_many_outputs_as_classes_count_labels_from_zero(folder: Path) -> None
 def test_a_number_that_disagrees_is_refused_with_both_and_the_file(classes: int, folder: Path) -> None:
     with pytest.raises(BadValue) as refusal:
         match_classes(with_classes(classes), folder, classes_given=True)
-    said = str(refusal.value)
-    assert f"--classes {classes} disagrees" in said
-    assert f"{folder / 'labels.txt'} has 3 classes" in said
-    assert "give --classes 4" in said
+    output = str(refusal.value)
+    assert f"--classes {classes} disagrees" in output
+    assert f"{folder / 'labels.txt'} has 3 classes" in output
+    assert "give --classes 4" in output
 
 
 def test_a_recipe_file_is_refused_unless_it_says_nothing(folder: Path) -> None:

@@ -176,37 +176,37 @@ def complaint(folder: Path, text: str) -> str:
 
 
 def test_a_syntax_error_is_named_with_its_line(tmp_path: Path) -> None:
-    said = complaint(tmp_path, "one = 1\ntwo = = 2\n")
-    assert "the recipe file failed: SyntaxError: invalid syntax" in said
-    assert said.endswith(f"in {tmp_path / 'mine.py'}, line 2")
+    output = complaint(tmp_path, "one = 1\ntwo = = 2\n")
+    assert "the recipe file failed: SyntaxError: invalid syntax" in output
+    assert output.endswith(f"in {tmp_path / 'mine.py'}, line 2")
 
 
 def test_an_error_inside_is_named_with_the_line_of_the_file_not_of_the_library(tmp_path: Path) -> None:
-    said = complaint(tmp_path, "import json\n\nrecipe = json.loads('{')\n")
-    assert "the recipe file failed: JSONDecodeError" in said
-    assert said.endswith(f"in {tmp_path / 'mine.py'}, line 3")
+    output = complaint(tmp_path, "import json\n\nrecipe = json.loads('{')\n")
+    assert "the recipe file failed: JSONDecodeError" in output
+    assert output.endswith(f"in {tmp_path / 'mine.py'}, line 3")
 
 
 def test_a_misspelt_field_is_named_with_its_line(tmp_path: Path) -> None:
-    said = complaint(tmp_path, "from viaduct.recipes import Sgd\n\noptimizer = Sgd(learning_rate=0.1)\n")
-    assert "unexpected keyword argument 'learning_rate'" in said
-    assert said.endswith("line 3")
+    output = complaint(tmp_path, "from viaduct.recipes import Sgd\n\noptimizer = Sgd(learning_rate=0.1)\n")
+    assert "unexpected keyword argument 'learning_rate'" in output
+    assert output.endswith("line 3")
 
 
 def test_a_value_out_of_range_is_named_with_its_line(tmp_path: Path) -> None:
-    said = complaint(tmp_path, "from viaduct.recipes import Sgd\n\noptimizer = Sgd(lr=-1)\n")
-    assert said.splitlines()[0] == "optimizer.lr is -1; it must be 0 or more."
-    assert said.endswith(f"in {tmp_path / 'mine.py'}, line 3")
+    output = complaint(tmp_path, "from viaduct.recipes import Sgd\n\noptimizer = Sgd(lr=-1)\n")
+    assert output.splitlines()[0] == "optimizer.lr is -1; it must be 0 or more."
+    assert output.endswith(f"in {tmp_path / 'mine.py'}, line 3")
 
 
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
-    said = complaint(tmp_path, "import a_package_that_nobody_has\n")
-    assert "ModuleNotFoundError: No module named 'a_package_that_nobody_has'" in said
-    assert said.endswith("line 1")
+    output = complaint(tmp_path, "import a_package_that_nobody_has\n")
+    assert "ModuleNotFoundError: No module named 'a_package_that_nobody_has'" in output
+    assert output.endswith("line 1")
 
 
 def test_a_syntax_error_of_a_neighbour_is_not_blamed_on_a_line_of_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "neighbour_b.py").write_text("fine = 1\n" * 30 + "wrong = = 2\n")
-    said = complaint(tmp_path, "import sys\nimport neighbour_b\n")
-    assert "neighbour_b.py, line 31" in said
-    assert said.endswith(f"in {tmp_path / 'mine.py'}, line 2")
+    output = complaint(tmp_path, "import sys\nimport neighbour_b\n")
+    assert "neighbour_b.py, line 31" in output
+    assert output.endswith(f"in {tmp_path / 'mine.py'}, line 2")

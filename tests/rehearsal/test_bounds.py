@@ -85,9 +85,9 @@ def make_plan(record: Path, ranks: int) -> Plan:
     return Plan("original", "torch", str(record / "a.py"), (), str(record), str(record), ranks=ranks, timeout=1.0)
 
 
-def note(record: Path, folder: str, pid: int, **said: object) -> None:
+def note(record: Path, folder: str, pid: int, **fields: object) -> None:
     (record / folder).mkdir(exist_ok=True)
-    (record / folder / f"{pid}.json").write_text(json.dumps({"steps": 3, "seconds": 1.0, "peak_bytes": 1, **said}))
+    (record / folder / f"{pid}.json").write_text(json.dumps({"steps": 3, "seconds": 1.0, "peak_bytes": 1, **fields}))
 
 
 def test_a_rank_that_ends_without_a_report_is_named_and_is_no_good_end(tmp_path: Path) -> None:

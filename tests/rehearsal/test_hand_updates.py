@@ -55,9 +55,9 @@ UPDATES = {
 )
 def test_an_update_by_hand_is_a_step(update: str, tmp_path: Path) -> None:
     journey = carry_script(tmp_path, SCRIPT.replace("UPDATE", UPDATES[update]), "--steps", "20")
-    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    assert journey.code == 0, journey.stdout + journey.stderr[-3000:]
     assert journey.record["verdict"] == "agrees"
-    assert "5 losses of 5 steps, 3 gradients of the first step and 3 tensors" in journey.said
+    assert "5 losses of 5 steps, 3 gradients of the first step and 3 tensors" in journey.stdout
 
 
 BEGIN = """\

@@ -64,12 +64,12 @@ def test_a_package_installed_inside_the_project_is_not_the_users_line(project: P
 def test_the_card_refuses_with_the_line_of_the_script(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(limits.CardRefuses, match="A float64 tensor"):
         run(project, "x = 1\nviolated()  # here\n")
-    said = capsys.readouterr().err
-    assert "train.py:2" in said
-    assert "violated()  # here" in said
-    assert "card: It fails." in said
-    assert "change: Use float32." in said
-    assert limits.LIMITS["float64"].reason in said
+    output = capsys.readouterr().err
+    assert "train.py:2" in output
+    assert "violated()  # here" in output
+    assert "card: It fails." in output
+    assert "change: Use float32." in output
+    assert limits.LIMITS["float64"].reason in output
     assert read_limits(project)[0]["place"] == {"file": str(project / "train.py"), "line": 2}
 
 

@@ -66,18 +66,18 @@ def test_a_module_runs_with_its_package(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("pkg.nothing", "there is no module 'pkg.nothing'"),
         ("pkg", "'pkg' is a package without __main__.py"),
         ("pkg/train.py", "'pkg/train.py' is no module's name"),
     ],
 )
-def test_a_module_that_is_not_there_is_named(name: str, said: str, project: Path) -> None:
+def test_a_module_that_is_not_there_is_named(name: str, message: str, project: Path) -> None:
     for verb in ("rehearse", "carry"):
         answer = viaduct(verb, "-m", name, cwd=project)
         assert answer.returncode == 2
-        assert said in answer.stderr
+        assert message in answer.stderr
         assert "Traceback" not in answer.stderr
 
 

@@ -48,8 +48,8 @@ def run_in(view: View, folder: Path, line: str) -> str:
 def test_every_program_writes_to_the_layer_and_reads_it_back(around: Path) -> None:
     view = open_view(layout_for(around))
     line = "pwd; echo x >> ../data.txt; cat ../data.txt; rm train.py; mkdir ../runs; echo y > ../runs/z; ls"
-    said = run_in(view, around / "project", line)
-    assert said.split() == [str(around / "project"), "minex", "out"]
+    output = run_in(view, around / "project", line)
+    assert output.split() == [str(around / "project"), "minex", "out"]
     assert (around / "data.txt").read_text() == (around / "project" / "train.py").read_text() == "mine"
     assert sorted(os.listdir(around)) == ["data.txt", "project"]
     assert {name for name, _ in view.find_written()} == {f"{around}/data.txt", f"{around}/runs/z"}
@@ -62,8 +62,8 @@ def test_the_migrated_files_stand_in_the_originals_place(around: Path) -> None:
     (tree / "train.py").write_text("theirs")
     (tree / "added.py").write_text("new")
     view = open_view(layout)
-    said = run_in(view, around / "project", "cat train.py added.py ../data.txt; echo x > kept; echo more >> added.py")
-    assert said == "theirsnewmine"
+    output = run_in(view, around / "project", "cat train.py added.py ../data.txt; echo x > kept; echo more >> added.py")
+    assert output == "theirsnewmine"
     assert {name for name, _ in view.find_written()} == {f"{around}/project/{name}" for name in ("kept", "added.py")}
     assert (around / "project" / "train.py").read_text() == "mine"
     assert (tree / "added.py").read_text() == "new"
@@ -78,8 +78,8 @@ def test_the_record_is_shared_with_the_outside(around: Path) -> None:
 def test_a_folder_that_cannot_be_overlaid_stays_as_it_is_unless_it_is_required(around: Path) -> None:
     layout = layout_for(around)
     refused = replace(layout, folders=(*layout.folders, "/proc"))
-    said = run_in(open_view(refused), around, "echo x >> data.txt; cat data.txt; test -e /proc/self/status")
-    assert said == "minex\n"
+    output = run_in(open_view(refused), around, "echo x >> data.txt; cat data.txt; test -e /proc/self/status")
+    assert output == "minex\n"
     with pytest.raises(OverlayError):
         open_view(replace(refused, required=("/proc",)))
 

@@ -42,12 +42,12 @@ def test_an_interruption_is_told_as_one_with_the_steps_that_were_taken(
 ) -> None:
     (tmp_path / "train.py").write_text(TRAINS + "train(3)\nprint('waits', flush=True)\nimport time\ntime.sleep(100)\n")
     with begun("rehearse", "train.py", "--on", "original", "--record", "record", cwd=tmp_path) as command:
-        command.wait_for(lambda said: "waits" in said)
+        command.wait_for(lambda output: "waits" in output)
         os.kill(command.pid, number)
-        _, talk = command.communicate(60)
-    assert command.returncode == code, talk
-    assert "viaduct rehearse: 3 steps, " in talk
-    assert f"It was interrupted by {number.name}." in talk
+        _, stderr = command.communicate(60)
+    assert command.returncode == code, stderr
+    assert "viaduct rehearse: 3 steps, " in stderr
+    assert f"It was interrupted by {number.name}." in stderr
     summary = json.loads((tmp_path / "record" / "summary.json").read_text())
     assert (summary["steps"], summary["interrupted"]) == (3, number)
     assert summary["peak_bytes"] > 2**20
@@ -142,9 +142,9 @@ dist.destroy_process_group()
 def test_ranks_are_started_with_their_variables_and_their_lines_are_marked(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, RANKS, "--on", "npu", "--ranks", "2")
     assert answer.code == 0, answer.stderr
-    said = dict(line[1:].split("] ", 1) for line in answer.stdout.splitlines())
-    assert sorted(said) == ["rank 0", "rank 1"]
-    assert json.loads(said["rank 1"]) == {
+    output = dict(line[1:].split("] ", 1) for line in answer.stdout.splitlines())
+    assert sorted(output) == ["rank 0", "rank 1"]
+    assert json.loads(output["rank 1"]) == {
         "RANK_ID": "1", "RANK_SIZE": "2", "DEVICE_ID": "1", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"
     }  # fmt: skip
     table = json.loads((answer.record / "rank_table.json").read_text())

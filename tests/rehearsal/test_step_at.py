@@ -59,7 +59,7 @@ def test_a_target_is_a_statement_or_a_function(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "advice"),
+    ("text", "message", "advice"),
     [
         ("loop.py:999", "loop.py has 27 lines", ""),
         ("loop.py:6", "no statement is executed in this line", "next statement is in line 7"),
@@ -68,10 +68,10 @@ def test_a_target_is_a_statement_or_a_function(tmp_path: Path) -> None:
         ("updat", "no function of that name", "update"),
     ],
 )
-def test_what_is_not_there_is_refused(tmp_path: Path, text: str, said: str, advice: str) -> None:
+def test_what_is_not_there_is_refused(tmp_path: Path, text: str, message: str, advice: str) -> None:
     with pytest.raises(BadValue) as caught:
         find_target(text, write(tmp_path))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert advice in str(caught.value)
 
 
@@ -164,8 +164,8 @@ with tf.Session() as sess:
 @pytest.mark.slow
 def test_a_named_line_is_found_again_in_the_migrated_script(tmp_path: Path) -> None:
     journey = carry_script(tmp_path, MIXED, "--step-at", "train.py:15", "--steps", "20")
-    assert journey.code == 0, journey.said + journey.talk[-2000:]
-    assert "12 losses of 6 steps" in journey.said
+    assert journey.code == 0, journey.stdout + journey.stderr[-2000:]
+    assert "12 losses of 6 steps" in journey.stdout
 
 
 @pytest.mark.slow

@@ -31,11 +31,11 @@ import numpy as np
 from absl import flags
 import os
 
-said = {}
-said["one"] = same is tf and tf.compat.v1.Session is tf.Session
-said["version"] = tf.__version__
-said["aliases"] = [np.zeros(1, np.bool).dtype.name, np.zeros(1, np.float).dtype.name]
-said["TF_CONFIG"] = os.environ.get("TF_CONFIG")
+values = {}
+values["one"] = same is tf and tf.compat.v1.Session is tf.Session
+values["version"] = tf.__version__
+values["aliases"] = [np.zeros(1, np.bool).dtype.name, np.zeros(1, np.float).dtype.name]
+values["TF_CONFIG"] = os.environ.get("TF_CONFIG")
 flags.DEFINE_enum("colour", "red", "red|green", "a choice")
 
 with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=slim.l2_regularizer(0.5),
@@ -46,14 +46,14 @@ with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=sli
         y = slim.max_pool2d(y, [2, 2], scope="pool")
         y = slim.flatten(slim.dropout(y, 0.9, is_training=False))
         y = slim.fully_connected(y, 5, activation_fn=None, normalizer_fn=None, scope="logits")
-said["analyzed"] = slim.model_analyzer.analyze_vars(tf.global_variables()[:1], print_info=True)
-said["variables"] = sorted(v.op.name for v in tf.global_variables())
-said["shape"] = y.shape.as_list()
-said["updates"] = len(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
+values["analyzed"] = slim.model_analyzer.analyze_vars(tf.global_variables()[:1], print_info=True)
+values["variables"] = sorted(v.op.name for v in tf.global_variables())
+values["shape"] = y.shape.as_list()
+values["updates"] = len(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
 inner = contrib_layers.batch_norm(tf.ones([2, 3]), is_training=True, updates_collections=None, scope="inner")
 contrib_layers.batch_norm(tf.ones([2, 3]), is_training=True, updates_collections="mine", scope="mine")
-said["updates_elsewhere"] = [len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)), len(tf.get_collection("mine"))]
-said["penalties"] = len(tf.losses.get_regularization_losses())
+values["updates_elsewhere"] = [len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)), len(tf.get_collection("mine"))]
+values["penalties"] = len(tf.losses.get_regularization_losses())
 total = tf.losses.get_total_loss(add_regularization_losses=True)
 train = slim.learning.create_train_op(total + tf.reduce_mean(y), tf.train.GradientDescentOptimizer(0.1))
 
@@ -62,27 +62,27 @@ found = table.lookup(tf.constant(["b", "z"]))
 loss = sequence_loss(tf.zeros([1, 2, 4]), tf.constant([[0, 1]]), tf.constant([[1.0, 0.0]]))
 cell = rnn.BasicLSTMCell(3)
 outputs, _ = legacy_seq2seq.rnn_decoder([tf.ones([2, 3])] * 4, cell.zero_state(2, tf.float32), cell, scope="decoder")
-said["decoder"] = [len(outputs), sum(v.op.name.startswith("decoder/") for v in tf.trainable_variables())]
+values["decoder"] = [len(outputs), sum(v.op.name.startswith("decoder/") for v in tf.trainable_variables())]
 steps = [tf.zeros([2, 4])] * 3, [tf.constant([0, 1])] * 3, [tf.constant([1.0, 0.5])] * 3
 legacy = [legacy_seq2seq.sequence_loss_by_example(*steps), legacy_seq2seq.sequence_loss(*steps)]
 h = HParams(rate=0.1, layers=[1, 2], wide=False).parse("rate=0.5,layers=[3,4],wide=true")
-said["hparams"] = h.values()
+values["hparams"] = h.values()
 try:
     tf.contrib.quantize
 except AttributeError as error:
-    said["missing"] = str(error)
+    values["missing"] = str(error)
 try:
     import tensorflow.contrib.ffmpeg
 except ImportError as error:
-    said["missing_import"] = str(error)
+    values["missing_import"] = str(error)
 with tf.Session() as sess:
     sess.run([tf.global_variables_initializer(), tf.tables_initializer()])
     for _ in range(3):
         sess.run(train, {x: np.ones([2, 8, 8, 3])})
-    said["lookup"] = sess.run(found).tolist()
-    said["sequence_loss"] = float(sess.run(loss))
-    said["legacy"] = [np.asarray(value).tolist() for value in sess.run(legacy)]
-print(json.dumps(said))
+    values["lookup"] = sess.run(found).tolist()
+    values["sequence_loss"] = float(sess.run(loss))
+    values["legacy"] = [np.asarray(value).tolist() for value in sess.run(legacy)]
+print(json.dumps(values))
 """
 
 
@@ -91,25 +91,25 @@ def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> Non
     script.write_text(OLD)
     answer = rehearse_script("original", script, TF_CONFIG='{"cluster": {"ps": ["x:1"]}}')
     assert answer.code == 0, answer.stderr[-3000:]
-    said = answer.said()
-    assert said["one"]
-    assert said["version"] == "1.15.0"
-    assert said["aliases"] == ["bool", "float64"]
-    assert said["TF_CONFIG"] is None
+    values = answer.parse_last_line()
+    assert values["one"]
+    assert values["version"] == "1.15.0"
+    assert values["aliases"] == ["bool", "float64"]
+    assert values["TF_CONFIG"] is None
     body = [f"body/body_{n}/{name}" for n in (1, 2) for name in ("weights", *(f"BatchNorm/{part}" for part in PARTS))]
-    assert said["variables"] == sorted([*body, "logits/weights", "logits/biases"])
-    assert said["shape"] == [2, 5]
-    assert (said["updates"], said["penalties"]) == (4, 3)
-    assert said["updates_elsewhere"] == [4, 2]
-    assert said["lookup"] == [1, -7]
-    assert said["sequence_loss"] == pytest.approx(np.log(4))
-    assert said["decoder"] == [4, 2]
-    assert said["analyzed"] == [108, 432]
+    assert values["variables"] == sorted([*body, "logits/weights", "logits/biases"])
+    assert values["shape"] == [2, 5]
+    assert (values["updates"], values["penalties"]) == (4, 3)
+    assert values["updates_elsewhere"] == [4, 2]
+    assert values["lookup"] == [1, -7]
+    assert values["sequence_loss"] == pytest.approx(np.log(4))
+    assert values["decoder"] == [4, 2]
+    assert values["analyzed"] == [108, 432]
     assert "Total size of variables: 108" in answer.stdout
-    assert said["legacy"][0] == pytest.approx([np.log(4)] * 2)
-    assert said["legacy"][1] == pytest.approx(np.log(4))
-    assert said["hparams"] == {"rate": 0.5, "layers": [3, 4], "wide": True}
-    for message in (said["missing"], said["missing_import"]):
+    assert values["legacy"][0] == pytest.approx([np.log(4)] * 2)
+    assert values["legacy"][1] == pytest.approx(np.log(4))
+    assert values["hparams"] == {"rate": 0.5, "layers": [3, 4], "wide": True}
+    for message in (values["missing"], values["missing_import"]):
         assert "tensorflow.contrib." in message
         assert "slim" in message
     assert len(answer.losses) == 3

@@ -37,7 +37,7 @@ class Answer:
     variables: dict[str, Any]
     hits: list[tuple[str, int | None, str]]
 
-    def said(self) -> dict[str, Any]:
+    def parse_last_line(self) -> dict[str, Any]:
         """Return the script's last line, which is JSON."""
         found: dict[str, Any] = json.loads(self.stdout.strip().splitlines()[-1])
         return found

@@ -58,7 +58,7 @@ def train(recipe: Path, *words: str) -> None:
 def wait_for_steps(run: Path, command: Command) -> RunFacts:
     end = time.monotonic() + 120
     while not (run / "metrics.jsonl").is_file() or open_run(run).steps < 3:
-        assert command.returncode is None, command.talk.read_text()
+        assert command.returncode is None, command.stderr.read_text()
         assert time.monotonic() < end
         time.sleep(0.05)
     return open_run(run)

@@ -87,8 +87,8 @@ def test_a_cell_that_does_not_parse_is_left_alone_and_named(tmp_path: Path) -> N
     after = json.loads(file.after)
     assert "drop_remainder=True" in "".join(after["cells"][1]["source"])
     assert "".join(after["cells"][2]["source"]) == "print 'two'\n"
-    said = [(finding.risk, file.locate(finding.line)) for finding in file.findings if finding.status == "manual"]
-    assert said == [("low", "n.ipynb cell 3:1"), ("high", "n.ipynb cell 4:1")]
+    output = [(finding.risk, file.locate(finding.line)) for finding in file.findings if finding.status == "manual"]
+    assert output == [("low", "n.ipynb cell 3:1"), ("high", "n.ipynb cell 4:1")]
 
 
 @pytest.mark.parametrize("indent", [1, 4])

@@ -58,10 +58,10 @@ def together(ranks: int, work: Callable[..., Any], *arguments: Any, silent: tupl
             for process in processes:
                 process.kill()
                 process.join()
-        said = [log.read_text() if log.exists() else "" for log in logs]
+        printed = [log.read_text() if log.exists() else "" for log in logs]
     return [
         Ended(*answer, output, process.exitcode)
-        for answer, output, process in zip(answers, said, processes, strict=True)
+        for answer, output, process in zip(answers, printed, processes, strict=True)
     ]
 
 

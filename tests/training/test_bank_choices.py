@@ -80,8 +80,8 @@ def test_choices_are_said_recorded_and_the_same_after_a_resume(
     tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     uninterrupted = train(tmp_path / "whole", bank, steps=8)
-    said = capfd.readouterr().err
-    assert f"Bank {bank} (--bank): 2 choices: 1 module, optimizer loop." in said
+    output = capfd.readouterr().err
+    assert f"Bank {bank} (--bank): 2 choices: 1 module, optimizer loop." in output
     recorded = read_tuning(tmp_path / "whole")
     assert len(recorded["choices"]) == 2
     train(tmp_path / "parts", bank, steps=4)

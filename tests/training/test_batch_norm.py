@@ -28,15 +28,15 @@ def test_a_run_as_good_in_validation_is_not_suspected() -> None:
 def test_the_reason_is_said_with_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDir(tmp_path / "run")
     run_recipe(run, SLOW)
-    said = capsys.readouterr().err
-    assert "have not settled: 30 steps with momentum 0.001 are 3 % of the way." in said
-    assert f"viaduct evaluate {run.path} --recompute-batch-norm 100" in said
+    output = capsys.readouterr().err
+    assert "have not settled: 30 steps with momentum 0.001 are 3 % of the way." in output
+    assert f"viaduct evaluate {run.path} --recompute-batch-norm 100" in output
     summary = json.loads((run.path / "summary.json").read_text())
     found = summary["batch_norm"]
     assert found["unsettled"]
     assert found["images"] == 18
     assert found["recomputed_top1"] > found["top1"] == summary["final"]["top1"]
-    assert f"{100 * found['recomputed_top1']:.1f} %" in said
+    assert f"{100 * found['recomputed_top1']:.1f} %" in output
     assert "have not settled" in run.report.read_text()
 
 

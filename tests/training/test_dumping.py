@@ -30,7 +30,9 @@ def losses(recipe: Recipe, folder: Path, options: DumpOptions | None = None) -> 
 
 
 @pytest.mark.parametrize(
-    "recipe", [FORGETFUL, within(FORGETFUL, "data", workers=2), replace(FORGETFUL, accumulate=2)], ids=["", "workers", "parts"]
+    "recipe",
+    [FORGETFUL, within(FORGETFUL, "data", workers=2), replace(FORGETFUL, accumulate=2)],
+    ids=["", "workers", "parts"],
 )
 def test_losses_are_the_same_bits_with_a_dump(tmp_path: Path, recipe: Recipe) -> None:
     plain = losses(recipe, tmp_path / "plain")

@@ -38,15 +38,15 @@ recipe = Recipe(
 
 
 @pytest.mark.parametrize(
-    ("compiling", "said"),
+    ("compiling", "message"),
     [(False, "Ending after this step"), (True, "Ending when the network is compiled and this step is done")],
 )
-def test_it_says_when_the_run_will_end(compiling: bool, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_when_the_run_will_end(compiling: bool, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with Interrupt() as interrupt:
         interrupt.is_compiling = lambda: compiling
         os.kill(os.getpid(), signal.SIGINT)
     printed = capsys.readouterr().err
-    assert printed == f"\n{said}, with a checkpoint. Ctrl-C once more ends at once.\n"
+    assert printed == f"\n{message}, with a checkpoint. Ctrl-C once more ends at once.\n"
     assert interrupt.received == signal.SIGINT
 
 
@@ -61,8 +61,8 @@ def test_a_run_that_compiles_ends_after_its_first_step(tmp_path: Path) -> None:
     with begun("train", tmp_path / "mine.py", "--device", "cpu", "--run", tmp_path / "run") as run:
         run.wait_for(lambda text: "compiling" in text)
         os.kill(run.pid, signal.SIGINT)
-        _, talk = run.communicate()
+        _, stderr = run.communicate()
     assert run.returncode == 130
-    assert "Ending when the network is compiled and this step is done, with a checkpoint." in talk
-    assert "Stopped after step 1 of" in talk
+    assert "Ending when the network is compiled and this step is done, with a checkpoint." in stderr
+    assert "Stopped after step 1 of" in stderr
     assert (tmp_path / "run" / "checkpoints" / "step-1").is_dir()

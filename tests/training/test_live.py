@@ -377,11 +377,11 @@ def test_a_run_is_watched_while_it_goes_on_and_says_that_it_was_interrupted(tmp_
         time.sleep(0.3)
         os.kill(command.pid, signal.SIGINT)
         visitor.join()
-        _, talk = command.communicate()
+        _, stderr = command.communicate()
     assert command.returncode == 130
     assert ended["kind"] == "interrupted"
     assert re.fullmatch(r"Interrupted by SIGINT after step \d+ of 400\.", ended["sentence"])
-    assert "Traceback" not in talk
+    assert "Traceback" not in stderr
     with pytest.raises(urllib.error.URLError):
         get(url)
 
@@ -390,8 +390,8 @@ def test_a_run_that_diverges_says_so_on_its_page(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_RECIPE)
     with begun("train", "slow.py", "--device", "cpu", "--run", "diverge", "--watch", cwd=tmp_path) as command:
         ended = hear_end(wait_for_address(command))
-        _, talk = command.communicate()
-    assert command.returncode == 2, talk
+        _, stderr = command.communicate()
+    assert command.returncode == 2, stderr
     assert ended["kind"] == "stopped"
     assert ended["sentence"].startswith("Stopped: the loss became ")
 
@@ -406,9 +406,9 @@ def hear_end(url: str) -> dict[str, Any]:
 
 
 def wait_for_address(command: Any) -> str:
-    command.wait_for(lambda _: "Watch it at" in command.talk.read_text())
-    found = re.search(r"^Watch it at (http://127\.0\.0\.1:\d+/)$", command.talk.read_text(), re.MULTILINE)
-    assert found, command.talk.read_text()
+    command.wait_for(lambda _: "Watch it at" in command.stderr.read_text())
+    found = re.search(r"^Watch it at (http://127\.0\.0\.1:\d+/)$", command.stderr.read_text(), re.MULTILINE)
+    assert found, command.stderr.read_text()
     return found[1]
 
 
@@ -463,6 +463,6 @@ def test_of_several_ranks_the_first_serves(tmp_path: Path) -> None:
     with begun(*words, cwd=tmp_path) as command:
         url = wait_for_address(command)
         command.wait_for(lambda _: get_data(url)["step"] >= 4)
-        _, talk = command.communicate()
-    assert command.returncode == 0, talk
-    assert talk.count("Watch it at") == 1
+        _, stderr = command.communicate()
+    assert command.returncode == 0, stderr
+    assert stderr.count("Watch it at") == 1

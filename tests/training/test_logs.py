@@ -23,7 +23,7 @@ NUMBER = r"-?\d+(\.\d+)?(e[-+]\d+)?"
 CLOCK = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
 Printed = Callable[..., list[str]]
-Said = Callable[[str, Callable[[Any], None]], list[str]]
+CollectLines = Callable[[str, Callable[[Any], None]], list[str]]
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def matching(lines: list[str], pattern: str) -> list[str]:
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Said:
-    """`said("tf", ask)` is what a format says when it is asked outside of a run."""
+def collect_lines(tmp_path: Path) -> CollectLines:
+    """`collect_lines("tf", ask)` is what a format says when it is asked outside of a run."""
 
     def listen(name: str, ask: Callable[[Any], None]) -> list[str]:
         lines: Lines = create_log_lines(name)
@@ -75,9 +75,9 @@ def test_every_format_that_a_recipe_can_name_is_there() -> None:
     assert Log().format == "resnext"
 
 
-def test_resnext_prints_the_seeds_line_to_the_letter(said: Said) -> None:
+def test_resnext_prints_the_seeds_line_to_the_letter(collect_lines: CollectLines) -> None:
     line = "step:  8000  epoch:  0.2  FPS:  741.5  loss: 6.117  total_loss: 6.656  lr:0.1000000"
-    assert said("resnext", lambda lines: lines.log(None, SEED)) == [line]
+    assert collect_lines("resnext", lambda lines: lines.log(None, SEED)) == [line]
 
 
 def test_resnext_prints_a_table_of_steps_and_of_evaluations(printed: Printed) -> None:
@@ -119,21 +119,21 @@ def test_tf_prints_what_an_estimator_does(printed: Printed, run: RunDir) -> None
     assert re.fullmatch(rf"{info}Loss for final step: {NUMBER}\.", lines[-1])
 
 
-def test_tf_counts_an_evaluation_by_tenths(said: Said) -> None:
+def test_tf_counts_an_evaluation_by_tenths(collect_lines: CollectLines) -> None:
     def evaluate(lines: Any) -> None:
         for done in range(1, 782):
             lines.evaluating(None, done, 781)
 
     counts = [*range(78, 781, 78), 781]
-    assert said("tf", evaluate) == [f"INFO:tensorflow:Evaluation [{count}/781]" for count in counts]
+    assert collect_lines("tf", evaluate) == [f"INFO:tensorflow:Evaluation [{count}/781]" for count in counts]
 
 
-def test_tf_counts_a_short_evaluation_by_batches(said: Said) -> None:
+def test_tf_counts_a_short_evaluation_by_batches(collect_lines: CollectLines) -> None:
     def evaluate(lines: Any) -> None:
         for done in range(1, 4):
             lines.evaluating(None, done, 3)
 
-    assert said("tf", evaluate) == [f"INFO:tensorflow:Evaluation [{done}/3]" for done in (1, 2, 3)]
+    assert collect_lines("tf", evaluate) == [f"INFO:tensorflow:Evaluation [{done}/3]" for done in (1, 2, 3)]
 
 
 def test_dll_prints_what_dllogger_does(printed: Printed) -> None:
@@ -162,14 +162,14 @@ def test_dll_writes_the_same_as_json_lines(printed: Printed, run: RunDir) -> Non
     assert 0 <= records[-1]["data"]["top1_accuracy"] <= 1
 
 
-def test_dll_writes_no_json_that_others_cannot_read(said: Said, tmp_path: Path) -> None:
+def test_dll_writes_no_json_that_others_cannot_read(collect_lines: CollectLines, tmp_path: Path) -> None:
     def log(lines: Any) -> None:
         lines.started_at, lines.images_per_s, lines.json_path = 0.0, [], tmp_path / "log.json"
         lines.log(None, replace(SEED, loss=math.nan))
         record = json.loads(lines.json_path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
         assert record["data"]["cross_entropy"] is None
 
-    assert "cross_entropy : nan" in said("dll", log)[0]
+    assert "cross_entropy : nan" in collect_lines("dll", log)[0]
 
 
 def test_latencies_are_those_between_batches_in_milliseconds() -> None:
@@ -255,14 +255,14 @@ def test_mindspore_prints_the_books_lines(printed: Printed, run: RunDir) -> None
     assert re.fullmatch(rf"epoch: 2 step: 5, loss is {NUMBER}", lines[2])
 
 
-def test_mindspore_counts_steps_from_one_in_every_epoch_and_prints_the_last_loss(said: Said) -> None:
+def test_mindspore_counts_steps_from_one_in_every_epoch_and_prints_the_last_loss(collect_lines: CollectLines) -> None:
     training = SimpleNamespace(progress=SimpleNamespace(pace=SimpleNamespace(steps_per_epoch=195)))
 
     def log(lines: Any) -> None:
         for step in (195, 196, 390):
             lines.log(training, replace(SEED, step=step))
 
-    assert said("mindspore", log) == [
+    assert collect_lines("mindspore", log) == [
         "epoch: 1 step: 195, loss is 6.034",
         "epoch: 2 step: 1, loss is 6.034",
         "epoch: 2 step: 195, loss is 6.034",

@@ -52,7 +52,7 @@ def test_a_line_goes_where_it_should(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr() == ("to everybody\n", "aside\n")
 
 
-@pytest.mark.parametrize("where", ["2>talk | head -2", "2>&1 | head -1", "2>talk >/dev/full"])
+@pytest.mark.parametrize("where", ["2>stderr | head -2", "2>&1 | head -1", "2>stderr >/dev/full"])
 def test_a_run_that_nobody_watches_any_more_comes_to_its_end(where: str, tmp_path: Path) -> None:
     """The run has its own Python: how an interpreter ends is part of the test."""
     if "/dev/full" in where and not FULL.exists():
@@ -63,6 +63,6 @@ def test_a_run_that_nobody_watches_any_more_comes_to_its_end(where: str, tmp_pat
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 4
     steps = [row for row in (tmp_path / "run" / "log.txt").read_text().splitlines() if row.startswith("step: ")]
     assert len(steps) == 4
-    talk = (tmp_path / "talk").read_text() if (tmp_path / "talk").exists() else answer.stdout
-    assert "Traceback" not in talk
-    assert "Exception ignored" not in talk
+    stderr = (tmp_path / "stderr").read_text() if (tmp_path / "stderr").exists() else answer.stdout
+    assert "Traceback" not in stderr
+    assert "Exception ignored" not in stderr

@@ -83,8 +83,8 @@ def test_every_precision_trains_on_every_processor(
     assert done.plan.compute == expected.get(word, "bf16")
     assert done.plan.cast_network == (word in ("O2", "O3"))
     assert all(map(math.isfinite, seen))
-    said = capsys.readouterr().err.count("in software, usually slower than fp32")
-    assert said == (0 if done.plan.compute in fast else 1)
+    output = capsys.readouterr().err.count("in software, usually slower than fp32")
+    assert output == (0 if done.plan.compute in fast else 1)
 
 
 @pytest.mark.parametrize(("word", "keep"), [("O2", False), ("O3", True), ("O2", True), ("O3", False)])

@@ -42,7 +42,7 @@ def run_recipe(run: RunDir, recipe: Recipe = TINY, resume: str = "auto") -> str:
     return "finished" if run_training(request).finished else "interrupted"
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
+def read_stderr(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
@@ -86,7 +86,7 @@ def test_the_summary_says_how_the_steps_were_run(run: RunDir, capsys: pytest.Cap
     assert (summary["sink"], summary["sink_on_device"]) == (4, False)
     assert summary["sink_obstacle"] == "cpu captures no graphs"
     assert summary["machine"]["threads"] == torch.get_num_threads()
-    assert "--compile regional has no effect in eager mode; --mode graph compiles." in said(capsys)
+    assert "--compile regional has no effect in eager mode; --mode graph compiles." in read_stderr(capsys)
 
 
 def test_a_callback_that_looks_closely_is_the_summarys_reason_for_no_sinks(run: RunDir) -> None:
@@ -101,18 +101,18 @@ def test_a_run_without_sinks_has_no_obstacle_to_them(run: RunDir, capsys: pytest
     summary = run.read_summary()
     assert summary is not None
     assert summary["sink_obstacle"] is None
-    assert "--compile" not in said(capsys)
+    assert "--compile" not in read_stderr(capsys)
 
 
 def test_a_finished_run_is_whole_and_is_left_alone(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_recipe(run) == "finished"
-    assert "Finished: validation top-1" in said(capsys)
+    assert "Finished: validation top-1" in read_stderr(capsys)
     names = {path.name for path in run.path.iterdir()}
     assert {"recipe.json", "metrics.jsonl", "log.txt", "model.safetensors", "summary.json", "report.html"} <= names
     assert run.model.read_bytes() == (run.checkpoints / "step-10" / "model.safetensors").read_bytes()
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     assert run_recipe(run) == "finished"
-    printed = said(capsys)
+    printed = read_stderr(capsys)
     assert "has finished already" in printed
     assert "A larger --steps or --epochs continues it." in printed
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
@@ -156,9 +156,9 @@ def test_a_run_that_reached_its_threshold_has_finished(run: RunDir, capsys: pyte
     recipe = replace(TINY, evaluation=Evaluation(stop_threshold=0.01), steps=20)
     run_recipe(run, recipe)
     assert steps_of(run) == 5
-    said(capsys)
+    read_stderr(capsys)
     run_recipe(run, recipe)
-    assert "has finished already" in said(capsys)
+    assert "has finished already" in read_stderr(capsys)
 
 
 def test_a_damaged_checkpoint_ahead_never_costs_the_run_its_whole_ones(
@@ -170,7 +170,7 @@ def test_a_damaged_checkpoint_ahead_never_costs_the_run_its_whole_ones(
     ahead.mkdir()
     (ahead / "manifest.json").write_text("{}")
     assert run_recipe(run, replace(TINY, checkpoint=rules)) == "finished"
-    assert "Skipping a damaged checkpoint" in said(capsys)
+    assert "Skipping a damaged checkpoint" in read_stderr(capsys)
     assert steps_of(run) == 10
     assert (run.checkpoints / "step-10" / "model.safetensors").read_bytes() == run.model.read_bytes()
 
@@ -190,7 +190,7 @@ def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(
         meanwhile.setattr(Training, "iterate_batches", spoil_fourth_batch)
         with pytest.raises(BadData, match="record 7"):
             run_recipe(run)
-    printed = said(capsys)
+    printed = read_stderr(capsys)
     assert "Stopped after step 3 of" in printed
     assert f"  viaduct train --run {run.path}" in printed
     assert list_checkpoints(run.checkpoints)[-1].step == 3
@@ -285,7 +285,7 @@ def test_a_run_that_diverges_leaves_its_page(run: RunDir, capsys: pytest.Capture
         run_recipe(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
     assert "the loss became" in run.report.read_text()
     assert run.read_summary() is None
-    assert f"Report so far: {run.report}" in said(capsys)
+    assert f"Report so far: {run.report}" in read_stderr(capsys)
 
 
 def test_a_run_that_was_stopped_leaves_its_page_and_goes_on(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,7 +294,7 @@ def test_a_run_that_was_stopped_leaves_its_page_and_goes_on(run: RunDir, capsys:
     page = run.report.read_text()
     assert "SIGTERM" in page
     assert "after step 3 of 10" in page
-    assert f"Report so far: {run.report}" in said(capsys)
+    assert f"Report so far: {run.report}" in read_stderr(capsys)
     assert run_recipe(run) == "finished"
     assert "Stopped after step" not in run.report.read_text()
 

@@ -255,7 +255,7 @@ def test_a_finished_run_can_be_made_longer(recipe: Path, undisturbed: Path, tmp_
 def test_a_second_process_is_kept_out_of_a_run(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with begun(*words_for(recipe, run)) as first:
-        first.wait_for(lambda said: "step:" in said)
+        first.wait_for(lambda output: "step:" in output)
         second = viaduct(*words_for(recipe, run))
     assert second.returncode == 2
     assert f"process {first.pid} is training there" in second.stderr

@@ -36,7 +36,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["shapes_tester"], "Closest is 'shapes_taster'"),
         (["shapes_taster", "--peer", "torchvison"], "There are: torchvision, timm, plain."),
@@ -61,10 +61,10 @@ def read(path: Path) -> dict[str, Any]:
         (["shapes_taster", "--device", "cpu", "--batch", "1000000", "--size", "1024"], "a smaller --batch or --size"),
     ],
 )
-def test_a_mistake_is_answered_in_words_and_writes_nothing(words: list[str], said: str, tmp_path: Path) -> None:
+def test_a_mistake_is_answered_in_words_and_writes_nothing(words: list[str], message: str, tmp_path: Path) -> None:
     answer = viaduct("bench", *words, cwd=tmp_path)
     assert answer.returncode == 2
-    assert said in answer.stderr
+    assert message in answer.stderr
     assert "Traceback" not in answer.stderr
     assert answer.stderr.count("There are:") <= 1
     assert answer.stdout == ""
@@ -140,10 +140,10 @@ def in_a_shell(words: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_reader_who_leaves_is_no_mistake(tmp_path: Path) -> None:
-    answer = in_a_shell("--json figures.json 2>talk | (exec <&-; sleep 0.1)", tmp_path)
+    answer = in_a_shell("--json figures.json 2>stderr | (exec <&-; sleep 0.1)", tmp_path)
     assert answer.returncode == 0
     assert read(tmp_path / "figures.json")["images_per_s"] > 0
-    assert "Error" not in (tmp_path / "talk").read_text()
+    assert "Error" not in (tmp_path / "stderr").read_text()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
@@ -159,14 +159,14 @@ def test_ctrl_c_ends_it_in_one_line_and_writes_nothing(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     with begun(*QUICK[:-1], "100000", "--json", figures) as bench:
         end = time.monotonic() + 600
-        while "window 1 of" not in bench.talk.read_text():
-            assert time.monotonic() < end, bench.talk.read_text()
+        while "window 1 of" not in bench.stderr.read_text():
+            assert time.monotonic() < end, bench.stderr.read_text()
             time.sleep(0.02)
         os.kill(bench.pid, signal.SIGINT)
-        out, talk = bench.communicate(timeout=600)
+        out, stderr = bench.communicate(timeout=600)
     assert bench.returncode == 130
-    assert talk.splitlines()[-1] == "Interrupted: nothing was written."
-    assert "Traceback" not in talk
+    assert stderr.splitlines()[-1] == "Interrupted: nothing was written."
+    assert "Traceback" not in stderr
     assert out == ""
     assert not figures.exists()
 

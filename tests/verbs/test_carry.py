@@ -11,7 +11,7 @@ from command import viaduct
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("train.py", "--out", "."), "contains the script or project"),
         (("nothing.py",), "there is no nothing.py"),
@@ -24,7 +24,7 @@ from command import viaduct
     ],
 )
 def test_a_mistake_is_answered_before_anything_is_run_or_written(
-    words: tuple[str, ...], said: str, tmp_path: Path
+    words: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(TORCH)
     (tmp_path / "other.py").write_text("print(1)\n")
@@ -33,7 +33,7 @@ def test_a_mistake_is_answered_before_anything_is_run_or_written(
     before = sorted(path.name for path in tmp_path.iterdir())
     answer = viaduct("carry", *words, cwd=tmp_path)
     assert answer.returncode == 2, answer.stderr
-    assert said in answer.stderr
+    assert message in answer.stderr
     assert "Traceback" not in answer.stderr
     assert "this executes" not in answer.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -68,9 +68,9 @@ def test_a_difference_ends_with_1_and_leaves_a_folder(truth: Path, capsys: pytes
     assert record["origin"] == "b"
     assert record["cause"] == "wrong scale"
     assert record["counts"] == {"good": 2, "bad": 1, "flag": 0, "refused": 0, "new": 0}
-    said = capsys.readouterr().out
-    assert "likely cause" in said
-    assert "what to try" in said
+    output = capsys.readouterr().out
+    assert "likely cause" in output
+    assert "what to try" in output
 
 
 def test_what_could_not_be_compared_is_said_where_all_else_is_good(
@@ -80,17 +80,19 @@ def test_what_could_not_be_compared_is_said_where_all_else_is_good(
     (left / "b.npy").write_bytes(b"cut")
     (left / "c.npy").unlink()
     assert run(left, truth) == 1
-    said = capsys.readouterr().out
-    assert "The one compared tensor is within its thresholds, but 2 could not be compared" in said
-    assert "(exit code 1); the first: left: b.npy is not a .npy file" in said
+    output = capsys.readouterr().out
+    assert "The one compared tensor is within its thresholds, but 2 could not be compared" in output
+    assert "(exit code 1); the first: left: b.npy is not a .npy file" in output
 
 
 def test_two_sides_of_nan_alone_are_not_called_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "n.npy", np.full((3, 4), np.nan, np.float32))
     assert run(tmp_path / "n.npy", tmp_path / "n.npy") == 2
-    said = capsys.readouterr().out
-    assert "Nothing could be compared; the first: no finite element is left to compare: both sides have 12 NaN" in said
-    assert "is within" not in said
+    output = capsys.readouterr().out
+    assert (
+        "Nothing could be compared; the first: no finite element is left to compare: both sides have 12 NaN" in output
+    )
+    assert "is within" not in output
 
 
 @pytest.mark.parametrize("flag", ["cosine", "euclid", "max_abs"])
@@ -261,9 +263,9 @@ def test_a_name_from_a_dump_does_not_talk_to_the_terminal(truth: Path, capsys: p
     name, values = "x\x1b[31m[red]y", np.ones((4, 6), np.float32)
     np.save(truth / f"{name}.npy", values)
     run(change_dump(truth, **{name: values * 2}), truth, explain=True)
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert "[red]y" in said
+    output = capsys.readouterr().out
+    assert "\x1b" not in output
+    assert "[red]y" in output
 
 
 def test_dumps_of_modules_and_of_operators_are_refused_unless_rules_say_what_belongs_together(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("built") / "records"
-    said = run_successfully("data", "build", photos, "--out", out, "--shards", "2")
-    assert said == f"{out}: 36 training and 4 validation images of 2 classes, 3 files written\n"
+    output = run_successfully("data", "build", photos, "--out", out, "--shards", "2")
+    assert output == f"{out}: 36 training and 4 validation images of 2 classes, 3 files written\n"
     return out
 
 
@@ -72,15 +72,15 @@ def shards(folder: Path) -> list[str]:
 def test_class_folders_are_built_and_a_second_build_writes_nothing(photos: Path, records: Path) -> None:
     assert shards(records) == ["train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"]
     assert (records / "labels.txt").read_text() == "1:ant\n2:bee\n"
-    said = run_successfully("data", "build", photos, "--out", records, "--shards", "2")
-    assert "0 files written, 3 were there already" in said
+    output = run_successfully("data", "build", photos, "--out", records, "--shards", "2")
+    assert "0 files written, 3 were there already" in output
 
 
 def test_a_list_of_images_is_built(photos: Path, tmp_path: Path) -> None:
     lines = [f"{path},{path.parent.name}" for path in sorted(photos.rglob("*.jpg"))]
     (tmp_path / "list.csv").write_text("path,label\n" + "\n".join(lines) + "\n")
-    said = run_successfully("data", "build", "list.csv", "--out", "records", "--first-label", "0", cwd=tmp_path)
-    assert "36 training and 4 validation images of 2 classes" in said
+    output = run_successfully("data", "build", "list.csv", "--out", "records", "--first-label", "0", cwd=tmp_path)
+    assert "36 training and 4 validation images of 2 classes" in output
     assert (tmp_path / "records/labels.txt").read_text() == "0:ant\n1:bee\n"
 
 
@@ -95,8 +95,8 @@ def idx_pair(folder: Path, name: str, count: int) -> tuple[Path, Path]:
 def test_the_files_of_mnist_are_built(tmp_path: Path) -> None:
     train, validation = idx_pair(tmp_path, "train", 30), idx_pair(tmp_path, "t10k", 10)
     out = tmp_path / "records"
-    said = run_successfully("data", "build", "--idx", *train, "--idx-validation", *validation, "--out", out)
-    assert "30 training and 10 validation images of 10 classes" in said
+    output = run_successfully("data", "build", "--idx", *train, "--idx-validation", *validation, "--out", out)
+    assert "30 training and 10 validation images of 10 classes" in output
     assert "nothing wrong was found" in run_successfully("data", "check", out, "--deep")
 
 
@@ -185,8 +185,8 @@ def test_a_split_without_a_record_is_an_error(records: Path) -> None:
 
 
 def test_sound_records_pass_the_check(built: Path) -> None:
-    said = run_successfully("data", "check", built, "--deep")
-    assert "nothing wrong was found" in said
+    output = run_successfully("data", "check", built, "--deep")
+    assert "nothing wrong was found" in output
     rows = json.loads(run_successfully("data", "check", built, "--json"))
     assert (rows["ok"], rows["findings"]) == (True, [])
     assert [(shard["file"], shard["corrupt"]) for shard in rows["shards"]] == [(name, 0) for name in shards(built)]
@@ -253,8 +253,8 @@ def test_a_check_of_no_records_is_refused(tmp_path: Path) -> None:
 
 def test_the_index_can_be_had_in_the_form_of_dali(records: Path) -> None:
     before = set(records.iterdir())
-    said = run_successfully("data", "index", records, "--dali")
-    assert said.startswith("3 files, 40 records, ")
+    output = run_successfully("data", "index", records, "--dali")
+    assert output.startswith("3 files, 40 records, ")
     texts = [path for path in set(records.rglob("*")) - before if path.is_file() and is_dali(path)]
     assert len(texts) == 3
     assert sum(len(path.read_text().splitlines()) for path in texts) == 40
@@ -418,16 +418,16 @@ def test_training_on_too_few_outputs_says_which_flag_to_give(records: Path, tmp_
         answer = viaduct(*words, *wrong, "--run", tmp_path / "a")
         check_refusal(answer, "disagrees with the data", f"{records / 'labels.txt'} has 2 classes, labels 1 to 2")
         check_refusal(answer, f"give --classes 3{other}.")
-    said = viaduct(*words, "--classes", "2", "--run", tmp_path / "b")
-    assert said.returncode == 0, said.stderr
-    assert "with 2 outputs they are counted from 0" in said.stderr
+    output = viaduct(*words, "--classes", "2", "--run", tmp_path / "b")
+    assert output.returncode == 0, output.stderr
+    assert "with 2 outputs they are counted from 0" in output.stderr
 
 
 def test_records_that_name_no_classes_keep_the_recipes_number_and_it_is_said(records: Path, tmp_path: Path) -> None:
     (records / "labels.txt").unlink()
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1"]
-    said = viaduct(*words, "--run", tmp_path / "run").stderr
-    assert "go up to 2 (no labels.txt names its classes): 1,001 outputs are trained; --classes 3 would fit" in said
+    output = viaduct(*words, "--run", tmp_path / "run").stderr
+    assert "go up to 2 (no labels.txt names its classes): 1,001 outputs are trained; --classes 3 would fit" in output
 
 
 def test_a_recipe_without_records_says_so(tmp_path: Path) -> None:
@@ -464,8 +464,8 @@ def test_any_recipe_trains_on_noise_is_resumed_and_evaluated(tmp_path: Path) -> 
 def test_a_folder_called_synthetic_is_not_taken_for_noise_without_a_word(tmp_path: Path) -> None:
     (tmp_path / "synthetic").mkdir()
     words = ("train", "shapes_taster", "--data", "synthetic", "--steps", "1", "--batch", "4")
-    said = viaduct(*words, "--run", "run", cwd=tmp_path).stderr
-    assert f"--data {tmp_path / 'synthetic'}" in said
+    output = viaduct(*words, "--run", "run", cwd=tmp_path).stderr
+    assert f"--data {tmp_path / 'synthetic'}" in output
 
 
 def test_missing_cifar10_names_the_command_that_brings_it(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_what_train_should_dump_of_no_step_is_refused(flags: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nothing.py"], "no script"),
         (["job.py", "--steps", "5-1"], "--steps"),
@@ -89,11 +89,11 @@ def test_what_train_should_dump_of_no_step_is_refused(flags: dict[str, Any]) -> 
         (["job.py", "--out", "job.py"], "is a file"),
     ],
 )
-def test_mistakes_are_answered_before_torch_is_imported(tmp_path: Path, words: list[str], said: str) -> None:
+def test_mistakes_are_answered_before_torch_is_imported(tmp_path: Path, words: list[str], message: str) -> None:
     (tmp_path / "job.py").write_text("print('ran')\n")
     answer = viaduct(tmp_path, "dump", *words)
     assert answer.returncode == 2
-    assert said in answer.stderr
+    assert message in answer.stderr
     assert "Traceback" not in answer.stderr
     assert not answer.stdout
 

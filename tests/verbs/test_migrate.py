@@ -221,9 +221,9 @@ def test_what_was_written_is_named(project: Path) -> None:
 def test_reasons_speak_chinese_when_asked(half_read: Path, tmp_path: Path) -> None:
     (half_read / "__pycache__").mkdir()
     page, record = tmp_path / "r.html", tmp_path / "r.json"
-    said = call(half_read, "--lang", "zh", "--report", page, "--json", record).stdout
-    assert "第 2 行" in said
-    assert "__pycache__: 缓存目录" in said
+    output = call(half_read, "--lang", "zh", "--report", page, "--json", record).stdout
+    assert "第 2 行" in output
+    assert "__pycache__: 缓存目录" in output
     assert '<html lang="zh">' in page.read_text(encoding="utf-8")
     assert "缓存目录" in page.read_text(encoding="utf-8")
     found = json.loads(record.read_text(encoding="utf-8"))

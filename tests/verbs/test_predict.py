@@ -76,8 +76,8 @@ def test_all_kinds_of_files_give_the_same_probabilities(folder: Path, tensors: d
     found = []
     for name in ("own.safetensors", "theirs.pth", "mindspore.ckpt"):
         write_weights(name, folder, tensors)
-        document, talk = read_document(folder, name, "--recipe", "small.py")
-        assert "The weights have 7 outputs; the recipe's 4 are not used." in talk
+        document, stderr = read_document(folder, name, "--recipe", "small.py")
+        assert "The weights have 7 outputs; the recipe's 4 are not used." in stderr
         found.append(list_probabilities(document))
     assert len(found[0]) == OUTPUTS
     assert found[0] == found[1] == found[2]
@@ -112,9 +112,9 @@ def test_labels_name_the_outputs(folder: Path, tensors: dict[str, Tensor]) -> No
     write_weights("own.safetensors", folder, tensors)
     (folder / "names.txt").write_text("".join(f"animal {letter}\n" for letter in "abcdefg"))
     flags = ("own.safetensors", "--recipe", "small.py", "--labels", "names.txt")
-    document, talk = read_document(folder, *flags)
+    document, stderr = read_document(folder, *flags)
     assert sorted(each["label"] for each in document["images"][0]["predictions"])[0] == "animal a"
-    assert "only numbers" not in talk
+    assert "only numbers" not in stderr
 
 
 def test_weights_without_a_recipe_are_told_which_fits(folder: Path, tensors: dict[str, Tensor]) -> None:

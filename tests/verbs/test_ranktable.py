@@ -24,7 +24,7 @@ PAIR = ("--servers", "10.0.0.10,10.0.0.11")
 class Answer(NamedTuple):
     code: int
     out: str
-    talk: str
+    stderr: str
 
 
 Call = Callable[..., Answer]
@@ -48,9 +48,9 @@ def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 def check_refusal(answer: Answer, *fragments: str) -> None:
     assert answer.code == 2
-    assert "Traceback" not in answer.talk
+    assert "Traceback" not in answer.stderr
     for fragment in fragments:
-        assert fragment in answer.talk
+        assert fragment in answer.stderr
 
 
 def save_table(table: object, name: str = "r.json") -> Path:
@@ -60,9 +60,9 @@ def save_table(table: object, name: str = "r.json") -> Path:
 
 def test_a_table_is_made_checked_and_not_overwritten(viaduct: Call) -> None:
     made = viaduct("make", *PAIR, "--devices", "8", "--device-ips", "auto", "--out", "r.json")
-    assert made.code == 0, made.talk
+    assert made.code == 0, made.stderr
     assert made.out == "r.json: 16 devices on 2 servers, template 1\n"
-    assert "hccn_tool" in made.talk
+    assert "hccn_tool" in made.stderr
     checked = viaduct("check", "r.json")
     assert (checked.code, checked.out) == (0, "r.json: template 1, 16 devices on 2 servers; 0 errors, 0 warnings\n")
     again = ("make", *PAIR, "--device-ips", "auto", "--template", "2", "--out", "r.json")
@@ -99,7 +99,7 @@ def test_what_make_cannot_do_is_said_with_the_flag_or_the_rule(viaduct: Call) ->
 def test_servers_by_name_are_made_with_a_note(viaduct: Call) -> None:
     made = viaduct("make", "--servers", "node-a", "--devices", "1", "--device-ips", "auto", "--out", "r.json")
     assert made.code == 0
-    assert "Note: server-id-name: server_list[0].server_id" in made.talk
+    assert "Note: server-id-name: server_list[0].server_id" in made.stderr
 
 
 @pytest.mark.parametrize("text", [GUIDE_1, GUIDE_2])
@@ -167,7 +167,7 @@ def test_a_table_is_drawn_and_a_broken_one_is_not(viaduct: Call) -> None:
     assert shown.code == 0
     assert "10.0.0.10 · node 0" in shown.out
     assert "rank 1" in shown.out
-    assert "json-comments" in shown.talk
+    assert "json-comments" in shown.stderr
     check_refusal(
         viaduct("show", save_table("{}")), "r.json cannot be used: 1 violation", "viaduct ranktable check r.json"
     )
@@ -180,7 +180,7 @@ def test_a_table_goes_through_all_forms_and_back(viaduct: Call) -> None:
     assert read("one.json").servers == read("r.json").servers
     hosts = viaduct("convert", "one.json", "--to", "hostfile")
     assert hosts.out == "10.0.0.10 slots=2\n"
-    assert "of 10.0.0.10 to 4,5" in hosts.talk
+    assert "of 10.0.0.10 to 4,5" in hosts.stderr
     check_refusal(viaduct("convert", "one.json", "--to", "1", "--out", "two.json"), "is there already")
     check_refusal(viaduct("convert", "one.json", "--to", "2", "--device-ips", "gone"), "--device-ips is for a hostfile")
     check_refusal(viaduct("convert", save_table(hosts.out, "hosts"), "--to", "1"), "--device-ips auto")
@@ -189,7 +189,7 @@ def test_a_table_goes_through_all_forms_and_back(viaduct: Call) -> None:
 def test_a_hostfile_with_names_becomes_a_table_with_a_note(viaduct: Call) -> None:
     answer = viaduct("convert", save_table("node-a slots=8\n", "hosts"), "--to", "1", "--device-ips", "auto")
     assert json.loads(answer.out)["server_list"][0]["server_id"] == "node-a"
-    assert "Note: server-id-name" in answer.talk
+    assert "Note: server-id-name" in answer.stderr
 
 
 def test_mixed_ranks_are_renumbered_on_request(viaduct: Call) -> None:
@@ -197,13 +197,13 @@ def test_mixed_ranks_are_renumbered_on_request(viaduct: Call) -> None:
     save_table(edit(table_1(), changes))
     check_refusal(viaduct("env", "r.json", "--rank", "0"), "convert r.json --to 1 --renumber")
     answer = viaduct("convert", "r.json", "--to", "1", "--renumber", "--out", "straight.json")
-    assert (answer.code, answer.talk) == (0, "")
+    assert (answer.code, answer.stderr) == (0, "")
     assert viaduct("env", "straight.json", "--rank", "0").code == 0
 
 
 def test_the_variables_of_a_rank_are_export_lines(viaduct: Call, tmp_path: Path) -> None:
     answer = viaduct("env", save_table(table_1()), "--rank", "9", "--port", "4000", "--job", "j1")
-    assert answer.talk == ""
+    assert answer.stderr == ""
     lines = answer.out.splitlines()
     assert f"export RANK_TABLE_FILE={tmp_path / 'r.json'}" in lines
     assert {"export RANK_ID=9", "export DEVICE_ID=1", "export MASTER_PORT=4000", "export JOB_ID=j1"} < set(lines)
@@ -211,10 +211,10 @@ def test_the_variables_of_a_rank_are_export_lines(viaduct: Call, tmp_path: Path)
 
 def test_devices_that_torch_would_count_otherwise_are_noted(viaduct: Call) -> None:
     save_table(table_1(1, [4, 5]))
-    assert "give --target" in viaduct("env", "r.json", "--server", "10.0.0.10").talk
+    assert "give --target" in viaduct("env", "r.json", "--server", "10.0.0.10").stderr
     mapped = viaduct("env", "r.json", "--server", "10.0.0.10", "--target", "npu")
     assert "export ASCEND_RT_VISIBLE_DEVICES=4,5\n" in mapped.out
-    assert mapped.talk == ""
+    assert mapped.stderr == ""
 
 
 def test_variables_of_nobody_are_refused(viaduct: Call) -> None:
@@ -240,7 +240,7 @@ def test_the_commands_of_the_document_run_in_their_order(viaduct: Call) -> None:
     assert len(commands) >= 10
     for command in commands:
         answer = viaduct(*shlex.split(command))
-        assert answer.code == 0, (command, answer.talk)
+        assert answer.code == 0, (command, answer.stderr)
     assert read("from_hosts.json") == read("rank_table_16p.json") == read("template_1.json")
     [code] = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
     exec(compile(code, "docs/cluster.md", "exec"), {})

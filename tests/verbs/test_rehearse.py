@@ -10,7 +10,7 @@ from command import viaduct
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nothing.py"], "there is no script 'nothing.py'"),
         (["plain.py"], "import neither torch nor tensorflow"),
@@ -20,11 +20,11 @@ from command import viaduct
         (["broken.py"], "invalid syntax (broken.py, line 2)"),
     ],
 )
-def test_a_persons_mistake_is_answered_in_words(tmp_path: Path, words: list[str], said: str) -> None:
+def test_a_persons_mistake_is_answered_in_words(tmp_path: Path, words: list[str], message: str) -> None:
     (tmp_path / "plain.py").write_text("print(1)\n")
     (tmp_path / "torches.py").write_text("import torch\n")
     (tmp_path / "broken.py").write_text("import torch\nif:\n")
     answer = viaduct("rehearse", *words, cwd=tmp_path)
     assert answer.returncode == 2
-    assert said in answer.stderr
+    assert message in answer.stderr
     assert "Traceback" not in answer.stderr

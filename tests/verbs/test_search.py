@@ -31,7 +31,7 @@ def tiny(steps: int = 4, **changes: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["shapes_taster"], "No --space is given"),
         (["shapes_taster", "--space", "optimizer.lr=-1..1"], "optimizer.lr is -1.0; it must be 0 or more"),
@@ -45,10 +45,10 @@ def tiny(steps: int = 4, **changes: object) -> list[str]:
         (["resnet56_cifar10", "--space", "optimizer.lr=0.1..1"], "say where it is with --data DIR"),
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(tmp_path: Path, words: list[str], said: str) -> None:
+def test_bad_input_is_refused_before_anything_starts(tmp_path: Path, words: list[str], message: str) -> None:
     answer = viaduct("search", *words, cwd=tmp_path)
     assert answer.returncode == 2, answer.stderr
-    assert said in answer.stderr
+    assert message in answer.stderr
     assert "Traceback" not in answer.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,7 @@ from command import viaduct
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--port", "70000"], "70000"),
         (["--max-batch", "0"], "--max-batch"),
@@ -21,8 +21,8 @@ from command import viaduct
         (["--recipe", "nothing"], "nothing"),
     ],
 )
-def test_wrong_flags_are_refused(flags: list[str], said: str, shapes_run: Path) -> None:
+def test_wrong_flags_are_refused(flags: list[str], message: str, shapes_run: Path) -> None:
     done = viaduct("serve", str(shapes_run), "--port", "0", *flags)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr

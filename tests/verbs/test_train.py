@@ -284,18 +284,18 @@ def test_a_finished_run_starts_no_ranks(finished: Path) -> None:
 def test_ranks_whose_launcher_was_killed_end_with_a_checkpoint(tmp_path: Path) -> None:
     """Nobody is left to ask them to; without it they would train on in the background, to the last step."""
     words = "train shapes_taster --device cpu --ranks 2 --batch 4 --steps 100000 --log-every 5 --run run"
-    said = tmp_path / "said"
-    with said.open("w") as out:
+    output = tmp_path / "said"
+    with output.open("w") as out:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "viaduct", *words.split(), "--set", "parallel.hang_seconds=8"],
             cwd=tmp_path,
             stdout=out,
             stderr=out,
         )
-    wait_until(lambda: "step:" in said.read_text(), 600)
+    wait_until(lambda: "step:" in output.read_text(), 600)
     launcher.kill()
     launcher.wait()
-    wait_until(lambda: "Stopped after step" in said.read_text(), 600)
+    wait_until(lambda: "Stopped after step" in output.read_text(), 600)
     assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
 
 

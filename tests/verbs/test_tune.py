@@ -187,7 +187,7 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path, recipe: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--budget", "soon"], "--budget soon is not a time above 0"),
         (["--budget", "0s"], "--budget 0s is not a time above 0"),
@@ -198,10 +198,10 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path, recipe: Path) -> None:
         (["--budget", "1s"], "is too small: no variant of an operator could be measured"),
     ],
 )
-def test_wrong_input_is_refused_with_exit_code_2(recipe: Path, words: list[str], said: str) -> None:
+def test_wrong_input_is_refused_with_exit_code_2(recipe: Path, words: list[str], message: str) -> None:
     refused = viaduct("tune", "run", recipe, "--bank", "bank", *words, cwd=recipe.parent)
     assert refused.returncode == 2
-    assert said in refused.stderr
+    assert message in refused.stderr
     assert "Traceback" not in refused.stderr
     assert "result" not in refused.stdout
 

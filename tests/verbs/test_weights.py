@@ -27,7 +27,7 @@ Weights = dict[str, torch.Tensor]
 class Answer(NamedTuple):
     code: int
     out: str
-    talk: str
+    stderr: str
 
 
 Call = Callable[..., Answer]
@@ -50,10 +50,10 @@ def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def check_refusal(answer: Answer, *fragments: str) -> None:
     assert answer.code == 2
-    assert answer.talk.startswith("viaduct weights")
-    assert "Traceback" not in answer.talk
+    assert answer.stderr.startswith("viaduct weights")
+    assert "Traceback" not in answer.stderr
     for fragment in fragments:
-        assert fragment in answer.talk
+        assert fragment in answer.stderr
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def weights(run: Path) -> Weights:
 @pytest.fixture
 def prefix(run: Path, tmp_path: Path, viaduct: Call) -> Path:
     answer = viaduct("export", run, "--format", "tf-checkpoint", "--out", tmp_path / "tf" / "model.ckpt-20")
-    assert answer.code == 0, answer.talk
+    assert answer.code == 0, answer.stderr
     assert answer.out.endswith("model.ckpt-20: resnet20_cifar, 5 classes, 113 tensors, step 20\n")
     return tmp_path / "tf" / "model.ckpt-20"
 
@@ -136,10 +136,10 @@ def test_a_damaged_newest_checkpoint_is_passed_over(run: Path, tmp_path: Path, v
     shown = viaduct("show", copied, "--json")
     assert json.loads(shown.out)["step"] == 10
     skipping = f"Skipping a damaged checkpoint: {file} does not match its checksum.\n"
-    assert shown.talk == skipping
+    assert shown.stderr == skipping
     written = viaduct("export", copied, "--out", tmp_path / "model.ckpt")
     assert written.out.endswith(", 113 tensors, step 10\n")
-    assert written.talk == skipping
+    assert written.stderr == skipping
     check_refusal(viaduct("show", file.parent), "a damaged checkpoint", str(file), "another checkpoint")
     shutil.rmtree(copied / "checkpoints")
     check_refusal(viaduct("show", copied), "has no intact checkpoint yet")
@@ -151,20 +151,20 @@ def test_damaged_averages_are_passed_over_with_their_weights(run: Path, tmp_path
     (copied / "checkpoints" / "step-20" / "ema.safetensors").unlink()
     answer = viaduct("export", copied, "--format", "safetensors", "--out", tmp_path / "a.safetensors")
     assert answer.out.endswith("step 10\n")
-    assert answer.talk.count("Skipping a damaged checkpoint") == 1
+    assert answer.stderr.count("Skipping a damaged checkpoint") == 1
     (copied / "checkpoints" / "step-10" / "manifest.json").unlink()
     check_refusal(viaduct("show", copied), "has no intact checkpoint", "ema.safetensors", "manifest.json")
 
 
 def test_a_data_file_that_was_cut_short_is_a_warning(prefix: Path, viaduct: Call) -> None:
-    assert "Warning" not in viaduct("show", prefix).talk
+    assert "Warning" not in viaduct("show", prefix).stderr
     data = prefix.with_name(prefix.name + ".data-00000-of-00001")
     data.write_bytes(data.read_bytes()[:-4])
     shown = viaduct("show", prefix, "--json")
     assert shown.code == 0
-    assert f"Warning: {data} was cut short (" in shown.talk
-    assert "1 of its 113 variables cannot be read" in shown.talk
-    assert json.loads(shown.out)["warnings"] == [shown.talk.rstrip("\n")]
+    assert f"Warning: {data} was cut short (" in shown.stderr
+    assert "1 of its 113 variables cannot be read" in shown.stderr
+    assert json.loads(shown.out)["warnings"] == [shown.stderr.rstrip("\n")]
 
 
 @pytest.mark.parametrize("words", [["show"], ["export", "--out", "x"]])
@@ -173,14 +173,14 @@ def test_what_is_no_weights_is_told_without_speaking_of_another_kind(
 ) -> None:
     torch.save({"epoch": 3}, tmp_path / "w.pt")
     check_refusal(answer := viaduct(*words, tmp_path / "w.pt"), "w.pt holds no weights", "epoch")
-    assert "V1" not in answer.talk
+    assert "V1" not in answer.stderr
     (tmp_path / "cat.jpg").write_bytes(b"\xff\xd8\xff\xe0 and so on")
     check_refusal(answer := viaduct(*words, tmp_path / "cat.jpg"), "cat.jpg holds no weights that can be read")
-    assert "V1" not in answer.talk
+    assert "V1" not in answer.stderr
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "recipe.json").unlink()
     check_refusal(answer := viaduct(*words, tmp_path / "run"), "looks like a run, but has no recipe.json", "step-N")
-    assert "TensorFlow" not in answer.talk
+    assert "TensorFlow" not in answer.stderr
     (tmp_path / "empty").mkdir()
     check_refusal(viaduct(*words, tmp_path / "empty"), "there are no weights in", "no recipe.json of a run")
 
@@ -204,7 +204,7 @@ def test_a_run_goes_to_tensorflow_and_back(prefix: Path, tmp_path: Path, weights
     out = tmp_path / "back.safetensors"
     answer = viaduct("import", prefix, "--out", out)
     assert answer.code == 0
-    assert "looks like resnet20_cifar or resnet20_quick: --model chooses." in answer.talk
+    assert "looks like resnet20_cifar or resnet20_quick: --model chooses." in answer.stderr
     assert answer.out == f"{out}: resnet20_cifar, 5 classes, 112 tensors, step 20; 1 more skipped\n"
     back = load_file(out)
     assert back.keys() == weights.keys()
@@ -260,13 +260,13 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
 def test_no_classes_at_all_are_refused(prefix: Path, tmp_path: Path, viaduct: Call) -> None:
     answer = viaduct("import", prefix, "--out", tmp_path / "a.safetensors", "--classes", "0")
     assert answer.code == 2
-    assert "--classes" in answer.talk
+    assert "--classes" in answer.stderr
 
 
 def test_an_unknown_model_is_answered_with_one_list(prefix: Path, tmp_path: Path, viaduct: Call) -> None:
     answer = viaduct("import", prefix, "--out", tmp_path / "a.safetensors", "--model", "nosuch")
     check_refusal(answer, "no model called 'nosuch'")
-    assert answer.talk.count("resnext50") == 1
+    assert answer.stderr.count("resnext50") == 1
 
 
 def test_a_name_from_somebody_else_does_not_steer_the_terminal(tmp_path: Path, viaduct: Call) -> None:

@@ -66,7 +66,7 @@ class Breaks(safetensors.Rebuilt):
 
 
 @pytest.mark.parametrize(
-    ("runner", "said"),
+    ("runner", "message"),
     [
         (Wrong, "does not compute what PyTorch does"),
         (SlightlyWrong, "does not compute what PyTorch does"),
@@ -77,7 +77,7 @@ class Breaks(safetensors.Rebuilt):
 )
 def test_a_file_that_computes_something_else_gets_no_name(
     runner: type[safetensors.Rebuilt],
-    said: str,
+    message: str,
     classifier: Classifier,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -87,7 +87,7 @@ def test_a_file_that_computes_something_else_gets_no_name(
         network.head.weight.data.mul_(100)  # type: ignore[union-attr]
         classifier = replace(classifier, network=network)
     monkeypatch.setattr(safetensors, "open_runner", runner)
-    with pytest.raises(WrongResult, match=said):
+    with pytest.raises(WrongResult, match=message):
         export_file(classifier, tmp_path / "model.safetensors", "safetensors", "tensor")
     assert list_names(tmp_path) == []
 
@@ -120,11 +120,11 @@ def test_a_folder_of_images_can_be_checked_with(classifier: Classifier, tmp_path
 def test_an_interrupted_export_says_so_and_leaves_nothing(shapes_run: Path, tmp_path: Path) -> None:
     words = ["export", str(shapes_run), "--to", "pt2", "--out", str(tmp_path / "model.pt2")]
     with start_command(interrupt_writing, words) as command:
-        _, talk = command.communicate(120)
+        _, stderr = command.communicate(120)
         ended = command.returncode
-    assert ended == 130, talk
-    assert f"viaduct export: interrupted; {tmp_path / 'model.pt2'} was not written." in talk
-    assert "Traceback" not in talk
+    assert ended == 130, stderr
+    assert f"viaduct export: interrupted; {tmp_path / 'model.pt2'} was not written." in stderr
+    assert "Traceback" not in stderr
     assert list_names(tmp_path) == []
 
 

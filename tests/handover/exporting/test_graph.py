@@ -31,7 +31,7 @@ class Fails(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("network", "error", "said"),
+    ("network", "error", "message"),
     [
         (DependsOnValues, CannotExport, "torch.export cannot trace the network"),
         (TwoOutputs, BadValue, "gives a tuple for 2 images"),
@@ -39,8 +39,8 @@ class Fails(nn.Module):
     ],
 )
 def test_a_network_of_ones_own_that_has_no_graph_is_explained(
-    network: Callable[[], nn.Module], error: type[Exception], said: str, classifier: Classifier, tmp_path: Path
+    network: Callable[[], nn.Module], error: type[Exception], message: str, classifier: Classifier, tmp_path: Path
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         export_file(replace(classifier, network=network()), tmp_path / "model.pt2")
     assert list_names(tmp_path) == []

@@ -52,7 +52,7 @@ def test_images_of_memory_recipes_become_what_evaluation_sees(normalise: Normali
 
 
 @pytest.mark.parametrize(
-    ("recipe", "name", "mean", "said"),
+    ("recipe", "name", "mean", "message"),
     [
         ("resnet18_imagenet", "official", 123.68, "shorter side has 256 pixels"),
         ("resnet50_v15_imagenet", "v15", 123.68, "shorter side has 256 pixels"),
@@ -60,12 +60,12 @@ def test_images_of_memory_recipes_become_what_evaluation_sees(normalise: Normali
         ("amoebanet_d_imagenet", "amoebanet", 127.5, "middle 87.5 %"),
     ],
 )
-def test_a_card_gives_the_references_numbers(recipe: str, name: str, mean: float, said: str) -> None:
+def test_a_card_gives_the_references_numbers(recipe: str, name: str, mean: float, message: str) -> None:
     chosen = recipes.load(recipe).recipe
     chosen = replace(chosen, data=replace(chosen.data, size=224))
     classifier = Classifier(torch.nn.Identity(), chosen, recipe, (), None, Path(), None, None, False, None)
     inside = describe_preprocessing(classifier, Request(form="pt2", out=Path("m.pt2"), input="pixels"))
     assert (inside["name"], inside["mean"][0], inside["inside_the_graph"]) == (name, mean, True)
-    assert said in inside["words"]
+    assert message in inside["words"]
     outside = describe_preprocessing(classifier, Request(form="pt2", out=Path("m.pt2"), input="tensor"))
     assert outside["inside_the_graph"] is False

@@ -48,12 +48,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize(("flags", "said"), REFUSED)
-def test_wrong_flags_are_refused_and_leave_nothing(flags: str, said: str, folder: Path, shapes_run: Path) -> None:
+@pytest.mark.parametrize(("flags", "message"), REFUSED)
+def test_wrong_flags_are_refused_and_leave_nothing(flags: str, message: str, folder: Path, shapes_run: Path) -> None:
     before = sorted(folder.rglob("*"))
     answer = viaduct("export", shapes_run, *flags.split(), cwd=folder)
     assert answer.returncode == 2, answer.stdout + answer.stderr
-    assert said in answer.stderr
+    assert message in answer.stderr
     assert "Traceback" not in answer.stderr
     assert sorted(folder.rglob("*")) == before
 

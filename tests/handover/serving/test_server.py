@@ -124,9 +124,9 @@ def test_sigterm_under_load_answers_what_was_accepted(shapes_run: Path) -> None:
         for worker in workers:
             worker.result()
         assert process.stderr is not None
-        said = process.stderr.read()
-        found = re.search(r"Stopped: ([\d,]+) requests answered", said)
-    assert "Batch norms folded: on 16 of the run's validation images probabilities differ by at most" in said
+        output = process.stderr.read()
+        found = re.search(r"Stopped: ([\d,]+) requests answered", output)
+    assert "Batch norms folded: on 16 of the run's validation images probabilities differ by at most" in output
     assert found
     assert int(found[1].replace(",", "")) == outcomes.count(200)
     assert set(outcomes) <= {200, *TRANSPORT_ERRORS}

@@ -28,13 +28,13 @@ from npu_bridge.npu_init import npu_config_proto
 
 rank = int(os.environ["RANK_ID"])
 mine = tf.constant([1.0, 2.0]) * (rank + 1)
-said = {}
+values = {}
 with tf.Session(config=npu_config_proto(tf.ConfigProto(inter_op_parallelism_threads=1))) as sess:
     sess.run(npu_ops.initialize_system())
-    said["who"] = [get_rank_id(), get_rank_size(), get_local_rank_id(), get_local_rank_size()]
+    values["who"] = [get_rank_id(), get_rank_size(), get_local_rank_id(), get_local_rank_size()]
     create_group("alone", 1, [rank])
     create_group("both", 2, [0, 1])
-    said["group"] = [get_rank_size("alone"), get_group_rank_from_world_rank(1, "both")]
+    values["group"] = [get_rank_size("alone"), get_group_rank_from_world_rank(1, "both")]
     out = {kind: hccl_ops.allreduce(mine, kind) for kind in ("sum", "max", "min", "prod")}
     out["alone"] = hccl_ops.allreduce(mine, "sum", group="alone")
     out["both"] = hccl_ops.allreduce(mine, "sum", group="both")
@@ -59,9 +59,9 @@ with tf.Session(config=npu_config_proto(tf.ConfigProto(inter_op_parallelism_thre
         sess.run(sent)
     else:
         out["received"] = hccl_ops.receive([2], tf.float32, 5, 0)
-    said.update({name: np.asarray(value).tolist() for name, value in sess.run(out).items() if name != "cast"})
-    said["cast"] = [part.tolist() for part in sess.run(out["cast"])]
-    said["many"] = [part.tolist() for part in sess.run(many)]
+    values.update({name: np.asarray(value).tolist() for name, value in sess.run(out).items() if name != "cast"})
+    values["cast"] = [part.tolist() for part in sess.run(out["cast"])]
+    values["many"] = [part.tolist() for part in sess.run(many)]
 
 # ---- training: ranks begin apart, are brought together, and one overflow skips the step of both
 with tf.Graph().as_default():
@@ -74,12 +74,12 @@ with tf.Graph().as_default():
     step = optimizer.minimize(loss, tf.train.get_or_create_global_step())
     hooks = [NPUBroadcastGlobalVariablesHook(0, rank)]
     with tf.train.MonitoredTrainingSession(hooks=hooks, config=npu_config_proto()) as sess:
-        said["start"] = sess.run(v).tolist()
+        values["start"] = sess.run(v).tolist()
         sess.run(step, {data: [1.0 + rank, 2.0]})
-        said["after"] = sess.run([v, table])[0].tolist()
-        said["rows"] = sess.run(table).ravel().tolist()
+        values["after"] = sess.run([v, table])[0].tolist()
+        values["rows"] = sess.run(table).ravel().tolist()
         sess.run(step, {data: [np.inf if rank else 1.0, 0.0]})
-        said["skipped"] = sess.run([v, tf.train.get_global_step()])[1].item()
+        values["skipped"] = sess.run([v, tf.train.get_global_step()])[1].item()
 
 # ---- Keras: begun apart, brought together by the callback; a strategy shares data out
 keras = tf.keras
@@ -89,14 +89,14 @@ model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializ
 model.compile(KerasDistributeOptimizer(keras.optimizers.SGD(0.1)), "mse")
 model.fit(np.ones([4, 1]) * (rank + 1), np.zeros([4, 1]), batch_size=4, epochs=1, verbose=0,
           callbacks=[NPUBroadcastGlobalVariablesCallback(0)])
-said["kernel"] = float(model.get_weights()[0][0, 0])
+values["kernel"] = float(model.get_weights()[0][0, 0])
 strategy = NPUStrategy()
 shared = strategy.make_dataset_iterator(tf.data.Dataset.range(4).batch(1, drop_remainder=True))
 mine = shared.get_next()
 with tf.Session(config=npu_config_proto()) as sess:
     sess.run(shared.initialize())
-    said["shared"] = [strategy.num_replicas_in_sync, *(int(sess.run(mine)[0]) for _ in range(2))]
-print(json.dumps(said))
+    values["shared"] = [strategy.num_replicas_in_sync, *(int(sess.run(mine)[0]) for _ in range(2))]
+print(json.dumps(values))
 """
 
 
@@ -106,37 +106,37 @@ def test_two_ranks_of_an_npu_script_exchange_and_train_together(tmp_path: Path) 
     answers = rehearse_ranks("npu", script, 2)
     for answer in answers:
         assert answer.code == 0, answer.stderr[-3000:]
-    for rank, said in enumerate(answer.said() for answer in answers):
-        check_exchanges(rank, said)
-        assert said["start"] == [0.0, 0.0], "the root's value"
-        assert said["after"] == [-1.5, -2.0], "the mean of both gradients"
-        assert said["rows"] == [0.5, 0.5, 1.0], "each rank's row, halved"
-        assert said["skipped"] == 1, "rank 1 has overflowed, and both have skipped"
-        assert said["kernel"] == pytest.approx(0.5), "both from the root's 1, by the mean of the gradients 2 and 8"
-        assert said["shared"] == [2, rank, rank + 2]
+    for rank, values in enumerate(answer.parse_last_line() for answer in answers):
+        check_exchanges(rank, values)
+        assert values["start"] == [0.0, 0.0], "the root's value"
+        assert values["after"] == [-1.5, -2.0], "the mean of both gradients"
+        assert values["rows"] == [0.5, 0.5, 1.0], "each rank's row, halved"
+        assert values["skipped"] == 1, "rank 1 has overflowed, and both have skipped"
+        assert values["kernel"] == pytest.approx(0.5), "both from the root's 1, by the mean of the gradients 2 and 8"
+        assert values["shared"] == [2, rank, rank + 2]
     assert answers[0].variables == answers[1].variables
     assert answers[0].gradients["v"] == answers[1].gradients["v"] == [1.5, 2.0]
     assert answers[0].losses != answers[1].losses
 
 
-def check_exchanges(rank: int, said: dict[str, list[float]]) -> None:
-    assert said["who"] == [rank, 2, rank, 2]
-    assert said["group"] == [1, 1]
-    assert (said["sum"], said["max"], said["min"], said["prod"]) == ([3, 6], [2, 4], [1, 2], [2, 8])
-    assert said["alone"] == [rank + 1, 2 * (rank + 1)]
-    assert said["both"] == [3, 6]
-    assert said["gathered"] == [[1, 2], [2, 4]]
-    assert said["cast"] == [[2, 4], [2, 4]]
-    assert said["root"] == ([3, 6] if rank == 0 else [0, 0])
-    assert said["part"] == [[[0], [3]], [[6], [9]]][rank]
-    assert said["means"] == [4.5, 9]
-    assert said["half"] == [3, 6]
+def check_exchanges(rank: int, values: dict[str, list[float]]) -> None:
+    assert values["who"] == [rank, 2, rank, 2]
+    assert values["group"] == [1, 1]
+    assert (values["sum"], values["max"], values["min"], values["prod"]) == ([3, 6], [2, 4], [1, 2], [2, 8])
+    assert values["alone"] == [rank + 1, 2 * (rank + 1)]
+    assert values["both"] == [3, 6]
+    assert values["gathered"] == [[1, 2], [2, 4]]
+    assert values["cast"] == [[2, 4], [2, 4]]
+    assert values["root"] == ([3, 6] if rank == 0 else [0, 0])
+    assert values["part"] == [[[0], [3]], [[6], [9]]][rank]
+    assert values["means"] == [4.5, 9]
+    assert values["half"] == [3, 6]
     # d/dw of sum(allreduce(w·k)·m): k times the sum of both ranks' m.
-    assert said["gradient"] == [3 * (rank + 1), 6 * (rank + 1)]
-    assert said["all"] == ([0, 10] if rank == 0 else [1, 2, 3, 11, 12, 13])
-    assert said["many"] == [[3 + 2 * n, 6 + 2 * n] for n in range(12)]
+    assert values["gradient"] == [3 * (rank + 1), 6 * (rank + 1)]
+    assert values["all"] == ([0, 10] if rank == 0 else [1, 2, 3, 11, 12, 13])
+    assert values["many"] == [[3 + 2 * n, 6 + 2 * n] for n in range(12)]
     if rank == 1:
-        assert said["received"] == [1, 2]
+        assert values["received"] == [1, 2]
 
 
 HOROVOD = """
@@ -147,7 +147,7 @@ import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as khvd
 hvd.init()
 rank = hvd.rank()
-said = {"who": [hvd.rank(), hvd.size(), hvd.local_rank()]}
+values = {"who": [hvd.rank(), hvd.size(), hvd.local_rank()]}
 rows = hvd.allgather(tf.ones([rank + 1, 2]) * rank)
 mean = hvd.allreduce(tf.constant([1.0 + rank]))
 total = hvd.allreduce(tf.constant([1.0 + rank]), average=False, compression=hvd.Compression.fp16)
@@ -158,9 +158,9 @@ start = hvd.broadcast_global_variables(1)
 with tf.Session() as sess:
     sess.run(tf.global_variables_initializer())
     sess.run(start)
-    said["values"] = [part.tolist() for part in sess.run([rows, mean, total, v])]
+    values["values"] = [part.tolist() for part in sess.run([rows, mean, total, v])]
     sess.run(step)
-    said["v"] = float(sess.run(v))
+    values["v"] = float(sess.run(v))
 keras = tf.keras
 keras.backend.clear_session()
 first = keras.initializers.Constant(rank + 1.0)
@@ -168,15 +168,15 @@ model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializ
 model.compile(khvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
 model.fit(np.ones([4, 1]) * (rank + 1), np.zeros([4, 1]), batch_size=4, epochs=1, verbose=0,
           callbacks=[khvd.callbacks.BroadcastGlobalVariablesCallback(0), khvd.callbacks.MetricAverageCallback()])
-said["kernel"] = float(model.get_weights()[0][0, 0])
+values["kernel"] = float(model.get_weights()[0][0, 0])
 with tf.Graph().as_default(), tf.Session() as sess:
     try:
         sess.run(hvd.allreduce(tf.ones([rank + 1])))
     except tf.errors.OpError as error:
-        said["mismatch"] = str(error)
+        values["mismatch"] = str(error)
     except ValueError as error:
-        said["mismatch"] = str(error)
-print(json.dumps(said))
+        values["mismatch"] = str(error)
+print(json.dumps(values))
 """
 
 
@@ -186,13 +186,13 @@ def test_two_ranks_of_a_horovod_script_do_the_same(tmp_path: Path) -> None:
     answers = rehearse_ranks("original", script, 2, VIADUCT_COLLECTIVE_TIMEOUT="60")
     for rank, answer in enumerate(answers):
         assert answer.code == 0, answer.stderr[-3000:]
-        said = answer.said()
-        assert said["who"] == [rank, 2, rank]
-        assert said["values"] == [[[0, 0], [1, 1], [1, 1]], [1.5], [3], 2.0]
-        assert said["v"] == pytest.approx(1.5)
+        values = answer.parse_last_line()
+        assert values["who"] == [rank, 2, rank]
+        assert values["values"] == [[[0, 0], [1, 1], [1, 1]], [1.5], [3], 2.0]
+        assert values["v"] == pytest.approx(1.5)
         # Both begin at 1; gradients 2·x²·w are 2 and 8, their mean 5.
-        assert said["kernel"] == pytest.approx(0.5)
-        assert "rank 0 brings" in said["mismatch"] or "rank 1 brings" in said["mismatch"]
+        assert values["kernel"] == pytest.approx(0.5)
+        assert "rank 0 brings" in values["mismatch"] or "rank 1 brings" in values["mismatch"]
     assert np.allclose(answers[0].gradients["v"], 1.5)
 
 

@@ -39,11 +39,11 @@ def test_a_script_for_the_mlu_finds_its_devices_and_options(tmp_path: Path) -> N
     script.write_text(MLU)
     answer = rehearse_script("mlu", script)
     assert answer.code == 0, answer.stderr[-3000:]
-    said = answer.said()
-    assert said["w"] == pytest.approx(-0.9)  # 1, then 0 at full speed, then carried on by momentum
-    assert "not been initialized" in said["early"]
-    assert said["size"] == 1
-    assert "CPU" in said["device"]
+    output = answer.parse_last_line()
+    assert output["w"] == pytest.approx(-0.9)  # 1, then 0 at full speed, then carried on by momentum
+    assert "not been initialized" in output["early"]
+    assert output["size"] == 1
+    assert "CPU" in output["device"]
 
 
 DEVICE_SPEC = """
@@ -62,4 +62,4 @@ def test_a_device_spec_of_a_gpu_is_the_cpu(tmp_path: Path) -> None:
     script.write_text(DEVICE_SPEC)
     answer = rehearse_script("original", script)
     assert answer.code == 0, answer.stderr[-3000:]
-    assert answer.said() == {"w": 1.0, "device": "/device:CPU:0"}
+    assert answer.parse_last_line() == {"w": 1.0, "device": "/device:CPU:0"}

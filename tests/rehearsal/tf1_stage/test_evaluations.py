@@ -19,7 +19,7 @@ SCRIPT = """
 import json
 import numpy as np
 import tensorflow as tf
-keras, said = tf.keras, {}
+keras, values = tf.keras, {}
 
 data = tf.data.Dataset.range(10**6).batch(2, drop_remainder=True)
 iterator = data.make_initializable_iterator()
@@ -60,10 +60,10 @@ class Batches(keras.callbacks.Callback):
 
 sess = tf.Session()
 sess.run(tf.global_variables_initializer())
-said["before"] = [until_the_end(sess), until_the_end(sess), so_many(sess, 150)]
+values["before"] = [until_the_end(sess), until_the_end(sess), so_many(sess, 150)]
 for _ in range(3):
     sess.run(train, {fed: [1.0, 2.0]})
-said["after"] = [until_the_end(sess), so_many(sess, 20)]
+values["after"] = [until_the_end(sess), so_many(sess, 20)]
 
 x, y = np.arange(400, dtype=np.float32).reshape(200, 2), np.zeros(200, np.float32)
 keras.backend.set_session(sess)
@@ -71,14 +71,14 @@ network = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones", inp
 network.compile(keras.optimizers.SGD(0.01), "mse")
 endless = tf.data.Dataset.from_tensors((x[:4], y[:4])).repeat()
 batches = [Batches() for _ in range(4)]
-said["loss"] = float(network.evaluate(x, y, batch_size=10, verbose=0, callbacks=[batches[0]]))
+values["loss"] = float(network.evaluate(x, y, batch_size=10, verbose=0, callbacks=[batches[0]]))
 network.evaluate(x, y, batch_size=10, verbose=0, callbacks=[batches[1]])
 network.evaluate(endless, steps=50, verbose=0, callbacks=[batches[2]])
 network.evaluate(tf.data.Dataset.from_tensors((x[:4], y[:4])).repeat(2), verbose=0, callbacks=[batches[3]])
-said["batches"] = [one.seen for one in batches]
-said["predicted"] = [len(network.predict(x, batch_size=10)), len(network.predict(endless, steps=50)),
+values["batches"] = [one.seen for one in batches]
+values["predicted"] = [len(network.predict(x, batch_size=10)), len(network.predict(endless, steps=50)),
                      len(network.predict_generator((x[:4] for _ in range(99)), steps=50))]
-print(json.dumps(said), flush=True)
+print(json.dumps(values), flush=True)
 with sess:
     while True:
         sess.run(fed_error, {fed: [1.0, 2.0]})
@@ -91,14 +91,14 @@ def test_evaluations_end_in_every_style_and_the_script_goes_on_behind_them(tmp_p
     script.write_text(SCRIPT)
     answer = rehearse_script("original", script, steps=3)
     assert answer.code == 0, answer.stderr[-3000:]
-    said = answer.said()
-    assert said["before"] == [3, 3, 150], "training is still to come, so a loop that cannot be left goes on"
-    assert said["after"] == [3, 20], "a short one is worth seeing"
+    values = answer.parse_last_line()
+    assert values["before"] == [3, 3, 150], "training is still to come, so a loop that cannot be left goes on"
+    assert values["after"] == [3, 20], "a short one is worth seeing"
     assert answer.stopped, "the last one has no end"
     assert len(answer.losses) == 3
-    assert said["batches"] == [3, 3, 3, 2], "never more than there are"
-    assert said["loss"] == pytest.approx(float(sum((4 * n + 1) ** 2 for n in range(30)) / 30), rel=1e-5)
-    assert said["predicted"] == [200, 12, 12], "of arrays every row; else so many batches of four"
+    assert values["batches"] == [3, 3, 3, 2], "never more than there are"
+    assert values["loss"] == pytest.approx(float(sum((4 * n + 1) ** 2 for n in range(30)) / 30), rel=1e-5)
+    assert values["predicted"] == [200, 12, 12], "of arrays every row; else so many batches of four"
 
 
 def run(graph: Any, *types: str, training: bool = False, data: bool = False, by_keras: bool = False) -> Any:

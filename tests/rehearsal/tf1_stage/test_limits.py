@@ -136,7 +136,7 @@ NARROW = "w = tf.get_variable('w', [6])"
 
 
 @pytest.mark.parametrize(
-    ("middle", "code", "said"),
+    ("middle", "code", "message"),
     [
         (f"{NARROW}; loss = tf.reduce_sum(w * y)", 0, ""),
         (f"{NARROW}; loss = tf.cast(tf.reduce_sum(tf.exp(tf.cast(w, tf.float64))), tf.float32)", 0, "computes in"),
@@ -145,14 +145,14 @@ NARROW = "w = tf.get_variable('w', [6])"
     ids=["narrow", "some_operator", "what_is_trained"],
 )
 def test_float64_is_refused_in_weights_told_of_operators_and_may_be_fed(
-    middle: str, code: int, said: str, tmp_path: Path
+    middle: str, code: int, message: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "wide.py"
     script.write_text(WIDE.format(middle=middle))
     answer = rehearse_script("npu", script)
     assert answer.code == code, answer.stderr[-3000:]
-    assert [(name, line) for name, line, _ in answer.hits] == ([("float64", 7)] if said else []), answer.stderr
-    assert said in answer.stderr
+    assert [(name, line) for name, line, _ in answer.hits] == ([("float64", 7)] if message else []), answer.stderr
+    assert message in answer.stderr
 
 
 def inside(script: Path, words: str) -> int:

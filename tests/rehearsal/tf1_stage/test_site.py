@@ -83,7 +83,7 @@ def test_every_name_and_signature_is_there(tmp_path: Path) -> None:
     (tmp_path / "surface.json").write_text(json.dumps({module: list(found) for module, found in modules.items()}))
     answer = rehearse_script("npu", script)
     assert answer.code == 0, answer.stderr[-3000:]
-    found = answer.said()
+    found = answer.parse_last_line()
     assert [module for module in modules if module in found] == [], found
     wrong = {}
     for module, name in names:

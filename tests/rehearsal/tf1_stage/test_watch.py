@@ -48,7 +48,7 @@ def test_a_loop_of_the_scripts_own_is_ended_and_its_numbers_are_exact(tmp_path: 
     answer = rehearse_script("original", script, steps=3)
     assert answer.stopped
     assert answer.code == 0
-    assert answer.said() == {"ran": 3}, "its finally block has run"
+    assert answer.parse_last_line() == {"ran": 3}, "its finally block has run"
     x, w, table = np.arange(8.0).reshape(4, 2), np.ones(2), 1.0
     for step in range(3):
         gradient = 2 * x.T @ (x @ w) / 4
@@ -143,7 +143,7 @@ def test_estimators_go_on_behind_their_training(tmp_path: Path) -> None:
     script.write_text(STYLES)
     answer = rehearse_script("original", script, steps=4, arguments=[str(tmp_path / "model")])
     assert answer.code == 0, answer.stderr[-3000:]
-    assert answer.said() == {"trained": 4, "evaluated": True, "predicted": 16, "there": True}
+    assert answer.parse_last_line() == {"trained": 4, "evaluated": True, "predicted": 16, "there": True}
     assert answer.stopped, "a second training has no steps left"
     assert len(answer.losses) == 4
     assert set(answer.gradients) == {"dense/kernel", "dense/bias"}
@@ -155,7 +155,7 @@ def test_fit_ends_with_a_whole_epoch_and_its_validation(tmp_path: Path) -> None:
     answer = rehearse_script("original", script, steps=3)
     assert answer.code == 0, answer.stderr[-3000:]
     assert not answer.stopped
-    assert answer.said() == {"shown": [["loss", "val_loss"]], "after": [4, 1]}
+    assert answer.parse_last_line() == {"shown": [["loss", "val_loss"]], "after": [4, 1]}
     x, w = np.arange(8.0).reshape(4, 2), np.ones(2)
     assert answer.losses[0] == pytest.approx(np.mean((x @ w) ** 2))
     assert len(answer.losses) == 3
@@ -219,9 +219,9 @@ def test_an_npu_estimator_loops_dumps_and_profiles_as_its_config_says(tmp_path: 
         (tmp_path / name).mkdir()
     answer = rehearse_script("npu", script, arguments=[str(tmp_path)])
     assert answer.code == 0, answer.stderr[-3000:]
-    said = answer.said()
-    assert said["loops"] == [2, 4], "the host sees every second step"
-    assert "different values" in said["errors"][0]
+    output = answer.parse_last_line()
+    assert output["loops"] == [2, 4], "the host sees every second step"
+    assert "different values" in output["errors"][0]
     assert len(answer.losses) == 8
     assert answer.hits == []
     check_dump(tmp_path / "dump")

@@ -24,8 +24,8 @@ def on(stage: str, **environment: str) -> Callable[[Callable[..., None]], Callab
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
             with start_command(perform, stage, test.__module__, test.__name__, fixtures, environment) as command:
-                out, talk = command.communicate()
-            assert command.returncode == 0, out + talk
+                out, stderr = command.communicate()
+            assert command.returncode == 0, out + stderr
 
         return run
 

@@ -16,11 +16,11 @@ def test_the_terminal_says_the_table_the_noise_and_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_findings(make_findings(tmp_path, 30, 12))
-    said = capsys.readouterr().out
-    assert "Importance (PED-ANOVA): " in said
-    assert "Highest top1 of those trained to their end: " in said
-    assert "viaduct train best.py" in said
-    assert "pruned" in said
+    output = capsys.readouterr().out
+    assert "Importance (PED-ANOVA): " in output
+    assert "Highest top1 of those trained to their end: " in output
+    assert "viaduct train best.py" in output
+    assert "pruned" in output
     assert (tmp_path / "report.html").is_file()
 
 

@@ -17,7 +17,7 @@ def parse_one(text: str, recipe: Recipe = RECIPE) -> Range | Choices:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("optimizer.lr=-1..1", "optimizer.lr is -1.0; it must be 0 or more"),
         ("optimizer.momentum=0.5..1", "optimizer.momentum is 1.0; it must be at least 0 and below 1"),
@@ -48,10 +48,10 @@ def parse_one(text: str, recipe: Recipe = RECIPE) -> Range | Choices:
         ("log.every_steps=1,2", "does not change what is learned"),
     ],
 )
-def test_a_space_that_the_recipe_would_refuse_is_refused(text: str, said: str) -> None:
+def test_a_space_that_the_recipe_would_refuse_is_refused(text: str, message: str) -> None:
     with pytest.raises(BadValue) as refused:
         parse_one(text)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert text.split("=")[0].split(".")[-1] in str(refused.value)
 
 

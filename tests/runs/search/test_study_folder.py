@@ -30,7 +30,7 @@ def test_a_search_that_was_refused_leaves_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"space": ("optimizer.lr=0.1..2",)}, r"another space: optimizer.lr=0.1..1 there, optimizer.lr=0.1..2 here"),
         ({"metric": "loss"}, "another metric"),
@@ -39,11 +39,11 @@ def test_a_search_that_was_refused_leaves_no_folder(tmp_path: Path) -> None:
         ({"settings": ()}, "another settings: steps=10 there, nothing here"),
     ],
 )
-def test_a_folder_with_another_study_is_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:
+def test_a_folder_with_another_study_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
     folder = StudyFolder(tmp_path)
     folder.write_definition(DEFINITION)
     folder.write_definition(DEFINITION)
-    with pytest.raises(BadRun, match=said):
+    with pytest.raises(BadRun, match=message):
         folder.write_definition(replace(DEFINITION, **change))  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ HEAD = "import tensorflow as tf\n"
 RULE = "dataset_drop_remainder"
 
 
-def said(result: object, status: str) -> str:
+def list_messages(result: object, status: str) -> str:
     return " ".join(finding.message for finding in result.findings if finding.status == status)  # type: ignore[attr-defined]
 
 
@@ -125,14 +125,14 @@ def test_a_likely_dataset_is_left_to_a_person() -> None:
 
 def test_a_value_from_outside_is_set_here_and_its_callers_are_named() -> None:
     source = HEAD + "def pipe(files, drop):\n    return tf.data.TFRecordDataset(files).batch(4, drop_remainder=drop)\n"
-    assert "has no effect" in said(migrate_source(source, RULE), "advice")
+    assert "has no effect" in list_messages(migrate_source(source, RULE), "advice")
     caller = "import tensorflow as tf\nfrom script import pipe\npipe(f, False)\npipe(f, drop=True)\n"
-    assert "main.py:3, main.py:4" in said(migrate_source(source, RULE, others={"main.py": caller}), "advice")
+    assert "main.py:3, main.py:4" in list_messages(migrate_source(source, RULE, others={"main.py": caller}), "advice")
 
 
 def test_images_lost_in_evaluation_are_mentioned() -> None:
     source = HEAD + "def eval_input_fn():\n    return tf.data.TFRecordDataset(f).batch(4)\n"
-    assert "lost" in said(migrate_source(source, RULE), "advice")
+    assert "lost" in list_messages(migrate_source(source, RULE), "advice")
 
 
 def test_the_batches_of_other_libraries_are_left_alone() -> None:
@@ -208,7 +208,7 @@ def test_data_that_goes_to_predict_is_padded_whatever_its_function_is_called(
     source = HEAD + "def builder(n, p):\n    def input_fn(params):\n        d = tf.data.TFRecordDataset(f)\n"
     source += f"        return {batched}\n    return input_fn\n{run}"
     assert padded in migrate_source(source, RULE, pad_predict=True).after.decode()
-    assert "are lost" in said(migrate_source(source, RULE), "manual")
+    assert "are lost" in list_messages(migrate_source(source, RULE), "manual")
 
 
 def test_data_that_training_shares_with_predict_is_left_to_a_person() -> None:
@@ -216,12 +216,12 @@ def test_data_that_training_shares_with_predict_is_left_to_a_person() -> None:
     others = {"run.py": HEAD + "from script import make\ne.train(input_fn=make)\ne.predict(input_fn=make)\n"}
     result = migrate_source(source, RULE, others=others, pad_predict=True)
     assert "return tf.data.TFRecordDataset(f).batch(n, drop_remainder=True)\n" in result.after.decode()
-    assert "as well as prediction" in said(result, "manual")
+    assert "as well as prediction" in list_messages(result, "manual")
 
 
 def test_a_prediction_that_cannot_be_padded_is_left_to_a_person() -> None:
     source = HEAD + "def predict_fn():\n    return tf.data.TFRecordDataset(f).batch(size())\n"
-    assert "cannot be padded" in said(migrate_source(source, RULE, pad_predict=True), "manual")
+    assert "cannot be padded" in list_messages(migrate_source(source, RULE, pad_predict=True), "manual")
 
 
 def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it_is_assigned() -> None:

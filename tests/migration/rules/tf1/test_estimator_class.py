@@ -9,7 +9,7 @@ CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
 ESTIMATOR = "from npu_bridge.estimator.npu.npu_estimator import NPUEstimator\n"
 
 
-def said(result: object, status: str) -> list[str]:
+def list_messages(result: object, status: str) -> list[str]:
     return [finding.message for finding in result.findings if finding.status == status]  # type: ignore[attr-defined]
 
 
@@ -41,16 +41,16 @@ def test_a_config_is_added_where_there_is_none() -> None:
 def test_a_config_from_elsewhere_is_followed_through_the_project() -> None:
     source = HEAD + "from setup import make_config\ne = tf.estimator.Estimator(fn, config=make_config())\n"
     other = HEAD + CONFIG + "def make_config():\n    return NPURunConfig(model_dir='a')\n"
-    assert not said(migrate_source(source, "estimator_class", others={"setup.py": other}), "manual")
-    assert said(migrate_source(source, "estimator_class"), "manual")
+    assert not list_messages(migrate_source(source, "estimator_class", others={"setup.py": other}), "manual")
+    assert list_messages(migrate_source(source, "estimator_class"), "manual")
 
 
 def test_directories_that_differ_are_reported() -> None:
     source = (
         HEAD + CONFIG + "c = NPURunConfig(model_dir='a')\ne = tf.estimator.Estimator(fn, model_dir={!r}, config=c)\n"
     )
-    assert said(migrate_source(source.format("b"), "estimator_class"), "manual")
-    assert not said(migrate_source(source.format("a"), "estimator_class"), "manual")
+    assert list_messages(migrate_source(source.format("b"), "estimator_class"), "manual")
+    assert not list_messages(migrate_source(source.format("a"), "estimator_class"), "manual")
 
 
 @pytest.mark.parametrize(

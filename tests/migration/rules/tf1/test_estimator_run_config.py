@@ -8,7 +8,7 @@ HEAD = "import tensorflow as tf\n"
 CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
 
 
-def said(result: object, status: str) -> list[str]:
+def list_messages(result: object, status: str) -> list[str]:
     return [finding.message for finding in result.findings if finding.status == status]  # type: ignore[attr-defined]
 
 
@@ -80,25 +80,25 @@ def test_the_variable_that_is_no_longer_used_and_the_call_that_is_no_longer_made
     result = migrate_source(
         HEAD + "c = tf.estimator.RunConfig(train_distribute=strategy, device_fn=make())\n", "estimator_run_config"
     )
-    text = " ".join(said(result, "changed"))
+    text = " ".join(list_messages(result, "changed"))
     assert "strategy may now be unused" in text
     assert "the call make() is no longer made" in text
 
 
 def test_defaults_that_differ_are_mentioned_or_written_out() -> None:
     source = HEAD + "c = tf.estimator.RunConfig('out')\n"
-    assert len(said(migrate_source(source, "estimator_run_config"), "advice")) == 2
+    assert len(list_messages(migrate_source(source, "estimator_run_config"), "advice")) == 2
     text = migrate_source(source, "estimator_run_config", keep_defaults=True).after.decode()
     assert "NPURunConfig(model_dir='out', save_summary_steps=100, save_checkpoints_secs=600)" in text
     quiet = HEAD + "c = tf.estimator.RunConfig(save_summary_steps=1, save_checkpoints_steps=5)\n"
-    assert not said(migrate_source(quiet, "estimator_run_config"), "advice")
+    assert not list_messages(migrate_source(quiet, "estimator_run_config"), "advice")
 
 
 def test_unpacked_arguments_are_left_to_a_person() -> None:
     check_says("estimator_run_config", HEAD + "c = tf.estimator.RunConfig(*a)\n", "manual", "unpacked")
     result = migrate_source(HEAD + "c = tf.estimator.RunConfig(**kw)\n", "estimator_run_config")
     assert "NPURunConfig(**kw)" in result.after.decode()
-    assert said(result, "manual")
+    assert list_messages(result, "manual")
 
 
 def test_a_subclass_and_the_contrib_class_are_left_to_a_person() -> None:

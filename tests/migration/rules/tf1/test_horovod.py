@@ -141,9 +141,9 @@ def test_nested_in_one_expression_too() -> None:
 def test_what_has_no_like_is_named_and_keeps_the_import(use: str) -> None:
     result = migrate_source(HEAD + f"y = ({use}, x)\nprint(y)\n", distributed=True)
     assert "import horovod.tensorflow as hvd\n" in result.after.decode()
-    said = [finding.message for finding in result.findings if finding.status == "manual"]
-    assert any(use.partition("(")[0] in message for message in said), said
-    assert any("import stays" in message for message in said)
+    output = [finding.message for finding in result.findings if finding.status == "manual"]
+    assert any(use.partition("(")[0] in message for message in output), output
+    assert any("import stays" in message for message in output)
 
 
 def test_a_start_stays_as_long_as_something_needs_it() -> None:
@@ -170,10 +170,10 @@ def test_parts_of_horovod_may_come_from_its_inner_modules() -> None:
 
 def test_looking_for_the_package_is_left_to_a_person() -> None:
     source = HEAD + "import importlib.util\nHAS = importlib.util.find_spec('horovod') is not None\nhvd.init()\n"
-    said = [
+    output = [
         finding.message for finding in migrate_source(source, distributed=True).findings if finding.status == "manual"
     ]
-    assert any("find_spec('horovod') finds no Horovod" in message for message in said), said
+    assert any("find_spec('horovod') finds no Horovod" in message for message in output), output
 
 
 def test_a_whole_script_ends_without_horovod() -> None:

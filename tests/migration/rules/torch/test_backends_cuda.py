@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrate_source
-
-
-def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrate_source(text, rule, **options).findings
-    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+from migration.checking import check_noop, list_findings
 
 
 @pytest.mark.parametrize(
@@ -15,7 +10,7 @@ def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
     ["print(torch.version.cuda)", "torch.backends.cuda.is_built()", "torch.backends.cuda.enable_flash_sdp(True)"],
 )
 def test_what_speaks_of_cuda_alone_is_named(written: str) -> None:
-    assert [line for line, _ in said(f"import torch\n{written}\n", "backends_cuda")] == [2]
+    assert [line for line, _ in list_findings(f"import torch\n{written}\n", "backends_cuda")] == [2]
 
 
 @pytest.mark.parametrize(

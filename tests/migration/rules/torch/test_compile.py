@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrate_source
+from migration.checking import check_noop, list_findings
 
 EVERYWHERE = ("npu", "mlu", "any")
-
-
-def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrate_source(text, rule, **options).findings
-    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
 
 
 @pytest.mark.parametrize(
@@ -37,4 +32,4 @@ def test_nothing_is_said_without_cause(text: str) -> None:
     ],
 )
 def test_compiled_code_gets_advice(written: str, to: str) -> None:
-    assert said(f"import torch\n{written}\n", "compile", to=to) == [(2, "advice")]
+    assert list_findings(f"import torch\n{written}\n", "compile", to=to) == [(2, "advice")]

@@ -2,17 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrate_source
-
-
-def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrate_source(text, rule, **options).findings
-    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+from migration.checking import check_noop, list_findings, migrate_source
 
 
 def test_a_graph_is_left_on_the_npu_and_moves_on_the_mlu() -> None:
     text = "import torch\ng = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    pass\n"
-    assert said(text, "cuda_graphs") == [(2, "manual"), (3, "manual")]
+    assert list_findings(text, "cuda_graphs") == [(2, "manual"), (3, "manual")]
     after = migrate_source(text, to="mlu").after.decode()
     assert "torch.mlu.MLUGraph()" in after
     assert "torch.mlu.graph(g)" in after

@@ -58,7 +58,7 @@ def test_a_batch_that_cannot_be_shared_out_is_refused(batch: str, cards: str) ->
 def test_files_that_every_rank_writes_are_named() -> None:
     text = LOOP.replace("DECISION", "open('log.txt', 'a').write('x')\n        open('names.txt').read()")
     result = migrate_source(text, "torch.data_parallel_ddp", data_parallel="ddp")
-    said = [finding.message for finding in result.findings if finding.status == "manual"]
-    assert len(said) == 1
-    assert "open('log.txt', 'a')" in said[0]
+    output = [finding.message for finding in result.findings if finding.status == "manual"]
+    assert len(output) == 1
+    assert "open('log.txt', 'a')" in output[0]
     assert any("if the number of ranks divides it" in finding.message for finding in result.findings)

@@ -10,10 +10,10 @@ from migration.rules.torch.data_parallel_script import LOOP, SCRIPT, ddp
 
 def test_a_condition_that_could_leave_the_ranks_apart_is_named() -> None:
     wrap = "model = nn.DataParallel(model, device_ids=[0, 1])"
-    _, said = ddp(SCRIPT.replace(wrap, f"if args.parallel:\n            {wrap}"))
-    assert any("depends on args.parallel" in message for _, message in said)
-    _, said = ddp(SCRIPT.replace(wrap, f"if torch.cuda.device_count() > 1:\n            {wrap}"))
-    assert not any("only if" in message for _, message in said)
+    _, output = ddp(SCRIPT.replace(wrap, f"if args.parallel:\n            {wrap}"))
+    assert any("depends on args.parallel" in message for _, message in output)
+    _, output = ddp(SCRIPT.replace(wrap, f"if torch.cuda.device_count() > 1:\n            {wrap}"))
+    assert not any("only if" in message for _, message in output)
 
 
 @pytest.mark.parametrize(

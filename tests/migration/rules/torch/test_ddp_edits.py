@@ -9,7 +9,7 @@ from migration.rules.torch.data_parallel_script import SCRIPT, ddp
 
 
 def test_loader_epoch_saving_device_and_entry() -> None:
-    after, said = ddp()
+    after, output = ddp()
     for line in (
         "    train = DataLoader(data, batch_size=batch // dist.get_world_size(), sampler=DistributedSampler(data))\n",
         "    test = DataLoader(data, batch_size=batch)\n",
@@ -21,8 +21,8 @@ def test_loader_epoch_saving_device_and_entry() -> None:
         "    dist.destroy_process_group()\n",
     ):
         assert line in after, after
-    assert any("torchrun --nproc_per_node=2 script.py" in message for _, message in said)
-    assert not [finding for finding in said if finding[0] == "manual"]
+    assert any("torchrun --nproc_per_node=2 script.py" in message for _, message in output)
+    assert not [finding for finding in output if finding[0] == "manual"]
 
 
 def test_what_uses_the_card_before_the_main_guard_starts_the_ranks_there() -> None:

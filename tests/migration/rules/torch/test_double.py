@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrate_source
+from migration.checking import check_noop, list_findings, migrate_source
 
 EVERYWHERE = ("npu", "mlu", "any")
-
-
-def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrate_source(text, rule, **options).findings
-    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
 
 
 HEAD = "import torch\n"
@@ -102,7 +97,7 @@ def test_an_attribute_is_followed_to_where_it_was_made() -> None:
 )
 @pytest.mark.parametrize("to", EVERYWHERE)
 def test_double_precision_on_the_card_is_named(written: str, to: str) -> None:
-    assert said(f"import torch\ny = {written}\n", "double", to=to) == [(2, "manual")]
+    assert list_findings(f"import torch\ny = {written}\n", "double", to=to) == [(2, "manual")]
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ def test_who_sets_a_device_or_has_no_rank_is_not_told(source: str) -> None:
 
 
 def test_a_device_that_the_helper_of_any_sets_counts() -> None:
-    said = migrate_source(
+    output = migrate_source(
         HEAD + RANK + INIT.replace("hccl", "nccl") + "torch.cuda.set_device(local_rank)\n", to="any"
     ).findings
-    assert not any(finding.rule == "torch.local_rank" for finding in said)
+    assert not any(finding.rule == "torch.local_rank" for finding in output)
 
 
 def test_who_reads_a_rank_and_sets_no_device_is() -> None:

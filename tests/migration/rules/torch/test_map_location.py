@@ -186,10 +186,10 @@ def test_a_lambda_and_a_string_follow_their_own_rules() -> None:
 
 @pytest.mark.parametrize("given", ["None", "map_location=None"])
 def test_a_map_location_of_none_is_the_default_too(given: str) -> None:
-    said = given.replace("None", "accelerator.map_location()")
+    output = given.replace("None", "accelerator.map_location()")
     use = "m.load_state_dict(a)\n"
     before = f"import torch\na = torch.load(f, {given})\n{use}"
-    after = f"import torch\n{HELPER}a = torch.load(f, {said})\n{use}"
+    after = f"import torch\n{HELPER}a = torch.load(f, {output})\n{use}"
     check_rewrite("map_location", before, after, to="any")
 
 

@@ -2,17 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrate_source
-
-
-def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrate_source(text, rule, **options).findings
-    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+from migration.checking import check_noop, list_findings, migrate_source
 
 
 def test_marks_are_left_on_the_npu_and_move_on_the_mlu() -> None:
     text = "import torch\nfrom torch.cuda import nvtx\nnvtx.range_push('a')\ntorch.cuda.nvtx.range_pop()\n"
-    assert said(text, "nvtx") == [(3, "manual"), (4, "manual")]
+    assert list_findings(text, "nvtx") == [(3, "manual"), (4, "manual")]
     result = migrate_source(text, to="mlu")
     assert "torch.mlu.cnpx.range_pop()" in result.after.decode()
     assert "nvtx.range_push('a')" in result.after.decode()

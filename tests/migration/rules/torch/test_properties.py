@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrate_source
-
-
-def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrate_source(text, rule, **options).findings
-    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+from migration.checking import check_noop, list_findings
 
 
 @pytest.mark.parametrize(
@@ -20,7 +15,7 @@ def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
     ],
 )
 def test_properties_that_the_card_lacks_are_named(text: str) -> None:
-    assert [status for _, status in said(text, "properties")] == ["manual"]
+    assert [status for _, status in list_findings(text, "properties")] == ["manual"]
 
 
 @pytest.mark.parametrize(

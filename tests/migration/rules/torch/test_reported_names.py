@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrate_source
+from migration.checking import check_noop, check_says, list_findings, migrate_source
 
 EVERYWHERE = ("npu", "mlu", "any")
 
@@ -33,14 +33,9 @@ def test_nothing_is_said_of_capability_without_cause(text: str) -> None:
     check_noop("torch.capability", text)
 
 
-def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrate_source(text, rule, **options).findings
-    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
-
-
 def test_channels_last_gets_advice_on_the_npu_alone() -> None:
     text = "import torch\nm = m.to(memory_format=torch.channels_last)\n"
-    assert said(text, "channels_last") == [(2, "advice")]
+    assert list_findings(text, "channels_last") == [(2, "advice")]
     check_noop("torch.channels_last", text, to="mlu")
 
 
@@ -73,4 +68,4 @@ def test_nothing_is_said_of_jit_script_without_cause(text: str) -> None:
     ],
 )
 def test_compiled_code_gets_advice(written: str, to: str) -> None:
-    assert said(f"import torch\n{written}\n", "jit_script", to=to) == [(2, "advice")]
+    assert list_findings(f"import torch\n{written}\n", "jit_script", to=to) == [(2, "advice")]

@@ -6,7 +6,7 @@ from migration.rules.torch.data_parallel_script import SCRIPT, ddp
 
 
 def test_a_trainer_that_keeps_its_loader() -> None:
-    after, said = ddp(
+    after, output = ddp(
         """\
         import torch
         from torch.utils.data import DataLoader
@@ -24,7 +24,7 @@ def test_a_trainer_that_keeps_its_loader() -> None:
             Trainer(build(), data()).fit(3)
         """
     )
-    assert "for number in range(epochs):\n            self.loader.sampler.set_epoch(number)\n" in after, said
+    assert "for number in range(epochs):\n            self.loader.sampler.set_epoch(number)\n" in after, output
 
 
 def test_a_training_loader_that_does_not_shuffle_is_shared_out_too() -> None:
@@ -41,5 +41,5 @@ def test_an_evaluation_that_shuffles_sees_all_samples() -> None:
 
 
 def test_a_loader_behind_a_progress_bar() -> None:
-    after, said = ddp(SCRIPT.replace("for x, y in loader:", "bar = tqdm(loader)\n        for x, y in bar:"))
-    assert "train_loader.sampler.set_epoch(epoch)" in after, said
+    after, output = ddp(SCRIPT.replace("for x, y in loader:", "bar = tqdm(loader)\n        for x, y in bar:"))
+    assert "train_loader.sampler.set_epoch(epoch)" in after, output

@@ -21,7 +21,7 @@ from npu_bridge.estimator.npu.npu_estimator import NPUEstimator, NPUEstimatorSpe
 from npu_bridge.estimator.npu.npu_strategy import NPUStrategy
 from npu_bridge.npu_init import npu_config_proto
 
-keras, said, heard = tf.keras, {}, []
+keras, printed, heard = tf.keras, {}, []
 folder = sys.argv[1]
 
 
@@ -29,7 +29,7 @@ def refused(name, call):
     try:
         call()
     except Exception as error:
-        said[name] = type(error).__name__ + ": " + str(error)
+        printed[name] = type(error).__name__ + ": " + str(error)
 
 
 def data():
@@ -57,8 +57,8 @@ def model_fn(features, labels, mode):
 
 estimator = NPUEstimator(model_fn, config=config("plain"))
 estimator.train(data, steps=3)
-said["evaluated"] = float(estimator.evaluate(data, steps=2)["loss"])
-said["heard"] = heard
+printed["evaluated"] = float(estimator.evaluate(data, steps=2)["loss"])
+printed["heard"] = heard
 refused("params", lambda: NPUEstimator(model_fn, config=config("params"), params={"rate": 1}))
 
 # ---- a Keras model as an Estimator
@@ -66,8 +66,8 @@ network = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initial
 network.compile(tf.train.GradientDescentOptimizer(0.1), "mse")
 converted = model_to_npu_estimator(network, config=config("keras"))
 converted.train(data, steps=2)
-said["converted"] = [type(converted).__name__, int(converted.get_variable_value("global_step"))]
-said["kernel"] = converted.get_variable_value("dense/kernel").ravel().tolist()
+printed["converted"] = [type(converted).__name__, int(converted.get_variable_value("global_step"))]
+printed["kernel"] = converted.get_variable_value("dense/kernel").ravel().tolist()
 
 # ---- Keras on the NPU's strategy, with the NPU's callback
 keras.backend.clear_session()
@@ -78,28 +78,28 @@ with strategy.scope():
     network.compile(keras.optimizers.SGD(0.1), "mse")
 callback = NPUBroadcastGlobalVariablesCallback(0)
 network.fit(data(), steps_per_epoch=2, epochs=1, verbose=0, callbacks=[callback])
-said["strategy"] = [strategy.num_replicas_in_sync, callback.broadcast_done]
-said["fitted"] = network.get_weights()[0].ravel().tolist()
+printed["strategy"] = [strategy.num_replicas_in_sync, callback.broadcast_done]
+printed["fitted"] = network.get_weights()[0].ravel().tolist()
 keras.backend.get_session().close()
 
 # ---- operators
 with tf.Graph().as_default(), tf.Session(config=npu_config_proto()) as sess:
     x = tf.constant(np.linspace(-4, 4, 9), tf.float32)
     gelu = npu_aicore_ops.fast_gelu_v2(x)
-    said["gelu"], said["gelu_gradient"] = [part.tolist() for part in sess.run([gelu, tf.gradients(gelu, x)[0]])]
-    said["prelu"] = sess.run(npu_aicore_ops.prelu(x, 0.25)).tolist()
+    printed["gelu"], printed["gelu_gradient"] = [part.tolist() for part in sess.run([gelu, tf.gradients(gelu, x)[0]])]
+    printed["prelu"] = sess.run(npu_aicore_ops.prelu(x, 0.25)).tolist()
     norm = npu_aicore_ops.layer_norm(tf.reshape(x[:8], [2, 4]), 2.0, 1.0, begin_norm_axis=1, begin_params_axis=1)
-    said["norm"] = sess.run(norm[0]).tolist()
+    printed["norm"] = sess.run(norm[0]).tolist()
 
     sent = npu_ops.outfeed_enqueue_op("channel", [x[:2], tf.constant([7])])
     got = npu_ops.outfeed_dequeue_op("channel", [tf.float32, tf.int32], [[2], [1]])
-    said["shapes"] = [tensor.shape.as_list() for tensor in got]
+    printed["shapes"] = [tensor.shape.as_list() for tensor in got]
     for _ in range(2):
         sess.run(sent)
-    said["received"] = [part.tolist() for part in sess.run(got)]
+    printed["received"] = [part.tolist() for part in sess.run(got)]
     sess.run(npu_ops.stop_outfeed_dequeue_op("channel"))
     sess.run(sent)
-    said["after_stop"] = [part.tolist() for part in sess.run(got)]
+    printed["after_stop"] = [part.tolist() for part in sess.run(got)]
 
 # ---- recurrent layers against Keras' own, and one by hand
 with tf.Graph().as_default(), tf.Session(config=npu_config_proto()) as sess:
@@ -116,24 +116,24 @@ with tf.Graph().as_default(), tf.Session(config=npu_config_proto()) as sess:
         sess.run([own.cell.kernel.assign(values["weight_input"]),
                   own.cell.recurrent_kernel.assign(values["weight_hidden"]),
                   own.cell.bias.assign(np.stack(bias) if after else bias[0] + bias[1])])
-        said["gru %s" % after] = [part.tolist() for part in sess.run([out[0], theirs])]
-        said["gru_outputs"] = len(out)
+        printed["gru %s" % after] = [part.tolist() for part in sess.run([out[0], theirs])]
+        printed["gru_outputs"] = len(out)
     swapped = DynamicGRUV2(4, tf.float32, gate_order="rzh")
     gates = swapped(sequence, seq_length=tf.constant([5, 2]))
     attended = DynamicAUGRU(4, tf.float32)
     ends = {"full": tf.ones([5, 2]), "none": tf.zeros([5, 2])}
     out = {name: attended(sequence, weight) for name, weight in ends.items()}
     sess.run(tf.global_variables_initializer())
-    said["ended"] = sess.run(gates[0])[2:, 1].tolist()
+    printed["ended"] = sess.run(gates[0])[2:, 1].tolist()
     weights = {v.op.name.rsplit("/", 1)[-1]: v for v in swapped.trainable_variables}
     both = tf.matmul(sequence[0], weights["weight_input"]) + weights["bias_input"] + weights["bias_hidden"]
-    said["swapped"] = [part.tolist() for part in sess.run([tf.sigmoid(both[:, 4:8]), gates[2][0]])]
+    printed["swapped"] = [part.tolist() for part in sess.run([tf.sigmoid(both[:, 4:8]), gates[2][0]])]
     full, none = sess.run([out["full"], out["none"]])
-    said["augru"] = [len(full), float(np.abs(full[0] - full[5]).max()), float(np.abs(none[2] - none[3]).max())]
+    printed["augru"] = [len(full), float(np.abs(full[0] - full[5]).max()), float(np.abs(none[2] - none[3]).max())]
     gradients = tf.gradients(out["none"][0], attended.trainable_variables)
-    said["learns"] = [bool(np.abs(part).max() > 0) for part in sess.run(gradients)]
+    printed["learns"] = [bool(np.abs(part).max() > 0) for part in sess.run(gradients)]
     refused("order", lambda: DynamicGRUV2(4, tf.float32, gate_order="hzr"))
-print(json.dumps(said))
+print(json.dumps(printed))
 """
 
 
@@ -154,13 +154,13 @@ from npu_bridge.hccl import hccl_ops
 from hccl.manage.api import get_rank_size, get_rank_id
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
-said = {}
+printed = {}
 def refused(name, call):
     try:
         call()
-        said[name] = None
+        printed[name] = None
     except Exception as error:
-        said[name] = type(error).__name__ + ": " + str(error)
+        printed[name] = type(error).__name__ + ": " + str(error)
 
 def config():
     config = tf.ConfigProto()
@@ -173,7 +173,7 @@ def config():
 x = tf.constant(np.linspace(-3, 3, 12).reshape(3, 4), tf.float32)
 refused("dropout int", lambda: npu_ops.dropout(tf.constant([1]), 0.5))
 refused("dropout 0", lambda: npu_ops.dropout(x, 0.0))
-said["dropout 1"] = npu_ops.dropout(x, 1.0) is x
+printed["dropout 1"] = npu_ops.dropout(x, 1.0) is x
 refused("broadcast", lambda: hccl_ops.broadcast(x, 0))
 refused("loops", lambda: NPURunConfig(iterations_per_loop=0))
 refused("mixed", lambda: NPURunConfig(iterations_per_loop=2, mix_compile_mode=True))
@@ -185,9 +185,9 @@ refused("no manager", lambda: NPUOptimizer(tf.train.AdamOptimizer(), is_loss_sca
 refused("small scale", lambda: FixedLossScaleManager(0.5))
 refused("train op", lambda: util.set_iteration_per_loop(None, x, 2))
 configs = NPURunConfig(), NPURunConfig(save_checkpoints_secs=5)
-said["checkpoints"] = [one.save_checkpoints_steps for one in configs]
+printed["checkpoints"] = [one.save_checkpoints_steps for one in configs]
 with npu_scope.without_npu_compile_scope():
-    said["mark"] = tf.identity(x).op.get_attr("_without_npu_compile")
+    printed["mark"] = tf.identity(x).op.get_attr("_without_npu_compile")
 weights, gradients = tf.constant([3.0, 4.0]), tf.constant([0.6, 0.8])
 values = {"gelu": npu_unary_ops.gelu(x), "lars": npu_ops.LARS([weights], [gradients], 0.1, 0.001, 0.0)[0],
           "dropped": npu_ops.dropout(tf.ones([4000]), 0.25), "centred": npu_aicore_ops.centralization(x)}
@@ -202,24 +202,24 @@ with tf.variable_scope("check"):
 copies = tf.group(cell.variables[0].assign(kernel), cell.variables[1].assign(bias))
 values["rnn"], values["rnn_h"], values["rnn_c"] = out[0], out[1][-1], out[2][-1]
 values["rnn_expected"], values["rnn_last_h"], values["rnn_last_c"] = expected, last.h, last.c
-said["rnn_outputs"] = len(out)
+printed["rnn_outputs"] = len(out)
 
 w = tf.Variable(1.0)
 data = tf.placeholder(tf.float32, [])
 manager = ExponentialUpdateLossScaleManager(2.0 ** 4, incr_every_n_steps=2, decr_every_n_nan_or_inf=2)
 optimizer = NPULossScaleOptimizer(tf.train.GradientDescentOptimizer(0.25), manager)
 step = optimizer.minimize(w * data, tf.train.get_or_create_global_step())
-said["forwarded"] = optimizer._learning_rate
+printed["forwarded"] = optimizer._learning_rate
 history = []
 with tf.Session(config=config()) as sess:
-    said["rank"] = [get_rank_size(), get_rank_id()] if sess.run(npu_ops.initialize_system()) is None else None
+    printed["rank"] = [get_rank_size(), get_rank_id()] if sess.run(npu_ops.initialize_system()) is None else None
     sess.run(tf.global_variables_initializer())
     sess.run(copies)
     for value in (1.0, float("inf"), float("nan"), 2.0, 2.0, 4.0):
         sess.run(step, {data: value})
         history.append([float(v) for v in sess.run([w, manager.get_loss_scale(), tf.train.get_global_step()])])
-    said["history"] = history
-    said.update({name: np.asarray(value).tolist() for name, value in sess.run(values).items()})
+    printed["history"] = history
+    printed.update({name: np.asarray(value).tolist() for name, value in sess.run(values).items()})
 
     # ---- a loop on the device
     counter = tf.Variable(0, trainable=False)
@@ -228,10 +228,10 @@ with tf.Session(config=config()) as sess:
     loop = util.set_iteration_per_loop(sess, once, 5)
     sess.run(tf.variables_initializer([counter, v]))
     sess.run(loop)
-    said["looped"] = float(sess.run(v))
+    printed["looped"] = float(sess.run(v))
     sess.run(once)
-    said["once"] = float(sess.run(v))
-print(json.dumps(said))
+    printed["once"] = float(sess.run(v))
+print(json.dumps(printed))
 """
 
 
@@ -244,7 +244,7 @@ def layer_answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     answer = rehearse_script("npu", script, arguments=[str(folder)])
     assert answer.code == 0, answer.stderr[-4000:]
     assert answer.hits == []
-    return answer.said()
+    return answer.parse_last_line()
 
 
 @pytest.fixture(scope="session")
@@ -255,4 +255,4 @@ def check_answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     answer = rehearse_script("npu", script)
     assert answer.code == 0, answer.stderr[-3000:]
     assert answer.hits == []
-    return {**answer.said(), "steps": len(answer.losses)}
+    return {**answer.parse_last_line(), "steps": len(answer.losses)}
