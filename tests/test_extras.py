@@ -33,14 +33,14 @@ NEEDS_TORCH = {
 }
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CommandResult]:
     """Every command, run one after the other in one process that cannot import torch."""
     folder = tmp_path_factory.mktemp("without_torch")
     layered.make_files(folder)
@@ -56,17 +56,17 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
     assert done.returncode == 0, done.stderr
     left = {path.name for path in folder.iterdir()}
     assert not left & {"run", "carried", "dump", "imported.safetensors", "exported", "jpegs.png"}
-    return dict(zip(commands, (Answer(*row) for row in json.loads(done.stdout)), strict=True))
+    return dict(zip(commands, (CommandResult(*row) for row in json.loads(done.stdout)), strict=True))
 
 
 @pytest.mark.parametrize("command", HELP)
-def test_the_help_of_every_verb_needs_no_torch(command: str, answers: dict[str, Answer]) -> None:
+def test_the_help_of_every_verb_needs_no_torch(command: str, answers: dict[str, CommandResult]) -> None:
     assert answers[command].code == 0, answers[command].err
     assert "Usage: viaduct" in answers[command].out
 
 
 @pytest.mark.parametrize("command", layered.WORKS)
-def test_a_command_that_needs_no_torch_works_without(command: str, answers: dict[str, Answer]) -> None:
+def test_a_command_that_needs_no_torch_works_without(command: str, answers: dict[str, CommandResult]) -> None:
     code, output = layered.WORKS[command]
     answer = answers[command]
     assert answer.code == code, answer.err
@@ -75,7 +75,7 @@ def test_a_command_that_needs_no_torch_works_without(command: str, answers: dict
 
 
 @pytest.mark.parametrize("command", layered.REFUSES)
-def test_a_command_that_needs_more_names_the_extra(command: str, answers: dict[str, Answer]) -> None:
+def test_a_command_that_needs_more_names_the_extra(command: str, answers: dict[str, CommandResult]) -> None:
     answer = answers[command]
     assert answer.code == 2, answer.err
     assert f"pip install 'viaduct[{layered.REFUSES[command]}]'" in answer.err

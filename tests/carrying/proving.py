@@ -35,7 +35,7 @@ SEED = 1
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """Result of one `viaduct carry`."""
 
     record: dict[str, Any]
@@ -106,7 +106,7 @@ class Bench:
         ]
         return ", ".join(dict.fromkeys(differing)) or "none"
 
-    def carry(self, files: dict[str, str]) -> Answer:
+    def carry(self, files: dict[str, str]) -> CommandResult:
         with self.changed(files) as tree:
             out = tree.parent / "carried"
             words = [*self.base.words, "--migrated", str(tree), "--out", str(out)]
@@ -118,7 +118,9 @@ class Bench:
                 **self.base.environment,
             )
             record = out / "carry.json"
-            return Answer(json.loads(record.read_text()) if record.exists() else {}, answer.stdout + answer.stderr)
+            return CommandResult(
+                json.loads(record.read_text()) if record.exists() else {}, answer.stdout + answer.stderr
+            )
 
 
 def in_parallel(work: Callable[..., Result], items: Iterable[Any]) -> list[Result]:
@@ -133,7 +135,7 @@ class Judged:
     project: str
     change: Mutation
     effect: str
-    answer: Answer
+    answer: CommandResult
 
     @property
     def verdict(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import ON_THE_NPU, TORCH, carry_script, with_copy
+from carrying.carry_scripts import ON_THE_NPU, TORCH, carry_script, with_copy
 from command import begun, viaduct
 
 
@@ -73,21 +73,21 @@ def test_an_interruption_is_no_verdict_and_leaves_nothing(number: signal.Signals
 
 def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path) -> None:
     source = "import torch\n\n\ndef read():\n    return open('data.bin')\n\n\nread()\n"
-    journey = with_copy(tmp_path, source, source)
-    assert (journey.code, journey.record["verdict"]) == (2, "could not run")
-    json.loads((journey.out / "carry.json").read_text(), parse_constant=pytest.fail)
-    assert "data.bin" in journey.stdout
-    assert "At fault: a file that is not there, original train.py:5." in journey.stdout
-    assert journey.record["fault"]["whose"] == "file"
-    assert "migrated" not in journey.record["runs"]
+    result = with_copy(tmp_path, source, source)
+    assert (result.code, result.record["verdict"]) == (2, "could not run")
+    json.loads((result.out / "carry.json").read_text(), parse_constant=pytest.fail)
+    assert "data.bin" in result.stdout
+    assert "At fault: a file that is not there, original train.py:5." in result.stdout
+    assert result.record["fault"]["whose"] == "file"
+    assert "migrated" not in result.record["runs"]
 
 
 def test_a_migrated_script_that_the_card_refuses_is_no_pass(tmp_path: Path) -> None:
-    journey = with_copy(tmp_path, TORCH, ON_THE_NPU.replace("x.npu(non_blocking=True)", "x.cuda()"), "--steps", "2")
-    assert (journey.code, journey.record["verdict"]) == (2, "could not run")
-    assert journey.record["fault"]["whose"] == "limit"
-    assert [hit["name"] for hit in journey.record["limits"]] == ["cuda-left"]
-    assert "Its last lines." in (journey.out / "report.html").read_text()
+    result = with_copy(tmp_path, TORCH, ON_THE_NPU.replace("x.npu(non_blocking=True)", "x.cuda()"), "--steps", "2")
+    assert (result.code, result.record["verdict"]) == (2, "could not run")
+    assert result.record["fault"]["whose"] == "limit"
+    assert [hit["name"] for hit in result.record["limits"]] == ["cuda-left"]
+    assert "Its last lines." in (result.out / "report.html").read_text()
 
 
 @pytest.mark.slow

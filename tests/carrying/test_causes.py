@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrying.journeys import ON_THE_NPU, TORCH, replace_once, with_copy, with_copy_in_forks
+from carrying.carry_scripts import ON_THE_NPU, TORCH, replace_once, with_copy, with_copy_in_forks
 from carrying.made_up_observations import make_observation, no_drift
 from viaduct.carrying.agreement import judge, pair_observations
 from viaduct.carrying.causes import explain, find_changed_settings, find_ineffective
@@ -36,31 +36,31 @@ for step in range(9):
 @pytest.mark.slow
 def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
-    journey = with_copy(tmp_path, SECOND, copy, "--steps", "4")
-    assert journey.code == 0, journey.stdout + journey.stderr
-    assert "Note" not in journey.stdout
-    assert journey.record["without_effect"] == []
+    result = with_copy(tmp_path, SECOND, copy, "--steps", "4")
+    assert result.code == 0, result.stdout + result.stderr
+    assert "Note" not in result.stdout
+    assert result.record["without_effect"] == []
 
 
 @pytest.mark.slow
 def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     copy = replace_once(replace_once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
-    journey = with_copy(tmp_path, TORCH, copy, "--steps", "1")
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
-    assert "Not proved: 2 values were set differently, without a known effect in 1 step: " in journey.stdout
-    found = {effect["what"]: (effect["left"], effect["right"]) for effect in journey.record["without_effect"]}
+    result = with_copy(tmp_path, TORCH, copy, "--steps", "1")
+    assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
+    assert "Not proved: 2 values were set differently, without a known effect in 1 step: " in result.stdout
+    found = {effect["what"]: (effect["left"], effect["right"]) for effect in result.record["without_effect"]}
     assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
-    assert "momentum is 0.9 in the original and 0.99 after the migration" in journey.stdout
-    assert "without a known effect in 1 step" in (journey.out / "report.html").read_text()
-    assert "1 loss, exactly equal" in journey.stdout
+    assert "momentum is 0.9 in the original and 0.99 after the migration" in result.stdout
+    assert "without a known effect in 1 step" in (result.out / "report.html").read_text()
+    assert "1 loss, exactly equal" in result.stdout
 
 
 def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
-    journey = with_copy(tmp_path, SECOND, copy, "--steps", "1")
-    assert journey.code == 0, journey.stdout + journey.stderr
+    result = with_copy(tmp_path, SECOND, copy, "--steps", "1")
+    assert result.code == 0, result.stdout + result.stderr
     assert (
-        "Note: Optimizer 1 (Adam) took no step in 1 step (migrated train.py:8), on at least one side" in journey.stdout
+        "Note: Optimizer 1 (Adam) took no step in 1 step (migrated train.py:8), on at least one side" in result.stdout
     )
 
 
@@ -71,9 +71,9 @@ def test_a_schedule_that_no_longer_steps_is_told_though_no_step_follows(tmp_path
     )
     source += "schedule.step()\n"
     copy = source.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
-    journey = with_copy_in_forks(tmp_path, source, replace_once(copy, "\nschedule.step()\n", "\n"))
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
-    assert "optimizer 0 group 0 at the end: lr is 0.01 in the original and 0.1 after the migration" in journey.stdout
+    result = with_copy_in_forks(tmp_path, source, replace_once(copy, "\nschedule.step()\n", "\n"))
+    assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
+    assert "optimizer 0 group 0 at the end: lr is 0.01 in the original and 0.1 after the migration" in result.stdout
 
 
 def op(name: str, value: object, line: int) -> Fact:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import with_copy
+from carrying.carry_scripts import with_copy
 
 SOURCE = """\
 import subprocess, sys
@@ -38,9 +38,9 @@ COPY = SOURCE.replace("import torch\n", "import torch\nimport torch_npu\n").repl
 
 @pytest.mark.slow
 def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path) -> None:
-    journey = with_copy(tmp_path, SOURCE, COPY, "--steps", "4")
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
-    counts = {edit["text"]: edit["executed"] for edit in journey.record["edits"]}
+    result = with_copy(tmp_path, SOURCE, COPY, "--steps", "4")
+    assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
+    counts = {edit["text"]: edit["executed"] for edit in result.record["edits"]}
     assert counts == {
         "import torch_npu": 1,
         "net = nn.Linear(4, 2).npu()": 1,
@@ -48,10 +48,10 @@ def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path
         "raise SystemExit(net.npu())": 0,
         "loss = net(torch.ones(3, 4).npu()).square().mean()": 4,
     }
-    assert "Not proved: what ran agrees, but 2 edits were never executed." in journey.stdout
-    assert "migrated train.py:13: return net(torch.ones(1, 4).npu()).sum()" in journey.stdout
-    assert "Try: Both runs were stopped after 4 steps, so nothing after the loop ran." in journey.stdout
-    page = (journey.out / "report.html").read_text()
+    assert "Not proved: what ran agrees, but 2 edits were never executed." in result.stdout
+    assert "migrated train.py:13: return net(torch.ones(1, 4).npu()).sum()" in result.stdout
+    assert "Try: Both runs were stopped after 4 steps, so nothing after the loop ran." in result.stdout
+    page = (result.out / "report.html").read_text()
     assert "3 of 5 changed lines with code were executed" in page
     assert page.count("this edit was never executed") == 2
 
@@ -67,6 +67,6 @@ def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path
 def test_a_change_that_nothing_shows_is_not_said_to_agree(old: str, new: str, tmp_path: Path) -> None:
     source = SOURCE.replace("raise SystemExit(net.cuda())", "raise SystemExit").replace("(1, 4).cuda()", "(1, 4)")
     copy = source.replace("import torch\n", "import torch\nimport torch_npu\n").replace("cuda()", "npu()")
-    journey = with_copy(tmp_path, source, copy.replace(old, new), "--steps", "4")
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
-    assert new in journey.stdout
+    result = with_copy(tmp_path, source, copy.replace(old, new), "--steps", "4")
+    assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
+    assert new in result.stdout

@@ -50,8 +50,8 @@ def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Pat
     two: Any = SimpleNamespace(request=SimpleNamespace(ranks=2), stage="tf1", sides=sides)
     (text,) = describe_shared_model_dir(two, run)
     assert text.startswith("the ranks share the model_dir model:")
-    journey: Any = SimpleNamespace(request=SimpleNamespace(ranks=1), stage="tf1", sides=sides)
-    assert not list(describe_shared_model_dir(journey, run))
+    result: Any = SimpleNamespace(request=SimpleNamespace(ranks=1), stage="tf1", sides=sides)
+    assert not list(describe_shared_model_dir(result, run))
     run.summary.wrote = ["a.txt"]
     assert not list(describe_shared_model_dir(two, run))
 

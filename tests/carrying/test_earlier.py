@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from carrying.carry_scripts import CarryResult
 from carrying.forked import carry_with_forks
-from carrying.journeys import Journey
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.earlier import EarlierCarry, mark_executed_earlier, read_earlier, refuse_changed_files
 from viaduct.errors import BadValue
@@ -32,8 +32,8 @@ for step in range(3):
 """
 
 
-def carry(folder: Path, out: str, *words: str) -> Journey:
-    return Journey(carry_with_forks(folder, "train.py", "--out", out, *words), folder / out)
+def carry(folder: Path, out: str, *words: str) -> CarryResult:
+    return CarryResult(carry_with_forks(folder, "train.py", "--out", out, *words), folder / out)
 
 
 def test_two_commands_that_reach_all_edits_together_agree_and_a_changed_file_ends_that(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import TF1, Journey, carry_script, replace_once
+from carrying.carry_scripts import TF1, CarryResult, carry_script, replace_once
 from command import viaduct
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -16,35 +16,35 @@ needs_torch_examples = pytest.mark.skipif(not (EXAMPLES / "torch").is_dir(), rea
 pytestmark = pytest.mark.slow
 
 
-def carried_example(folder: Path, name: str, *words: str) -> Journey:
+def carried_example(folder: Path, name: str, *words: str) -> CarryResult:
     """Carry a copy of an example in a folder of its own."""
     shutil.copytree(EXAMPLES, folder / "examples")
     answer = viaduct("carry", f"examples/{name}.py", "--out", "carried", "--steps", "8", *words, cwd=folder)
-    return Journey(answer, folder / "carried")
+    return CarryResult(answer, folder / "carried")
 
 
-def check_agrees_on_what_ran(journey: Journey, *known: str) -> None:
+def check_agrees_on_what_ran(result: CarryResult, *known: str) -> None:
     """An example has branches that eight steps do not reach; nothing else but what is `known` may be in doubt."""
-    assert journey.code in (0, 3), journey.stdout + journey.stderr[-3000:]
-    assert {doubt["kind"] for doubt in journey.record["not_proved"]} <= {"never executed", *known}, journey.stdout
+    assert result.code in (0, 3), result.stdout + result.stderr[-3000:]
+    assert {doubt["kind"] for doubt in result.record["not_proved"]} <= {"never executed", *known}, result.stdout
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("name", ["autoencoder_monitored", "leaves_keras", "resnet_estimator", "sentences_session"])
 def test_a_tensorflow_1_example_agrees(name: str, to: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    journey = carried_example(tmp_path, f"tf1/{name}", "--to", to)
-    check_agrees_on_what_ran(journey)
+    result = carried_example(tmp_path, f"tf1/{name}", "--to", to)
+    check_agrees_on_what_ran(result)
     rounded = (name, to) == ("sentences_session", "npu")  # the NPU's own GELU takes its product in another order
-    assert journey.record["bitwise"] != rounded
+    assert result.record["bitwise"] != rounded
 
 
 def test_horovod_with_two_ranks_agrees_in_every_bit(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    journey = carried_example(tmp_path, "tf1/waves_horovod", "--ranks", "2")
-    check_agrees_on_what_ran(journey)
-    assert journey.record["bitwise"]
-    assert {pair["rank"] for pair in journey.record["pairs"]} == {0, 1}
+    result = carried_example(tmp_path, "tf1/waves_horovod", "--ranks", "2")
+    check_agrees_on_what_ran(result)
+    assert result.record["bitwise"]
+    assert {pair["rank"] for pair in result.record["pairs"]} == {0, 1}
 
 
 def test_a_batch_that_is_dropped_on_purpose_is_no_difference(tmp_path: Path) -> None:
@@ -54,10 +54,10 @@ def test_a_batch_that_is_dropped_on_purpose_is_no_difference(tmp_path: Path) -> 
         "make_input(16)",
         "make_input(32)",
     )
-    journey = carry_script(tmp_path, source, "--steps", "10")
-    check_agrees_on_what_ran(journey)
-    assert "Meant: Done in the original, too" in journey.stdout
-    assert "the last, smaller batch of each pass over the data is dropped" in journey.stdout
+    result = carry_script(tmp_path, source, "--steps", "10")
+    check_agrees_on_what_ran(result)
+    assert "Meant: Done in the original, too" in result.stdout
+    assert "the last, smaller batch of each pass over the data is dropped" in result.stdout
 
 
 SPAWNS = ["--ranks", "2", "--", "--dummy", "--epochs", "1", "--batch-size", "8", "--multiprocessing-distributed"]
@@ -90,19 +90,19 @@ def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, to
     words, limit = TORCH[name]
     if words is SPAWNS:
         words = [*words, "--dist-url", f"tcp://127.0.0.1:{free_port()}"]
-    journey = carried_example(tmp_path, f"torch/{name}", "--to", to, *words)
+    result = carried_example(tmp_path, f"torch/{name}", "--to", to, *words)
     if limit:
-        assert journey.code == 2, journey.stdout + journey.stderr[-3000:]
+        assert result.code == 2, result.stdout + result.stderr[-3000:]
     else:
         # One prints the capability of its card, which the others do not have.
-        check_agrees_on_what_ran(journey, *(["printed"] if name == "amp_grad_scaler" else []))
-    refused = [hit["name"] for hit in journey.record["limits"] if hit["mode"] == "error"]
+        check_agrees_on_what_ran(result, *(["printed"] if name == "amp_grad_scaler" else []))
+    refused = [hit["name"] for hit in result.record["limits"] if hit["mode"] == "error"]
     assert refused[:1] == ([limit] if limit else [])
-    assert journey.record["bitwise"] != bool(limit)
+    assert result.record["bitwise"] != bool(limit)
 
 
 @needs_torch_examples
 def test_a_limit_that_only_warns_lets_the_numbers_speak(tmp_path: Path) -> None:
-    journey = carried_example(tmp_path, "torch/segmentation_fp64", "--limit", "float64=warn")
-    check_agrees_on_what_ran(journey)
-    assert {hit["mode"] for hit in journey.record["limits"]} == {"warn"}
+    result = carried_example(tmp_path, "torch/segmentation_fp64", "--limit", "float64=warn")
+    check_agrees_on_what_ran(result)
+    assert {hit["mode"] for hit in result.record["limits"]} == {"warn"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import Journey
+from carrying.carry_scripts import CarryResult
 from command import viaduct
 
 TRAIN = """\
@@ -39,17 +39,17 @@ def write_tree(folder: Path, files: dict[str, str]) -> None:
 
 def carry_trees(
     folder: Path, files: dict[str, str], changed: dict[str, str], entry: str, *words: str, **environment: str
-) -> Journey:
+) -> CarryResult:
     """The original in folder/project, the migrated copy in folder/copy with some files changed; run in the project."""
     write_tree(folder / "project", files)
     write_tree(folder / "copy", {name: to_npu(text) for name, text in (files | changed).items()})
     options = ["--migrated", "../copy", "--out", "../carried", "--steps", "3", *words]
     answer = viaduct("carry", entry, *options, cwd=folder / "project", **environment)
-    return Journey(answer, folder / "carried")
+    return CarryResult(answer, folder / "carried")
 
 
-def executed_files(journey: Journey, side: str) -> dict[str, str]:
-    return {module["position"]: module["file"] for module in journey.record["runs"][side]["modules"]}
+def executed_files(result: CarryResult, side: str) -> dict[str, str]:
+    return {module["position"]: module["file"] for module in result.record["runs"][side]["modules"]}
 
 
 WAYS = """\
@@ -107,16 +107,16 @@ def test_every_way_of_finding_a_module_leads_into_the_own_tree(tmp_path: Path) -
         **{f"lib/only_{name}.py": "" for name in ("spawn", "fork", "loader")},
     }  # fmt: skip
     options = ["--entry", "tools/train.py"]
-    journey = carry_trees(tmp_path, files, {}, ".", *options, PYTHONPATH="lib" + ":" + root)
-    assert journey.code == 0, journey.stdout + journey.stderr
+    result = carry_trees(tmp_path, files, {}, ".", *options, PYTHONPATH="lib" + ":" + root)
+    assert result.code == 0, result.stdout + result.stderr
     for side, folder in (("original", "project"), ("migrated", "copy")):
-        found = executed_files(journey, side)
+        found = executed_files(result, side)
         mirrored = {"as_text.py"}  # read from the working folder, where the mirror has this side's file
         assert set(found) == set(files), side
         for position, file in found.items():
             assert file == str(tmp_path / folder / position) or position in mirrored, (side, position)
-        assert journey.record["runs"][side]["outside"] == []
-        assert not [module for module in journey.record["runs"][side]["modules"] if module["problem"]]
+        assert result.record["runs"][side]["outside"] == []
+        assert not [module for module in result.record["runs"][side]["modules"] if module["problem"]]
 
 
 @pytest.mark.parametrize(
@@ -136,28 +136,28 @@ def test_a_changed_number_in_a_module_is_found_whichever_tree_is_named(way: str,
         code = marshal.dumps(compile("RATE = 0.01\n", "settings.py", "exec"))
         cache.write_bytes(importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + b"\0" * 8 + code)
     environment = {} if way == "full path" else {"PYTHONPATH": "."}
-    journey = carry_trees(tmp_path, files, {"lib/settings.py": "RATE = 0.09\n"}, "tools/train.py", **environment)
-    assert (journey.code, journey.record["verdict"]) == (1, "differs"), journey.stdout + journey.stderr
-    assert "lib/settings.py:1: RATE = 0.09" in journey.stdout
+    result = carry_trees(tmp_path, files, {"lib/settings.py": "RATE = 0.09\n"}, "tools/train.py", **environment)
+    assert (result.code, result.record["verdict"]) == (1, "differs"), result.stdout + result.stderr
+    assert "lib/settings.py:1: RATE = 0.09" in result.stdout
 
 
 def test_a_module_that_only_the_other_tree_has_proves_nothing(tmp_path: Path) -> None:
     before = f"sys.path.append({str(tmp_path / 'project' / 'lib')!r})\nimport helper"
     files = {"train.py": TRAIN.format(before=before, rate=0.1), "lib/helper.py": "value = 1\n"}
     write_tree(tmp_path / "project", files)
-    journey = carry_trees(tmp_path, {"train.py": files["train.py"]}, {}, ".", "--entry", "train.py")
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
-    assert "Not proved: the migrated run loaded 1 file from outside its own tree" in journey.stdout
-    assert "lib/helper.py" in journey.stdout
-    assert [doubt["kind"] for doubt in journey.record["not_proved"]] == ["wrong tree"]
-    assert "wrong tree" in (journey.out / "report.html").read_text()
+    result = carry_trees(tmp_path, {"train.py": files["train.py"]}, {}, ".", "--entry", "train.py")
+    assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
+    assert "Not proved: the migrated run loaded 1 file from outside its own tree" in result.stdout
+    assert "lib/helper.py" in result.stdout
+    assert [doubt["kind"] for doubt in result.record["not_proved"]] == ["wrong tree"]
+    assert "wrong tree" in (result.out / "report.html").read_text()
 
 
 def test_a_rewritten_file_that_never_runs_proves_nothing(tmp_path: Path) -> None:
     files = {"train.py": TRAIN.format(before="import lib", rate=0.1), "lib.py": "", "evaluate.py": "x = y.cuda()\n"}
     write_tree(tmp_path, files)
     answer = viaduct("carry", "train.py", "--steps", "2", cwd=tmp_path)
-    journey = Journey(answer, tmp_path / "carried")
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
-    assert "what ran agrees, but 1 file that the migration rewrote was never executed" in journey.stdout
-    assert journey.record["not_proved"][0]["items"] == ["evaluate.py"]
+    result = CarryResult(answer, tmp_path / "carried")
+    assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
+    assert "what ran agrees, but 1 file that the migration rewrote was never executed" in result.stdout
+    assert result.record["not_proved"][0]["items"] == ["evaluate.py"]

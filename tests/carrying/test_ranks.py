@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import carry_script, migrated_text, replace_once, with_copy
+from carrying.carry_scripts import carry_script, migrated_text, replace_once, with_copy
 
 SESSION = """\
 import numpy as np
@@ -65,10 +65,10 @@ for epoch in range(1):
 @pytest.mark.slow
 def test_a_session_for_one_device_agrees_with_two_ranks_of_its_migration(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow_estimator")
-    journey = carry_script(tmp_path, SESSION, "--ranks", "2")
-    assert journey.code == 0, journey.stdout + journey.stderr[-3000:]
-    assert "10 losses of 5 steps" in journey.stdout
-    assert "rank 0's variables, and gradients are averaged" in journey.stdout
+    result = carry_script(tmp_path, SESSION, "--ranks", "2")
+    assert result.code == 0, result.stdout + result.stderr[-3000:]
+    assert "10 losses of 5 steps" in result.stdout
+    assert "rank 0's variables, and gradients are averaged" in result.stdout
 
 
 @pytest.mark.slow
@@ -80,13 +80,13 @@ def test_what_is_missing_between_two_ranks_differs(tmp_path: Path, lost: str) ->
         text = replace_once(text, "        sess.run(bcast_op)\n", "")
     else:
         text = replace_once(text, "    optimizer = NPUDistributedOptimizer(optimizer)\n", "")
-    journey = with_copy(tmp_path, SESSION, text, "--ranks", "2")
-    assert journey.code == 1, journey.stdout
-    assert ("Rank 0 begins" if lost == "broadcast" else "not averaged over the ranks") in journey.stdout
+    result = with_copy(tmp_path, SESSION, text, "--ranks", "2")
+    assert result.code == 1, result.stdout
+    assert ("Rank 0 begins" if lost == "broadcast" else "not averaged over the ranks") in result.stdout
 
 
 @pytest.mark.slow
 def test_data_that_only_the_migrated_ranks_share_is_no_difference(tmp_path: Path) -> None:
-    journey = carry_script(tmp_path, PARALLEL, "--ranks", "2", "--data-parallel", "ddp")
-    assert journey.code == 3, journey.stdout
-    assert "each of its ranks trained alone" in journey.stdout
+    result = carry_script(tmp_path, PARALLEL, "--ranks", "2", "--data-parallel", "ddp")
+    assert result.code == 3, result.stdout
+    assert "each of its ranks trained alone" in result.stdout

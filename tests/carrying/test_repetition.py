@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import Journey, with_copy, with_copy_in_forks
+from carrying.carry_scripts import CarryResult, with_copy, with_copy_in_forks
 from viaduct.carrying.repetition import can_run_beside
 from viaduct.rehearsal.plan import Plan
 
@@ -28,15 +28,15 @@ COPY = SOURCE.replace("import torch\n", "import torch\nimport torch_npu\n").repl
 NOISE = "if step > 1:\n        x = x * int.from_bytes(os.urandom(2), 'big') / 999"
 
 
-def carry(folder: Path, source: str, copy: str) -> Journey:
+def carry(folder: Path, source: str, copy: str) -> CarryResult:
     return with_copy(folder, source, copy, "--steps", "4")
 
 
 def test_both_sides_are_run_twice_and_a_sound_pair_agrees(tmp_path: Path) -> None:
-    journey = carry(tmp_path, SOURCE, COPY)
-    assert (journey.code, journey.record["verdict"]) == (0, "agrees"), journey.stdout + journey.stderr
-    assert journey.record["not_proved"] == []
-    assert {side: repetition["equal"] for side, repetition in journey.record["repeated"].items()} == {
+    result = carry(tmp_path, SOURCE, COPY)
+    assert (result.code, result.record["verdict"]) == (0, "agrees"), result.stdout + result.stderr
+    assert result.record["not_proved"] == []
+    assert {side: repetition["equal"] for side, repetition in result.record["repeated"].items()} == {
         "original": True,
         "migrated": True,
     }
@@ -44,19 +44,19 @@ def test_both_sides_are_run_twice_and_a_sound_pair_agrees(tmp_path: Path) -> Non
 
 def test_noise_in_the_original_is_not_called_a_difference(tmp_path: Path) -> None:
     at = "    loss = net(x)"
-    journey = carry(tmp_path, SOURCE.replace(at, f"    {NOISE}\n{at}"), COPY.replace(at, f"    {NOISE}\n{at}"))
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
-    assert "Not proved: the original is not deterministic from step 2 (loss" in journey.stdout
-    assert "two runs of it with the same seed differ" in journey.stdout
-    assert [doubt["kind"] for doubt in journey.record["not_proved"]][:2] == ["not deterministic"] * 2
+    result = carry(tmp_path, SOURCE.replace(at, f"    {NOISE}\n{at}"), COPY.replace(at, f"    {NOISE}\n{at}"))
+    assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
+    assert "Not proved: the original is not deterministic from step 2 (loss" in result.stdout
+    assert "two runs of it with the same seed differ" in result.stdout
+    assert [doubt["kind"] for doubt in result.record["not_proved"]][:2] == ["not deterministic"] * 2
 
 
 @pytest.mark.slow
 def test_noise_that_only_the_migrated_side_has_is_named_as_its_own(tmp_path: Path) -> None:
     at = "    loss = net(x)"
-    journey = carry(tmp_path, SOURCE, COPY.replace(at, f"    {NOISE}\n{at}"))
-    assert journey.record["verdict"] == "not proved", journey.stdout + journey.stderr
-    assert "the migrated script is not deterministic from step 2" in journey.stdout
+    result = carry(tmp_path, SOURCE, COPY.replace(at, f"    {NOISE}\n{at}"))
+    assert result.record["verdict"] == "not proved", result.stdout + result.stderr
+    assert "the migrated script is not deterministic from step 2" in result.stdout
 
 
 def test_two_runs_are_made_at_a_time_only_where_they_cannot_meet(tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ for step in range(3):
 def test_a_yardstick_that_cannot_be_run_leaves_a_difference_unproved(tmp_path: Path) -> None:
     copy = CHECKS_ITS_WEIGHTS.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace("cuda", "npu")
     copy = copy.replace("net(x).square().sum() / 16", "(net(x).flip(0).square() / 16).sum()")
-    journey = with_copy_in_forks(tmp_path, CHECKS_ITS_WEIGHTS, copy)
-    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.stdout + journey.stderr
-    assert "in the last place failed (RuntimeError: the weights are not as they were made)" in journey.stdout
+    result = with_copy_in_forks(tmp_path, CHECKS_ITS_WEIGHTS, copy)
+    assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
+    assert "in the last place failed (RuntimeError: the weights are not as they were made)" in result.stdout

@@ -24,7 +24,7 @@ EQUAL = [
 
 
 def make_journey(pairs: list[ValuePair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
-    """Journey with only the fields that the report's sentences use."""
+    """Result with only the fields that the report's sentences use."""
     agreement = judge(pairs)
     run = SimpleNamespace(
         is_finished=finished,

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from carrying.carry_scripts import CarryResult
 from carrying.forked import carry_with_forks
-from carrying.journeys import Journey
 from viaduct.carrying.observations import Observations, Rank, StepEnd
 from viaduct.carrying.speed import Speed, describe_speed, measure_speed
 
@@ -91,20 +91,20 @@ for step in range(8):
 
 def test_a_carry_leaves_its_speed_and_a_table_for_the_figures_of_the_card(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SOURCE)
-    journey = Journey(carry_with_forks(tmp_path, "train.py", "--out", "carried"), tmp_path / "carried")
-    assert journey.record["verdict"] == "agrees", journey.stdout + journey.stderr
-    speed = journey.record["speed"]
+    result = CarryResult(carry_with_forks(tmp_path, "train.py", "--out", "carried"), tmp_path / "carried")
+    assert result.record["verdict"] == "agrees", result.stdout + result.stderr
+    speed = result.record["speed"]
     assert len(speed["original"]) == len(speed["migrated"]) == 2
     assert min(speed["original"] + speed["migrated"]) > 0
     assert speed["intervals"] == 7
-    assert "  Speed: " in journey.stdout
-    with open(journey.out / "baseline.csv", newline="") as file:
+    assert "  Speed: " in result.stdout
+    with open(result.out / "baseline.csv", newline="") as file:
         header, *rows = list(csv.reader(file))
     assert header[-2:] == ["original on its own device", "migrated on the NPU"]
     assert all(row[-2:] == ["", ""] for row in rows)
     figures = {row[0]: row[2:4] for row in rows if row[1] != "samples/s"}
     assert figures["loss of step 7"][0] == figures["loss of step 7"][1] != ""
     assert all(float(rate) > 0 for rate in figures["speed"])
-    page = (journey.out / "report.html").read_text()
+    page = (result.out / "report.html").read_text()
     assert "Accuracy and speed" in page
     assert "migrated on the NPU" in page

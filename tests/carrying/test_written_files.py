@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carrying.journeys import carry_script, migrated_text, replace_once, with_copy
+from carrying.carry_scripts import carry_script, migrated_text, replace_once, with_copy
 from viaduct.carrying.written_files import ComparedRuns, WrittenFile, compare_written, list_written
 from viaduct.training.events import EventFile
 from viaduct.weights.bundle import write_bundle
@@ -199,9 +199,9 @@ with tf.Session() as sess:
 def test_an_evaluation_of_tensorflow_that_differs_is_not_proved(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow_estimator")
     text = replace_once(migrated_text(EVALUATES, tmp_path, distributed=False), "w)) * 1.0", "w)) * 1.5")
-    journey = with_copy(tmp_path, EVALUATES, text)
-    assert journey.code == 3, journey.stdout
-    assert "without gradients (an evaluation) of rank 0" in journey.stdout
+    result = with_copy(tmp_path, EVALUATES, text)
+    assert result.code == 3, result.stdout
+    assert "without gradients (an evaluation) of rank 0" in result.stdout
 
 
 SAVES = """\
@@ -227,15 +227,15 @@ with open("result.json", "w") as file:
 
 @pytest.mark.slow
 def test_files_are_compared_from_end_to_end(tmp_path: Path) -> None:
-    journey = carry_script(tmp_path, SAVES)
-    assert journey.code == 0, journey.stdout
-    assert {file["name"]: file["state"] for file in journey.record["files"]} == {
+    result = carry_script(tmp_path, SAVES)
+    assert result.code == 0, result.stdout
+    assert {file["name"]: file["state"] for file in result.record["files"]} == {
         "model.pt": "equal",
         "result.json": "equal",
     }
-    assert "2 written files" in journey.stdout
+    assert "2 written files" in result.stdout
     (tmp_path / "by_hand").mkdir()
-    copy = (journey.out / "migrated" / "train.py").read_text().replace('"threshold": 0.5', '"threshold": 0.6')
+    copy = (result.out / "migrated" / "train.py").read_text().replace('"threshold": 0.5', '"threshold": 0.6')
     (tmp_path / "by_hand" / "train.py").write_text(copy)
     second = carry_script(tmp_path, SAVES, "--migrated", "by_hand", "--force")
     assert second.code == 3

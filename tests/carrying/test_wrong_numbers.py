@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import ON_THE_NPU, TF1, TORCH, hits, migrated_text, replace_once, with_copy, with_copy_in_forks
+from carrying.carry_scripts import (
+    ON_THE_NPU,
+    TF1,
+    TORCH,
+    hits,
+    migrated_text,
+    replace_once,
+    with_copy,
+    with_copy_in_forks,
+)
 
 # name: (what stands there, what stands there by mistake, arguments, what the answer must say, what the first
 # suspected line must say)
@@ -67,13 +76,13 @@ QUICK_MISTAKES = ("learning_rate",)  # the others in `make test-all`
 def test_a_wrong_number_is_found_and_its_line_is_named(mistake: str, tmp_path: Path) -> None:
     old, new, words, output, line = TORCH_MISTAKES[mistake]
     options = words if "--steps" in words else ["--steps", "6", *words]
-    journey = with_copy_in_forks(tmp_path, TORCH, replace_once(ON_THE_NPU, old, new), *options)
-    assert journey.code == 1, journey.stderr
-    assert journey.record["verdict"] == "differs"
-    assert output in journey.stdout
-    assert line in journey.lines[0], journey.lines
-    assert journey.record["suspects"][0]["place"] in journey.stdout
-    assert "report.html" in journey.stdout
+    result = with_copy_in_forks(tmp_path, TORCH, replace_once(ON_THE_NPU, old, new), *options)
+    assert result.code == 1, result.stderr
+    assert result.record["verdict"] == "differs"
+    assert output in result.stdout
+    assert line in result.lines[0], result.lines
+    assert result.record["suspects"][0]["place"] in result.stdout
+    assert "report.html" in result.stdout
 
 
 @pytest.mark.slow
@@ -82,25 +91,25 @@ def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> 
     pytest.importorskip("tensorflow")
     old, new, words, output, line = TF1_MISTAKES[mistake]
     copy = replace_once(migrated_text(TF1, tmp_path), old, new)
-    journey = with_copy(tmp_path, TF1, copy, "--steps", "6", *words)
-    assert output in journey.stdout
+    result = with_copy(tmp_path, TF1, copy, "--steps", "6", *words)
+    assert output in result.stdout
     if mistake == "drop_remainder_lost":
-        assert (journey.code, journey.record["verdict"]) == (2, "could not run"), journey.stderr
+        assert (result.code, result.record["verdict"]) == (2, "could not run"), result.stderr
         assert "dataset.shuffle(120).repeat().batch(batch_size)" in {
-            hit["text"].partition("= ")[2] for hit in hits(journey)
+            hit["text"].partition("= ")[2] for hit in hits(result)
         }
         return
-    assert (journey.code, journey.record["verdict"]) == (1, "differs"), journey.stdout + journey.stderr
-    assert line in journey.lines[0], journey.lines
+    assert (result.code, result.record["verdict"]) == (1, "differs"), result.stdout + result.stderr
+    assert line in result.lines[0], result.lines
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--ranks", "2"], ["--", "--amp"]], ids=["alone", "two_ranks", "amp"])
 def test_without_a_wrong_number_every_bit_agrees(words: list[str], tmp_path: Path) -> None:
-    journey = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "8", *words)
-    assert journey.record["bitwise"], journey.stdout + journey.stderr
-    missed = [edit["text"] for edit in journey.record["edits"] if not edit["executed"]]
+    result = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "8", *words)
+    assert result.record["bitwise"], result.stdout + result.stderr
+    missed = [edit["text"] for edit in result.record["edits"] if not edit["executed"]]
     if "--ranks" in words:  # one process never comes to the line that begins the process group
-        assert (journey.code, missed) == (0, [])
+        assert (result.code, missed) == (0, [])
     else:
-        assert (journey.code, missed) == (3, ['dist.init_process_group("hccl")'])
+        assert (result.code, missed) == (3, ['dist.init_process_group("hccl")'])

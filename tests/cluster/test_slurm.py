@@ -50,14 +50,14 @@ PYTHON = """#!/usr/bin/env python3
 import json, os, sys
 names = ("ASCEND_RT_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "HCCL_CONNECT_TIMEOUT", "NEUWARE_HOME", "NCCL_DEBUG")
 names += ("CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE", "VIADUCT_JOB_SECRET")
-said = {"argv": sys.argv[1:], **{name: os.environ[name] for name in names if name in os.environ}}
-open(f"{os.environ['SAID']}/{os.environ['SLURM_NODEID']}", "w").write(json.dumps(said))
+values = {"argv": sys.argv[1:], **{name: os.environ[name] for name in names if name in os.environ}}
+open(f"{os.environ['SAID']}/{os.environ['SLURM_NODEID']}", "w").write(json.dumps(values))
 """
 
 
 def submit(tmp_path: Path, job: Job, *words: str, **more: str) -> tuple[subprocess.CompletedProcess[str], Path]:
     """Write the scripts and give job.sbatch to the small Slurm; returns what came, and where python left its words."""
-    bin_folder, output = tmp_path / "bin", tmp_path / "said"
+    bin_folder, output = tmp_path / "bin", tmp_path / "values"
     for folder in (bin_folder, output, tmp_path / "spool"):
         folder.mkdir()
     for name, text in {"sbatch": SBATCH, "srun": SRUN, "scontrol": SCONTROL, "fake_python": PYTHON}.items():
@@ -69,7 +69,7 @@ def submit(tmp_path: Path, job: Job, *words: str, **more: str) -> tuple[subproce
     environment = kept | {
         "PATH": f"{bin_folder}:{os.environ['PATH']}",
         "SPOOL": str(tmp_path / "spool"),
-        "SAID": str(output),
+        "OUTPUT": str(output),
         "PYTHON": str(bin_folder / "fake_python"),
     }
     answer = subprocess.run(
@@ -179,7 +179,7 @@ def test_two_machines_of_two_ranks_really_begin_and_each_rank_has_its_number(tmp
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    job = Job(["python", str(work), str(tmp_path / "said")], "cpu", nodes=2, ranks=2, port=port)
+    job = Job(["python", str(work), str(tmp_path / "values")], "cpu", nodes=2, ranks=2, port=port)
     answer, output = submit(tmp_path, job, "more", PYTHON=sys.executable, FAKE_HOSTS="127.0.0.1 127.0.0.1")
     assert answer.returncode == 0, answer.stderr
     found = {path.name: path.read_text().split() for path in output.iterdir()}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrying.journeys import carry_script
+from carrying.carry_scripts import carry_script
 from command import viaduct
 from rehearsal.rehearsing import rehearse_script
 
@@ -54,10 +54,10 @@ UPDATES = {
     ["data", *(pytest.param(name, marks=pytest.mark.slow) for name in ("copy", "no_grad", "foreach"))],
 )
 def test_an_update_by_hand_is_a_step(update: str, tmp_path: Path) -> None:
-    journey = carry_script(tmp_path, SCRIPT.replace("UPDATE", UPDATES[update]), "--steps", "20")
-    assert journey.code == 0, journey.stdout + journey.stderr[-3000:]
-    assert journey.record["verdict"] == "agrees"
-    assert "5 losses of 5 steps, 3 gradients of the first step and 3 tensors" in journey.stdout
+    result = carry_script(tmp_path, SCRIPT.replace("UPDATE", UPDATES[update]), "--steps", "20")
+    assert result.code == 0, result.stdout + result.stderr[-3000:]
+    assert result.record["verdict"] == "agrees"
+    assert "5 losses of 5 steps, 3 gradients of the first step and 3 tensors" in result.stdout
 
 
 BEGIN = """\

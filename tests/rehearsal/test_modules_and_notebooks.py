@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import Journey
+from carrying.carry_scripts import CarryResult
 from command import viaduct
 from scripts.test_notebook_runs import notebook
 from viaduct.rehearsal.project import find_module_file
@@ -100,12 +100,12 @@ def test_a_cell_that_fails_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_module_and_a_notebook_are_carried(project: Path) -> None:
     answer = viaduct("carry", "-m", "pkg.train", "--out", "../module", "--", "0.1", cwd=project)
-    module = Journey(answer, project.parent / "module")
+    module = CarryResult(answer, project.parent / "module")
     assert module.record["verdict"] == "agrees", answer.stderr
     assert {edit["file"] for edit in module.record["edits"]} == {"pkg/train.py", "pkg/net.py"}
     assert "python3 -m pkg.train 0.1" in module.record["commands"][2]["command"]
     path = write_notebook(project.parent, *CELLS)
     answer = viaduct("carry", path, "--out", "../cells", cwd=project)
-    cells = Journey(answer, project.parent / "cells")
+    cells = CarryResult(answer, project.parent / "cells")
     assert cells.record["verdict"] == "agrees", answer.stderr
     assert [edit["executed"] for edit in cells.record["edits"]] == [1, 1, 2]

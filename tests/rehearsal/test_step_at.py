@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import carry_script
+from carrying.carry_scripts import carry_script
 from rehearsal.rehearsing import TRAINS, rehearse_script
 from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
@@ -163,9 +163,9 @@ with tf.Session() as sess:
 
 @pytest.mark.slow
 def test_a_named_line_is_found_again_in_the_migrated_script(tmp_path: Path) -> None:
-    journey = carry_script(tmp_path, MIXED, "--step-at", "train.py:15", "--steps", "20")
-    assert journey.code == 0, journey.stdout + journey.stderr[-2000:]
-    assert "12 losses of 6 steps" in journey.stdout
+    result = carry_script(tmp_path, MIXED, "--step-at", "train.py:15", "--steps", "20")
+    assert result.code == 0, result.stdout + result.stderr[-2000:]
+    assert "12 losses of 6 steps" in result.stdout
 
 
 @pytest.mark.slow

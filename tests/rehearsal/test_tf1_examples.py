@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from migration.checking import migrate_source
-from rehearsal.tf1_scripts import Answer, needs_tensorflow, rehearse_ranks, rehearse_script
+from rehearsal.tf1_scripts import CommandResult, needs_tensorflow, rehearse_ranks, rehearse_script
 
 pytestmark = [needs_tensorflow, pytest.mark.slow]
 
@@ -32,7 +32,7 @@ def migrate_example(name: str, folder: Path, **options: Any) -> Path:
     return script
 
 
-def check_same(original: Answer, other: Answer, within: float) -> None:
+def check_same(original: CommandResult, other: CommandResult, within: float) -> None:
     assert other.code == 0, other.stderr[-3000:]
     assert other.hits == []
     assert None not in original.losses

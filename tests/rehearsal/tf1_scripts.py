@@ -24,7 +24,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 
 @dataclass
-class Answer:
+class CommandResult:
     """Output of a script, and what the stage recorded."""
 
     stdout: str
@@ -104,7 +104,7 @@ def begin_script(
     return Running(request), answer
 
 
-def finish_script(process: Running, answer: Path) -> Answer:
+def finish_script(process: Running, answer: Path) -> CommandResult:
     try:
         process.wait(600)
     finally:
@@ -113,7 +113,7 @@ def finish_script(process: Running, answer: Path) -> Answer:
     assert answer.exists(), stderr[-4000:]
     found = json.loads(answer.read_text())
     found["hits"] = [tuple(hit) for hit in found["hits"]]
-    return Answer(stdout=stdout, stderr=stderr, **found)
+    return CommandResult(stdout=stdout, stderr=stderr, **found)
 
 
 def rehearse_script(
@@ -123,13 +123,13 @@ def rehearse_script(
     seed: int | None = 7,
     arguments: list[str] | None = None,
     **more: str,
-) -> Answer:
+) -> CommandResult:
     return finish_script(*begin_script(on, script, steps, seed, arguments or [], more))
 
 
 def rehearse_ranks(
     on: str, script: Path, ranks: int, steps: int | None = None, seed: int | None = 7, **more: str
-) -> list[Answer]:
+) -> list[CommandResult]:
     """Run a script as several ranks, and return their answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

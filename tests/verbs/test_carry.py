@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import TORCH
+from carrying.carry_scripts import TORCH
 from command import viaduct
 
 

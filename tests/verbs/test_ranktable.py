@@ -21,13 +21,13 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
 PAIR = ("--servers", "10.0.0.10,10.0.0.11")
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     stderr: str
 
 
-Call = Callable[..., Answer]
+Call = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -36,17 +36,17 @@ def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "140")
 
-    def call(*words: str | Path) -> Answer:
+    def call(*words: str | Path) -> CommandResult:
         monkeypatch.setattr("sys.argv", ["viaduct", "ranktable", *map(str, words)])
         with pytest.raises(SystemExit) as end:
             cli.main()
         printed = capsys.readouterr()
-        return Answer(int(end.value.code or 0), printed.out, printed.err)
+        return CommandResult(int(end.value.code or 0), printed.out, printed.err)
 
     return call
 
 
-def check_refusal(answer: Answer, *fragments: str) -> None:
+def check_refusal(answer: CommandResult, *fragments: str) -> None:
     assert answer.code == 2
     assert "Traceback" not in answer.stderr
     for fragment in fragments:

@@ -24,31 +24,31 @@ WATCHED = "import atexit, sys, viaduct.cli; atexit.register(lambda: print('torch
 Weights = dict[str, torch.Tensor]
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     stderr: str
 
 
-Call = Callable[..., Answer]
+Call = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """The command line, in this process."""
 
-    def call(*words: str | Path) -> Answer:
+    def call(*words: str | Path) -> CommandResult:
         monkeypatch.setattr("sys.argv", ["viaduct", "weights", *map(str, words)])
         monkeypatch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as end:
             cli.main()
         printed = capsys.readouterr()
-        return Answer(int(end.value.code or 0), printed.out, printed.err)
+        return CommandResult(int(end.value.code or 0), printed.out, printed.err)
 
     return call
 
 
-def check_refusal(answer: Answer, *fragments: str) -> None:
+def check_refusal(answer: CommandResult, *fragments: str) -> None:
     assert answer.code == 2
     assert answer.stderr.startswith("viaduct weights")
     assert "Traceback" not in answer.stderr

@@ -76,14 +76,14 @@ def model_fn(features, labels, mode):
 def data():
     return tf.data.Dataset.from_tensors((x, np.zeros(4, np.float32))).repeat()
 
-said = {}
+values = {}
 estimator = tf.estimator.Estimator(model_fn, sys.argv[1])
 estimator.train(data, max_steps=10**6)
-said["trained"] = int(estimator.get_variable_value("global_step"))
-said["evaluated"] = estimator.evaluate(data)["m"] is not None       # the data never ends
-said["predicted"] = sum(1 for _ in estimator.predict(data))
-said["there"] = True
-print(json.dumps(said), flush=True)
+values["trained"] = int(estimator.get_variable_value("global_step"))
+values["evaluated"] = estimator.evaluate(data)["m"] is not None       # the data never ends
+values["predicted"] = sum(1 for _ in estimator.predict(data))
+values["there"] = True
+print(json.dumps(values), flush=True)
 estimator.train(data, max_steps=10**6)
 print("never")
 """

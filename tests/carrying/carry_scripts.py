@@ -140,7 +140,7 @@ if __name__ == "__main__":
 '''
 
 
-class Journey:
+class CarryResult:
     """How a carrying ended, what it said, and its record."""
 
     def __init__(self, answer: subprocess.CompletedProcess[str], out: Path) -> None:
@@ -154,25 +154,27 @@ class Journey:
         return [suspect["new"] or suspect["old"] for suspect in self.record["suspects"]]
 
 
-def carry_script(folder: Path, source: str, *words: str | Path, name: str = "train.py", **environment: str) -> Journey:
+def carry_script(
+    folder: Path, source: str, *words: str | Path, name: str = "train.py", **environment: str
+) -> CarryResult:
     """The script is folder/train.py; the command is given in folder."""
     (folder / name).write_text(source)
     answer = viaduct("carry", name, "--out", "carried", *words, cwd=folder, **environment)
-    return Journey(answer, folder / "carried")
+    return CarryResult(answer, folder / "carried")
 
 
-def with_copy(folder: Path, source: str, copy: str, *words: str | Path, name: str = "train.py") -> Journey:
+def with_copy(folder: Path, source: str, copy: str, *words: str | Path, name: str = "train.py") -> CarryResult:
     """Against a copy that somebody has migrated."""
     write_copy(folder, copy, name)
     return carry_script(folder, source, "--migrated", "by_hand", *words, name=name)
 
 
-def with_copy_in_forks(folder: Path, source: str, copy: str, *words: str | Path) -> Journey:
+def with_copy_in_forks(folder: Path, source: str, copy: str, *words: str | Path) -> CarryResult:
     """The same; no Python is started for the runs."""
     write_copy(folder, copy, "train.py")
     (folder / "train.py").write_text(source)
     answer = carry_with_forks(folder, "train.py", "--out", "carried", "--migrated", "by_hand", *words)
-    return Journey(answer, folder / "carried")
+    return CarryResult(answer, folder / "carried")
 
 
 def write_copy(folder: Path, copy: str, name: str) -> None:
@@ -186,8 +188,8 @@ def replace_once(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def hits(journey: Journey) -> list[dict[str, Any]]:
-    return list(journey.record["limits"])
+def hits(result: CarryResult) -> list[dict[str, Any]]:
+    return list(result.record["limits"])
 
 
 def migrated_text(source: str, folder: Path, distributed: bool = True) -> str:
