@@ -42,7 +42,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_an_error_names_the_file_that_was_asked_for_and_not_the_temporary_one(tmp_path: Path) -> None:
+def test_an_error_names_the_file_that_was_requested_and_not_the_temporary_one(tmp_path: Path) -> None:
     path = tmp_path / "gone" / "file.csv"
     with pytest.raises(FileNotFoundError) as raised, replace_file(path):
         pass

@@ -145,7 +145,7 @@ def test_an_import_in_a_users_file_is_not_ours(tmp_path: Path) -> None:
     assert explain_import_error(catch_import_error(lambda: exec(code, {}))) is None
 
 
-def test_a_module_of_ours_that_is_not_there_is_our_bug() -> None:
+def test_a_module_of_ours_that_does_not_exist_is_our_bug() -> None:
     error = catch_import_error(lambda: import_module("viaduct.verbs.nonsense"))
     assert explain_import_error(error) is None
 

@@ -87,7 +87,7 @@ def test_every_flag_of_a_document_has_a_row_that_says_what_it_becomes(section: s
         assert len(answer) > 10, f"{flag}: there is none, and no reason is given"
 
 
-def test_a_flag_that_is_not_there_is_noticed() -> None:
+def test_a_flag_that_does_not_exist_is_noticed() -> None:
     assert row_of("resnext50_imagenet: ", "no_such_flag") is None
 
 

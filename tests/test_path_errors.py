@@ -129,7 +129,7 @@ def remove_own_folder(folder: str, out: str) -> None:
         Path(out).write_text(str(explain_os_error(error, ["train", "x"])))
 
 
-def test_a_current_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_a_current_folder_that_is_gone_is_reported(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     with start_command(remove_own_folder, str(tmp_path / "gone"), str(tmp_path / "out")) as child:
         child.communicate()

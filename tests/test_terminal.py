@@ -35,5 +35,5 @@ def test_what_steers_a_terminal_is_written_out(text: str, shown: str) -> None:
     shown.encode()
 
 
-def test_tabs_and_line_ends_stay_where_they_are_asked_for() -> None:
+def test_tabs_and_line_ends_stay_where_they_are_requested() -> None:
     assert escape_controls("\tx = 1\x1b[0m\n", keep="\n\t") == "\tx = 1\\x1b[0m\n"

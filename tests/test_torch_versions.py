@@ -89,7 +89,7 @@ def test_a_release_that_fails_or_cannot_be_installed_does_not_end_the_others(
     assert record["command"] == "python benchmarks/torch_versions.py 2.99.0 2.5.1 2.9.0"
 
 
-def test_an_environment_is_kept_when_asked_for(
+def test_an_environment_is_kept_when_requested(
     matrix: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pretend(matrix, monkeypatch, {"2.5.1": 0})

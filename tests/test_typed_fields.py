@@ -52,7 +52,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_field(kind: type) -> None
 
 
 @pytest.mark.parametrize("kind", [*PARTS, *SOURCES], ids=lambda kind: kind.__name__)
-def test_a_value_of_the_right_type_is_taken_or_refused_in_words(kind: type) -> None:
+def test_a_value_of_the_right_type_is_taken_or_refused_with_a_message(kind: type) -> None:
     for name, expected in get_field_types(kind).items():
         for value in [value for value in WRONG if matches(value, expected)]:
             with contextlib.suppress(ViaductError):  # anything else is a traceback

@@ -68,7 +68,7 @@ def answer(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_mistake_is_told_in_two_lines_without_usage(name: str) -> None:
+def test_a_mistake_is_reported_in_two_lines_without_usage(name: str) -> None:
     words, expected = CASES[name]
     made = answer(words)
     assert made.returncode == 2

@@ -177,7 +177,7 @@ def computed_here(image: Path) -> tuple[str, str]:
     return hashlib.sha256(crop).hexdigest(), hashlib.sha256(resized).hexdigest()
 
 
-def test_a_missing_compiler_is_said_with_what_to_install(tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported_with_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "build_wheel.py"), "--out", str(tmp_path / "dist")],
         capture_output=True,

@@ -38,7 +38,7 @@ def test_a_window_is_a_whole_number_of_sinks_and_a_device_without_capture_says_w
     assert "cpu captures no graphs" in answer.stdout
 
 
-def test_what_was_run_stands_beside_what_was_asked_for(tmp_path: Path) -> None:
+def test_what_was_run_stands_beside_what_was_requested(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     words = (
         "--mode",

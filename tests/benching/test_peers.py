@@ -50,7 +50,7 @@ def test_a_package_that_does_not_load_is_named_with_its_first_error(packages: Pa
     assert unavailable["torchvision"].endswith("does not load: RuntimeError: operator torchvision::nms does not exist")
 
 
-def test_a_package_that_needs_another_is_not_said_to_be_missing_itself(packages: Path) -> None:
+def test_a_package_that_needs_another_is_not_reported_to_be_missing_itself(packages: Path) -> None:
     write(packages, timm="import a_package_that_nobody_has")
     _, unavailable = peers.find_peers(["timm"], ("eager",), RESNET)
     assert "a_package_that_nobody_has" in unavailable["timm"]

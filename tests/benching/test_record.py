@@ -36,7 +36,7 @@ def run(milliseconds: float, shares: Shares) -> VariantResult:
     )
 
 
-def test_shares_of_repetitions_add_up_to_the_step_as_it_is_told() -> None:
+def test_shares_of_repetitions_add_up_to_the_step_as_it_is_reported() -> None:
     quick = Shares({"convolution": 6.0, "optimizer": 1.0}, 2.0, 1.0, [{"name": "conv", "ms": 6.0}])
     slow = Shares({"convolution": 9.0, "copies": 2.0}, 1.0, 0.0, [{"name": "conv", "ms": 9.0}])
     found = record.build_time_record([run(10.0, quick), run(12.0, slow)], ms_per_step=11.0)
@@ -45,7 +45,7 @@ def test_shares_of_repetitions_add_up_to_the_step_as_it_is_told() -> None:
     assert found["largest"] == [{"name": "conv", "ms": pytest.approx(9.0 * 11 / 12)}]
 
 
-def test_one_measurement_is_told_as_it_was_made() -> None:
+def test_one_measurement_is_reported_as_it_was_made() -> None:
     found = record.build_time_record([run(10.0, Shares({"convolution": 6.0}, 3.0, 1.0))], ms_per_step=10.0)
     assert found["ms"] == pytest.approx({"convolution": 6.0})
 

@@ -28,7 +28,7 @@ def start(whole: float) -> dict[str, float]:
     return {"whole_s": whole, "imports_s": whole / 2, "build_s": whole / 4, "first_step_s": whole / 4}
 
 
-def test_starts_are_told_by_the_middle_one_of_those_that_compiled_nothing() -> None:
+def test_starts_are_recognised_by_the_middle_one_of_those_that_compiled_nothing() -> None:
     found = {"viaduct": [start(9), start(5), start(4), start(6)], "peer": [start(50), start(11), start(10), start(9)]}
     head, ours, peer, other = format_starts((found, {"other": "no memory"}))
     assert head.startswith("From the start of a process to its first step")

@@ -43,7 +43,7 @@ def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_pa
 
 
 @pytest.mark.slow
-def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
+def test_what_differs_without_effect_is_reported(tmp_path: Path) -> None:
     copy = replace_once(replace_once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
     result = with_copy(tmp_path, TORCH, copy, "--steps", "1")
     assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
@@ -55,7 +55,7 @@ def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     assert "1 loss, exactly equal" in result.stdout
 
 
-def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
+def test_an_optimizer_that_took_no_step_is_reported(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
     result = with_copy(tmp_path, SECOND, copy, "--steps", "1")
     assert result.code == 0, result.stdout + result.stderr
@@ -65,7 +65,7 @@ def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_schedule_that_no_longer_steps_is_told_though_no_step_follows(tmp_path: Path) -> None:
+def test_a_schedule_that_no_longer_steps_is_reported_though_no_step_follows(tmp_path: Path) -> None:
     source = SECOND.replace("for step", "schedule = torch.optim.lr_scheduler.StepLR(one, 1)\nfor step").replace(
         "range(9)", "range(1)"
     )
@@ -86,12 +86,12 @@ def test_constants_that_gradients_take_from_shapes_are_not_made_differently() ->
     assert [other.name for other in find_changed_settings(left, right)] == ["Momentum/rate"]
 
 
-def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:
+def test_of_operators_only_lines_that_nobody_expects_are_reported() -> None:
     left, right = (make_observation(facts=[op("a", value, 1), op("b", value, 2)]) for value in (1, 2))
     assert [other.name for other in find_ineffective(left, right, {("train.py", 2)})] == ["b"]
 
 
-def test_an_input_that_could_not_be_compared_is_not_said_to_differ() -> None:
+def test_an_input_that_could_not_be_compared_is_not_reported_to_differ() -> None:
     stored = StoredTensor("network", role="input", fault="cut short")
     row = Row(Pair(0, stored, stored, "network", "network", "name"), None, "refused", "cut short")
     left, right = make_observation(), make_observation(gradients={"w": np.full(4, 2, np.float32)})
@@ -99,7 +99,7 @@ def test_an_input_that_could_not_be_compared_is_not_said_to_differ() -> None:
     assert found.remarks[0] == "An input of network could not be compared: cut short."
 
 
-def test_gradients_that_have_no_factor_are_not_said_to_be_1_times_those() -> None:
+def test_gradients_that_have_no_factor_are_not_reported_to_be_1_times_those() -> None:
     other = make_observation(gradients={"w": np.full(4, 1.0005, np.float32)})
     found = explain(judge(pair_observations(make_observation(), other)), make_observation(), other, no_drift(), "npu")
     assert not any("times" in remark for remark in found.remarks)

@@ -64,7 +64,7 @@ def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path
         pytest.param("len(sys.argv) < 9", "len(sys.argv) < 10", id="number without effect", marks=pytest.mark.slow),
     ],
 )
-def test_a_change_that_nothing_shows_is_not_said_to_agree(old: str, new: str, tmp_path: Path) -> None:
+def test_a_change_that_nothing_shows_is_not_reported_to_agree(old: str, new: str, tmp_path: Path) -> None:
     source = SOURCE.replace("raise SystemExit(net.cuda())", "raise SystemExit").replace("(1, 4).cuda()", "(1, 4)")
     copy = source.replace("import torch\n", "import torch\nimport torch_npu\n").replace("cuda()", "npu()")
     result = with_copy(tmp_path, source, copy.replace(old, new), "--steps", "4")

@@ -110,7 +110,7 @@ def test_another_release_is_named_with_the_error_and_not_with_its_last_line(tmp_
     assert text.endswith(": AttributeError: module 'numpy' has no attribute 'int'")
 
 
-def test_an_error_in_a_graph_is_told_with_its_node_and_reason(tmp_path: Path) -> None:
+def test_an_error_in_a_graph_is_reported_with_its_node_and_reason(tmp_path: Path) -> None:
     failure = (
         "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:\n\nDetected at node "
         "'net/Relu' defined at (most recent call last):\n    File \"train.py\", line 3\nNode: 'net/Relu'\n"
@@ -120,7 +120,7 @@ def test_an_error_in_a_graph_is_told_with_its_node_and_reason(tmp_path: Path) ->
     assert text.endswith("input depth must be evenly divisible by filter depth: 1 vs 64 (node net/Relu)")
 
 
-def test_an_exit_without_a_traceback_is_told_with_the_last_line(tmp_path: Path) -> None:
+def test_an_exit_without_a_traceback_is_reported_with_the_last_line(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, [], "")
     (Path(run.plan.record) / "output.txt").write_text("usage: train.py\ntrain.py: error: unrecognized arguments: --x\n")
     text = find_fault(run).text

@@ -39,17 +39,17 @@ def test_what_differs_in_times_and_devices_alone_is_the_same(tmp_path: Path) -> 
     assert (found.differing, found.compared) == ([], 1)
 
 
-def test_another_number_is_told(tmp_path: Path) -> None:
+def test_another_number_is_reported(tmp_path: Path) -> None:
     found = compare(tmp_path, "loss 0.5\n", "loss 0.6\n")
     assert found.differing == ["'loss 0.5' in the original, 'loss 0.6' after the migration"]
 
 
-def test_a_result_that_one_side_alone_prints_is_told(tmp_path: Path) -> None:
+def test_a_result_that_one_side_alone_prints_is_reported(tmp_path: Path) -> None:
     found = compare(tmp_path, "loss 0.5\naccuracy 70\n", "loss 0.5\n")
     assert found.differing == ["'accuracy 70' is printed by the original only"]
 
 
-def test_a_side_that_prints_nothing_is_told(tmp_path: Path) -> None:
+def test_a_side_that_prints_nothing_is_reported(tmp_path: Path) -> None:
     assert compare(tmp_path / "a", "accuracy 70\n", "").differing == ["'accuracy 70' is printed by the original only"]
     found = compare(tmp_path / "b", "", "accuracy 70\n")
     assert found.differing == ["'accuracy 70' is printed by the migrated script only"]
@@ -68,7 +68,7 @@ def fingerprint_of(*rows: float) -> list[float]:
     return compute_fingerprint(torch.tensor(rows))
 
 
-def test_a_batch_in_another_order_is_told(tmp_path: Path) -> None:
+def test_a_batch_in_another_order_is_reported(tmp_path: Path) -> None:
     first, second = fingerprint_of(1.0, 2.0, 3.0), fingerprint_of(3.0, 2.0, 1.0)
     left = with_inputs(tmp_path, "original", first, first)
     assert compare_inputs(left, with_inputs(tmp_path, "same", first, first)) == []

@@ -54,7 +54,7 @@ def html_of(sections: list[Section]) -> str:
     return html[html.index("<main") : html.index("</main>")].replace("<wbr>", "")
 
 
-def test_a_kind_that_was_not_seen_is_not_said_to_agree() -> None:
+def test_a_kind_that_was_not_seen_is_not_reported_to_agree() -> None:
     losses_only = [pair for pair in EQUAL if pair.kind == "loss"]
     tile = report.make_agreement_tile(judge(losses_only), "weight")
     assert (tile.value, tile.note, tile.good) == ("not seen", "not compared", None)
@@ -88,7 +88,7 @@ def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
         ("error,float64=off", "0", "Not checked: float64."),
     ],
 )
-def test_limits_that_were_off_are_not_said_to_be_unmet(limits: str, value: str, words: str) -> None:
+def test_limits_that_were_off_are_not_reported_to_be_unmet(limits: str, value: str, words: str) -> None:
     tile = report.make_limits_tile(make_journey(EQUAL, limits))
     assert (tile.value, tile.good) == (value, None)
     assert words in report.describe_no_limit(make_journey(EQUAL, limits))

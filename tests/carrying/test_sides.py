@@ -18,7 +18,7 @@ def outcome(*mains: str) -> Any:
     return SimpleNamespace(root=Path("project"), files=files)
 
 
-def test_a_project_without_a_script_is_not_said_to_have_several() -> None:
+def test_a_project_without_a_script_is_not_reported_to_have_several() -> None:
     with pytest.raises(BadValue) as caught:
         find_entry(outcome())
     assert caught.value.message == 'none of the files of project has `if __name__ == "__main__"`.'

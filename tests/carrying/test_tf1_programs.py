@@ -57,7 +57,7 @@ def test_a_classifier_on_a_tpu_estimator_agrees_but_for_the_branch_that_needs_a_
     assert "CrossShardOptimizer" in result.stdout
 
 
-def test_a_classifier_on_a_tpu_estimator_agrees_where_it_is_asked_for_the_tpu(tmp_path: Path) -> None:
+def test_a_classifier_on_a_tpu_estimator_agrees_where_the_tpu_is_requested(tmp_path: Path) -> None:
     result = carry_program(tmp_path, "bert", "--entry", "run_classifier.py", "--", "--use_tpu=True")
     check_agrees(result, bitwise=False)  # the NPU's own GELU takes its product in another order
 

@@ -29,7 +29,7 @@ THE_SAME = {
 
 
 @pytest.mark.parametrize("name", ANOTHER)
-def test_another_value_is_told(name: str) -> None:
+def test_another_value_is_reported(name: str) -> None:
     assert differs_in_values(*ANOTHER[name])
 
 

@@ -91,7 +91,7 @@ def test_ranks_are_renumbered_server_by_server() -> None:
     assert renumber(straight) == straight
 
 
-def test_device_numbers_that_a_hostfile_loses_are_said() -> None:
+def test_device_numbers_that_a_hostfile_loses_are_reported() -> None:
     assert describe_lost_devices(parse_table(json.dumps(table_1(1, range(8))))) == []
     [sentence] = describe_lost_devices(parse_table(json.dumps(table_1(1, [4, 5]))))
     assert "of 10.0.0.10 to 4,5" in sentence

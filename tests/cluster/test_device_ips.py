@@ -101,7 +101,7 @@ def test_a_file_of_addresses_that_is_wrong_is_named_with_the_line(tmp_path: Path
         generate_ips([tmp_path / "ips"])
 
 
-def test_addresses_that_are_missing_altogether_are_asked_for(tmp_path: Path) -> None:
+def test_addresses_that_are_missing_altogether_are_requested(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="--device-ips auto"):
         generate_ips([])
     with pytest.raises(BadData, match="no file"):

@@ -127,6 +127,6 @@ def test_a_name_that_is_too_long_is_no_fault_of_ours(tmp_path: Path) -> None:
         generate_ips([tmp_path / ("n" * 300)])
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(ViaductError, match=r"none/r.json cannot be written"):
         write("x", tmp_path / "none" / "r.json", force=False)

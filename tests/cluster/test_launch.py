@@ -114,7 +114,7 @@ def test_a_command_that_cannot_be_is_refused(argv: list[str], words: str) -> Non
         run_local(argv, 2)
 
 
-def test_a_script_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_does_not_exist_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for argv in (["python", "gone.py"], ["gone.py"]):
         with pytest.raises(BadData, match=r"no script gone\.py in "):
@@ -253,7 +253,7 @@ def test_a_killed_rank_is_blamed_before_those_that_it_left_alone(
     assert "rank 1 was ended by SIGKILL.\n" in capfd.readouterr().err
 
 
-def test_a_persons_mistake_is_not_tried_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_users_mistake_is_not_tried_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_local(["train", "no_such_recipe"], 2) == 2
     output = capfd.readouterr().err
     # Of two ranks that make it at the same moment, the second may have said so before it was stopped.

@@ -53,7 +53,7 @@ def test_a_host_without_a_port_has_the_default(text: str, endpoint: tuple[str, i
 
 
 @pytest.mark.parametrize("text", ["2001:db8::7:29500", "1:2:3"])
-def test_an_ipv6_address_before_a_port_is_asked_for_in_brackets(text: str) -> None:
+def test_an_ipv6_address_before_a_port_is_requested_in_brackets(text: str) -> None:
     with pytest.raises(BadValue) as refused:
         parse_endpoint(text, 29500)
     assert "in brackets: [2001:db8::7]:29500" in " ".join(refused.value.hints)

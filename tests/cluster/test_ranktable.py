@@ -87,14 +87,14 @@ def test_a_broken_table_is_refused_with_its_first_faults(tmp_path: Path) -> None
     assert f"viaduct ranktable check {path}" in str(refusal.value)
 
 
-def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_and_a_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"no file .*none.json"):
         read(tmp_path / "none.json")
     with pytest.raises(BadData, match="cannot be read: Is a directory"):
         read(tmp_path)
 
 
-def test_a_rank_and_a_server_that_are_not_there_are_named() -> None:
+def test_a_rank_and_a_server_that_do_not_exist_are_named() -> None:
     table = load(table_1())
     with pytest.raises(BadValue, match=r"no rank 16 .*\n.*0 to 15"):
         table.find_position(16)

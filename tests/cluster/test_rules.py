@@ -32,7 +32,7 @@ def test_the_tables_of_the_guide_are_accepted_with_a_word_on_their_comments(text
     ("servers", "devices"),
     [(1, [0]), (1, [7]), (1, [0, 2]), (1, [4, 5, 6, 7]), (1, range(8)), (2, range(8)), (64, range(8)), (128, range(8))],
 )
-def test_nothing_is_said_against_a_sound_table(make: Any, servers: int, devices: Any) -> None:
+def test_nothing_is_reported_against_a_sound_table(make: Any, servers: int, devices: Any) -> None:
     assert list_findings(json.dumps(make(servers, devices))) == set()
 
 

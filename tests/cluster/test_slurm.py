@@ -95,7 +95,7 @@ def test_bash_reads_the_batch_script(tmp_path: Path, kind: Kind, nodes: int) -> 
 
 
 @pytest.mark.parametrize(("kind", "cards"), [("npu", "npu:8"), ("mlu", "mlu:8"), ("cuda", "gpu:8"), ("cpu", None)])
-def test_slurm_is_asked_for_the_vendors_cards(tmp_path: Path, kind: Kind, cards: str | None) -> None:
+def test_slurm_is_requested_the_vendors_cards(tmp_path: Path, kind: Kind, cards: str | None) -> None:
     write_all(tmp_path, Job(["train", "x"], kind, nodes=4, name="my_job"), force=False)
     lines = (tmp_path / "job.sbatch").read_text().splitlines()
     asked = [line.removeprefix("#SBATCH --") for line in lines if line.startswith("#SBATCH")]

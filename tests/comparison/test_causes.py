@@ -50,7 +50,9 @@ def test_no_shape_type_or_role_makes_a_cause_stumble(role: Role, dtype: str) -> 
             builder.causes()  # fails where one of them did
 
 
-def test_a_cause_that_stumbles_is_told_and_the_others_are_heard(values: Array, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cause_that_stumbles_is_reported_and_the_others_are_heard(
+    values: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stumble(divergence: object) -> None:
         raise IndexError("tuple index out of range")
 

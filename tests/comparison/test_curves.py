@@ -139,7 +139,7 @@ def test_steps_of_one_run_only_are_counted(tmp_path: Path) -> None:
     assert curves.headline.endswith("Steps that only one run logged were not compared: 100 on the right.")
 
 
-def test_a_half_written_last_line_is_told(tmp_path: Path) -> None:
+def test_a_half_written_last_line_is_reported(tmp_path: Path) -> None:
     left, right = write_run(tmp_path / "a", falling(1)), write_run(tmp_path / "b", falling(2))
     with (left / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "log", "step": 450, "lo')

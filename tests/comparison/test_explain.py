@@ -40,7 +40,7 @@ def test_nothing_bad_has_no_origin() -> None:
     assert "within their thresholds" in explanation.headline
 
 
-def test_flagged_tensors_are_not_said_to_be_within_their_thresholds() -> None:
+def test_flagged_tensors_are_not_reported_to_be_within_their_thresholds() -> None:
     builder = ComparisonBuilder()
     chain(builder, 0, 0, 0)
     rows = [replace(row, result="flag") if number == 0 else row for number, row in enumerate(builder.rows)]

@@ -78,7 +78,7 @@ def test_originals_that_were_fused_away_are_listed(tmp_path: Path) -> None:
     assert "fused into conv1/Conv2Dconv1/bnconv1/relu" in alone["conv1_bn"][1]
 
 
-def test_missing_files_on_either_side_are_said(tmp_path: Path) -> None:
+def test_missing_files_on_either_side_are_reported(tmp_path: Path) -> None:
     ops, truth = fused_network()
     del truth["pool/Mean:0"]
     ops[-1].dump = {}

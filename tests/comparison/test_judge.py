@@ -45,7 +45,7 @@ def test_the_first_bad_operator_with_good_inputs_is_named_and_the_rest_follow() 
     }
 
 
-def test_inputs_that_could_not_be_compared_are_not_said_to_agree() -> None:
+def test_inputs_that_could_not_be_compared_are_not_reported_to_agree() -> None:
     builder = ComparisonBuilder()
     x, result = builder.normal(4, 8), builder.normal(4, 8)
     builder.add("op", None, x, "input", order=0)

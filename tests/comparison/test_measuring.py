@@ -122,7 +122,7 @@ def test_a_layout_that_does_not_explain_the_sizes_is_refused(tmp_path: Path) -> 
 # ------------------------------------------------------------------------------------------------ types
 
 
-def test_bfloat16_is_told_by_the_dump(tmp_path: Path) -> None:
+def test_bfloat16_is_recognised_by_the_dump(tmp_path: Path) -> None:
     values = normal(100)
     pair = save_pair(tmp_path, (values.view(np.uint32) >> 16).astype(np.uint16), values)
     assert pair.left is not None
@@ -231,7 +231,7 @@ next(results)
 """
 
 
-def test_an_interrupt_ends_everything_without_a_word_from_the_workers(tmp_path: Path) -> None:
+def test_an_interrupt_ends_everything_without_a_message_from_the_workers(tmp_path: Path) -> None:
     code = [sys.executable, "-c", INTERRUPTED, str(Path(__file__).parents[2]), str(tmp_path)]
     process = subprocess.Popen(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None

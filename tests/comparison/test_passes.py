@@ -53,7 +53,7 @@ def test_the_share_within_tolerance_is_relative_to_the_element_or_the_tensors_si
     assert measure(left, right, tolerance=1e-5).within == 0.0
 
 
-def test_saturation_and_overflow_are_told_for_half_precision() -> None:
+def test_saturation_and_overflow_are_reported_for_half_precision() -> None:
     left = np.array([65504, -65504, 1, 2], np.float16)
     found = measure(left, left.astype(np.float32))
     assert (found.left.saturated, found.right.saturated, found.overflow) == (2, 2, "YES")

@@ -151,7 +151,7 @@ def test_the_stages_of_the_network_are_named_along_the_axis():
     assert labels[:9] == ["conv1", "bn1", "maxpool", "layer1", "layer2", "layer3", "layer4", "avgpool", "fc"]
 
 
-def test_names_that_begin_alike_are_told_apart_by_their_second_part():
+def test_names_that_begin_alike_are_distinguished_by_their_second_part():
     rows = [make_row(f"stages.{stage}.conv", stage) for stage in range(4)]
     assert report.name_stages(rows) == ["stages.0", "stages.1", "stages.2", "stages.3"]
 

@@ -142,7 +142,7 @@ def test_a_script_that_catches_everything_is_asked_again(tmp_path: Path, capsys:
     assert capsys.readouterr().out.count("caught") == 4
 
 
-def test_a_script_that_fails_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_that_fails_is_reported_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = dump_script(tmp_path, TRAINING.replace("range(4)", "[0, 1 / 0]"), "0")
     assert result.ended.code == 1
     assert not result.dump.written

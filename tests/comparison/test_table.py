@@ -56,7 +56,7 @@ def test_a_row_without_measures_says_nan_and_why() -> None:
     assert row["CompareFailReason"]
 
 
-def test_several_steps_are_told_apart_by_columns_at_the_end() -> None:
+def test_several_steps_are_distinguished_by_columns_at_the_end() -> None:
     seen = builder()
     seen.add("conv1", seen.normal(2), seen.normal(2), step=5, rank=1)
     text = make_csv(seen.rows)

@@ -78,7 +78,7 @@ def test_a_strength_out_of_range_is_named(wrong: object) -> None:
         Records(global_batch=1, size=8, balance=wrong)  # type: ignore[arg-type]
 
 
-def test_what_is_done_is_said() -> None:
+def test_what_is_done_is_reported() -> None:
     output = describe_balance(LABELS, 1.0, {7: "owl"})
     assert output.startswith(
         "balance 1: images of a class → seen in an epoch: class 8: 1 → 250 (x250.00), owl: 9 → 250"

@@ -45,7 +45,7 @@ def test_a_missing_file_is_named_with_the_command_that_brings_it(tmp_path: Path)
     assert "viaduct data fetch fashion-mnist" in " ".join(caught.value.hints)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="nowhere"):
         SOURCE.load(tmp_path / "nowhere")
 

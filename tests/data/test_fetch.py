@@ -273,7 +273,7 @@ def test_a_member_that_would_land_outside_is_refused(
     assert not Path("/tmp/viaduct-evil").exists()
 
 
-def test_members_nobody_asked_for_stay_packed(archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_nobody_requested_stay_packed(archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = tar_of({**cifar_members(), "evil": b"", f"{FOLDER}/extra.bin": b"", f"{FOLDER}/a/readme.html": b""})
     monkeypatch.setitem(module.SETS, "cifar10", archive_set(content))
     given = tmp_path / "given.tar.gz"
@@ -487,7 +487,7 @@ def test_a_wrong_file_under_the_final_name_is_set_aside(site: Site, archive: byt
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
-def test_an_answer_that_will_not_change_is_told_at_once(
+def test_an_answer_that_will_not_change_is_reported_at_once(
     site: Site, archive: bytes, tmp_path: Path, status: int
 ) -> None:
     site.statuses = [status]
@@ -673,7 +673,7 @@ def test_a_local_archive_with_a_wrong_checksum_is_left_as_it_is(archive: bytes, 
     check_nothing_under_its_own_name(tmp_path / "out")
 
 
-def test_local_sources_that_are_not_there(archive: bytes, tmp_path: Path) -> None:
+def test_local_sources_that_do_not_exist(archive: bytes, tmp_path: Path) -> None:
     missing = tmp_path / "missing.tar.gz"
     assert f"{missing}: there is no such file or folder" in refusal("cifar10", tmp_path / "out", str(missing))
     given = tmp_path / "given"

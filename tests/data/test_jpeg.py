@@ -150,7 +150,7 @@ def test_what_is_no_image_is_named(data: bytes, what: str) -> None:
         jpeg.dimensions(data)
 
 
-def test_an_incredible_size_is_refused_before_memory_is_asked_for() -> None:
+def test_an_incredible_size_is_refused_before_memory_is_requested() -> None:
     data = bytearray(encode_photograph("small"))
     frame = data.index(b"\xff\xc0")
     data[frame + 5 : frame + 9] = b"\xea\x60\xea\x60"

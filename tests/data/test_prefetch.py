@@ -25,7 +25,7 @@ def test_results_come_in_order(workers: int) -> None:
     assert data_threads() == []
 
 
-def test_no_more_than_asked_for_is_prepared_ahead() -> None:
+def test_no_more_than_requested_is_prepared_ahead() -> None:
     begun: list[int] = []
     iterator = prepare_ahead(begun.append, range(100), workers=1, ahead=3)
     next(iterator)

@@ -113,7 +113,7 @@ def test_training_follows_the_order_and_drops_the_remainder(folder: Path, device
     assert seen[0] != seen[1] != seen[2]
 
 
-def test_a_missing_extension_is_told_once_since_it_costs_speed(
+def test_a_missing_extension_is_reported_once_since_it_costs_speed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batches(folder, torch.device("cpu"))

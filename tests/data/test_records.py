@@ -26,12 +26,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_missing_path_is_asked_for() -> None:
+def test_a_missing_path_is_requested() -> None:
     with pytest.raises(BadData, match=r"give their folder with --data DIR"):
         RECORDS.load(None)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"nowhere: there is no such folder"):
         RECORDS.load(tmp_path / "nowhere")
 

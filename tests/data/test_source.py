@@ -51,7 +51,7 @@ def test_a_bad_value_is_named_with_its_field(field: str, value: object) -> None:
     assert str(value) in str(caught.value)
 
 
-def test_shapes_are_not_drawn_smaller_than_they_can_be_told_apart() -> None:
+def test_shapes_are_not_drawn_smaller_than_they_can_be_distinguished() -> None:
     with pytest.raises(BadValue, match=r"data\.size is 15; it must be 16 or more"):
         replace(SHAPES, size=15)
     with pytest.raises(BadValue, match="classes must be 10 for shapes, got 12"):

@@ -54,7 +54,7 @@ def test_a_device_is_available_exactly_when_nothing_is_missing(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", devices.names())
-def test_what_is_missing_is_said_in_two_lines_without_addresses(name: str) -> None:
+def test_what_is_missing_is_reported_in_two_lines_without_addresses(name: str) -> None:
     missing = devices.get(name).find_problem()
     assert missing is None or (len(missing.splitlines()) == 2 and "://" not in missing)
 
@@ -101,5 +101,5 @@ def test_a_first_line_has_no_address_in_it() -> None:
     assert first_line(KeyError()) == "KeyError"
 
 
-def test_a_file_that_is_not_there_holds_no_version(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_holds_no_version(tmp_path: Path) -> None:
     assert find_in_file(tmp_path / "version.txt", "(.*)") is None

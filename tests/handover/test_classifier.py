@@ -112,7 +112,7 @@ def test_a_run_without_damage_says_nothing(run: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
-def test_a_damaged_step_that_was_asked_for_is_named_with_those_that_are_whole(
+def test_a_damaged_step_that_was_requested_is_named_with_those_that_are_whole(
     run: Path, damage: Callable[[int, str], Path]
 ) -> None:
     file = damage(8, MODEL)

@@ -35,7 +35,7 @@ def print_found(folder: Path) -> None:
     print(json.dumps([len(found.files), found.errors]))
 
 
-def test_a_file_in_a_folder_is_told_by_its_first_bytes(tmp_path: Path) -> None:
+def test_a_file_in_a_folder_is_recognised_by_its_first_bytes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"BM" + bytes(12) + b"\x28\0\0\0" + bytes(20))
     (tmp_path / "b").write_bytes(b"RIFF1234WEBPVP8 ")
     (tmp_path / "c").write_bytes(b"RIFF1234AVI ")

@@ -65,7 +65,7 @@ def test_the_bar_is_as_long_as_the_probability() -> None:
     assert (row == BAR_GROUND).all(axis=1).sum() == SIDE - SIDE // 4
 
 
-def test_only_the_first_images_are_shown_and_the_rest_is_said(tmp_path: Path) -> None:
+def test_only_the_first_images_are_shown_and_the_rest_is_reported(tmp_path: Path) -> None:
     sheet = SheetOutput(tmp_path / "sheet.png")
     sheet.write([make_result(number % 256) for number in range(MAX_IMAGES + 5)])
     assert len(sheet.shown) == MAX_IMAGES

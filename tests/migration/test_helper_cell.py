@@ -42,7 +42,7 @@ def test_the_cell_grows_as_well(tmp_path: Path) -> None:
     assert not migrate_to_any(tmp_path).changed
 
 
-def test_a_changed_cell_stays_and_what_it_lacks_is_said(tmp_path: Path) -> None:
+def test_a_changed_cell_stays_and_what_it_lacks_is_reported(tmp_path: Path) -> None:
     path = carried_notebook(tmp_path)
     path.write_text(path.read_text().replace("class AnyAccelerator:", "class AnyAccelerator:  # mine"))
     outcome = migrate_to_any(tmp_path)

@@ -27,7 +27,7 @@ def make_migrated_project(folder: Path) -> Path:
 # ---- what its owner has changed
 
 
-def test_a_changed_helper_stays_and_what_it_lacks_is_said(tmp_path: Path) -> None:
+def test_a_changed_helper_stays_and_what_it_lacks_is_reported(tmp_path: Path) -> None:
     mine = helper_text.render(["device"]) + "# mine\n"
     project(tmp_path, {"train.py": FIRST, "second.py": SECOND, HELPER: mine})
     outcome = migrate_to_any(tmp_path)

@@ -56,7 +56,7 @@ def test_what_nobody_asks_for_is_not_written() -> None:
         assert fragment not in text, fragment
 
 
-def test_what_is_asked_for_is() -> None:
+def test_what_is_requested_is() -> None:
     text = helper_of("imagenet_ddp.py")
     for fragment in ("def backend", "def device(", '"device_count": 0'):
         assert fragment in text, fragment
@@ -81,14 +81,14 @@ def test_the_order_of_the_questions_does_not_matter() -> None:
     assert helper_text.render(["Event", "backend"]) == helper_text.render(["backend", "backend", "Event"])
 
 
-def test_an_object_that_is_handed_on_may_be_asked_for_everything() -> None:
+def test_an_object_that_is_handed_on_may_be_requested_everything() -> None:
     tree = ast.parse("\nf(accelerator)\naccelerator.name()\naccelerator.odd\n")
     assert {*ALL, "odd"} == set(helper_text.find_uses(tree, "accelerator"))
     assert helper_text.find_uses(ast.parse("other.backend()\nf(x.accelerator)\n"), "accelerator") == {}
     assert helper_text.find_uses(ast.parse("\na.b(a.b)\na.c\n"), "a") == {"b": 2, "c": 3}
 
 
-def test_a_finding_may_tell_a_person_to_write_it(tmp_path: Path) -> None:
+def test_a_finding_may_tell_the_user_to_write_it(tmp_path: Path) -> None:
     script = "import torch\ntorch.cuda.init()\nnet.load_state_dict(torch.load(p, **options))\n"
     (tmp_path / "train.py").write_text(script)
     (made,) = migrate_project(tmp_path, Options(to="any")).added

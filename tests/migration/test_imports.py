@@ -143,7 +143,7 @@ def test_the_rewriter_is_imported_unless_either_form_is_there() -> None:
     assert "rewriter_config_pb2.RewriterConfig.OFF" in text
 
 
-def test_a_star_when_asked_for() -> None:
+def test_a_star_when_requested() -> None:
     text = after("import tensorflow as tf\n" + MAKE, imports="star")
     assert text == "import tensorflow as tf\nfrom npu_bridge.npu_init import *\n" + MADE
 

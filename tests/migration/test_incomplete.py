@@ -99,7 +99,9 @@ PERMISSIONS = [make_unreadable, make_locked_folder, make_listable_folder, make_u
 
 
 @pytest.mark.parametrize("make", [*MAKERS, *PERMISSIONS])
-def test_what_was_not_read_is_said_first_and_never_called_complete(project: Path, make: Callable[[Path], str]) -> None:
+def test_what_was_not_read_is_reported_first_and_never_called_complete(
+    project: Path, make: Callable[[Path], str]
+) -> None:
     name = make(project)
     out = project.parent / "out"
     out_files = {flag: project.parent / f"report.{flag}" for flag in ("json", "sarif", "html")}
@@ -126,7 +128,7 @@ def test_what_was_not_read_is_said_first_and_never_called_complete(project: Path
 
 
 @pytest.mark.parametrize("flags", [[], ["--check"], ["--quiet"], ["--in-place"]])
-def test_it_is_said_whatever_is_asked_for(project: Path, flags: list[str]) -> None:
+def test_it_is_reported_whatever_is_requested(project: Path, flags: list[str]) -> None:
     make_python2(project)
     result = viaduct("migrate", str(project), *flags)
     assert result.returncode == 1

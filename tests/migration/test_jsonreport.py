@@ -45,7 +45,7 @@ def test_files_are_listed_with_their_state_and_reason(tmp_path: Path) -> None:
     assert sum(rule["changed"] for rule in record["summary"]["rules"].values()) == record["summary"]["edits"]
 
 
-def test_findings_speak_chinese_when_asked(tmp_path: Path) -> None:
+def test_findings_speak_chinese_when_requested(tmp_path: Path) -> None:
     outcome = migrated_project(make_project(tmp_path))
     output = json.loads(as_json(outcome, "zh"))["findings"]
     assert any("丢弃" in finding["message"] for finding in output)

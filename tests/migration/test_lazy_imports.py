@@ -57,7 +57,7 @@ def test_a_module_whose_functions_fetch_torch_does_not_fetch_it() -> None:
     check_rewrite("", before, after, to="any")
 
 
-def test_an_optional_torch_stays_optional_and_that_is_said() -> None:
+def test_an_optional_torch_stays_optional_and_that_is_reported() -> None:
     before = OPTIONAL.format(helper="", home="torch.cuda")
     after = OPTIONAL.format(helper=f"    {HELPER}    ", home="accelerator")
     result = check_rewrite("", before, after, to="any")

@@ -111,7 +111,7 @@ def test_none_among_several_targets_is_ignored_as_none_alone_is(assignment: str)
         assert list_called_names(text.replace("None", other)) == [None]
 
 
-def test_tensorflow_2_beside_tensorflow_1_is_told_apart() -> None:
+def test_tensorflow_2_beside_tensorflow_1_is_distinguished() -> None:
     text = """
         import tensorflow.compat.v1 as tf
         import tensorflow.compat.v2 as tf2

@@ -34,7 +34,7 @@ def test_for_any_card_all_remarks_are_given_and_the_highest_risk_counts() -> Non
     assert "torch.mlu returns" in message
 
 
-def test_an_optimizer_that_averages_is_reported_only_where_a_sum_was_asked_for() -> None:
+def test_an_optimizer_that_averages_is_reported_only_where_a_sum_was_requested() -> None:
     source = (
         "import tensorflow as tf\n"
         "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"

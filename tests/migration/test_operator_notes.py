@@ -40,7 +40,7 @@ def test_an_operator_gets_one_note_with_its_count_and_first_places(tmp_path: Pat
     assert len([location for location in outcome.places if location.requirement == "torch_functions"]) == 2
 
 
-def test_a_single_place_is_said_as_it_is(tmp_path: Path) -> None:
+def test_a_single_place_is_reported_as_it_is(tmp_path: Path) -> None:
     note = migrate_files(tmp_path, net=NET).by_risk[0]
     assert "places:" not in note.message
 

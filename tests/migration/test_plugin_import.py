@@ -79,7 +79,7 @@ def test_a_script_that_leaves_torch_to_others_gets_the_import(tmp_path: Path) ->
     assert "import sys\nimport torch_npu\n" in texts(migrate(tmp_path, files))["main.py"]
 
 
-def test_each_script_is_asked_for_itself(tmp_path: Path) -> None:
+def test_each_script_is_requested_itself(tmp_path: Path) -> None:
     """A demo script in the same project imports the plug-in, which does not help the training script."""
     shared = {
         "config.py": 'DEVICE = "cuda"\n',

@@ -80,7 +80,7 @@ def test_the_neighbour_is_meant_where_two_modules_have_one_name(tmp_path: Path) 
     assert "drop_remainder=True" in migrate(tmp_path, files).by_path["one/main.py"].new
 
 
-def test_a_name_of_ones_own_is_not_taken_for_a_framework(tmp_path: Path) -> None:
+def test_a_name_of_the_user_is_not_taken_for_a_framework(tmp_path: Path) -> None:
     files = {
         "main.py": "from utils import *\ntf = open('x')\ntf.Session()\n",
         "utils.py": UTILS,

@@ -39,7 +39,7 @@ def test_the_page_has_the_summary_the_rest_and_the_command(report: Path) -> None
     assert "https://" not in text
 
 
-def test_findings_speak_chinese_when_asked(tmp_path: Path) -> None:
+def test_findings_speak_chinese_when_requested(tmp_path: Path) -> None:
     assert "丢弃" in render_page(make_page(migrated_project(make_project(tmp_path)), "zh"))
 
 

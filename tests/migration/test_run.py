@@ -39,7 +39,7 @@ def test_the_order_is_that_of_names_whatever_the_number_of_processes(
     assert [file.path for file in single.files] == sorted(file.path for file in single.files)
 
 
-def test_python_2_is_copied_and_left_to_a_person(tmp_path: Path) -> None:
+def test_python_2_is_copied_and_left_for_manual_review(tmp_path: Path) -> None:
     outcome = migrated_project(make_project(tmp_path))
     (left,) = [finding for finding in outcome.by_risk if finding.file == "old.py"]
     assert left.risk == "high"
@@ -65,7 +65,7 @@ def test_files_that_are_not_python_are_named_and_do_not_stop_the_run(tmp_path: P
 @pytest.mark.parametrize(
     "data", [b"import tensorflow as tf  # caf\xe9\n", b"# coding: klingon\nimport tensorflow as tf\n"]
 )
-def test_of_an_unknown_encoding_the_encoding_is_said(tmp_path: Path, data: bytes) -> None:
+def test_of_an_unknown_encoding_the_encoding_is_reported(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "odd.py").write_bytes(data)
     (output,) = migrated_project(tmp_path).findings
     assert output.risk == "high"

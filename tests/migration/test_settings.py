@@ -80,7 +80,7 @@ def test_a_device_is_the_accelerators(tmp_path: Path, name: str, before: str, af
     assert not migrate_settings(again, name, after).changed
 
 
-def test_a_list_of_devices_is_left_to_a_person(tmp_path: Path) -> None:
+def test_a_list_of_devices_needs_manual_review(tmp_path: Path) -> None:
     result = migrate_settings(tmp_path, "a.yaml", "devices: [cuda:0, cuda:1]\n")
     assert not result.changed
     assert [(finding.status, finding.line) for finding in result.findings] == [("manual", 1)]

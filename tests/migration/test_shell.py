@@ -109,7 +109,7 @@ def test_values_of_other_options_are_pointed_out(text: str) -> None:
     assert "no script seen declares a" in list_messages(text, "advice")[0]
 
 
-def test_what_has_no_counterpart_is_said() -> None:
+def test_what_has_no_counterpart_is_reported() -> None:
     assert "HCCL_CONNECT_TIMEOUT" in list_messages("export NCCL_DEBUG=INFO\n", "manual")[0]
     assert "npu-smi info" in list_messages("nvidia-smi\n", "advice")[0]
     assert "npu-smi info" in list_messages('N="$(nvidia-smi -L | wc -l)"\n', "advice")[0]

@@ -25,7 +25,7 @@ MORE = "ASCEND_RT_VISIBLE_DEVICES{0} MLU_VISIBLE_DEVICES{0}"
         "python a.py --device cpu --dist-backend gloo\n",
     ],
 )
-def test_what_is_no_setting_stays_without_a_word(text: str) -> None:
+def test_what_is_no_setting_stays_without_a_message(text: str) -> None:
     assert after(text, to="any") == text
     assert not [*list_messages(text, "manual", to="any"), *list_messages(text, "advice", to="any")]
 
@@ -40,7 +40,7 @@ def test_a_list_that_an_npu_does_not_take_moves_nothing(value: str) -> None:
 @pytest.mark.parametrize(
     "text", [f"docker run -e {OLD}=0 image\n", f"{OLD}=$(free_cards) python a.py\n", f"srun --export=A {OLD}=0 a\n"]
 )
-def test_where_no_second_word_can_follow_it_is_told(text: str) -> None:
+def test_where_no_second_word_can_follow_it_is_reported(text: str) -> None:
     assert after(text, to="any") == text
     assert "ASCEND_RT_VISIBLE_DEVICES and MLU_VISIBLE_DEVICES" in list_messages(text, "advice", to="any")[0]
 
@@ -71,7 +71,7 @@ def test_values_for_cuda_alone_are_pointed_out() -> None:
     assert "names CUDA" in list_messages("python a.py --kernel cuda\n", "advice", to="any")[0]
 
 
-def test_what_other_cards_have_is_said() -> None:
+def test_what_other_cards_have_is_reported() -> None:
     (line,) = list_messages("export NCCL_DEBUG=INFO\n", "advice", to="any")
     assert "stays for CUDA" in line
     assert "HCCL_CONNECT_TIMEOUT" in line

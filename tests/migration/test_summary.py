@@ -22,7 +22,7 @@ def counts(summary: Summary, requirement: str) -> tuple[int, ...]:
     return (0, 0, 0, 0, 0)
 
 
-def test_complete_is_said_where_all_places_are_changed_or_right(tmp_path: Path) -> None:
+def test_complete_is_reported_where_all_places_are_changed_or_right(tmp_path: Path) -> None:
     text = "import torch\nx = torch.ones(2).cuda()\ny = torch.zeros(2, device='cuda')\ntorch.cuda.synchronize()\n"
     summary = summary_of(tmp_path, text)
     assert summary.verdict == "complete"
@@ -37,7 +37,7 @@ def migrate_files(folder: Path, files: dict[str, str], **options: Any) -> Summar
     return summarise(migrated_project(folder, **options))
 
 
-def test_what_was_right_is_not_said_to_be_written_by_the_migration(tmp_path: Path) -> None:
+def test_what_was_right_is_not_reported_to_be_written_by_the_migration(tmp_path: Path) -> None:
     """The unused load was right while its file named no card, and its text has not changed."""
     store = (
         "import torch\nclass Store:\n    @property\n    def net(self):\n        return torch.load(self.path)\n"
@@ -54,7 +54,7 @@ def test_a_run_time_patch_is_never_called_complete(tmp_path: Path) -> None:
     assert "was not checked" in summary.reasons[0]
 
 
-def test_excluded_files_are_said_beside_the_verdict(tmp_path: Path) -> None:
+def test_excluded_files_are_reported_beside_the_verdict(tmp_path: Path) -> None:
     files = {"train.py": "import torch\nx = torch.ones(2)\n", "old.py": "import torch\nx = torch.ones(2).cuda()\n"}
     summary = migrate_files(tmp_path, files, exclude=("old.py",))
     assert headline(summary).startswith("nothing to change: 1 file excluded; ")

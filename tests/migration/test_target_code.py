@@ -238,7 +238,7 @@ def test_seeds_for_both_cards_stay() -> None:
     assert migrate_source(source).after.decode() == source
 
 
-def test_a_branch_that_is_migrated_is_not_asked_for_by_cuda_too() -> None:
+def test_a_branch_that_is_migrated_is_not_requested_by_cuda_too() -> None:
     """The file serves both cards elsewhere; on CUDA the card's call would fail."""
     source = """
         import torch

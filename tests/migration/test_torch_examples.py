@@ -287,7 +287,7 @@ def cudas(tree: ast.AST) -> set[int]:
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_whatever_still_names_cuda_is_said_or_is_somebody_elses(name: str, to: Target) -> None:
+def test_whatever_still_names_cuda_is_reported_or_is_somebody_elses(name: str, to: Target) -> None:
     result = migrate_example(name, to)[Path(name).name]
     lines, old = result.new.splitlines(), result.old.splitlines()
     left = {result.stems[line - 1] for line in cudas(ast.parse(without_magic(result.new)))}
@@ -481,14 +481,14 @@ def list_messages(name: str, to: Target, status: str, file: str = "") -> str:
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_what_a_card_cannot_do_is_for_a_person(to: Target) -> None:
+def test_what_a_card_cannot_do_needs_manual_review(to: Target) -> None:
     assert "DataParallel" in list_messages("imagenet_ddp.py", to, "manual")
     assert "DataParallel" in list_messages("data_parallel.py", to, "manual")
     assert "data_parallel" in list_messages("gan.py", to, "manual")
     assert "CUDAExtension" in list_messages("cuda_extension/train.py", to, "manual", "setup.py")
 
 
-def test_float64_on_the_npu_is_said() -> None:
+def test_float64_on_the_npu_is_reported() -> None:
     output = list_messages("segmentation_fp64.py", "npu", "manual") + list_messages(
         "segmentation_fp64.py", "npu", "advice"
     )

@@ -238,7 +238,7 @@ def test_newer_syntax_is_read_and_only_the_name_changes(line: str, to: Target) -
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_what_stands_inside_an_f_string_is_changed_or_said(to: Target) -> None:
+def test_what_stands_inside_an_f_string_is_changed_or_reported(to: Target) -> None:
     source = 'import torch\n\nprint(f\'{torch.cuda.device_count()} cards in {"a" + "b"}\')\n'
     result = migrate_source(source, to=to)
     if f"torch.{to}.device_count" not in result.after.decode():

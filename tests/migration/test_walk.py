@@ -155,7 +155,7 @@ def test_one_file_is_itself_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "word"), [("none.py", "there is no"), ("data.txt", "neither")])
-def test_what_cannot_be_migrated_is_said(tmp_path: Path, name: str, word: str) -> None:
+def test_what_cannot_be_migrated_is_reported(tmp_path: Path, name: str, word: str) -> None:
     (tmp_path / "data.txt").write_text("x")
     with pytest.raises(BadValue, match=word):
         walk(tmp_path / name)

@@ -68,7 +68,7 @@ def test_phases_that_were_not_measured_are_not_compared() -> None:
     assert "Phases are not known for all steps of both profiles" in format_difference(difference)
 
 
-def test_identical_profiles_are_said_to_be_identical() -> None:
+def test_identical_profiles_are_reported_to_be_identical() -> None:
     difference = compare_profiles(make_profile(), make_profile())
     assert difference.is_identical
     assert not difference.differs

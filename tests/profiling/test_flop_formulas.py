@@ -29,19 +29,19 @@ def count_with_torch(work: Any) -> int:
     return int(counter.get_total_flops())
 
 
-def test_nothing_is_said_of_an_unknown_operator() -> None:
+def test_nothing_is_reported_of_an_unknown_operator() -> None:
     assert count_work(Call("mine::magic", [[3, 4]], ["float32"], [""])) == Work(None, None)
 
 
 @pytest.mark.parametrize("values", [[], ["", "", "", "[1, 1]"], ["", "", "", "nonsense", "[0, 0]", "[1, 1]", "False"]])
-def test_nothing_is_said_of_a_convolution_without_its_settings(values: list[str]) -> None:
+def test_nothing_is_reported_of_a_convolution_without_its_settings(values: list[str]) -> None:
     assert (
         count_work(Call("aten::convolution", [[2, 3, 8, 8], [4, 3, 3, 3], []], ["float32", "float32", ""], values))
         == Work()
     )
 
 
-def test_nothing_is_said_of_bytes_in_an_unknown_dtype() -> None:
+def test_nothing_is_reported_of_bytes_in_an_unknown_dtype() -> None:
     assert count_work(Call("aten::mm", [[2, 3], [3, 4]], ["mystery", "mystery"], ["", ""])) == Work()
 
 

@@ -61,7 +61,7 @@ def test_an_archive_that_breaks_off_gives_what_it_holds(tmp_path: Path) -> None:
     assert len(notes) == 1
 
 
-def test_events_beyond_the_limit_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_beyond_the_limit_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_events, "MAX_EVENTS", 5)
     names, notes, _ = read(tmp_path / "a.json", json.dumps(EVENTS).encode())
     assert len(names) == 5

@@ -56,7 +56,7 @@ def test_time_in_no_operator_is_no_all_clear():
     assert judge(make_recorded(40_000.0)).headline == "Nothing stands out"
 
 
-def test_what_recording_adds_to_a_step_is_not_said_to_lie_in_no_operator():
+def test_what_recording_adds_to_a_step_is_not_reported_to_lie_in_no_operator():
     profile = make_recorded(40_000.0)
     longer = [replace(s, forward_start_us=s.forward_start_us - 40e3 * bool(s.interrupted_by)) for s in profile.steps]
     assert judge(replace(profile, steps=longer)).headline == "Nothing stands out"
@@ -91,7 +91,7 @@ def test_a_single_step_has_no_iteration():
     assert measure_throughput(minimal_profile()) is None
 
 
-def test_shares_add_up_and_phases_are_told():
+def test_shares_add_up_and_phases_are_reported():
     (figures,) = measure_ranks(small_profile())
     assert sum(phase.share for phase in figures.phases) == pytest.approx(1.0)
     assert [round(phase.share, 2) for phase in figures.phases] == [0.61, 0.33, 0.06]

@@ -29,7 +29,7 @@ def allocate(address: int, size: int, start: float, end: float | None = None, ki
     ]  # fmt: skip
 
 
-def test_nothing_is_said_where_nothing_was_allocated() -> None:
+def test_nothing_is_reported_where_nothing_was_allocated() -> None:
     assert describe_memory(STEP, read_trace(*STEP), {}) == ([], [])
 
 
@@ -53,7 +53,7 @@ def test_what_an_update_leaves_is_its_state() -> None:
     assert [(owner.name, owner.bytes) for owner in owners] == [("optimizer state", 64)]
 
 
-def test_bytes_that_nobody_explains_are_said_to_be_so() -> None:
+def test_bytes_that_nobody_explains_are_reported_to_be_so() -> None:
     events = allocate(5, 100, 120, None, 1, **{"Total Allocated": 1000, "Total Reserved": 2000})
     points, owners = describe_memory(events, read_trace(*STEP, device="cuda"), {"parameters": {1: 300}})
     assert [(point.allocated, point.reserved) for point in points] == [(1000, 2000)]

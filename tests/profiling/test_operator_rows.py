@@ -51,7 +51,7 @@ def test_a_row_says_shapes_dtypes_and_layout() -> None:
     assert row.layout == "channels_last"
 
 
-def test_a_list_of_tensors_is_said_by_its_size() -> None:
+def test_a_list_of_tensors_is_reported_by_its_size() -> None:
     (row,) = list_operators(
         read_trace(make_event("aten::cat", 0, 9, Input_Dims=[[[2, 3], [4]]], Input_type=["TensorList"]))
     )
@@ -119,6 +119,6 @@ def test_an_operator_has_the_time_of_the_kernels_that_it_launched_itself() -> No
     assert rows == {"aten::linear": 0.0, "aten::addmm": 70.0}
 
 
-def test_without_kernels_nothing_is_said_of_the_device() -> None:
+def test_without_kernels_nothing_is_reported_of_the_device() -> None:
     (row,) = list_operators(read_trace(make_event("aten::add", 0, 9), device="npu"))
     assert row.device_us is None

@@ -111,7 +111,7 @@ def test_switches_and_limits_are_read() -> None:
     assert found.notes == ()
 
 
-def test_operators_without_a_step_trace_are_said_to_come_with_one() -> None:
+def test_operators_without_a_step_trace_are_reported_to_come_with_one() -> None:
     assert "the step trace is recorded anyway" in options(training_trace="off").notes[0]
 
 

@@ -54,7 +54,7 @@ def test_a_recorder_that_never_started_says_so() -> None:
     assert OperatorRecorder("cpu").stop() == Recorded(notes=["operators were not recorded: no step was reached"])
 
 
-def test_a_step_that_did_not_end_is_said_and_what_was_seen_is_kept() -> None:
+def test_a_step_that_did_not_end_is_reported_and_what_was_seen_is_kept() -> None:
     recorder = OperatorRecorder("cpu")
     recorder.start()
     torch.ones(3).add(1)

@@ -100,7 +100,7 @@ def test_interrupted_steps_are_counted_and_not_drawn():
     assert "Not counted: 1 step (evaluation)." in section.text
 
 
-def test_what_was_not_recorded_is_said():
+def test_what_was_not_recorded_is_reported():
     found = build_sections(replace(small_profile(), operators=(), kernels=()))
     assert found["Operators"].text == "None were recorded."
     assert found["Kernels"].text == "Operators were not recorded."

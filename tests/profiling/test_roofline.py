@@ -70,7 +70,7 @@ def test_the_best_of_three_measurements_is_kept(measurements: list[list[str]]) -
     assert found == [1000, 2000, 3000, 3000, 3000]
 
 
-def test_a_further_dtype_is_measured_when_it_is_asked_for(measurements: list[list[str]]) -> None:
+def test_a_further_dtype_is_measured_when_it_is_requested(measurements: list[list[str]]) -> None:
     load_ceilings("cpu", ["float32"])
     assert set(load_ceilings("cpu", ["int64", "bfloat16"]).flops) == {"bfloat16"}
     assert measurements == [["float32"], ["bfloat16"]]

@@ -301,7 +301,7 @@ def test_what_interrupts_every_step_is_part_of_it() -> None:
     assert profile.facts.notes == ("evaluation occurs in most steps and is counted as part of them.",)
 
 
-def test_updates_by_hand_end_where_the_next_batch_is_asked_for() -> None:
+def test_updates_by_hand_end_where_the_next_batch_is_requested() -> None:
     body = """\
 for epoch in range(9):
     for x, y in loader:

@@ -17,7 +17,7 @@ def test_one_step_is_no_ground_for_an_all_clear():
     assert "Nothing stands out" not in text
 
 
-def test_nothing_at_all_is_said_to_be_nothing():
+def test_nothing_at_all_is_reported_to_be_nothing():
     text = format_summary(Profile(Facts("train.py", "script", ended="exit code 1 before the first step")))
     assert "No step was measured" in text
     assert text.endswith("Ended early: exit code 1 before the first step")
@@ -110,7 +110,7 @@ def test_advice_is_numbered_with_its_evidence_and_gain():
     assert "train.py:41" in text
 
 
-def test_how_the_time_points_were_found_and_what_is_missing_is_said():
+def test_how_the_time_points_were_found_and_what_is_missing_is_reported():
     text = format_summary(small_profile())
     assert "the first call of a module after the optimizer's step." in text
     assert "No GPU figures: this machine has none." in text
@@ -125,7 +125,7 @@ def test_the_roofline_is_a_dash_where_it_is_not_known():
     assert unknown.endswith("–")
 
 
-def test_time_that_no_operator_covers_is_said_in_place_of_an_all_clear():
+def test_time_that_no_operator_covers_is_reported_in_place_of_an_all_clear():
     profile = small_profile()
     steps = [replace(step, interrupted_by="recording" if step.number > 6 else "") for step in profile.steps]
     operators = [replace(row, self_us=10.0) for row in profile.operators]

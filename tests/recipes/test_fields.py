@@ -126,7 +126,7 @@ def test_a_list_may_have_any_length_where_the_part_allows_it() -> None:
         ("loss", "hinge", "loss=hinge is not CrossEntropy."),
     ],
 )
-def test_a_value_of_the_wrong_type_is_refused_in_words(path: str, text: str, message: str) -> None:
+def test_a_value_of_the_wrong_type_is_refused_with_a_message(path: str, text: str, message: str) -> None:
     with pytest.raises(BadValue) as caught:
         override(RESNEXT if path == "schedule.mode" else BASE, path, text)
     assert str(caught.value) == message
@@ -254,7 +254,7 @@ def test_what_json_cannot_hold_comes_from_the_recipe_file() -> None:
     assert from_record(stored, OWN) == replace(OWN, seed=4)
 
 
-def test_a_part_takes_the_place_of_ones_own_callable_and_survives_json() -> None:
+def test_a_part_takes_the_place_of_the_users_callable_and_survives_json() -> None:
     changed = override(override(OWN, "optimizer", "Sgd"), "model", "resnet20_cifar")
     assert from_record(json.loads(json.dumps(to_record(changed))), OWN) == changed
 

@@ -128,7 +128,7 @@ GOOD = '''
 '''
 
 
-def test_a_file_of_ones_own_is_a_recipe(tmp_path: Path) -> None:
+def test_a_file_of_the_user_is_a_recipe(tmp_path: Path) -> None:
     loaded = load_text(tmp_path, GOOD)
     assert (loaded.name, loaded.summary) == ("mine", "My own network on shapes.")
     assert loaded.file == (tmp_path / "mine.py").resolve()
@@ -150,7 +150,7 @@ def test_a_recipe_file_can_import_its_neighbours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["nowhere/mine.py", "mine.py", "./"])
-def test_a_file_that_is_not_there_is_named(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_does_not_exist_is_named(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadValue, match=r"there is no recipe file '.*'(.|\n)*--list"):
         load(path)

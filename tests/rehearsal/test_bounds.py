@@ -49,7 +49,7 @@ def test_a_thread_that_asks_for_the_rank_while_torch_distributed_is_imported_get
     assert answer.stdout.split() == ["[1]", "3"], answer.stderr
 
 
-def test_a_group_that_is_left_while_the_rank_is_asked_for_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_is_left_while_the_rank_is_requested_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Leaving:
         is_available = is_initialized = staticmethod(lambda: True)
 

@@ -153,7 +153,7 @@ def test_a_script_that_only_computes_gradients_takes_no_step(tmp_path: Path) -> 
     assert "no step was recognised" in answer.stdout + answer.stderr
 
 
-def test_updates_by_hand_stop_after_the_steps_that_were_asked_for(tmp_path: Path) -> None:
+def test_updates_by_hand_stop_after_the_steps_that_were_requested(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         SCRIPT.replace("UPDATE", UPDATES["data"]).replace('"cuda"', '"cpu"').replace("range(5)", "range(500)")

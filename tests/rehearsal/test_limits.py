@@ -82,7 +82,7 @@ def test_a_file_of_the_project_in_another_folder_is_the_users_too(
     assert "viaduct rehearse: deep/net.py:1: limit float64" in capsys.readouterr().err
 
 
-def test_a_warning_goes_on_and_is_told_once(
+def test_a_warning_goes_on_and_is_reported_once(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(limits.LIMITS_VARIABLE, "warn")
@@ -96,7 +96,7 @@ def test_what_is_found_at_the_end_is_kept_and_raises_nothing(project: Path) -> N
     assert read_limits(project)[0]["mode"] == "error"
 
 
-def test_the_reason_is_told_in_chinese_too(
+def test_the_reason_is_reported_in_chinese_too(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(limits.LANGUAGE_VARIABLE, "zh")

@@ -73,7 +73,7 @@ def test_a_module_runs_with_its_package(project: Path) -> None:
         ("pkg/train.py", "'pkg/train.py' is no module's name"),
     ],
 )
-def test_a_module_that_is_not_there_is_named(name: str, message: str, project: Path) -> None:
+def test_a_module_that_does_not_exist_is_named(name: str, message: str, project: Path) -> None:
     for verb in ("rehearse", "carry"):
         answer = viaduct(verb, "-m", name, cwd=project)
         assert answer.returncode == 2

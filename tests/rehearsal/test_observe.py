@@ -78,7 +78,7 @@ def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: TorchStepCoun
     assert numpy.load(folder_of(tmp_path, 0) / "gradients.npz")["bias"] == pytest.approx(true)
 
 
-def test_two_networks_are_told_apart_by_number(counter: TorchStepCounter, tmp_path: Path) -> None:
+def test_two_networks_are_distinguished_by_number(counter: TorchStepCounter, tmp_path: Path) -> None:
     first, second = nn.Linear(4, 2), nn.Linear(4, 3)
     optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], 0.1)
     (first(torch.ones(2, 4)).sum() + second(torch.ones(2, 4)).sum()).backward()

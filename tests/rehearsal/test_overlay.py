@@ -94,7 +94,7 @@ def test_a_folder_right_below_the_root_is_chosen_for_root_and_an_own_one_for_oth
     assert choose_folders(["/usr/share"]) == ("/usr/share",)
 
 
-def test_a_system_that_refuses_is_told_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_refuses_is_reported_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(overlay.OVERLAY_VARIABLE, "off")
     assert "off" in find_obstacle(Layout((str(tmp_path),), str(tmp_path)), tmp_path)
 

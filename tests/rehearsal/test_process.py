@@ -37,7 +37,7 @@ def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tm
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_an_interruption_is_told_as_one_with_the_steps_that_were_taken(
+def test_an_interruption_is_reported_as_one_with_the_steps_that_were_taken(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(TRAINS + "train(3)\nprint('waits', flush=True)\nimport time\ntime.sleep(100)\n")

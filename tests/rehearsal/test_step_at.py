@@ -68,7 +68,7 @@ def test_a_target_is_a_statement_or_a_function(tmp_path: Path) -> None:
         ("updat", "no function of that name", "update"),
     ],
 )
-def test_what_is_not_there_is_refused(tmp_path: Path, text: str, message: str, advice: str) -> None:
+def test_what_does_not_exist_is_refused(tmp_path: Path, text: str, message: str, advice: str) -> None:
     with pytest.raises(BadValue) as caught:
         find_target(text, write(tmp_path))
     assert message in str(caught.value)

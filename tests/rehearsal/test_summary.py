@@ -18,7 +18,7 @@ from viaduct.rehearsal.summary import Summary, advise, describe_end
         ("ValueError: bad shape", 0, False),
     ],
 )
-def test_missing_data_is_told_from_other_failures(failure: str, steps: int, told: bool) -> None:
+def test_missing_data_is_distinguished_from_other_failures(failure: str, steps: int, told: bool) -> None:
     plan = Plan("original", "tf1", "train.py", (), "record", "work")
     found = Summary("", "original", "tf1", "train.py", [], 1, None, 1, steps=steps, failure=failure)
     assert any("Data is missing" in line and failure in line for line in advise(found, plan)) == told

@@ -120,7 +120,7 @@ def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> Non
 PARTS = ("beta", "gamma", "moving_mean", "moving_variance")
 
 
-def test_without_tensorflow_the_pip_line_is_said() -> None:
+def test_without_tensorflow_the_pip_line_is_reported() -> None:
     code = (
         "import importlib.util, sys; plain = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name, *a: None if name == 'tensorflow' else plain(name, *a)\n"

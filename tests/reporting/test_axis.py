@@ -23,7 +23,7 @@ def labels(ticks) -> list[str]:
         (-50, 0, ["-50", "-40", "-30", "-20", "-10", "0"]),
     ],
 )
-def test_ticks_are_round_and_told_apart(low, high, expected):
+def test_ticks_are_round_and_distinguished(low, high, expected):
     assert labels(Axis(low, high).ticks(7)) == expected
 
 

@@ -30,7 +30,7 @@ def test_the_best_value_lies_in_the_deepest_band() -> None:
     assert [tick.label for tick in drawing.y_ticks] == ["plain", "<b>bold</b>"]
 
 
-def test_labels_are_escaped_on_the_page_and_no_data_is_said() -> None:
+def test_labels_are_escaped_on_the_page_and_no_data_is_reported() -> None:
     points = [Measurement(0.1, 0, 1.0, "<script>alert(1)</script>")]
     for chart in (ContourMap("title", X, Y, "top1", points), ContourMap("title", X, Y, "top1", [])):
         page = render_page(Page("page", sections=[Section("s", "", [chart])]))

@@ -50,5 +50,5 @@ def test_only_the_first_files_are_unfolded() -> None:
     assert page.count('<details class="diff-file"') == OPEN_FILES + 5
 
 
-def test_nothing_to_show_is_said() -> None:
+def test_nothing_to_show_is_reported() -> None:
     assert "nothing to show" in html()

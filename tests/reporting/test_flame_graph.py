@@ -51,7 +51,7 @@ def test_a_box_has_the_colour_of_its_parent_unless_it_has_its_own():
     assert (boxes["b"].colour, boxes["c"].colour) == (2, 3)
 
 
-def test_time_and_share_are_said_to_who_cannot_see_them():
+def test_time_and_share_are_given_as_text_for_screen_readers():
     html = html_of(sample())
     assert 'aria-label="conv1: 6.00\u00a0ms, 60.0\u00a0%; 2 calls"' in html
     rows = re.findall(r"<tr><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td></tr>", html)

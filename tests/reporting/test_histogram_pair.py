@@ -22,7 +22,7 @@ def test_sides_of_different_bins_are_refused():
         HistogramPair("h", 0, 1, [1, 2], [1])
 
 
-def test_nothing_counted_is_said():
+def test_nothing_counted_is_reported():
     page = Page("x", sections=[Section("s", "", [HistogramPair("h", 0, 1, [0], [0]), BarChart("b", [], [])])])
     html = render_page(page)
     assert "no values" in html

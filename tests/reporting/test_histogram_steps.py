@@ -27,7 +27,7 @@ def test_all_steps_share_one_axis() -> None:
         (-0.0004, 0.0005, ["-4×10⁻⁴", "5×10⁻⁵", "5×10⁻⁴"]),
     ],
 )
-def test_the_ends_are_told_apart_in_few_digits(low: float, high: float, ticks: list[str]) -> None:
+def test_the_ends_are_distinguished_in_few_digits(low: float, high: float, ticks: list[str]) -> None:
     assert HistogramSteps("norm", [Histogram(1, low, high, [1, 1])]).drawing().ticks == ticks
 
 

@@ -16,7 +16,7 @@ def html_of(*images: GridImage, **options: str) -> str:
     return render_page(Page("x", sections=[Section("s", "", [ImageGrid(images, **options)])]))
 
 
-def test_a_marked_image_says_so_in_words():
+def test_a_marked_image_says_so_with_a_message():
     html = html_of(GridImage(BLACK, "cat"), GridImage(BLACK, "dog", marked=True))
     assert html.count('<li class="marked">') == 1
     assert html.count("✗ wrong") == 1
@@ -36,7 +36,7 @@ def test_captions_are_escaped_in_text_and_in_attributes():
     assert '"><script>' not in html
 
 
-def test_no_images_is_said():
+def test_no_images_is_reported():
     assert "no images" in html_of()
 
 

@@ -168,7 +168,7 @@ def test_any_finite_scale_gives_a_few_distinct_ticks(scale, log):
     assert all(-0.001 <= tick.position <= 1.001 for tick in drawing.views[0].y_ticks)
 
 
-def test_more_series_than_colours_are_told_apart_by_dashes():
+def test_more_series_than_colours_are_distinguished_by_dashes():
     drawing = chart(*[Series(str(n), [1, 2], [n, n]) for n in range(12)]).drawing()
     assert len({(line.colour, line.dashed) for line in drawing.lines}) == 12
 

@@ -81,7 +81,7 @@ def test_contents_appear_once_there_are_more_than_three_sections(sections, shown
     assert ('href="#section-4"' in html) is shown
 
 
-def test_a_verdict_is_said_in_words_and_not_only_in_colour():
+def test_a_verdict_is_reported_with_a_message_and_not_only_in_colour():
     html = render_page(Page("x", tiles=[Tile("speed", "10", good=False), Tile("top-1", "95", good=True)]))
     assert 'aria-label="not as hoped">✗' in html
     assert 'aria-label="as hoped">✓' in html

@@ -48,5 +48,5 @@ def test_the_page_holds_a_line_for_each_run_and_escapes_names() -> None:
     assert 'class="unknown"' in text
 
 
-def test_nothing_to_draw_is_said() -> None:
+def test_nothing_to_draw_is_reported() -> None:
     assert "nothing to draw" in render_page(Page("t", sections=[Section("s", "", [ParallelPlot("p", [], [])])]))

@@ -31,7 +31,7 @@ def test_the_first_evaluation_within_two_tenths_of_a_point_counts() -> None:
     assert "by epoch 20: in 0.50 of its epochs and 0.75 of its training time" in describe_time_to_accuracy(SLOW, quick)
 
 
-def test_a_run_that_never_arrives_is_said_to_fall_short() -> None:
+def test_a_run_that_never_arrives_is_reported_to_fall_short() -> None:
     assert "does not reach" in describe_time_to_accuracy(SLOW, run("quick", {10: 0.8, 20: 0.8975}, minutes=6.0))
 
 

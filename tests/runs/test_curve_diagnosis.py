@@ -130,5 +130,5 @@ def test_the_figures_stand_in_the_words() -> None:
     assert found.figures["start"] == pytest.approx(2.297, abs=1e-3)
 
 
-def test_losses_and_rates_of_different_lengths_are_refused_in_words() -> None:
+def test_losses_and_rates_of_different_lengths_are_refused_with_a_message() -> None:
     assert "300 losses and 2 rates" in diagnose([1.0] * 300, [0.1, 0.1]).text

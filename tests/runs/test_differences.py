@@ -25,7 +25,7 @@ def with_session(**changes: Any) -> dict[str, Any]:
     return origin
 
 
-def test_two_identical_runs_are_said_to_be_so(tmp_path: Path) -> None:
+def test_two_identical_runs_are_reported_to_be_so(tmp_path: Path) -> None:
     for name in "ab":
         (make_run(tmp_path / name) / "model.safetensors").write_bytes(b"weights")
     found = diff(tmp_path / "a", tmp_path / "b")
@@ -102,7 +102,7 @@ def test_weights_of_which_one_byte_differs_are_a_difference(tmp_path: Path) -> N
     assert "The final weights differ." in text(found)
 
 
-def test_weights_that_are_missing_are_said_not_to_be_compared(tmp_path: Path) -> None:
+def test_weights_that_are_missing_are_reported_not_to_be_compared(tmp_path: Path) -> None:
     (make_run(tmp_path / "a") / "model.safetensors").write_bytes(b"abc")
     (make_run(tmp_path / "b") / "model.safetensors").unlink()
     found = diff(tmp_path / "a", tmp_path / "b")

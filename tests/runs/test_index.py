@@ -51,7 +51,7 @@ def test_a_file_that_changed_is_never_taken_from_the_index(
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"viaduct runs 1 0.1.0 00\n{}", b"[" * 5000])
-def test_a_damaged_index_is_read_anew_without_a_word(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_index_is_read_anew_without_a_message(tmp_path: Path, content: bytes) -> None:
     make_run(tmp_path / "a")
     before = list_runs([tmp_path])
     path = choose_index_path([tmp_path])

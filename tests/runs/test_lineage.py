@@ -40,7 +40,7 @@ def test_a_run_that_began_anew_has_only_data_above_it(tmp_path: Path) -> None:
     assert "fingerprint da7a (every pixel; all labels)" in node.parents[0].note
 
 
-def test_missing_parents_are_said_to_be_missing(tmp_path: Path) -> None:
+def test_missing_parents_are_reported_to_be_missing(tmp_path: Path) -> None:
     child = make_child(tmp_path / "child", describe_init(tmp_path / "gone", run_id="77"))
     weights = trace(child, tmp_path).parents[0]
     assert weights.parents[0].kind == "missing"
@@ -74,7 +74,7 @@ def test_a_run_without_id_is_found_by_the_checksum_of_its_weights(tmp_path: Path
     assert "found by the checksum" in found.note
 
 
-def test_a_parent_that_is_known_by_path_alone_is_said_to_be(tmp_path: Path) -> None:
+def test_a_parent_that_is_known_by_path_alone_is_reported_to_be(tmp_path: Path) -> None:
     parent = make_run(tmp_path / "parent", provenance=None)
     child = make_run(tmp_path / "child", provenance=None, **{"init.source": str(parent)})
     text = render_tree(trace(child, tmp_path))
@@ -124,7 +124,7 @@ def test_an_altered_copy_is_not_named_where_an_intact_one_exists(tmp_path: Path)
     assert "changed" not in found.note
 
 
-def test_weights_that_have_changed_since_are_said_to_have(tmp_path: Path) -> None:
+def test_weights_that_have_changed_since_are_reported_to_have(tmp_path: Path) -> None:
     parent, init = make_parent(tmp_path / "parent")
     child = make_child(tmp_path / "child", init)
     assert "changed since" not in render_tree(trace(child, tmp_path))

@@ -71,7 +71,7 @@ def test_losses_that_are_nan_in_both_are_not_counted_as_equal(tmp_path: Path) ->
     assert "100 in A and 100 in B of 600 steps" in text(found)
 
 
-def test_a_run_that_logged_nothing_is_said_to_have_logged_no_loss(tmp_path: Path) -> None:
+def test_a_run_that_logged_nothing_is_reported_to_have_logged_no_loss(tmp_path: Path) -> None:
     (make_run(tmp_path / "b", done=0, finished=False) / "metrics.jsonl").unlink()
     found = diff(make_run(tmp_path / "a"), tmp_path / "b")
     assert "Losses: not compared: B logged no loss." in text(found)

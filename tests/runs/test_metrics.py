@@ -58,7 +58,7 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
     assert (digest.step, digest.best_top1, digest.logs) == (10, 0.2, 1)
 
 
-def test_best_and_last_accuracy_are_told_apart(tmp_path: Path) -> None:
+def test_best_and_last_accuracy_are_distinguished(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(evaluation(10, 0.3) + evaluation(20, 0.8) + evaluation(30, 0.6) + evaluation(40, None))
     digest = update_digest(str(file), None)

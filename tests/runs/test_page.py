@@ -43,7 +43,7 @@ def test_curves_axes_table_and_lineage_are_on_the_page(tmp_path: Path) -> None:
     assert render_page(page).startswith("<!doctype html>")
 
 
-def test_of_many_runs_the_best_are_drawn_and_that_is_said(tmp_path: Path) -> None:
+def test_of_many_runs_the_best_are_drawn_and_that_is_reported(tmp_path: Path) -> None:
     for number in range(MAX_CURVES + 6):
         make_run(tmp_path / f"r{number}", steps=20, top1=0.5 + number / 100, seed=number)
     page = build_page(list_runs([tmp_path]).runs, [], "runs")

@@ -52,7 +52,7 @@ def test_a_table_counts_its_runs_by_state_and_says_what_it_leaves_out(tmp_path: 
     assert render_table([]).splitlines()[-1] == "no run passes the filters"
 
 
-def test_only_the_first_folders_without_a_run_are_named_unless_all_are_asked_for() -> None:
+def test_only_the_first_folders_without_a_run_are_named_unless_all_are_requested() -> None:
     problems = [Problem(f"p{number}", "why") for number in range(12)]
     assert render_problems(problems, show_all=False).splitlines()[-1] == "  … and 2 more; --all names them"
     assert render_problems(problems, show_all=True).splitlines()[-1] == "  p11: why"

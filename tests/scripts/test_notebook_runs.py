@@ -79,7 +79,7 @@ def test_what_is_no_notebook_is_refused() -> None:
         read_source("a.ipynb", b"import torch")
 
 
-def test_a_line_is_told_by_its_cell(tmp_path: Path) -> None:
+def test_a_line_is_recognised_by_its_cell(tmp_path: Path) -> None:
     path = tmp_path / "a.ipynb"
     path.write_bytes(notebook("x = 1\ny = 2", "z = 3\n1 / 0"))
     lines = read_source(path, path.read_bytes()).decode().splitlines()

@@ -169,7 +169,7 @@ def test_cells_in_other_languages_are_nobodys_business(tmp_path: Path, magic: st
     assert {finding.status for finding in file.findings} == {"changed"}
 
 
-def test_a_script_that_a_cell_writes_is_left_to_a_person(tmp_path: Path) -> None:
+def test_a_script_that_a_cell_writes_needs_manual_review(tmp_path: Path) -> None:
     file = migrate(tmp_path, notebook(code("%%writefile train.py\n" + PIPELINE), code(PIPELINE)))
     assert any(
         "%%writefile are not analysed" in finding.message for finding in file.findings if finding.status == "manual"

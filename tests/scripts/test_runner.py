@@ -88,7 +88,7 @@ def test_a_module_runs_as_with_python_m(
 
 
 @pytest.mark.parametrize("name", ["no_such_module_here", "json.decoder.nothing", "sys", "a b"])
-def test_a_module_that_is_not_there_is_named(name: str) -> None:
+def test_a_module_that_does_not_exist_is_named(name: str) -> None:
     with pytest.raises(BadValue, match="no module"):
         load_script(name, module=True)
 
@@ -99,7 +99,7 @@ def test_a_module_that_cannot_be_run_has_the_right_reason(name: str, remark: str
         load_script(name, module=True)
 
 
-def test_a_script_that_is_not_there_is_named_with_its_neighbours(tmp_path: Path) -> None:
+def test_a_script_that_does_not_exist_is_named_with_its_neighbours(tmp_path: Path) -> None:
     script(tmp_path, "", "train.py")
     with pytest.raises(BadValue, match=r"no script .*trian[\s\S]*train\.py"):
         load_script(str(tmp_path / "trian.py"))

@@ -76,7 +76,7 @@ def same_bits(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_choices_are_said_recorded_and_the_same_after_a_resume(
+def test_choices_are_reported_recorded_and_the_same_after_a_resume(
     tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     uninterrupted = train(tmp_path / "whole", bank, steps=8)
@@ -103,7 +103,7 @@ def test_a_run_that_was_begun_without_a_bank_keeps_its_bits(
     assert same_bits(uninterrupted, resumed)
 
 
-def test_entries_of_another_version_are_not_used_and_that_is_said(
+def test_entries_of_another_version_are_not_used_and_that_is_reported(
     tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = read_fingerprint("cpu")
@@ -150,7 +150,7 @@ def test_recorded_choices_that_are_damaged_are_refused(tmp_path: Path, bank: Pat
         train(tmp_path / "run", None, steps=4)
 
 
-def test_the_users_own_bank_is_used_without_being_named_and_that_is_said(
+def test_the_users_own_bank_is_used_without_being_named_and_that_is_reported(
     tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     own = tmp_path / "data" / "viaduct" / "bank"
@@ -162,7 +162,7 @@ def test_the_users_own_bank_is_used_without_being_named_and_that_is_said(
     assert f"Bank {own} (your default bank): 2 choices: 1 module, optimizer loop." in capfd.readouterr().err
 
 
-def test_no_bank_is_used_where_none_is_asked_for_or_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_bank_is_used_where_none_is_requested_or_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNE_BANK_PATH", str(tmp_path))
     assert choose_bank(Path("none")) is None
     found = choose_bank(None)

@@ -25,7 +25,7 @@ def test_a_run_as_good_in_validation_is_not_suspected() -> None:
     assert looks_unsettled(training, {"loss": float("nan"), "top1": 0.8})
 
 
-def test_the_reason_is_said_with_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reason_is_reported_with_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDir(tmp_path / "run")
     run_recipe(run, SLOW)
     output = capsys.readouterr().err
@@ -40,7 +40,7 @@ def test_the_reason_is_said_with_what_was_measured(tmp_path: Path, capsys: pytes
     assert "have not settled" in run.report.read_text()
 
 
-def test_nothing_is_said_where_recomputing_does_not_help(
+def test_nothing_is_reported_where_recomputing_does_not_help(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network that is simply bad on the validation images must not be excused."""

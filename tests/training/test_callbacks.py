@@ -182,7 +182,7 @@ def test_overflows_without_end_are_the_end(run: RunDir) -> None:
         train_recipe(recipe, run, NanStop())
 
 
-def test_no_checkpoint_is_made_that_nobody_asked_for(run: RunDir) -> None:
+def test_no_checkpoint_is_made_that_nobody_requested(run: RunDir) -> None:
     recipe = replace(RECIPE, checkpoint=Checkpoint(every_minutes=10, keep_best=False))
     recorder = Recorder()
     train_recipe(recipe, run, recorder, Checkpointing())

@@ -105,7 +105,7 @@ DAMAGES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_found_and_said(tmp_path: Path, damage: str) -> None:
+def test_damage_is_found_and_reported(tmp_path: Path, damage: str) -> None:
     harm, message = DAMAGES[damage]
     older, newer = saved_at(tmp_path, 5, 10)
     harm(newer.path)
@@ -248,7 +248,7 @@ def test_a_full_disk_costs_no_older_checkpoint_and_leaves_no_rubbish(
     assert all(saved.find_damage() is None for saved in older)
 
 
-def test_a_disk_too_full_for_the_first_folder_is_said_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_too_full_for_the_first_folder_is_reported_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(self: Path, *arguments: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -310,7 +310,7 @@ def test_a_file_written_whole_is_the_old_one_or_the_new_one(tmp_path: Path, monk
     assert (path.read_bytes(), names(tmp_path)) == (b"new", ["summary.json"])
 
 
-def test_the_manifest_says_what_a_person_wants_to_know(tmp_path: Path) -> None:
+def test_the_manifest_says_what_the_user_wants_to_know(tmp_path: Path) -> None:
     [saved] = saved_at(tmp_path, 12)
     manifest = json.loads((saved.path / "manifest.json").read_text())
     assert manifest["step"] == 12

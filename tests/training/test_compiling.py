@@ -293,7 +293,7 @@ def test_a_dump_of_blocks_is_refused_with_the_way_out() -> None:
     assert "--compile whole" in str(refused.value)
 
 
-def test_what_was_compiled_is_told_once(run: RunDir, traced: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_compiled_is_reported_once(run: RunDir, traced: None, capsys: pytest.CaptureFixture[str]) -> None:
     train_recipe(TOWER, run)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Compiled")]
     assert len(lines) == 1

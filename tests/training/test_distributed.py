@@ -414,7 +414,7 @@ def test_ranks_agree_on_steps_that_overflowed(tmp_path: Path) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_what_rank_0_refuses_is_said_once(tmp_path: Path) -> None:
+def test_what_rank_0_refuses_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     ended = together(3, run_recipe, tmp_path, TINY)
     assert all(process.error is not None and "is not empty and holds no run" in process.error for process in ended)

@@ -80,7 +80,7 @@ def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
         assert np.array_equal(np.load(str(left.path)), np.load(str(other.path)), equal_nan=True)
 
 
-def test_nothing_dumped_is_said(tmp_path: Path) -> None:
+def test_nothing_dumped_is_reported(tmp_path: Path) -> None:
     options = DumpOptions("99")
     dumping = Dumping(options)
     run = tmp_path / "run"

@@ -213,7 +213,7 @@ def test_sigterm_to_one_rank_stops_all_for_good(recipe: Path, tmp_path: Path) ->
     assert (run / "checkpoints" / f"step-{stopped}").is_dir()
 
 
-def test_a_mistake_is_told_once_and_not_tried_again(recipe: Path, tmp_path: Path) -> None:
+def test_a_mistake_is_reported_once_and_not_tried_again(recipe: Path, tmp_path: Path) -> None:
     process = launch(recipe, tmp_path / "run", 2, "--accumulate", "32")
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 2

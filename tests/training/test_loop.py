@@ -319,13 +319,13 @@ def test_the_rate_that_is_told_is_the_one_that_was_used(run: RunDir) -> None:
     assert used[:5] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1])
 
 
-def test_a_schedule_keeps_the_proportion_of_ones_own_rates(run: RunDir) -> None:
+def test_a_schedule_keeps_the_proportion_of_the_users_rates(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=two_rates, schedule=lambda step, steps: 0.5)
     done = train_recipe(recipe, run)
     assert [group["lr"] for group in done.optimizer.param_groups] == pytest.approx([0.1, 0.01])
 
 
-def test_a_loss_of_ones_own_is_what_is_minimised(run: RunDir) -> None:
+def test_a_loss_of_the_user_is_what_is_minimised(run: RunDir) -> None:
     def small_logits(logits: Tensor, labels: Tensor) -> Tensor:
         return logits.square().mean()
 

@@ -107,7 +107,7 @@ def test_a_pickle_that_arrives_is_not_opened() -> None:
     assert not Trap.sprung
 
 
-def test_damaged_messages_end_in_words() -> None:
+def test_damaged_messages_end_with_a_message() -> None:
     encoded = encode(
         {"model": {"w": torch.randn(3, 4)}, "state": (1, 2.5, "x", [None]), "saved": SavedCheckpoint(Path("a"))}
     )

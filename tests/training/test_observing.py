@@ -115,7 +115,9 @@ def test_images_are_those_that_were_loaded(run: RunDir) -> None:
     assert np.array_equal(pixels, done.images.train.images[batch.index.numpy()])
 
 
-def test_a_network_that_cannot_be_traced_is_told_and_trained(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_network_that_cannot_be_traced_is_reported_and_trained(
+    run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Odd(nn.Linear):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             if not self.training and len(images) == 1:

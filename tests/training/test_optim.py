@@ -161,7 +161,7 @@ def test_every_optimizer_holds_each_trainable_parameter_once(part: object) -> No
     assert sorted(held) == sorted(CONVOLUTION | DENSE | BIAS | {"1.weight"})
 
 
-def test_an_optimizer_of_ones_own_gets_the_trainable_parameters() -> None:
+def test_an_optimizer_of_the_user_gets_the_trainable_parameters() -> None:
     model = network()
     model[1].weight.requires_grad_(False)
     optimizer = build_optimizer(replace(RECIPE, optimizer=lambda found: torch.optim.RMSprop(found, lr=0.3)), model)
@@ -201,7 +201,7 @@ def test_the_books_smoothing_gives_only_the_other_classes_a_share() -> None:
     assert loss_of(CrossEntropy(0.1, "others"), training=True) == pytest.approx(cross_entropy(targets))
 
 
-def test_a_loss_of_ones_own_is_used_in_training_and_evaluation() -> None:
+def test_a_loss_of_the_user_is_used_in_training_and_evaluation() -> None:
     def own(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return (logits.sum() * 0 + labels.sum()).double()
 

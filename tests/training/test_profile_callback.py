@@ -114,7 +114,7 @@ def test_no_planned_evaluation_is_recorded_with_the_steps(run: RunDir, last: int
     assert bool(found.operators) == bool(recorded)
 
 
-def test_a_checkpoint_that_nobody_planned_is_said_to_be_among_the_operators(run: RunDir) -> None:
+def test_a_checkpoint_that_nobody_planned_is_reported_to_be_among_the_operators(run: RunDir) -> None:
     own = Profiling(ProfileRequest(Window(1, 4)))
     train_recipe(BASE, run, own, After(4, lambda training: str(training.save())))  # type: ignore[arg-type,return-value]
     notes = read_profile(run.path / "profile").facts.notes

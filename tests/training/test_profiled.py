@@ -38,7 +38,7 @@ def test_a_field_that_is_none_is_refused_before_a_step(tmp_path: Path) -> None:
     assert not (tmp_path / "prof").exists()
 
 
-def test_data_that_are_needed_are_asked_for(tmp_path: Path) -> None:
+def test_data_that_are_needed_are_requested(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="--data synthetic trains on noise"):
         profile_recipe(load("resnet50_imagenet"), out=tmp_path / "prof", plan=STEPS, device="cpu")
 
@@ -75,7 +75,7 @@ def prepare_tiny(recipe: Recipe, kind: str, ranks: int = 1, **more: object) -> t
     return prepare_recipe(order, kind, ranks)
 
 
-def test_a_batch_that_was_asked_for_stays() -> None:
+def test_a_batch_that_was_requested_stays() -> None:
     asked = prepare_tiny(load("shapes_taster").recipe, "cpu", settings=[("data.global_batch", "32")])
     assert (asked[0].data.global_batch, asked[1]) == (32, [])
     assert prepare_tiny(load("shapes_taster").recipe, "cuda")[0].data.global_batch == 64
@@ -88,7 +88,7 @@ def test_on_a_processor_a_large_batch_becomes_small_and_the_profile_says_so() ->
     assert notes == ["The batch is 16 in place of the recipe's 64: this is a CPU."]
 
 
-def test_noise_is_said_to_measure_no_loader() -> None:
+def test_noise_is_reported_to_measure_no_loader() -> None:
     recipe, notes = prepare_tiny(load("resnet50_imagenet").recipe, "cuda", data=SYNTHETIC)
     assert recipe.data.classes == load("resnet50_imagenet").recipe.data.classes
     assert notes == ["The images are noise that is made on the device: no loader was measured."]

@@ -38,7 +38,7 @@ def test_one_pixel_and_one_label_change_a_fingerprint() -> None:
     assert known["basis"] == "every pixel; all labels"
 
 
-def test_images_that_are_too_many_are_sampled_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_are_too_many_are_sampled_and_that_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "MAX_PIXEL_BYTES", 300)
     assert "one in 3 blocks" in fingerprint_data(image_set(), None)["basis"]
 

@@ -214,7 +214,7 @@ def test_a_run_without_metrics_has_nothing_to_forget(run: RunDir) -> None:
     assert run.read_records("log") == []
 
 
-def test_a_step_is_told_once_and_as_it_was_told_last(run: RunDir) -> None:
+def test_a_step_is_reported_once_and_as_it_was_told_last(run: RunDir) -> None:
     log = {"epoch": 0.5, "images_per_s": None, "top1": 0.1, "lr": 0.1}
     score = dict.fromkeys(("epoch", "loss", "top5", "precision", "recall", "f1"), 0.5)
     lines = [line(1, loss=3.0, **log), line(1, "evaluation", top1=0.1, **score), line(2, loss=2.0, **log)]

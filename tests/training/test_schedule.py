@@ -122,7 +122,7 @@ def test_a_book_cosine_without_any_descent_is_finite() -> None:
     assert all(math.isfinite(learning_rate(barely, step, 100)) for step in range(11))
 
 
-def test_a_schedule_of_ones_own_gets_the_step_and_the_length_of_the_run() -> None:
+def test_a_schedule_of_the_user_gets_the_step_and_the_length_of_the_run() -> None:
     asked: list[tuple[int, int]] = []
 
     def falling(step: int, steps: int) -> float:
@@ -305,7 +305,7 @@ def test_thor_is_zero_behind_its_end() -> None:
     assert learning_rate(THOR, 71 * (IMAGENET // 256), IMAGENET) == 0
 
 
-def test_a_learning_rate_is_asked_for_by_name_or_recipe_without_torch() -> None:
+def test_a_learning_rate_is_requested_by_name_or_recipe_without_torch() -> None:
     script = "import sys; from viaduct.training import learning_rate; "
     script += "print(learning_rate('resnext50_imagenet', step=12510), 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

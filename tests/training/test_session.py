@@ -132,7 +132,7 @@ def test_a_finished_run_is_whole_and_is_left_alone(run: RunDir, capsys: pytest.C
         ({"steps": 6}, {"steps": 4}, 6),
     ],
 )
-def test_a_finished_run_goes_on_only_if_it_is_asked_for_more(
+def test_a_finished_run_goes_on_only_if_it_is_requested_more(
     run: RunDir, first: dict[str, int], then: dict[str, int], steps: int
 ) -> None:
     run_recipe(run, replace(TINY, **first))
@@ -218,7 +218,7 @@ def test_the_command_that_continues_a_run_can_be_pasted() -> None:
     assert notes[-1] == "  viaduct train --run 'my runs/try 1'"
 
 
-def test_a_full_disk_is_said_whoever_finds_it_first(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_whoever_finds_it_first(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(self: MetricsFile, kind: str, record: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -93,7 +93,7 @@ class StopsAt(Callback):
             training.request_stop("enough")
 
 
-def test_a_stop_is_asked_for_and_takes_place_at_the_end_of_a_sink(run: RunDir) -> None:
+def test_a_stop_is_requested_and_takes_place_at_the_end_of_a_sink(run: RunDir) -> None:
     recorder = Recorder()
     done = train_recipe(replace(BASE, sink=4), run, StopsAt(6), recorder, Checkpointing())
     assert done.step == 8  # 4, 5 (an evaluation), 8

@@ -119,7 +119,7 @@ def test_a_network_is_told_how_far_the_run_has_come(run: RunDir) -> None:
     assert done.model.told == [step / 10 for step in range(10)]
 
 
-def test_a_cast_network_is_told_too(run: RunDir) -> None:
+def test_a_cast_network_is_reported_too(run: RunDir) -> None:
     done = train_recipe(replace(RECIPE, model=Dropping, precision=Precision("O2"), steps=4), run)
     network = done.computation.network
     assert network is not done.model

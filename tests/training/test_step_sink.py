@@ -75,7 +75,7 @@ def test_results_are_those_of_the_step_itself() -> None:
     assert not losses[0].requires_grad
 
 
-def test_a_device_without_graphs_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_device_without_graphs_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "viaduct")
     with viaduct.sink(make_step(nn.Linear(3, 2))) as run:
         for batch in BATCHES[:3]:

@@ -109,6 +109,6 @@ class Own(nn.BatchNorm2d):
         return super().forward(input) + 1
 
 
-def test_a_norm_of_ones_own_is_named() -> None:
+def test_a_norm_of_the_user_is_named() -> None:
     with pytest.raises(BadValue, match="1 is a Own, which may compute in a way of its own"):
         synchronise_norms(nn.Sequential(nn.Identity(), Own(4)), "cpu")

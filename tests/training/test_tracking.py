@@ -61,7 +61,7 @@ def test_a_resumed_run_goes_on_in_the_same_place(calls: list[tuple[Any, ...]], r
 
 
 @pytest.mark.parametrize("package", ["mlflow", "wandb"])
-def test_a_package_that_is_not_there_is_refused_with_the_install_line(
+def test_a_package_that_does_not_exist_is_refused_with_the_install_line(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)

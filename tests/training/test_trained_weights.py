@@ -97,7 +97,7 @@ def test_weights_of_another_network_leave_it_as_it_was(tmp_path: Path, tensors: 
     assert_holds(model, before)
 
 
-def test_averages_must_be_there_where_they_are_asked_for(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+def test_averages_must_be_there_where_they_are_requested(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
     torch.save(tensors, tmp_path / "plain.pth")
     with pytest.raises(BadData, match="has no averaged weights"):
         WeightsFile(tmp_path / "plain.pth").load_into(network(), True)

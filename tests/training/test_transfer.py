@@ -183,7 +183,9 @@ def test_scopes_of_tensorflow_are_beginnings_of_names() -> None:
         match_patterns("m/batch", names, "--x", foreign)
 
 
-def test_a_classifier_of_another_number_of_classes_begins_anew_and_that_is_said(run: RunDir, tmp_path: Path) -> None:
+def test_a_classifier_of_another_number_of_classes_begins_anew_and_that_is_reported(
+    run: RunDir, tmp_path: Path
+) -> None:
     donated = small_resnet(10).state_dict()
     save_file(donated, tmp_path / "w.safetensors")
     made, lines = begun(replace(RECIPE, model=small_resnet), run, tmp_path / "w.safetensors")

@@ -71,7 +71,7 @@ def test_a_bank_into_which_nothing_was_written_is_removed_after_an_error(tmp_pat
     assert found.path.exists(), "it was there before"
 
 
-def test_repeating_is_asked_for_by_true() -> None:
+def test_repeating_is_requested_by_true() -> None:
     assert is_repeat_wanted({"REPEAT_TUNE": "True"})
     assert not is_repeat_wanted({"REPEAT_TUNE": "False"})
     assert not is_repeat_wanted({})

@@ -46,7 +46,7 @@ def test_without_gain_above_the_margin_the_default_is_stored_and_not_searched_ag
     assert second.asked == []
 
 
-def test_a_known_operator_is_searched_again_only_if_asked_and_replaced_only_if_better(tmp_path: Path) -> None:
+def test_a_known_operator_is_searched_again_only_if_requested_and_replaced_only_if_better(tmp_path: Path) -> None:
     tune(tmp_path, FakeWorker(no_gain))
     assert tune(tmp_path, FakeWorker(fast_tile), repeat=True).status == Status(bank_hit=True, bank_update=True)
     assert tune(tmp_path, FakeWorker(no_gain), repeat=True).status == Status(bank_hit=True, bank_reserved=True)

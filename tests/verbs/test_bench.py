@@ -61,7 +61,9 @@ def read(path: Path) -> dict[str, Any]:
         (["shapes_taster", "--device", "cpu", "--batch", "1000000", "--size", "1024"], "a smaller --batch or --size"),
     ],
 )
-def test_a_mistake_is_answered_in_words_and_writes_nothing(words: list[str], message: str, tmp_path: Path) -> None:
+def test_a_mistake_is_answered_with_a_message_and_writes_nothing(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
     answer = viaduct("bench", *words, cwd=tmp_path)
     assert answer.returncode == 2
     assert message in answer.stderr
@@ -147,7 +149,7 @@ def test_a_reader_who_leaves_is_no_mistake(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
-def test_a_full_disk_behind_standard_output_is_told_in_words(tmp_path: Path) -> None:
+def test_a_full_disk_behind_standard_output_is_reported_with_a_message(tmp_path: Path) -> None:
     answer = in_a_shell("> /dev/full", tmp_path)
     assert answer.returncode == 2
     assert "the figures cannot be printed: No space left on device." in answer.stderr

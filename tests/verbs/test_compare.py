@@ -73,7 +73,7 @@ def test_a_difference_ends_with_1_and_leaves_a_folder(truth: Path, capsys: pytes
     assert "what to try" in output
 
 
-def test_what_could_not_be_compared_is_said_where_all_else_is_good(
+def test_what_could_not_be_compared_is_reported_where_all_else_is_good(
     truth: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = change_dump(truth)

@@ -397,7 +397,7 @@ def test_a_corrupt_record_stops_training_unless_it_may_be_skipped(records: Path,
     assert prefix in (tmp_path / "run/report.html").read_text()
 
 
-def test_training_is_balanced_and_augmented_when_asked(records: Path, tmp_path: Path) -> None:
+def test_training_is_balanced_and_augmented_when_requested(records: Path, tmp_path: Path) -> None:
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1", "--balance"]
     answer = viaduct(*words, "--auto-augment", "imagenet", "--run", tmp_path / "run")
     assert answer.returncode == 0, answer.stderr
@@ -423,7 +423,7 @@ def test_training_on_too_few_outputs_says_which_flag_to_give(records: Path, tmp_
     assert "with 2 outputs they are counted from 0" in output.stderr
 
 
-def test_records_that_name_no_classes_keep_the_recipes_number_and_it_is_said(records: Path, tmp_path: Path) -> None:
+def test_records_that_name_no_classes_keep_the_recipes_number_and_it_is_reported(records: Path, tmp_path: Path) -> None:
     (records / "labels.txt").unlink()
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1"]
     output = viaduct(*words, "--run", tmp_path / "run").stderr
@@ -461,7 +461,7 @@ def test_any_recipe_trains_on_noise_is_resumed_and_evaluated(tmp_path: Path) -> 
     assert "noise" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_a_folder_called_synthetic_is_not_taken_for_noise_without_a_word(tmp_path: Path) -> None:
+def test_a_folder_called_synthetic_is_not_taken_for_noise_without_a_message(tmp_path: Path) -> None:
     (tmp_path / "synthetic").mkdir()
     words = ("train", "shapes_taster", "--data", "synthetic", "--steps", "1", "--batch", "4")
     output = viaduct(*words, "--run", "run", cwd=tmp_path).stderr

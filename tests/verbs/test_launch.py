@@ -104,7 +104,7 @@ def test_help_and_refusals_need_no_torch(tmp_path: Path) -> None:
         assert not re.search(r"\| +(torch|numpy)$", answer.stderr, re.MULTILINE)
 
 
-def test_cards_that_are_not_here_are_said_once(tmp_path: Path) -> None:
+def test_cards_that_are_not_here_are_reported_once(tmp_path: Path) -> None:
     answer = viaduct("launch", "--ranks", "2", "--", "train", "shapes_taster", "--device", "mlu", cwd=tmp_path)
     assert answer.returncode == 2
     assert answer.stderr.count("no mlu to run on") == 1

@@ -161,7 +161,7 @@ def test_a_path_is_needed_and_must_exist(tmp_path: Path) -> None:
         call(tmp_path)
 
 
-def test_a_report_that_cannot_be_written_is_said(project: Path) -> None:
+def test_a_report_that_cannot_be_written_is_reported(project: Path) -> None:
     for flag in ("--report", "--json", "--sarif"):
         with pytest.raises(ViaductError, match=r"README\.md"):
             call(project, "--quiet", flag, project / "README.md" / "x")
@@ -218,7 +218,7 @@ def test_what_was_written_is_named(project: Path) -> None:
     assert "Written" not in again.stderr
 
 
-def test_reasons_speak_chinese_when_asked(half_read: Path, tmp_path: Path) -> None:
+def test_reasons_speak_chinese_when_requested(half_read: Path, tmp_path: Path) -> None:
     (half_read / "__pycache__").mkdir()
     page, record = tmp_path / "r.html", tmp_path / "r.json"
     output = call(half_read, "--lang", "zh", "--report", page, "--json", record).stdout

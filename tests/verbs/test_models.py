@@ -59,7 +59,7 @@ def test_one_network_is_shown_block_by_block() -> None:
     assert ["total", "25,030,953", "4,230,481,920"] in lines
 
 
-def test_layers_are_shown_when_asked_for() -> None:
+def test_layers_are_shown_when_requested() -> None:
     text = viaduct_models("amoebanet_d", "--layers", "--classes", "10").stdout
     assert "cells.cell_stem_0.combinations.1.right.conv_3x3" in text
     assert "in training" in text

@@ -83,7 +83,7 @@ def test_all_kinds_of_files_give_the_same_probabilities(folder: Path, tensors: d
     assert found[0] == found[1] == found[2]
 
 
-def test_outputs_of_a_network_of_ones_own_come_from_its_shapes(folder: Path) -> None:
+def test_outputs_of_a_network_of_the_users_come_from_its_shapes(folder: Path) -> None:
     torch.manual_seed(0)
     parts = {"0.weight": (8, 3, 5, 5), "0.bias": (8,), "3.weight": (OUTPUTS, 392), "3.bias": (OUTPUTS,)}
     torch.save({name: torch.randn(shape) for name, shape in parts.items()}, folder / "own.pth")
@@ -99,7 +99,7 @@ def test_classes_that_were_given_are_not_changed(folder: Path, tensors: dict[str
         assert "has 7 classes, this network 9" in done.stderr
 
 
-def test_averages_that_are_not_there_are_not_claimed(folder: Path, tensors: dict[str, Tensor]) -> None:
+def test_averages_that_do_not_exist_are_not_claimed(folder: Path, tensors: dict[str, Tensor]) -> None:
     write_weights("mindspore.ckpt", folder, tensors)
     (folder / "small.py").write_text(
         RECIPE.replace("steps=6", "steps=6, ema=Ema(0.9)").replace("import", "import Ema,")

@@ -82,7 +82,7 @@ def test_without_a_file_to_write_the_table_goes_to_the_screen(viaduct: Call) -> 
     ]
 
 
-def test_what_make_cannot_do_is_said_with_the_flag_or_the_rule(viaduct: Call) -> None:
+def test_what_make_cannot_do_is_reported_with_the_flag_or_the_rule(viaduct: Call) -> None:
     check_refusal(viaduct("make", *PAIR), "the devices' addresses are not given", "--device-ips auto")
     check_refusal(viaduct("make", *PAIR, "--devices", "4", "--device-ips", "auto"), "cluster-server-devices")
     check_refusal(viaduct("make", "--servers", "a,a", "--device-ips", "auto"), "--servers names 'a' twice")
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_json_is_shown_with_line_and_column(viaduct: Call) -> 
     assert json.loads(viaduct("check", "r.json", "--json").out)["template"] is None
 
 
-def test_a_file_that_is_not_there_could_not_be_checked(viaduct: Call) -> None:
+def test_a_file_that_does_not_exist_could_not_be_checked(viaduct: Call) -> None:
     check_refusal(viaduct("check", "none.json"), "viaduct ranktable check: there is no file none.json.")
 
 

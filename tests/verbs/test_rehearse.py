@@ -20,7 +20,7 @@ from command import viaduct
         (["broken.py"], "invalid syntax (broken.py, line 2)"),
     ],
 )
-def test_a_persons_mistake_is_answered_in_words(tmp_path: Path, words: list[str], message: str) -> None:
+def test_a_users_mistake_is_answered_with_a_message(tmp_path: Path, words: list[str], message: str) -> None:
     (tmp_path / "plain.py").write_text("print(1)\n")
     (tmp_path / "torches.py").write_text("import torch\n")
     (tmp_path / "broken.py").write_text("import torch\nif:\n")

@@ -95,7 +95,7 @@ def test_sinks_say_once_what_stands_in_their_way_and_may_change_on_resume(finish
     assert "--sink" not in again.stderr
 
 
-def test_missing_data_is_asked_for(tmp_path: Path) -> None:
+def test_missing_data_is_requested(tmp_path: Path) -> None:
     check_refusal(viaduct("train", "resnet56_cifar10", cwd=tmp_path), "--data")
     missing = tmp_path / "nowhere"
     check_refusal(viaduct("train", "resnet56_cifar10", "--data", missing, cwd=tmp_path), str(missing))
@@ -153,7 +153,7 @@ def test_a_place_that_cannot_be_a_run_is_refused(tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
-def test_a_length_is_said_once(finished: Path, tmp_path: Path) -> None:
+def test_a_length_is_reported_once(finished: Path, tmp_path: Path) -> None:
     check_refusal(viaduct("train", "shapes_taster", "--steps", "2", "--epochs", "1"), "Give one of them")
     check_refusal(viaduct("train", "shapes_taster", "--steps", "0", "--run", tmp_path / "r"), "1 or more")
     check_refusal(viaduct("train", *QUICK, "--data", tmp_path, "--run", tmp_path / "r"), "takes no --data")
@@ -205,7 +205,7 @@ def test_a_checkpoint_of_another_model_is_refused(finished: Path, tmp_path: Path
     check_refusal(viaduct("evaluate", run), "is a checkpoint of another model", "missing there")
 
 
-def test_a_run_leaves_everything_a_person_looks_for(finished: Path) -> None:
+def test_a_run_leaves_everything_the_user_looks_for(finished: Path) -> None:
     there = {path.name for path in finished.iterdir()}
     assert {"recipe.json", "metrics.jsonl", "log.txt", "model.safetensors", "summary.json", "report.html"} <= there
     assert any(name.startswith("events.out.tfevents") for name in there)

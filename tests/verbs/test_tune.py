@@ -216,7 +216,7 @@ def test_a_damaged_bank_is_set_aside_and_named(tmp_path: Path, recipe: Path) -> 
     assert [path.read_text() for path in bank.glob("*.damaged-*")] == ["{"]
 
 
-def test_training_refuses_a_bank_that_is_not_there(tmp_path: Path, recipe: Path) -> None:
+def test_training_refuses_a_bank_that_does_not_exist(tmp_path: Path, recipe: Path) -> None:
     refused = viaduct("train", recipe, "--run", tmp_path / "run", "--bank", tmp_path / "absent")
     assert refused.returncode == 2
     assert "there is no bank" in refused.stderr

@@ -211,7 +211,7 @@ def test_a_run_goes_to_tensorflow_and_back(prefix: Path, tmp_path: Path, weights
     assert all(torch.equal(back[name], weights[name]) for name in weights)
 
 
-def test_nothing_is_overwritten_unless_asked(prefix: Path, run: Path, tmp_path: Path, viaduct: Call) -> None:
+def test_nothing_is_overwritten_unless_requested(prefix: Path, run: Path, tmp_path: Path, viaduct: Call) -> None:
     out = tmp_path / "back.safetensors"
     out.write_text("mine")
     check_refusal(viaduct("import", prefix, "--out", out), "is there already", "--force")

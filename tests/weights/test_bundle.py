@@ -97,7 +97,7 @@ def test_the_same_values_are_the_same_bytes(tmp_path: Path) -> None:
     assert data_of(path).read_bytes() == data_of(other).read_bytes()
 
 
-def test_a_variable_that_is_not_there_is_answered_with_the_closest(prefix: Path) -> None:
+def test_a_variable_that_does_not_exist_is_answered_with_the_closest(prefix: Path) -> None:
     with Bundle(prefix) as stored, pytest.raises(UnknownName, match="'global_step'"):
         stored.read("globalstep")
 

@@ -150,7 +150,7 @@ def test_averages_of_statistics_are_taken_too(amoebanet: Reference, tmp_path: Pa
     assert torch.equal(model.get_buffer("stem.conv0_bn.running_mean"), tensors["stem/conv0_bn/moving_mean"] + 1)
 
 
-def test_averages_that_are_not_there_are_an_error(amoebanet: Reference) -> None:
+def test_averages_that_do_not_exist_are_an_error(amoebanet: Reference) -> None:
     with pytest.raises(BadData, match="no exponential moving averages"):
         import_tf_checkpoint(small("amoebanet_d", image=67), amoebanet.prefix, ema=True)
 
@@ -225,7 +225,7 @@ def test_damaged_values_are_found_before_anything_changes(trained: Reference, tm
     assert is_unchanged(model, before)
 
 
-def test_another_number_of_classes_is_told_with_both_ways_out(trained: Reference) -> None:
+def test_another_number_of_classes_is_reported_with_both_ways_out(trained: Reference) -> None:
     with pytest.raises(BadData, match="has 7 classes, this network 10") as refusal:
         import_tf_checkpoint(small("resnet18_v1", classes=10), trained.prefix)
     assert "--classes 7" in str(refusal.value)

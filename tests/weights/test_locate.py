@@ -74,7 +74,7 @@ def test_without_the_text_the_only_one_is_meant(folder: Path) -> None:
     assert find_prefix(folder) == folder / "model.ckpt-5"
 
 
-def test_what_is_not_there_is_answered_with_what_is(folder: Path, tmp_path: Path) -> None:
+def test_what_does_not_exist_is_answered_with_what_is(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"there is no checkpoint .*model\.ckpt-7.*\n.*model\.ckpt-10"):
         find_prefix(folder / "model.ckpt-7")
     (tmp_path / "old.ckpt").write_bytes((folder / "model.ckpt-5.index").read_bytes())  # V1 is such a table, too

@@ -22,7 +22,7 @@ from weights.mindspore_files import checkpoint
 from weights.zoo_resnet import build, in_zoo, same
 
 
-def test_three_kinds_of_ckpt_are_told_by_their_content(tmp_path: Path) -> None:
+def test_three_kinds_of_ckpt_are_recognised_by_their_content(tmp_path: Path) -> None:
 
     (tmp_path / "ours.ckpt").write_bytes(checkpoint(in_zoo(build())))
     torch.save({"state_dict": build().state_dict(), "epoch": 3}, tmp_path / "lightning.ckpt")

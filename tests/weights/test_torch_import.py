@@ -89,7 +89,7 @@ def test_prefixes_and_averages_are_found(prefix: str, stand_in_packages: Path, t
         assert torch.equal(load_file(out)["fc.weight"], state["fc.weight"] + added)
 
 
-def test_averages_that_are_not_there_are_said_to_be_missing(tmp_path: Path) -> None:
+def test_averages_that_do_not_exist_are_reported_to_be_missing(tmp_path: Path) -> None:
     state = models.build("mobilenet_v2", classes=3).state_dict()
     save_file(state, tmp_path / "x.safetensors")
     for file in (write(tmp_path / "x.pth", state), tmp_path / "x.safetensors"):
@@ -136,7 +136,7 @@ def test_weights_of_another_of_our_networks_are_recognised(tmp_path: Path) -> No
         import_torch_file(file, tmp_path / "y.safetensors", model="resnet20_cifar_v2")
 
 
-def test_the_right_network_with_other_classes_is_said_to_be_so(tmp_path: Path) -> None:
+def test_the_right_network_with_other_classes_is_reported_to_be_so(tmp_path: Path) -> None:
     file = write(tmp_path / "x.pth", ResNet((3, 4, 6, 3), classes=7).state_dict())
     with pytest.raises(BadData, match="It holds resnet50_v15 with 7 classes: leave out --classes") as error:
         import_torch_file(file, tmp_path / "x.safetensors", model="resnet50_v15", classes=5)

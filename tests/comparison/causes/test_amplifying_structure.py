@@ -77,7 +77,7 @@ AMPLIFIERS: dict[str, Callable[[], ComparisonBuilder]] = {
 
 
 @pytest.mark.parametrize("name", AMPLIFIERS)
-def test_an_operator_that_enlarges_what_came_in_is_told(name: str) -> None:
+def test_an_operator_that_enlarges_what_came_in_is_reported(name: str) -> None:
     cause = AMPLIFIERS[name]().causes()[0]
     assert cause.name == AMPLIFYING
     assert "times as" in cause.evidence
@@ -98,7 +98,7 @@ def steep_norm_story() -> ComparisonBuilder:
     return builder
 
 
-def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_told_and_no_matter_of_mode() -> None:
+def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_reported_and_no_matter_of_mode() -> None:
     cause = steep_norm_story().causes()[0]
     assert cause.name == AMPLIFYING
     assert "rounding of a mean" in cause.evidence
@@ -156,7 +156,7 @@ def residual_story(gain: float, depth: int = 40) -> ComparisonBuilder:
     return builder
 
 
-def test_residual_blocks_that_enlarge_from_one_to_the_next_are_told() -> None:
+def test_residual_blocks_that_enlarge_from_one_to_the_next_are_reported() -> None:
     explanation = residual_story(2.0).explained()
     assert explanation.origin is None, "no block does it alone"
     assert explanation.cause == AMPLIFYING

@@ -9,7 +9,7 @@ from comparison.comparison_builder import Array, ComparisonBuilder, name_cause_o
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
-def test_dropout_is_told_with_its_share(values: Array, p: float) -> None:
+def test_dropout_is_reported_with_its_share(values: Array, p: float) -> None:
     kept = np.random.default_rng(4).random(values.shape) >= p
     builder = ComparisonBuilder()
     builder.add("op", (values * kept / (1 - p)).astype(np.float32), values)

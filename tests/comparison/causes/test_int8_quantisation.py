@@ -23,7 +23,7 @@ def quantise(values: Array, axes: tuple[int, ...] | None = None) -> Array:
     return (np.clip(np.rint(values / scale), -128, 127).astype(np.int8) * scale).astype(np.float32)
 
 
-def test_an_output_stored_in_int8_is_told_with_its_levels(values: Array) -> None:
+def test_an_output_stored_in_int8_is_reported_with_its_levels(values: Array) -> None:
     builder = ComparisonBuilder()
     builder.add("op", quantise(values), values)
     cause = builder.causes()[0]
@@ -31,14 +31,14 @@ def test_an_output_stored_in_int8_is_told_with_its_levels(values: Array) -> None
     assert "levels" in cause.evidence
 
 
-def test_an_output_behind_a_relu_in_uint8_is_told_too(values: Array) -> None:
+def test_an_output_behind_a_relu_in_uint8_is_reported_too(values: Array) -> None:
     right = np.maximum(values, 0)
     scale = right.max() / 255
     left = (np.rint(right / scale).astype(np.uint8) * scale).astype(np.float32)
     assert name_cause_of_output(left, right) == INT8
 
 
-def test_a_weight_in_int8_by_channel_is_told() -> None:
+def test_a_weight_in_int8_by_channel_is_reported() -> None:
     builder = ComparisonBuilder()
     weight = builder.normal(32, 16, 3, 3) * np.linspace(0.1, 4, 32, dtype=np.float32).reshape(-1, 1, 1, 1)
     builder.add("conv", quantise(weight, (1, 2, 3)), weight, "parameter", parameter="weight")
@@ -48,7 +48,7 @@ def test_a_weight_in_int8_by_channel_is_told() -> None:
 
 
 @pytest.mark.parametrize("what", ["both", "weight", "by channel"])
-def test_a_layer_that_computes_in_int8_is_told(what: str) -> None:
+def test_a_layer_that_computes_in_int8_is_reported(what: str) -> None:
     layer = Layer()
     weight = quantise(layer.weight, (1, 2, 3) if what == "by channel" else None)
     x = quantise(layer.x) if what == "both" else layer.x

@@ -7,7 +7,7 @@ import numpy as np
 from comparison.comparison_builder import Array, ComparisonBuilder
 
 
-def test_labels_off_by_one_are_told_with_the_offset() -> None:
+def test_labels_off_by_one_are_reported_with_the_offset() -> None:
     builder = ComparisonBuilder()
     labels = builder.draw.integers(0, 10, 16)
     builder.add("labels", labels + 1, labels)

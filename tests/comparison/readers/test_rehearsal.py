@@ -60,7 +60,7 @@ def test_the_values_are_those_of_the_archive(tmp_path: Path) -> None:
     assert (second.dtype, second.shape) == ("float32", (3,))
 
 
-def test_ranks_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_ranks_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     for rank in (0, 10, 2):
         write_rank(tmp_path, rank)
     assert {tensor.rank for tensor in read(tmp_path).tensors} == {0, 2, 10}

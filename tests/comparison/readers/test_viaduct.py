@@ -94,7 +94,7 @@ def test_a_missing_and_a_truncated_file_are_named(dump: Path) -> None:
     assert not find_tensor(side, "shared", "parameter").fault
 
 
-def test_a_changed_byte_is_found_when_asked_for(dump: Path) -> None:
+def test_a_changed_byte_is_found_when_requested(dump: Path) -> None:
     path = dump / "step_000000" / "head.weight.parameter.npy"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1

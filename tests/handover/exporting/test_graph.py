@@ -38,7 +38,7 @@ class Fails(nn.Module):
         (Fails, BadValue, "no such weight"),
     ],
 )
-def test_a_network_of_ones_own_that_has_no_graph_is_explained(
+def test_a_network_of_the_user_that_has_no_graph_is_explained(
     network: Callable[[], nn.Module], error: type[Exception], message: str, classifier: Classifier, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=message):

@@ -37,7 +37,7 @@ def test_forty_megapixels_are_answered(served: Running) -> None:
     assert len(response.json()["predictions"]) == 5
 
 
-def test_five_predictions_are_given_unless_another_number_is_asked_for(served: Running) -> None:
+def test_five_predictions_are_given_unless_another_number_is_requested(served: Running) -> None:
     image = IMAGES["1x1"]
     assert len(predict(served, image).json()["predictions"]) == 5
     assert len(predict(served, image, "?top=1").json()["predictions"]) == 1

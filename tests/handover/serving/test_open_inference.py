@@ -188,7 +188,7 @@ def test_a_compressed_body_is_refused(served: Running) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v2/models/other", f"/v2/models/{NAME}/versions/2", f"/v2/models/{NAME}/x", "/x"])
-def test_what_is_not_there_is_not_found(path: str, served: Running) -> None:
+def test_what_does_not_exist_is_not_found(path: str, served: Running) -> None:
     check_refused(served.client.get(path), 404)
     assert served.client.post(f"{path}/infer", content=b"{}").status_code == 404
 

@@ -122,7 +122,7 @@ def test_an_image_can_be_dropped_and_pasted(served: Running, kind: str) -> None:
         assert complaints(tools) == []
 
 
-def test_what_goes_wrong_is_said_and_forgotten_with_the_next_image(served: Running) -> None:
+def test_what_goes_wrong_is_reported_and_forgotten_with_the_next_image(served: Running) -> None:
     with open_tab(served.url, 390) as tools:
         give_file(tools, "drop", "notes.txt", b"no image at all")
         now = look_until(tools, "now.error !== ''")

@@ -19,7 +19,7 @@ def test_our_own_names_are_not_foreign() -> None:
 
 
 @pytest.mark.parametrize("name", ["timm:tiny_conv", "timm:tiny_vit", "torchvision:tiny"])
-def test_a_network_of_a_source_has_the_classes_that_were_asked_for(name: str, stand_in_packages: Path) -> None:
+def test_a_network_of_a_source_has_the_classes_that_were_requested(name: str, stand_in_packages: Path) -> None:
     assert models.build(name, classes=7)(torch.randn(2, 3, 32, 32)).shape == (2, 7)
 
 
@@ -30,7 +30,7 @@ def test_half_a_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["timm", "torchvision"])
-def test_a_package_that_is_not_there_is_refused_with_the_install_line(
+def test_a_package_that_does_not_exist_is_refused_with_the_install_line(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.path", [])

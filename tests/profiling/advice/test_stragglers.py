@@ -60,7 +60,7 @@ def test_the_slow_rank_is_named_and_what_the_others_wait() -> None:
     assert round(advice.gain_us or 0) == 2667  # its surplus over the mean
 
 
-def test_a_rank_whose_data_come_late_is_told_apart() -> None:
+def test_a_rank_whose_data_come_late_is_distinguished() -> None:
     late = make_rank(1, 0.0, data_us=4100.0, compute_us=5000.0)
     advice = find(make_profile([*make_rank(0, 4000.0, data_us=100.0, compute_us=9000.0), *late]))
     assert advice is not None

@@ -64,7 +64,7 @@ def write_kineto(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [write_msprof, write_torch_npu, write_kineto], ids=lambda write: write.__name__)
-def test_damage_is_said_and_never_ends_in_a_traceback(write: Callable[[Path], object], tmp_path: Path) -> None:
+def test_damage_is_reported_and_never_ends_in_a_traceback(write: Callable[[Path], object], tmp_path: Path) -> None:
     write(tmp_path)
     rng = random.Random(23)
     for file in sorted(path for path in tmp_path.rglob("*") if path.is_file()):

@@ -56,7 +56,7 @@ def test_chosen_steps_are_written_whole_and_the_script_ends_after_them(tmp_path:
 
 
 @needs_tensorflow
-def test_what_cannot_be_dumped_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+def test_what_cannot_be_dumped_is_reported_and_nothing_is_left(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     answer = viaduct("dump", script, "--only", "layer/*", "--steps", "20", "--out", tmp_path / "golden", cwd=tmp_path)

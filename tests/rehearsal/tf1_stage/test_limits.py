@@ -103,7 +103,7 @@ SINGLE = (
 )
 
 
-def test_every_mistake_is_told_at_its_line_and_nothing_else_is(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_its_line_and_nothing_else_is(tmp_path: Path) -> None:
     script = tmp_path / "mistakes.py"
     script.write_text(MISTAKES)
     answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")

@@ -12,7 +12,7 @@ from viaduct.rehearsal import limits
 pytestmark = needs_tensorflow
 
 
-def test_what_is_wrong_with_options_is_said_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_with_options_is_reported_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """No TensorFlow: the table and its rules alone."""
     from viaduct.rehearsal.tf1_stage import options
 

@@ -19,7 +19,7 @@ def _four_cards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 4])
-def test_a_card_that_is_not_there_is_not_made_the_current_one(index: int) -> None:
+def test_a_card_that_does_not_exist_is_not_made_the_current_one(index: int) -> None:
     with pytest.raises(RuntimeError, match=f"Invalid device ID: {index}. The rehearsal has 4 {DEVICE}"):
         cards.select(index)
     assert cards.current == 0

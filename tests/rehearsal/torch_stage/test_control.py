@@ -12,7 +12,7 @@ from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
 
 
 @on("npu")
-def test_a_card_that_is_not_there_is_refused() -> None:
+def test_a_card_that_does_not_exist_is_refused() -> None:
     assert torch.npu.device_count() == 8
     with pytest.raises(RuntimeError, match="Invalid device ID: 8"):
         torch.npu.set_device(8)

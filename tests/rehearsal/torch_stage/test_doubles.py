@@ -9,7 +9,7 @@ from viaduct.rehearsal import limits
 
 
 @on("npu")
-def test_nothing_is_said_of_a_script_that_keeps_to_the_limits() -> None:
+def test_nothing_is_reported_of_a_script_that_keeps_to_the_limits() -> None:
     x = torch.ones(2, device="npu", requires_grad=True)
     scaler = torch.amp.GradScaler("npu")
     optimizer = torch.optim.SGD([x], 0.1)

@@ -55,7 +55,7 @@ def test_what_is_left_of_cuda_is_refused(tmp_path: Path) -> None:
 
 
 @on("npu")
-def test_mixed_precision_of_cuda_is_told_with_its_line_only_where_it_would_be_on() -> None:
+def test_mixed_precision_of_cuda_is_reported_with_its_line_only_where_it_would_be_on() -> None:
     from torch.cuda.amp import GradScaler, autocast
 
     with warnings.catch_warnings():

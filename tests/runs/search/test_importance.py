@@ -9,7 +9,7 @@ from viaduct.runs.search.importance import measure_importance
 from viaduct.runs.search.search_loop import Plan
 
 
-def test_importance_is_not_said_of_a_few_trials() -> None:
+def test_importance_is_not_reported_of_a_few_trials() -> None:
     study = make_study()
     make_search_loop(study, Plan(5)).run()
     assert measure_importance(study) is None

@@ -81,7 +81,7 @@ def test_another_metric_is_read_where_it_was_measured(tmp_path: Path) -> None:
     assert dict(gathered.refused) == {"no f1": 1}
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="no such folder"):
         gather_past_runs(tmp_path / "none", WANTED, SPACE)
 

@@ -73,7 +73,7 @@ def test_the_cadence_of_evaluations_is_no_part_of_what_is_searched() -> None:
     assert make_definition(make_request({"epochs": "2"}), {"epochs": "2"}) != plain
 
 
-def test_the_reason_of_trials_that_all_fail_is_said_once() -> None:
+def test_the_reason_of_trials_that_all_fail_is_reported_once() -> None:
     with pytest.raises(ViaductError) as refused:
         refuse_failure(
             [make_failed_trial(0, "no data"), make_failed_trial(1, "no data"), make_failed_trial(2, "no data")],
@@ -99,7 +99,7 @@ def test_an_interrupted_search_and_one_with_a_good_trial_are_no_failure() -> Non
     refuse_failure([], "done")
 
 
-def test_reasons_that_differ_only_in_numbers_are_said_once() -> None:
+def test_reasons_that_differ_only_in_numbers_are_reported_once() -> None:
     with pytest.raises(ViaductError) as refused:
         refuse_failure(
             [
@@ -113,7 +113,7 @@ def test_reasons_that_differ_only_in_numbers_are_said_once() -> None:
     assert "size 0.5 is odd" in str(refused.value)
 
 
-def test_it_is_said_where_no_first_trial_has_the_recipes_own_values() -> None:
+def test_it_is_reported_where_no_first_trial_has_the_recipes_own_values() -> None:
     recipe = load("shapes_taster").recipe
     inside = parse_space(recipe, ["optimizer.lr=0.1,1"])
     later = parse_space(recipe, ["optimizer.lr=1,0.1"])

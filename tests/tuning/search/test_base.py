@@ -21,7 +21,7 @@ def test_no_point_is_asked_twice_and_all_are_reached(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_points_told_without_being_asked_for_are_not_measured_again(mode: str) -> None:
+def test_points_told_without_being_requested_are_not_measured_again(mode: str) -> None:
     searcher = make_searcher(mode, SMALL, seed=0)
     searcher.tell({"a": 1, "b": 1}, 3.0)
     asked = []

@@ -66,7 +66,7 @@ def test_guided_search_is_within_3_percent_of_the_best(mode: str, make_landscape
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_budget_is_kept_and_only_valid_points_are_asked_for(mode: str) -> None:
+def test_the_budget_is_kept_and_only_valid_points_are_requested(mode: str) -> None:
     asked = search(mode, make_separable(5), 5, 50)
     assert len(asked) == 50
     assert all(SPACE.explain_invalid(point) is None for point in asked)

@@ -48,7 +48,7 @@ def test_features_tell_decided_from_undecided_parameters() -> None:
     assert features[decided].tolist() == [1, 0]
 
 
-def test_a_search_of_the_tree_ends_at_a_point_not_asked_for() -> None:
+def test_a_search_of_the_tree_ends_at_a_point_not_requested() -> None:
     searcher = TreeSearcher(SPACE, seed=0)
     for code in SPACE.codes[:-1]:
         searcher.record_asked(code)

@@ -119,7 +119,7 @@ def test_a_dataset_from_another_file_is_known() -> None:
     assert "drop_remainder=True" in migrate_source(main, RULE, others={"reading.py": other}).after.decode()
 
 
-def test_a_likely_dataset_is_left_to_a_person() -> None:
+def test_a_likely_dataset_needs_manual_review() -> None:
     check_says(RULE, HEAD + "from reading import source\ndataset = source(f)\ndataset.batch(4)\n", "manual", "may be")
 
 
@@ -170,7 +170,7 @@ def test_a_folder_of_the_project_is_not_the_library_of_its_name() -> None:
     check_says(RULE, HEAD + source, "manual", "may be a dataset's", others=others)
 
 
-def test_a_prediction_s_last_batch_is_padded_when_asked_and_evaluation_s_is_not() -> None:
+def test_a_prediction_s_last_batch_is_padded_when_requested_and_evaluation_s_is_not() -> None:
     source = HEAD + "def {}_input_fn(n):\n    ds = tf.data.TFRecordDataset(f)\n    return ds.batch(n)\n"
     text = migrate_source(source.format("predict"), RULE, pad_predict=True).after.decode()
     assert "return ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)" in text
@@ -211,7 +211,7 @@ def test_data_that_goes_to_predict_is_padded_whatever_its_function_is_called(
     assert "are lost" in list_messages(migrate_source(source, RULE), "manual")
 
 
-def test_data_that_training_shares_with_predict_is_left_to_a_person() -> None:
+def test_data_that_training_shares_with_predict_needs_manual_review() -> None:
     source = HEAD + "def make(n):\n    return tf.data.TFRecordDataset(f).batch(n)\n"
     others = {"run.py": HEAD + "from script import make\ne.train(input_fn=make)\ne.predict(input_fn=make)\n"}
     result = migrate_source(source, RULE, others=others, pad_predict=True)
@@ -219,7 +219,7 @@ def test_data_that_training_shares_with_predict_is_left_to_a_person() -> None:
     assert "as well as prediction" in list_messages(result, "manual")
 
 
-def test_a_prediction_that_cannot_be_padded_is_left_to_a_person() -> None:
+def test_a_prediction_that_cannot_be_padded_needs_manual_review() -> None:
     source = HEAD + "def predict_fn():\n    return tf.data.TFRecordDataset(f).batch(size())\n"
     assert "cannot be padded" in list_messages(migrate_source(source, RULE, pad_predict=True), "manual")
 
@@ -249,7 +249,7 @@ def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it
         "list(est.predict(lambda: tf.data.Dataset.range(20).batch(4)))\n",
     ],
 )
-def test_data_that_predict_gets_is_never_cut_without_a_word(body: str) -> None:
+def test_data_that_predict_gets_is_never_cut_without_a_message(body: str) -> None:
     result = migrate_source(PREDICTION + body, "dataset_drop_remainder")
     assert b"drop_remainder=True" in result.after
     assert [finding.status for finding in result.findings if "predict() gets this data" in finding.message] == [

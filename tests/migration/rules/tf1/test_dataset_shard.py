@@ -14,7 +14,7 @@ def after(source: str, rule: str = "", **options: object) -> str:
 HEAD = "import tensorflow as tf\n"
 
 
-def test_a_shard_by_an_input_context_of_what_is_not_shown_to_be_a_dataset_is_left_to_a_person() -> None:
+def test_a_shard_by_an_input_context_of_what_is_not_shown_to_be_a_dataset_needs_manual_review() -> None:
     shard = "x.shard(c.num_input_pipelines, c.input_pipeline_id)"
     check_says("dataset_shard", f"{HEAD}def f(x, c):\n    return {shard}\n", "manual", "get_rank_size")
     check_noop("dataset_shard", f"{HEAD}def f(x, c):\n    return x.shard(c.number, c.index)\n")
@@ -91,7 +91,7 @@ def test_a_shard_is_reached_without_a_strategy(before: str, later: str, rank: st
         "if ctx:\n        n = ctx.get_per_replica_batch_size(8)\n        ds = SHARD\n",
     ],
 )
-def test_a_condition_that_asks_for_more_is_left_to_a_person(condition: str) -> None:
+def test_a_condition_that_asks_for_more_needs_manual_review(condition: str) -> None:
     source = HEAD + "def input_fn(ctx=None):\n    ds = tf.data.TFRecordDataset(f)\n    " + condition + "    return ds\n"
     source = source.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
     result = migrate_source(source, "dataset_shard", distributed=True)
@@ -101,13 +101,13 @@ def test_a_condition_that_asks_for_more_is_left_to_a_person(condition: str) -> N
     )
 
 
-def test_ranks_from_the_environment_when_asked_for() -> None:
+def test_ranks_from_the_environment_when_requested() -> None:
     source = HEAD + "def f(c):\n    return tf.data.Dataset.range(9).shard(c.num_input_pipelines, c.input_pipeline_id)\n"
     text = after(source, "dataset_shard", distributed=True, rank="env")
     assert '.shard(int(os.getenv("RANK_SIZE", "1")), int(os.getenv("RANK_ID", "0")))' in text
 
 
-def test_a_shard_of_unknown_origin_is_left_to_a_person() -> None:
+def test_a_shard_of_unknown_origin_needs_manual_review() -> None:
     source = HEAD + "def f(n, i):\n    return tf.data.Dataset.range(9).shard(n, i)\n"
     check_says("dataset_shard", source, "manual", "rank", distributed=True)
     check_noop("dataset_shard", source)

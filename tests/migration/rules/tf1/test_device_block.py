@@ -28,7 +28,7 @@ def test_a_block_for_the_cpu_stays_and_is_mentioned() -> None:
     check_says("device_block", HEAD + "with tf.device('/cpu:0'):\n    x = 1\n", "advice", "stays")
 
 
-def test_a_block_that_is_decided_at_run_time_is_left_to_a_person() -> None:
+def test_a_block_that_is_decided_at_run_time_needs_manual_review() -> None:
     check_says("device_block", HEAD + "with tf.device(FLAGS.where):\n    x = 1\n", "manual", "run time")
     setter = HEAD + "with tf.device(tf.train.replica_device_setter()):\n    x = 1\n"
     check_says("device_block", setter, "manual", "parameter servers")
@@ -41,7 +41,7 @@ def test_a_block_that_is_decided_at_run_time_is_left_to_a_person() -> None:
         *("'/gpu:0' if gpu else '/cpu:0'", "lambda op: '/gpu:0'", "set_to('/gpu:0', ps_device='/cpu:0')", "either"),
     ],
 )
-def test_a_device_that_is_not_a_text_of_a_gpu_is_left_to_a_person(device: str) -> None:
+def test_a_device_that_is_not_a_text_of_a_gpu_needs_manual_review(device: str) -> None:
     source = f"def f(dev='/gpu:0'):\n    with tf.device({device}):\n        x = 1\n"
     either = "either = '/gpu:0'\nif here:\n    either = '/cpu:0'\n"
     check_says("device_block", HEAD + either + source, "manual", "run time")
@@ -68,7 +68,7 @@ def test_a_loop_over_literal_devices_is_followed() -> None:
 
 
 @pytest.mark.parametrize("outer", ["tf.device('/cpu:0')", "tf.Graph().as_default(), tf.device('/cpu:0')"])
-def test_a_gpu_block_within_a_cpu_block_is_left_to_a_person_too(outer: str) -> None:
+def test_a_gpu_block_within_a_cpu_block_needs_manual_review_too(outer: str) -> None:
     source = f"{HEAD}with {outer}:\n    o = 1\n    with tf.device('/gpu:0'):\n        x = 1\n"
     result = migrate_source(source, "device_block")
     assert "gpu" not in result.after.decode()
@@ -112,6 +112,6 @@ def test_the_block_may_name_the_cpu_instead() -> None:
     )
 
 
-def test_towers_are_left_to_a_person() -> None:
+def test_towers_need_manual_review() -> None:
     source = HEAD + "for i in range(num_gpus):\n    with tf.device('/gpu:%d' % i):\n        x = 1\n"
     assert any("tower" in finding.message for finding in migrate_source(source, "device_block").findings)

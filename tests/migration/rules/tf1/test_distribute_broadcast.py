@@ -75,7 +75,7 @@ def test_a_session_with_a_graph_of_its_own_gets_the_operation_there(opened: str)
         "if s.run(init) is None:\n    pass\n",
     ],
 )
-def test_a_run_behind_which_nothing_can_be_written_is_left_to_a_person(run: str) -> None:
+def test_a_run_behind_which_nothing_can_be_written_needs_manual_review(run: str) -> None:
     source = HEAD + f"opt.minimize(l)\ninit = tf.global_variables_initializer()\n{run}"
     check_says("distribute_broadcast", source, "manual", "same values", distributed=True)
 
@@ -145,7 +145,7 @@ def test_a_canned_estimator_gets_the_hook_and_an_npu_estimator_does_not() -> Non
 
 
 @pytest.mark.parametrize("call", ["tf.train.Supervisor(logdir=d)", "tf.contrib.slim.learning.train(op, d)"])
-def test_sessions_that_somebody_else_opens_are_left_to_a_person(call: str) -> None:
+def test_sessions_that_somebody_else_opens_need_manual_review(call: str) -> None:
     check_says(
         "distribute_broadcast", HEAD + f"opt.minimize(l)\ns = {call}\n", "manual", "same values", distributed=True
     )

@@ -30,7 +30,7 @@ def test_gradients_of_other_things_and_exchanged_ones_stay(source: str) -> None:
     check_noop("distribute_gradients", HEAD + source, distributed=True)
 
 
-def test_gradients_by_something_else_than_what_is_updated_are_left_to_a_person() -> None:
+def test_gradients_by_something_else_than_what_is_updated_need_manual_review() -> None:
     source = HEAD + "g = tf.gradients(l, x)\no.apply_gradients(pairs(g))\n"
     check_says("distribute_gradients", source, "manual", "training loss", distributed=True)
 
@@ -52,7 +52,7 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
 """
 
 
-def test_clipped_gradients_of_ones_own_optimizer() -> None:
+def test_clipped_gradients_of_the_users_optimizer() -> None:
     text = after(BERT, distributed=True)
     assert "  optimizer = NPUDistributedOptimizer(optimizer)\n" in text
     assert "  grads = [grad for grad, _ in optimizer.compute_gradients(loss, tvars)]\n  (grads, _) = tf.clip" in text

@@ -20,7 +20,7 @@ def test_metrics_in_another_form_go_through_a_comprehension() -> None:
     check_noop("distribute_metrics", HEAD + "s = tf.estimator.EstimatorSpec(m, l)\n", metrics_allreduce=True)
 
 
-def test_metrics_are_averaged_only_when_asked_for() -> None:
+def test_metrics_are_averaged_only_when_requested() -> None:
     source = (
         HEAD
         + "def f():\n    a = tf.metrics.mean(x)\n    return tf.estimator.EstimatorSpec(m, eval_metric_ops={'a': a})\n"

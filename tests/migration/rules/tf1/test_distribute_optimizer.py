@@ -183,7 +183,7 @@ def test_an_optimizer_that_is_made_out_of_sight_is_found_where_it_trains(source:
 
 
 @pytest.mark.parametrize("optimizer", ["'Adam'", "tf.train.AdamOptimizer"])
-def test_an_optimizer_that_optimize_loss_makes_is_left_to_a_person(optimizer: str) -> None:
+def test_an_optimizer_that_optimize_loss_makes_needs_manual_review(optimizer: str) -> None:
     source = f"tf.contrib.layers.optimize_loss(loss, None, 0.1, optimizer={optimizer})\n"
     check_says(OPTIMIZER, HEAD + source, "manual", "creates the optimizer", distributed=True)
 
@@ -197,7 +197,7 @@ def test_an_optimizer_that_optimize_loss_makes_is_left_to_a_person(optimizer: st
         "def make():\n    return tf.train.AdamOptimizer(1)\nmake().minimize(loss)\n",
     ],
 )
-def test_what_is_wrapped_is_not_left_to_a_person(source: str) -> None:
+def test_what_is_wrapped_needs_no_manual_review(source: str) -> None:
     result = migrate_source(HEAD + source, OPTIMIZER, distributed=True)
     assert "NPUDistributedOptimizer(" in result.after.decode()
     assert not [finding for finding in result.findings if finding.status == "manual"]

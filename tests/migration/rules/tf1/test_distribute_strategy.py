@@ -48,7 +48,7 @@ def test_a_strategy_that_is_passed_on_becomes_none(made: str) -> None:
         "def f():\n    return MADE\n",
     ],
 )
-def test_a_strategy_of_which_more_is_asked_is_left_to_a_person(use: str) -> None:
+def test_a_strategy_of_which_more_is_asked_needs_manual_review(use: str) -> None:
     source = HEAD + use.replace("MADE", "tf.distribute.MirroredStrategy()")
     check_says("distribute_strategy", source, "manual", "strategy")
 

@@ -20,7 +20,7 @@ def test_other_dropouts_and_layers_that_are_patched_already_are_left_alone(sourc
 
 
 @pytest.mark.parametrize("layer", ["tf.keras.layers.Dropout(0.4)(x)", "tf.layers.dropout(x, 0.4)"])
-def test_layers_are_patched_by_an_import_and_only_if_asked_for(layer: str) -> None:
+def test_layers_are_patched_by_an_import_and_only_if_requested(layer: str) -> None:
     wanted = b"from npu_bridge.estimator.npu import npu_convert_dropout\n"
     assert migrate_source(HEAD + f"y = {layer}\n", "dropout_layers", dropout_layers=True).after.count(wanted) == 1
     assert wanted not in migrate_source(HEAD + f"y = {layer}\n").after

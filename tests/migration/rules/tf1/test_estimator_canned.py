@@ -24,7 +24,7 @@ def test_a_run_config_for_ready_made_estimators_stays_one() -> None:
     assert "NPURunConfig" not in text
 
 
-def test_one_that_goes_to_both_kinds_is_left_to_a_person_at_the_ready_made_one() -> None:
+def test_one_that_goes_to_both_kinds_needs_manual_review_at_the_ready_made_one() -> None:
     source = (
         HEAD + "config = tf.estimator.RunConfig(model_dir='x')\nfirst = tf.estimator.Estimator(f, config=config)\n"
         "model = tf.estimator.DNNClassifier([64], columns, config=config)\n"

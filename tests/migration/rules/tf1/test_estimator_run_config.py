@@ -94,13 +94,13 @@ def test_defaults_that_differ_are_mentioned_or_written_out() -> None:
     assert not list_messages(migrate_source(quiet, "estimator_run_config"), "advice")
 
 
-def test_unpacked_arguments_are_left_to_a_person() -> None:
+def test_unpacked_arguments_need_manual_review() -> None:
     check_says("estimator_run_config", HEAD + "c = tf.estimator.RunConfig(*a)\n", "manual", "unpacked")
     result = migrate_source(HEAD + "c = tf.estimator.RunConfig(**kw)\n", "estimator_run_config")
     assert "NPURunConfig(**kw)" in result.after.decode()
     assert list_messages(result, "manual")
 
 
-def test_a_subclass_and_the_contrib_class_are_left_to_a_person() -> None:
+def test_a_subclass_and_the_contrib_class_need_manual_review() -> None:
     check_says("estimator_run_config", HEAD + "class C(tf.estimator.RunConfig): pass\n", "manual", "derives")
     check_says("estimator_run_config", HEAD + "tf.contrib.learn.RunConfig()\n", "manual", "another class")

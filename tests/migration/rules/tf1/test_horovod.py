@@ -35,7 +35,7 @@ def test_other_things_called_hvd_are_left_alone(rule: str, source: str) -> None:
 # ---- ranks
 
 
-def test_places_within_f_strings_are_left_to_a_person_and_keep_the_import() -> None:
+def test_places_within_f_strings_need_manual_review_and_keep_the_import() -> None:
     source = HEAD + 'def f():\n    print(f"rank {hvd.rank()}")\n'
     result = migrate_source(source, distributed=True)
     if 'get_rank_id()}"' not in result.after.decode():
@@ -67,7 +67,7 @@ def test_findings_speak_of_the_original_lines_behind_what_is_gone() -> None:
     assert result.stems == (2, 5, 6)
 
 
-def test_communication_is_started_for_the_ranks_that_are_asked_for() -> None:
+def test_communication_is_started_for_the_ranks_that_are_requested() -> None:
     source = HEAD + "def main(_):\n  hvd.init()\n  train(hvd.rank())\nif __name__ == '__main__':\n  tf.app.run()\n"
     text = after(source, distributed=True)
     assert "init_sess, npu_init = init_npu()" in text
@@ -168,7 +168,7 @@ def test_parts_of_horovod_may_come_from_its_inner_modules() -> None:
     assert 'return hccl_ops.allreduce(a, "sum"), get_rank_size()' in text
 
 
-def test_looking_for_the_package_is_left_to_a_person() -> None:
+def test_looking_for_the_package_needs_manual_review() -> None:
     source = HEAD + "import importlib.util\nHAS = importlib.util.find_spec('horovod') is not None\nhvd.init()\n"
     output = [
         finding.message for finding in migrate_source(source, distributed=True).findings if finding.status == "manual"

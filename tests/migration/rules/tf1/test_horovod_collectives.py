@@ -42,7 +42,7 @@ def test_tensors_go_through_hccl(before: str, later: str) -> None:
         "hvd.allreduce(*x)",
     ],
 )
-def test_a_reduction_that_cannot_be_known_is_left_to_a_person(call: str) -> None:
+def test_a_reduction_that_cannot_be_known_needs_manual_review(call: str) -> None:
     check_says("horovod_collectives", HEAD + f"y = {call}\n", "manual", "allreduce")
 
 

@@ -115,7 +115,7 @@ def test_a_flag_that_says_whether_it_is_there_stays_true(before: str, later: str
         ),
     ],
 )
-def test_what_is_asked_for_is_true_wherever_it_was_imported(before: str, later: str) -> None:
+def test_what_is_requested_is_true_wherever_it_was_imported(before: str, later: str) -> None:
     why = "  # hccl replaces Horovod, and is always installed"
     check_rewrite("horovod_import", before + "if hvd: go()\n", later.format(why) + "if hvd: go()\n")
 

@@ -41,5 +41,5 @@ def test_keras_optimizers_have_a_wrapper_of_their_own() -> None:
     assert "o = KerasDistributeOptimizer(k)" in after(source, "horovod_optimizer")
 
 
-def test_unpacked_arguments_are_left_to_a_person() -> None:
+def test_unpacked_arguments_need_manual_review() -> None:
     check_says("horovod_optimizer", HEAD + "opt = hvd.DistributedOptimizer(opt, **more)\n", "manual", "NPUDistributed")

@@ -51,7 +51,7 @@ def test_a_script_without_main_asks_hccl_since_communication_is_started_before()
     assert "rate = get_rank_size()" in after(HEAD + "rate = hvd.size()\n", "horovod_ranks", distributed=True)
 
 
-def test_the_vendors_helpers_in_wrapper_style_and_the_environment_when_asked_for() -> None:
+def test_the_vendors_helpers_in_wrapper_style_and_the_environment_when_requested() -> None:
     source = HEAD + "def f():\n    return hvd.rank()\n"
     assert "return get_npu_rank_id()" in after(source, "horovod_ranks", distributed=True, style="wrapper")
     assert 'return int(os.getenv("RANK_ID", "0"))' in after(source, "horovod_ranks", distributed=True, rank="env")

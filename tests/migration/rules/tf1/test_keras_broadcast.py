@@ -50,7 +50,7 @@ def test_a_list_by_name_is_added_to() -> None:
     check_rewrite(RULE, HEAD + MODEL + body.format("cbs"), after, distributed=True)
 
 
-def test_batches_by_hand_and_unknown_models_are_for_a_person() -> None:
+def test_batches_by_hand_and_unknown_models_need_manual_review() -> None:
     check_says(RULE, HEAD + MODEL + "model.train_on_batch(x, y)\n", "manual", "broadcast", distributed=True)
     check_says(RULE, HEAD + "def f(m):\n    m.fit(x, epochs=3)\n", "manual", "broadcast", distributed=True)
     check_says(RULE, HEAD + MODEL + "model.fit(x, **more)\n", "manual", "broadcast", distributed=True)

@@ -19,5 +19,5 @@ def test_every_spelling_of_tensorflows_keras() -> None:
         check_rewrite(RULE, f"{head}{call}()  # new\n", f"{head}{added}npu_clear_session()  # new\n")
 
 
-def test_the_standalone_package_is_for_a_person() -> None:
+def test_the_standalone_package_needs_manual_review() -> None:
     check_says(RULE, "from keras import backend as K\nK.clear_session()\n", "manual", "tensorflow.keras only")

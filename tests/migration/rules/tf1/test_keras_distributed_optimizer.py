@@ -27,7 +27,7 @@ def test_one_device_needs_no_wrapper() -> None:
     assert IMPORT.encode() not in migrate_source(HEAD + "model.compile('sgd')\nmodel.fit(x)\n").after
 
 
-def test_unknown_receivers_are_for_a_person() -> None:
+def test_unknown_receivers_need_manual_review() -> None:
     check_says(
         RULE, HEAD + "def f(m):\n    m.compile(optimizer='sgd', loss='mse')\n", "manual", "wrap", distributed=True
     )

@@ -12,7 +12,7 @@ def test_other_peoples_function_is_left_alone() -> None:
     check_noop(RULE, "from mylib import model_to_estimator\nmodel_to_estimator(m)\n")
 
 
-def test_unpacked_positions_are_for_a_person() -> None:
+def test_unpacked_positions_need_manual_review() -> None:
     check_says(RULE, HEAD + "tf.keras.estimator.model_to_estimator(*args)\n", "manual", "unpacked")
 
 
@@ -25,7 +25,7 @@ def test_positions_behind_the_fourth_are_named() -> None:
     )
 
 
-def test_a_config_of_unknown_kind_is_for_a_person() -> None:
+def test_a_config_of_unknown_kind_needs_manual_review() -> None:
     result = migrate_source(HEAD + "def f(c):\n    return tf.keras.estimator.model_to_estimator(m, config=c)\n", RULE)
     assert any(finding.status == "manual" and "NPURunConfig" in finding.message for finding in result.findings)
 

@@ -7,7 +7,7 @@ from migration.checking import check_noop, check_says
 RULE = "keras_unsupported"
 
 
-def test_ones_own_functions_of_these_names_are_not_meant() -> None:
+def test_the_users_functions_of_these_names_are_not_meant() -> None:
     check_noop(RULE, "from mylib import multi_gpu_model\nmulti_gpu_model(m, 2)\nself.executing_eagerly()\n")
 
 
@@ -24,7 +24,7 @@ def test_ones_own_functions_of_these_names_are_not_meant() -> None:
         ("import tensorflow as tf\nm = tf.keras.Sequential()\nm.compile('sgd', run_eagerly=True)\n", "run_eagerly"),
     ],
 )
-def test_what_does_not_run_is_for_a_person(text: str, word: str) -> None:
+def test_what_does_not_run_needs_manual_review(text: str, word: str) -> None:
     check_says(RULE, text, "manual", word)
 
 

@@ -57,7 +57,7 @@ def test_in_a_row_only_between() -> None:
     assert after.count("init_sess.run(npu_init)") == 1
 
 
-def test_inside_an_expression_it_is_for_a_person() -> None:
+def test_inside_an_expression_it_needs_manual_review() -> None:
     body = f"def f():\n{ESTIMATOR}    while est.evaluate(a)['x'] < get_rank_id():\n        pass\n"
     result = migrate_source(HEAD + body, RULE, distributed=True)
     assert any(finding.status == "manual" and "again" in finding.message for finding in result.findings)

@@ -5,7 +5,7 @@ from migration.checking import migrate_source
 HEAD = "import tensorflow as tf\n"
 
 
-def test_a_scale_that_is_no_manager_is_left_to_a_person() -> None:
+def test_a_scale_that_is_no_manager_needs_manual_review() -> None:
     source = HEAD + "o = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, loss_scale=8)\n"
     result = migrate_source(source, "loss_scale_optimizer")
     assert "NPULossScaleOptimizer(opt, loss_scale_manager=8)" in result.after.decode()

@@ -42,7 +42,7 @@ def test_a_default_is_changed_and_callers_are_mentioned() -> None:
     assert any(finding.status == "advice" and "callers" in finding.message for finding in result.findings)
 
 
-def test_a_string_that_is_compared_is_left_to_a_person() -> None:
+def test_a_string_that_is_compared_needs_manual_review() -> None:
     source = HEAD + "d = '/gpu:0'\nif d == '/gpu:0':\n    pass\nwith tf.device(d):\n    x = 1\n"
     check_says("mlu_devices", source, "manual", "compared", to="mlu")
 

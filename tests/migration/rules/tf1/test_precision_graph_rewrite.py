@@ -20,12 +20,12 @@ def test_elsewhere_the_optimizer_itself_stays() -> None:
     assert text == HEAD + "step = opt.minimize(loss)\nother = make(1)\n"
 
 
-def test_a_loss_scale_that_went_with_it_is_left_to_a_person() -> None:
+def test_a_loss_scale_that_went_with_it_needs_manual_review() -> None:
     result = migrate_source(HEAD + f"opt = {REWRITE}(opt, loss_scale='dynamic')\nx = 1\n", "precision_graph_rewrite")
     assert any(finding.status == "manual" and "'dynamic'" in finding.message for finding in result.findings)
 
 
-def test_the_loss_scale_that_it_has_by_default_is_left_to_a_person_too() -> None:
+def test_the_loss_scale_that_it_has_by_default_needs_manual_review_too() -> None:
     result = migrate_source(HEAD + f"opt = {REWRITE}(opt)\nx = 1\n", "precision_graph_rewrite")
     assert any(finding.status == "manual" and "(dynamic)" in finding.message for finding in result.findings)
 

@@ -44,17 +44,17 @@ def test_a_shadowed_name_is_not_tensorflow() -> None:
 
 
 @pytest.mark.parametrize("call", ["tf.Session(**options)", "tf.Session(*options)"])
-def test_arguments_that_are_not_seen_are_for_a_person(call: str) -> None:
+def test_arguments_that_are_not_seen_need_manual_review(call: str) -> None:
     check_says(RULE, f"import tensorflow as tf\nsess = {call}\n", "manual", "config")
 
 
-def test_sessions_made_elsewhere_are_for_a_person() -> None:
+def test_sessions_made_elsewhere_need_manual_review() -> None:
     check_says(RULE, "import tensorflow as tf\nclass Mine(tf.Session):\n    pass\n", "manual", "other code creates")
     text = "import functools\nimport tensorflow as tf\nmake = functools.partial(tf.Session, '')\n"
     check_says(RULE, text, "manual", "other code creates")
 
 
-def test_an_unknown_receiver_is_for_a_person() -> None:
+def test_an_unknown_receiver_needs_manual_review() -> None:
     text = "import tensorflow as tf\ndef f(sv):\n    with sv.managed_session('') as sess:\n        pass\n"
     check_says(RULE, text, "manual", "Supervisor")
 
@@ -268,18 +268,18 @@ def test_a_session_by_a_star_import_is_configured(star: str) -> None:
     assert "with Session(config=config) as sess:" in migrate_source(source, "session_config").after.decode()
 
 
-def test_a_session_that_may_be_another_module_s_is_left_to_a_person() -> None:
+def test_a_session_that_may_be_another_module_s_needs_manual_review() -> None:
     source = "from tensorflow import *\nfrom requests import *\ns = Session()\n"
     check_says("session_config", source, "manual", "another star import's")
     check_noop("session_config", "from requests import *\ns = Session()\n")
 
 
-def test_a_session_class_as_a_default_is_left_to_a_person() -> None:
+def test_a_session_class_as_a_default_needs_manual_review() -> None:
     source = "import tensorflow as tf\ndef f(factory=tf.Session):\n    factory().run(x)\n"
     check_says("session_config", source, "manual", "other code creates sessions of this class")
 
 
-def test_a_class_that_derives_from_a_session_is_left_to_a_person() -> None:
+def test_a_class_that_derives_from_a_session_needs_manual_review() -> None:
     source = "import tensorflow as tf\nclass S(tf.Session):\n    pass\ns = S()\n"
     check_says("session_config", source, "manual", "other code creates sessions of this class")
 

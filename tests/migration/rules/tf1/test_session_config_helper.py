@@ -50,7 +50,7 @@ def test_a_helper_with_the_optimizer_is_ready() -> None:
         check_noop(rule, dedent(ready))
 
 
-def test_a_helper_for_sessions_without_a_gpu_is_left_to_a_person() -> None:
+def test_a_helper_for_sessions_without_a_gpu_needs_manual_review() -> None:
     helper = HELPER.replace("allow_soft_placement=True", "device_count={'GPU': 0}")
     others = {"main.py": USER}
     check_says("session_config_helper", helper, "manual", "stays on the host", path="helper.py", others=others)

@@ -34,7 +34,7 @@ def test_gpu_statements_disappear_and_comments_stay() -> None:
     )
 
 
-def test_within_an_expression_it_is_for_a_person() -> None:
+def test_within_an_expression_it_needs_manual_review() -> None:
     text = HEAD + "done = [tf.config.experimental.set_memory_growth(g, True) for g in gpus]\n"
     check_says(RULE, text, "manual", "GPUs")
 

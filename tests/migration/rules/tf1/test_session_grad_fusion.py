@@ -39,7 +39,7 @@ def test_the_whole_list_in_the_files_own_indentation() -> None:
     assert '"layout", "GradFusionOptimizer",\n\t])\n\treturn tf.Session' in after
 
 
-def test_the_helper_is_for_a_person() -> None:
+def test_the_helper_needs_manual_review() -> None:
     text = "import tensorflow as tf\nfrom npu_bridge.npu_init import *\ns = tf.Session(config=npu_config_proto())\n"
     check_says(RULE, text, "manual", "GradFusionOptimizer", distributed=True)
 

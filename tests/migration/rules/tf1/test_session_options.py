@@ -34,7 +34,7 @@ def test_a_precision_that_is_set_gets_no_second_one_beside_other_options(present
     assert after.count("precision_mode") == 1
 
 
-def test_nothing_is_added_unless_asked_for() -> None:
+def test_nothing_is_added_unless_requested() -> None:
     assert migrate_source(NPU.format(""), style="explicit").after.decode().count("parameter_map") == 1
 
 

@@ -8,7 +8,7 @@ HEAD = "import tensorflow as tf\n"
 SPEC = "tf.contrib.tpu.TPUEstimatorSpec"
 
 
-def test_metrics_of_a_tpu_that_are_not_written_out_are_left_to_a_person() -> None:
+def test_metrics_of_a_tpu_that_are_not_written_out_need_manual_review() -> None:
     source = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, loss=l, eval_metrics=metrics)\n"
     check_says("tpu_spec", source, "manual", "of unknown origin")
     pair = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, eval_metrics=(f, {'a': a}), scaffold_fn=make)\n"
@@ -41,5 +41,5 @@ def test_where_one_spec_of_a_function_cannot_follow_none_does() -> None:
     assert [finding.line for finding in result.findings] == [4, 5]
 
 
-def test_metrics_by_position_are_left_to_a_person() -> None:
+def test_metrics_by_position_need_manual_review() -> None:
     check_says("tpu_spec", f"{HEAD}s = {SPEC}(mode, None, loss, op, (fn, [a]))\n", "manual", "of unknown origin")

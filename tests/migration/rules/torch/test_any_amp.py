@@ -76,7 +76,7 @@ def test_decorators() -> None:
     assert {finding.rule for finding in result.findings} == {"torch.any_amp", "torch.unused_imports"}
 
 
-def test_a_class_that_is_asked_for_is_left_to_a_person() -> None:
+def test_a_class_that_is_requested_needs_manual_review() -> None:
     source = "import torch\nif isinstance(s, torch.cuda.amp.GradScaler):\n    pass\n"
     check_says(RULE, source, "manual", "its own class", to="any")
 

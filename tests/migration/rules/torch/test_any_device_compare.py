@@ -75,7 +75,7 @@ def test_something_that_may_be_a_device_is_pointed_out() -> None:
     assert result.findings[0].risk == "low"
 
 
-def test_a_text_that_is_taken_apart_is_left_to_a_person() -> None:
+def test_a_text_that_is_taken_apart_needs_manual_review() -> None:
     source = "import torch\nn = str(device).replace('cuda:', '')\n"
     check_says("any_device_compare", source, "manual", "takes a device's text apart", to="any")
 

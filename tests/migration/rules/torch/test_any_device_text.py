@@ -70,7 +70,7 @@ def test_a_value_that_is_not_seen_to_be_a_device_is_named() -> None:
     check_says("any_device_text", source, "manual", "accelerator.name(0)", to="any")
 
 
-def test_a_text_that_is_put_together_otherwise_is_left_to_a_person() -> None:
+def test_a_text_that_is_put_together_otherwise_needs_manual_review() -> None:
     source = "import torch\nx.to(f'cuda:{i}{j}')\n"
     check_says("any_device_text", source, "manual", "accelerator.name(NUMBER)", to="any")
 

@@ -8,7 +8,7 @@ AMP = "import torch\nfrom apex import amp\n"
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
-def test_a_module_of_ones_own_is_not_nvidias(to: str) -> None:
+def test_a_module_of_the_user_is_not_nvidias(to: str) -> None:
     migrated_ = migrate_source("import torch\nimport apex\n", "apex", others={"apex.py": "x = 1\n"}, to=to)
     assert not migrated_.findings
     check_noop("apex", "import torch\nfrom . import apex\napex.amp.initialize(m)\n", to=to)

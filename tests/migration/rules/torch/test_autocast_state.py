@@ -29,7 +29,7 @@ def test_an_imported_getter_keeps_its_name_in_the_body() -> None:
     check_rewrite("torch.autocast_state", before, after, to="mlu")
 
 
-def test_a_state_that_is_asked_for_by_device_type_stays() -> None:
+def test_a_state_that_is_requested_by_device_type_stays() -> None:
     check_noop(
         "torch.autocast_state", "import torch\nx = torch.is_autocast_enabled(kind)\ntorch.get_autocast_dtype('cpu')\n"
     )

@@ -36,7 +36,7 @@ def test_the_older_profiler_on_the_mlu() -> None:
     check_rewrite(OLD, before, after, to="mlu")
 
 
-def test_a_flag_of_the_older_profiler_is_for_a_person() -> None:
+def test_a_flag_of_the_older_profiler_needs_manual_review() -> None:
     text = "import torch\nwith torch.autograd.profiler.profile(use_cuda=flag) as p: pass\n"
     check_says(OLD, text, "manual", "use_device", to="mlu")
 

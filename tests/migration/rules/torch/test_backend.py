@@ -134,11 +134,11 @@ def test_what_names_no_backend_stays(line: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["backend", "cfg['backend']", "backend=choose()"])
-def test_a_backend_that_is_decided_at_run_time_is_left_to_a_person(given: str) -> None:
+def test_a_backend_that_is_decided_at_run_time_needs_manual_review(given: str) -> None:
     check_says("backend", f"{DIST}dist.init_process_group({given})\n", "manual", "decided at run time", to="any")
 
 
-def test_a_backend_for_each_kind_of_device_is_left_to_a_person() -> None:
+def test_a_backend_for_each_kind_of_device_needs_manual_review() -> None:
     check_says(
         "backend", f"{DIST}dist.init_process_group('cpu:gloo,cuda:nccl')\n", "manual", "put it together", to="any"
     )

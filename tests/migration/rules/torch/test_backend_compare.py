@@ -23,7 +23,7 @@ def test_what_does_not_ask_for_the_backend_is_left_alone(source: str) -> None:
     check_noop("backend_compare", source)
 
 
-def test_something_that_may_be_a_backend_is_left_for_a_person() -> None:
+def test_something_that_may_be_a_backend_needs_manual_review() -> None:
     check_says("backend_compare", HEAD + "if args.library == 'nccl': pass\n", "manual", "hccl")
 
 

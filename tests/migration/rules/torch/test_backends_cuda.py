@@ -20,5 +20,5 @@ def test_what_speaks_of_cuda_alone_is_named(written: str) -> None:
         "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
     ],
 )
-def test_nothing_is_said_without_cause(text: str) -> None:
+def test_nothing_is_reported_without_cause(text: str) -> None:
     check_noop("torch.backends_cuda", text)

@@ -17,7 +17,7 @@ EVERYWHERE = ("npu", "mlu", "any")
         "import torch, torchair\nmine = torchair.get_npu_backend()\ntorch.compile(f, backend=mine)\n",
     ],
 )
-def test_nothing_is_said_without_cause(text: str) -> None:
+def test_nothing_is_reported_without_cause(text: str) -> None:
     check_noop("torch.compile", text)
 
 

@@ -49,7 +49,7 @@ def test_every_spelling(head: str, written: str, new: str) -> None:
     assert result.after.decode() == f"{head}\nimport torch_npu\n{new}\n"
 
 
-def test_an_f_string_that_also_speaks_of_the_name_is_left_to_a_person() -> None:
+def test_an_f_string_that_also_speaks_of_the_name_needs_manual_review() -> None:
     text = 'import torch\nprint(f"torch.cuda.device_count is {torch.cuda.device_count()}")\n'
     result = migrate_source(text, RULE)
     assert not result.changed
@@ -79,7 +79,7 @@ def test_what_only_one_card_has_moves_only_there() -> None:
         ("import torch\ntry:\n    f()\nexcept torch.cuda.OutOfMemoryError:\n    pass\n", "advice", "2.5"),
     ],
 )
-def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("cuda_api", source, status, word, to="any")
 
 
@@ -184,7 +184,7 @@ def test_a_parameter_of_that_name_hides_it() -> None:
     assert "def f(accelerator):\n    any_accelerator.empty_cache()\n" in after
 
 
-def test_the_module_as_a_value_is_left_to_a_person() -> None:
+def test_the_module_as_a_value_needs_manual_review() -> None:
     check_says("cuda_api", "import torch\nuse(torch.cuda)\n", "manual", "as a module", to="any")
 
 
@@ -210,7 +210,7 @@ def test_a_default_type_is_not_taken_from_the_helper() -> None:
         ),
     ],
 )
-def test_a_type_that_is_asked_for_is_not_the_one_of_the_cpu(before: str, after: str) -> None:
+def test_a_type_that_is_requested_is_not_the_one_of_the_cpu(before: str, after: str) -> None:
     check_rewrite("cuda_api", f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")
 
 

@@ -19,5 +19,5 @@ def test_a_graph_is_left_on_the_npu_and_moves_on_the_mlu() -> None:
         "import graph\ngraph.graph()\nimport torch\ntorch.cuda.synchronize()\n",
     ],
 )
-def test_nothing_is_said_without_cause(text: str) -> None:
+def test_nothing_is_reported_without_cause(text: str) -> None:
     check_noop("torch.cuda_graphs", text)

@@ -140,12 +140,12 @@ def test_every_form_of_the_method(before: str, after: str) -> None:
 @pytest.mark.parametrize(
     "line", ["go = methodcaller('cuda')", "ys = map(torch.Tensor.cuda, xs)", "f = getattr(x, 'cuda')"]
 )
-def test_a_method_that_is_handed_on_is_left_to_a_person(line: str) -> None:
+def test_a_method_that_is_handed_on_needs_manual_review(line: str) -> None:
     source = f"import torch\nfrom operator import methodcaller\n{line}\n"
     check_says("cuda_method", source, "manual", "accelerator.device()", to="any")
 
 
-def test_a_method_whose_arguments_are_hidden_is_left_to_a_person() -> None:
+def test_a_method_whose_arguments_are_hidden_needs_manual_review() -> None:
     check_says("cuda_method", "import torch\nx.cuda(*where)\n", "manual", "if this moves", to="any")
 
 

@@ -31,7 +31,7 @@ def test_an_unknown_name_is_found_through_an_import_that_was_moved() -> None:
         "import mycuda\nmycuda.cuda.jiterator()\n",
     ],
 )
-def test_nothing_is_said_without_cause(text: str) -> None:
+def test_nothing_is_reported_without_cause(text: str) -> None:
     check_noop("torch.cuda_unknown", text)
 
 

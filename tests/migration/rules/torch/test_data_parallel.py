@@ -37,7 +37,7 @@ def test_a_branch_that_only_wrapped_keeps_its_shape() -> None:
     )
 
 
-def test_a_class_of_ones_own_and_the_function_are_named() -> None:
+def test_a_class_of_the_user_and_the_function_are_named() -> None:
     check_says("data_parallel", HEAD + "class Mine(nn.DataParallel): pass\n", "manual", "Mine derives")
     check_says("data_parallel", HEAD + "y = nn.parallel.data_parallel(net, x)\n", "manual", "torchrun")
 
@@ -59,7 +59,7 @@ net.module.save()
     assert any("no .module any more" in finding.message for finding in result.findings)
 
 
-def test_taking_off_a_prefix_that_is_not_there_any_more_is_named() -> None:
+def test_taking_off_a_prefix_that_does_not_exist_any_more_is_named() -> None:
     source = HEAD + (
         "net = nn.DataParallel(make())\ntorch.save(net.state_dict(), 'n.pt')\n"
         "net.load_state_dict({k[7:]: v for k, v in torch.load('n.pt').items()})\n"
@@ -106,5 +106,5 @@ def test_data_parallel_stays_with_a_word() -> None:
         ("import torch\ntorch.nn.parallel.data_parallel(m, x)\n", "manual", "on CUDA only"),
     ],
 )
-def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("data_parallel", source, status, word, to="any")

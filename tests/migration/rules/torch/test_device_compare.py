@@ -24,7 +24,7 @@ def test_what_does_not_ask_for_cuda_stays(source: str) -> None:
     check_noop("device_compare", HEAD + source)
 
 
-def test_what_is_not_shown_to_be_a_device_is_said() -> None:
+def test_what_is_not_shown_to_be_a_device_is_reported() -> None:
     check_says("device_compare", HEAD + "if args.kernel == 'cuda':\n    pass\n", "manual", "may be no device")
 
 

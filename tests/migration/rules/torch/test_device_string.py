@@ -44,7 +44,7 @@ def test_a_project_of_tensorflow_is_not_touched() -> None:
 @pytest.mark.parametrize(
     "source", ["kernel = 'cuda'\n", "options = {'device': 'cuda'}\n", "def f(kernel='cuda'):\n    pass\n"]
 )
-def test_what_is_not_seen_to_be_used_is_left_and_said(source: str) -> None:
+def test_what_is_not_seen_to_be_used_is_left_and_reported(source: str) -> None:
     check_says("device_string", HEAD + source, "manual", "not found to be used as a device")
 
 
@@ -154,11 +154,11 @@ def test_a_file_of_settings_without_torch_follows_its_project() -> None:
     assert result.after.decode() == "DEVICE = 'npu'\n"
 
 
-def test_a_string_written_in_pieces_is_left_to_a_person() -> None:
+def test_a_string_written_in_pieces_needs_manual_review() -> None:
     check_says("device_string", HEAD + "print('cuda')\nx.to('cu' 'da')\n", "manual", "cannot be edited")
 
 
-def test_a_device_within_an_f_string_is_left_to_a_person() -> None:
+def test_a_device_within_an_f_string_needs_manual_review() -> None:
     check_says("device_string", HEAD + "print(f'{x.to(\"cuda\")}')\n", "manual", "cannot be edited")
 
 

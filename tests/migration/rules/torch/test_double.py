@@ -58,14 +58,14 @@ def test_what_is_on_the_cpu_is_not_told(text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
-def test_what_is_seen_to_be_on_the_card_is_told_once(text: str, to: str) -> None:
+def test_what_is_seen_to_be_on_the_card_is_reported_once(text: str, to: str) -> None:
     assert risks(text, to=to) == [(1, "medium")]
 
 
 @pytest.mark.parametrize(
     "line", ["x = x.double()", "y = x.softmax(1).to(torch.double) * 2", "y = torch.bincount(x).reshape(2, 2).double()"]
 )
-def test_what_nobody_knows_the_place_of_is_told_at_a_low_risk(line: str) -> None:
+def test_what_nobody_knows_the_place_of_is_reported_at_a_low_risk(line: str) -> None:
     assert risks(f"def f(x):\n    {line}\n    return x\n") == [(2, "low")]
 
 
@@ -107,5 +107,5 @@ def test_double_precision_on_the_card_is_named(written: str, to: str) -> None:
         "import torch\nx = torch.zeros(3, dtype=torch.float64, device='cpu')\ny = x.to('cpu').double()\n",
     ],
 )
-def test_nothing_is_said_without_cause(text: str) -> None:
+def test_nothing_is_reported_without_cause(text: str) -> None:
     check_noop("torch.double", text)

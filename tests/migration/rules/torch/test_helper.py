@@ -7,7 +7,7 @@ import pytest
 from migration.checking import check_says
 
 
-def test_a_case_is_left_to_a_person() -> None:
+def test_a_case_needs_manual_review() -> None:
     source = "import torch\nmatch device.type:\n    case 'cuda':\n        pass\n"
     check_says("any_device_compare", source, "manual", 'case "cuda" | "npu"', to="any")
 
@@ -21,6 +21,6 @@ def test_a_case_is_left_to_a_person() -> None:
         "if d.type == 'cpu':\n    c()\nelif d.type == 'xpu':\n    b()\nelif d.type == 'cuda':\n    a()\n",
     ],
 )
-def test_a_branch_beside_that_of_another_card_is_left_to_a_person(source: str) -> None:
+def test_a_branch_beside_that_of_another_card_needs_manual_review(source: str) -> None:
     text = f"import torch\nd = torch.device(name)\n{source}"
     check_says("torch.any_device_compare", text, "manual", "its branch", to="any")

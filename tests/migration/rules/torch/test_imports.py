@@ -23,7 +23,7 @@ def test_other_imports_are_left_alone(text: str) -> None:
     check_noop(RULE, text)
 
 
-def test_a_star_import_is_left_to_a_person() -> None:
+def test_a_star_import_needs_manual_review() -> None:
     check_says(RULE, "from torch.cuda import *\nsynchronize()\n", "manual", "star import")
 
 

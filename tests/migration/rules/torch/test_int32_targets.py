@@ -10,7 +10,7 @@ HEAD = "import torch\nimport torch_npu\nimport torch.nn.functional as F\n"
 STEP = HEAD + "def step(model, x, y, device):\n    y = y.{}\n    {}return F.cross_entropy(model(x), y)\n"
 
 
-def test_it_is_advice_unless_asked_for() -> None:
+def test_it_is_advice_unless_requested() -> None:
     check_says("int32_targets", STEP.format("npu()", ""), "advice", "--int32-targets")
 
 

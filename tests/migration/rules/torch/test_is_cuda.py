@@ -41,7 +41,7 @@ def test_a_field_of_another_program_is_nobodys_business() -> None:
 
 
 @pytest.mark.parametrize("receiver", ["x", "next(model.parameters())", "self.weight", "batch['image']"])
-def test_a_tensor_is_asked_for_the_card(receiver: str) -> None:
+def test_a_tensor_is_requested_the_card(receiver: str) -> None:
     before = f"import torch\nif {receiver}.is_cuda and y == 1: pass\n"
     check_rewrite(RULE, before, f"import torch\nimport torch_npu\nif {receiver}.is_npu and y == 1: pass\n")
 

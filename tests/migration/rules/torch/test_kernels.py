@@ -12,7 +12,7 @@ def test_a_function_of_that_name_is_not_pytorchs() -> None:
     check_noop("kernels", HEAD + "build = BuildExtension\n")
 
 
-def test_what_nvcc_compiles_is_left_for_a_person() -> None:
+def test_what_nvcc_compiles_needs_manual_review() -> None:
     check_says("kernels", HEAD + "e = CUDAExtension('op', ['op.cpp', 'op.cu'])\n", "manual", "Ascend C")
     check_says("kernels", HEAD + "e = CUDAExtension('op', ['op.cpp'])\n", "manual", "BANG C", to="mlu")
     check_says("kernels", HEAD + "e = load(name='op', sources=['a.cpp', 'b.cu'])\n", "manual", "b.cu")

@@ -47,7 +47,7 @@ def test_what_is_read_on_the_host_needs_no_location(source: str) -> None:
     check_noop("map_location", HEAD + source)
 
 
-def test_hidden_arguments_are_left_to_a_person() -> None:
+def test_hidden_arguments_need_manual_review() -> None:
     source = HEAD + "model.load_state_dict(torch.load('x', **options))\n"
     check_says("map_location", source, "unresolved", "map_location")
 
@@ -224,5 +224,5 @@ def test_it_follows_the_available_card(head: str, before: str, after: str) -> No
         ("import torch\nm.load_state_dict(torch.load(f, **more))\n", "unresolved", "map_location"),
     ],
 )
-def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("map_location", source, status, word, to="any")

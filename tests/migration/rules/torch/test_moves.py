@@ -13,7 +13,7 @@ BATCH = "class Batch:\n    def cuda(self, where=None):\n        return self\n"
 
 
 @pytest.mark.parametrize("receiver", ["thing", "loader.next()", "things[0]"])
-def test_a_receiver_that_may_be_the_projects_own_is_left_to_a_person(receiver: str) -> None:
+def test_a_receiver_that_may_be_the_projects_own_needs_manual_review(receiver: str) -> None:
     check_says("cuda_method", HEAD + BATCH + f"{receiver}.cuda()\n", "manual", "Batch")
 
 
@@ -28,10 +28,10 @@ def test_a_class_that_can_come_here_does() -> None:
     check_says("cuda_method", HEAD + "def move(thing):\n    return thing.cuda()\n", "manual", "Batch", others=others)
 
 
-def test_looking_it_up_by_name_is_said() -> None:
+def test_looking_it_up_by_name_is_reported() -> None:
     check_says("cuda_method", HEAD + "if hasattr(x, 'cuda'):\n    pass\n", "manual", "by its name")
 
 
-def test_whose_method_is_not_shown_is_left_to_a_person() -> None:
+def test_whose_method_is_not_shown_needs_manual_review() -> None:
     source = "import torch\nclass Batch:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n"
     check_says("cuda_method", source, "manual", "if this moves", to="any")

@@ -16,6 +16,6 @@ def test_what_is_no_number_stays(line: str) -> None:
     check_noop("any_device_integer", source, to="any")
 
 
-def test_a_number_for_something_unknown_is_left_to_a_person() -> None:
+def test_a_number_for_something_unknown_needs_manual_review() -> None:
     source = "import torch\nfrom things import Thing\nThing().to(device=0)\n"
     check_says("any_device_integer", source, "manual", "if this moves a tensor", to="any")

@@ -20,5 +20,5 @@ def test_marks_are_left_on_the_npu_and_move_on_the_mlu() -> None:
         "import nvtx\nnvtx.push_range('a')\n",
     ],
 )
-def test_nothing_is_said_without_cause(text: str) -> None:
+def test_nothing_is_reported_without_cause(text: str) -> None:
     check_noop("torch.nvtx", text)

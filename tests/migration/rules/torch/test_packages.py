@@ -19,7 +19,7 @@ def test_other_packages_are_not_mentioned(source: str, to: str) -> None:
     check_noop("packages", source, to=to)
 
 
-def test_a_module_of_ones_own_is_not_the_package() -> None:
+def test_a_module_of_the_user_is_not_the_package() -> None:
     result = migrate_source("import torch\nimport triton\n", "packages", others={"triton.py": "x = 1\n"})
     assert not result.findings
 
@@ -45,7 +45,7 @@ def test_a_tensorflow_file_has_a_rule_of_its_own_and_a_torch_file_this_one() -> 
         ("import transformer_engine.pytorch as te", "TransformerEngineNPU", "no replacement known"),
     ],
 )
-def test_each_is_told_with_what_there_is_on_the_card(line: str, npu: str, mlu: str) -> None:
+def test_each_is_reported_with_what_exists_on_the_card(line: str, npu: str, mlu: str) -> None:
     source = f"import torch\n{line}\n"
     check_says("packages", source, "manual", npu)
     check_says("packages", source, "manual", mlu, to="mlu")

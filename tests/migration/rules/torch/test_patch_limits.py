@@ -36,5 +36,5 @@ def test_what_the_patch_sees_to_is_not_mentioned(source: str) -> None:
         ("x = x.to(memory_format=torch.channels_last)", "contiguous"),
     ],
 )
-def test_what_it_cannot_see_is_left_for_a_person(line: str, word: str) -> None:
+def test_what_it_cannot_see_needs_manual_review(line: str, word: str) -> None:
     check_says("patch_limits", f"import os\nimport torch\n{line}\n", "manual", word, mode="patch")

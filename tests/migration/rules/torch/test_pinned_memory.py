@@ -27,5 +27,5 @@ def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
         ("import torch\nx = x.pin_memory()\n", "advice", "is_available"),
     ],
 )
-def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("pinned_memory", source, status, word, to="any")

@@ -60,7 +60,7 @@ def test_the_mlu_is_an_activity_of_torchs_profiler() -> None:
     check_rewrite(RULE, before, after, to="mlu")
 
 
-def test_a_table_is_for_a_person_on_the_npu() -> None:
+def test_a_table_needs_manual_review_on_the_npu() -> None:
     text = "from torch.profiler import profile\nwith profile() as p: pass\nprint(p.key_averages().table())\n"
     found = migrate_source(text, RULE).findings
     assert [(finding.line, finding.status) for finding in found] == [(1, "changed"), (3, "manual")]
@@ -71,7 +71,7 @@ def test_a_column_of_cudas_gets_advice_on_the_mlu() -> None:
     check_says(RULE, text, "advice", "device_time_total", to="mlu")
 
 
-def test_use_cuda_is_for_a_person() -> None:
+def test_use_cuda_needs_manual_review() -> None:
     found = migrate_source("import torch\nwith torch.profiler.profile(use_cuda=True): pass\n", RULE).findings
     assert "manual" in {finding.status for finding in found}
 
@@ -106,5 +106,5 @@ def test_it_follows_the_available_card(head: str, before: str, after: str) -> No
         ("import torch\ntorch.autograd.profiler.profile(use_cuda=True)\n", "manual", "use_device"),
     ],
 )
-def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("profiler", source, status, word, to="any")

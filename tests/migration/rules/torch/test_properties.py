@@ -25,5 +25,5 @@ def test_properties_that_the_card_lacks_are_named(text: str) -> None:
         "import torch\nprint(torch.cuda.get_device_properties)\nv = sys.version_info\nv.major\n",
     ],
 )
-def test_nothing_is_said_without_cause(text: str) -> None:
+def test_nothing_is_reported_without_cause(text: str) -> None:
     check_noop("torch.properties", text)

@@ -13,7 +13,7 @@ EVERYWHERE = ("npu", "mlu", "any")
 @pytest.mark.parametrize(
     "written", ["torch.cuda.get_device_capability()[0] >= 8", "f(torch.cuda.get_device_capability)"]
 )
-def test_the_compute_capability_is_for_a_person(to: str, written: str) -> None:
+def test_the_compute_capability_needs_manual_review(to: str, written: str) -> None:
     check_says("torch.capability", f"import torch\nx = {written}\n", "manual", "is_bf16_supported", to=to)
 
 
@@ -29,7 +29,7 @@ def test_the_compute_capability_stays_reported_where_the_mlu_has_its_own() -> No
         "def get_device_capability(): pass\nget_device_capability()\n",
     ],
 )
-def test_nothing_is_said_of_capability_without_cause(text: str) -> None:
+def test_nothing_is_reported_of_capability_without_cause(text: str) -> None:
     check_noop("torch.capability", text)
 
 
@@ -45,7 +45,7 @@ def test_channels_last_gets_advice_on_the_npu_alone() -> None:
         "import torch\nx.contiguous(memory_format=torch.contiguous_format)\nchannels_last = 1\n",
     ],
 )
-def test_nothing_is_said_of_channels_last_without_cause(text: str) -> None:
+def test_nothing_is_reported_of_channels_last_without_cause(text: str) -> None:
     check_noop("torch.channels_last", text)
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_said_of_channels_last_without_cause(text: str) -> None:
         "import torch\ntorch.jit.trace(f, x)\ntorch.jit.load('a')\n",
     ],
 )
-def test_nothing_is_said_of_jit_script_without_cause(text: str) -> None:
+def test_nothing_is_reported_of_jit_script_without_cause(text: str) -> None:
     check_noop("torch.jit_script", text)
 
 

@@ -18,7 +18,7 @@ HEAD = "import torch\nimport torch_npu\n"
         "torch.npu.get_rng_state()\n",
     ],
 )
-def test_what_is_told_its_device_stays(source: str) -> None:
+def test_code_that_is_given_its_device_stays(source: str) -> None:
     check_noop("rng_state", HEAD + source)
 
 
@@ -51,5 +51,5 @@ def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
         ("import torch\ntorch.cuda.set_rng_state_all(s)\n", "advice", "kind of card"),
     ],
 )
-def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("rng_state", source, status, word, to="any")

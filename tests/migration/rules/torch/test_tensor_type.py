@@ -49,5 +49,5 @@ def test_it_follows_the_available_card(head: str, before: str, after: str) -> No
         ("import torch\nif x.type() == 'torch.cuda.FloatTensor':\n    pass\n", "manual", "dtype"),
     ],
 )
-def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("tensor_type", source, status, word, to="any")

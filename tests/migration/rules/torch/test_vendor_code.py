@@ -18,7 +18,7 @@ RULE = "vendor_code"
         "board.npu()\nprint('torch_npu')\n",
     ],
 )
-def test_what_is_tried_or_asked_for_stays_without_a_word(source: str) -> None:
+def test_what_is_tried_or_requested_stays_without_a_message(source: str) -> None:
     check_noop(RULE, source, to="any")
 
 

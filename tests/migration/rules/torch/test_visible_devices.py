@@ -44,7 +44,7 @@ def test_each_kind_of_card_is_told_which_are_seen() -> None:
     assert after.after.decode().endswith(f"os.environ['CUDA_VISIBLE_DEVICES'] = {line}")
 
 
-def test_a_list_that_an_npu_does_not_take_is_left_to_a_person() -> None:
+def test_a_list_that_an_npu_does_not_take_needs_manual_review() -> None:
     source = "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '1,0'\n"
     check_says("visible_devices", source, "manual", "ascending", to="any")
 

@@ -30,7 +30,7 @@ def test_updates_run_first_multipliers_and_clipping_change_gradients_and_nan_sto
     assert "LossTensor is inf or nan" in answer[1]
 
 
-def test_training_ends_at_the_global_step_that_was_asked_for_and_begins_with_the_init_function() -> None:
+def test_training_ends_at_the_global_step_that_was_requested_and_begins_with_the_init_function() -> None:
     answer = evaluate(
         "original",
         """

@@ -56,7 +56,7 @@ def test_the_tutorials_mnist_is_read_from_its_files(tmp_path: Path) -> None:
     assert output["passes"] == 1
 
 
-def test_an_mnist_that_is_not_there_is_not_downloaded(tmp_path: Path) -> None:
+def test_an_mnist_that_does_not_exist_is_not_downloaded(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(MNIST)
     answer = rehearse_script("original", script)
