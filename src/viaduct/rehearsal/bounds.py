@@ -2,9 +2,9 @@
 
 A thread polls the clock and the memory of this process and its descendants. At a bound it prints the main thread's
 stack and sends a signal, whose handler raises `StopScript` in the main thread, so that `finally` blocks and `atexit`
-functions still run. A script that has not ended `GRACE_S` later (it computes in C, or it waits for another rank) is
-ended with exit code 1. A script that its step counter has stopped after the last step, and that does not end within
-`GRACE_S`, is ended with 0. If polling fails, the process is ended at once with 1.
+functions still run. If the script has not ended `GRACE_S` seconds later (it computes in C, or it waits for another
+rank), the process is ended with exit code 1. If the script has not ended `GRACE_S` seconds after its step counter
+stopped it, the process is ended with exit code 0. If polling fails, the process is ended at once with exit code 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GRACE_S = 10.0
 POLL_S = 0.1  # between two polls
 MAX_FRAMES_SHOWN = 12  # frames of the stack that are printed
 STOP_SIGNAL = signal.SIGUSR2  # schedulers send SIGUSR1
-Bound = Literal["", "time", "memory", "watch"]  # "watch": polling the other two has failed
+Bound = Literal["", "time", "memory", "watch"]  # that stopped the script; "watch": polling the other two has failed
 
 
 class Bounds:

@@ -42,16 +42,16 @@ def main() -> int:
         terminal.install()  # gives a size of 80 by 24
         install_progress(plan, bounds, counter)
         bounds.start()
-        ended = run_module(plan) if plan.module else run_script(script)
+        result = run_module(plan) if plan.module else run_script(script)
         bounds.close()
-        counter.finish(ran_to_end=not (ended.code or ended.stopped or bounds.stopped_by))
-        write_note(plan, ended, bounds, counter)
+        counter.finish(ran_to_end=not (result.code or result.stopped or bounds.stopped_by))
+        write_note(plan, result, bounds, counter)
     except ViaductError as error:
         print(f"viaduct rehearse: {error}", file=sys.stderr)
         return error.exit_code
     if bounds.stopped_by:
         terminate_children()
-    return 1 if bounds.stopped_by else ended.code
+    return 1 if bounds.stopped_by else result.code
 
 
 def run_module(plan: Plan) -> ScriptResult:
@@ -63,7 +63,7 @@ def run_module(plan: Plan) -> ScriptResult:
 
 
 def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
-    """Let the bounds write this process's progress at every poll, and its last note before they end the process."""
+    """Let the thread of `bounds` write this process's progress ten times a second, and a note before it ends it."""
     progress = Progress(plan.record, "alive")
     bounds.stop_requested_at = lambda: counter.stop_requested_at
     bounds.on_poll = lambda: progress.note(
@@ -80,16 +80,16 @@ def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
     bounds.on_exit = write_last_note
 
 
-def write_note(plan: Plan, ended: ScriptResult, bounds: Bounds, counter: StepCounter) -> None:
+def write_note(plan: Plan, result: ScriptResult, bounds: Bounds, counter: StepCounter) -> None:
     """Describe the end of this process in RECORD/ended/PID.json."""
     folder = Path(plan.record) / "ended"
     folder.mkdir(exist_ok=True)
     note = {
         "rank": plans.current_rank(),
-        "code": ended.code,
-        "stopped": (ended.stopped or counter.stop_requested_at is not None) and not bounds.stopped_by,
+        "code": result.code,
+        "stopped": (result.stopped or counter.stop_requested_at is not None) and not bounds.stopped_by,
         "bound": bounds.stopped_by,
-        "failure": ended.failure,
+        "failure": result.failure,
         "steps": counter.step_count,
         "seconds": bounds.seconds,
         "peak_bytes": bounds.peak,

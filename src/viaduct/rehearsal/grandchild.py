@@ -1,4 +1,4 @@
-"""Processes that the script starts itself: the stand-in is installed when they first import the framework.
+"""Processes that the script starts itself: the stand-in is installed at their first import of torch or tensorflow.
 
 Most of these processes (a data loader's workers, a resource tracker) never train, and importing torch would take longer
 than their own work. Each imports `scripts/hook/sitecustomize.py` at its start, which calls `join`.
@@ -31,7 +31,7 @@ FRAMEWORK_MODULES = {"torch": ("torch",), "tf1": ("tensorflow", *NPU.tensorflow_
 
 
 def join() -> None:
-    """Join the rehearsal before the process's first line; outside a rehearsal do nothing."""
+    """Make this process part of the rehearsal, before its first line; outside of a rehearsal do nothing."""
     plan = plans.current_plan() if os.environ.get(plans.PLAN_VARIABLE) else None
     # `child.py`, the process that runs the script, installs the stand-in itself.
     if plan is not None and not any("viaduct.rehearsal.child" in argument for argument in sys.orig_argv):
@@ -44,10 +44,10 @@ def join() -> None:
 
 
 def restart_with_own_file(plan: Plan) -> None:
-    """In a comparison of two trees, the original and the migrated project, replace a process `python other.py`.
+    """In a comparison of the original and the migrated project, replace a process `python other.py`.
 
-    The new process runs the file of the tree that this rehearsal executes, through `run_main`, which records the file
-    like the rehearsed script. A file outside of the trees is run as it is.
+    The new process runs the same file of the project that this rehearsal executes, through `run_main`, which records
+    the file. A process whose file is in neither project is not replaced.
     """
     compared = trees.make_trees(plan)
     name = sys.argv[0] if sys.argv else ""
@@ -66,7 +66,7 @@ def run_main() -> int:
 
 
 class FrameworkFinder(importlib.abc.MetaPathFinder):
-    """Waits for the first import of the framework, then installs the stand-in."""
+    """Finder that finds nothing, but installs the stand-in at the first import of the framework."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -83,20 +83,20 @@ class FrameworkFinder(importlib.abc.MetaPathFinder):
         install_stage(self.plan, started_by_viaduct=False)
         if name not in sys.modules:
             return importlib.util.find_spec(name)
-        loader = LoadedModule(name)
+        loader = LoadedModuleLoader(name)
         return importlib.machinery.ModuleSpec(name, loader, is_package=hasattr(loader.module, "__path__"))
 
 
-class LoadedModule(importlib.abc.Loader):
-    """Loader that returns a module that the stand-in has loaded already, without executing it again."""
+class LoadedModuleLoader(importlib.abc.Loader):
+    """Loader of a module that `install_stage` has imported already; the module is not executed again."""
 
     def __init__(self, name: str) -> None:
         self.module = sys.modules.pop(name)
-        self.true_spec = self.module.__spec__
+        self.original_spec = self.module.__spec__
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's true spec; the module was executed before."""
-        module.__spec__ = self.true_spec
+        """Restore the spec that Python has just replaced."""
+        module.__spec__ = self.original_spec

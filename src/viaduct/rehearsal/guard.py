@@ -98,7 +98,7 @@ class Guard:
             self._state.busy = False
 
     def prepare(self, event: str, args: tuple[Any, ...]) -> None:
-        """Replace the links that an event would write through, or refuse to write."""
+        """Replace the links that an event would write through; raise PermissionError if a file may not be written."""
         if event == "open":  # arguments: path, mode, flags
             if isinstance(args[2], int) and args[2] & WRITE_FLAGS:
                 self.replace_links(args[0], "empty" if args[2] & os.O_TRUNC else "content")
@@ -109,7 +109,7 @@ class Guard:
                 if not (event == "os.mkdir" and os.path.lexists(path)):  # this mkdir will raise FileExistsError
                     self.replace_links(path, "entry")
         elif event in FOLDER_EVENTS:
-            self.replace_links(args[0], "folder", refuse=event != "os.chdir")
+            self.replace_links(args[0], "folder", refuse=event != "os.chdir")  # entering a folder writes nothing
         elif event in LISTING_EVENTS:
             self.replace_links_in_folder(args[0])
         elif event == "subprocess.Popen" and args[2] is not None:  # `cwd`

@@ -1,9 +1,10 @@
 """Limits of the accelerator (the card): operations that it refuses and the CPU of a rehearsal does not.
 
-A stand-in calls `report_violation(name, what, card, change)` where a script goes beyond a documented limit. The line of
-the script is recorded for the summary and printed once, with the card's behaviour and the change to make. Unless the
-limit's mode is `warn` or `off`, `CardRefuses` is raised there, as the card would stop the script. The environment
-variable `VIADUCT_LIMITS` holds the modes (`error`, or `warn,float64=off`), so that child processes have them too.
+A stand-in calls `report_violation(name, what, card, change)` where a script goes beyond a documented limit; `name` is a
+key of `viaduct.cards.limits.LIMITS`. The script's line is recorded for the summary and printed once, with the card's
+behaviour and the change to make. Then `CardRefuses` is raised, as the card would stop the script, unless the limit's
+mode is `warn` or `off`. The environment variable `VIADUCT_LIMITS` holds the modes (`error`, or `warn,float64=off`), so
+that child processes have them too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import linecache
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,9 +65,9 @@ class Hit:
     name: str
     mode: Mode
     place: Line | None  # the script's line; None if it is unknown
-    what: str  # this and the following: the sentences of `report_violation`
-    card: str
-    change: str
+    what: str  # what the script did
+    card: str  # what the card would do
+    change: str  # what to write instead
 
 
 hits: list[Hit] = []  # limits met in this process; each once for each line of the script
@@ -99,7 +101,7 @@ def normalise_name(name: str) -> str:
 
 
 def find_mode(name: str = "") -> Mode:
-    """Return the mode of a limit; without a name, the mode of limits that VIADUCT_LIMITS does not name."""
+    """Return the mode of a limit; without a name, the mode of all limits that VIADUCT_LIMITS does not name."""
     default, by_name = parse_switches(os.environ.get(LIMITS_VARIABLE, ""))
     return by_name.get(normalise_name(name), default)
 
@@ -116,10 +118,10 @@ def report_violation(
 ) -> None:
     """Report that the script goes beyond limit `name`; raise CardRefuses if the limit's mode is error.
 
-    `what` says what the script did, `card` what the card would do, `change` what to write instead. `at` is the script's
-    file and line if the stack does not show them (an operator of a graph). With `fatal=False` nothing is raised, but
-    the rehearsal fails; this is for violations that are found at the script's end. `doubtful=True` means that the card
-    perhaps accepts it: the report is a warning unless the user has set this limit to error.
+    `what`, `card` and `change` are the sentences of a Hit. `at` is the script's file and line if the stack does not
+    show them (an operator of a graph). With `fatal=False` nothing is raised, but the rehearsal fails; this is for
+    violations that are found at the script's end. `doubtful=True` means that the card perhaps accepts it: the report is
+    a warning unless the user has set this limit to error.
     """
     name = normalise_name(name)
     assert name in LIMITS
@@ -146,11 +148,8 @@ def find_users_line() -> Line | None:
 
 
 def iterate_frames() -> Iterator[FrameType]:
-    """Yield the stack's frames from the caller on, innermost first."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    """Yield the stack's frames, the innermost first."""
+    return (frame for frame, _ in traceback.walk_stack(sys._getframe(1)))
 
 
 def is_users_file(file: str) -> bool:

@@ -2,8 +2,8 @@
 
 A mirror reproduces the folders that the script may reach by relative paths: the folder that it runs in
 (`start_folder`), the project's folder (`root`), and the folders above them. These two, and usually their parents, are
-mirrored with the files below them, without EXCLUDED_NAMES: folders are created, small files are copied. Large files,
-very full folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before Python
+mirrored with everything below them but EXCLUDED_NAMES: folders are created, small files are copied. Large files, very
+full folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before Python
 writes there; writes of other programs through a link are detected afterwards, in at most MAX_COMPARED files. At the end
 `files.py` moves the files that the script wrote into the record and removes the mirror.
 """
@@ -31,7 +31,7 @@ MAX_ENTRIES = 3000  # entries mirrored one by one; further ones are linked
 FULL_FOLDER = 1000  # entries; a folder with more of them becomes one link
 MAX_COPIED_BYTES = 256 << 20  # of all copies together
 MAX_COMPARED = 50_000  # files and folders behind links whose states before and after the run are compared
-ROOT = Path("/")  # never mirrored with all files below it: folders in it that lead to no mirrored folder are links
+ROOT = Path("/")  # never mirrored with everything below it: its folders are links, unless a mirrored folder is in them
 State = tuple[int, int, int]  # of a file: modification time in ns, size, inode
 
 
@@ -46,12 +46,12 @@ class Mirror:
     linked: list[str] = field(default_factory=list)  # names of folders that are links to the user's own
     # By the target of each link: the initial states of the files there.
     originals: dict[str, dict[str, State]] = field(default_factory=dict)
-    _room: int = 0  # bytes that may be copied
+    _max_copied_bytes: int = 0
+    _copied_bytes: int = 0  # so far
     _compared: int = 0  # files and folders behind links whose states were read
-    _cut: set[str] = field(default_factory=set)  # targets of links whose states were read only in part
-    _seen: int = 0  # entries that were mirrored
+    _partly_read: set[str] = field(default_factory=set)  # targets of links of which MAX_COMPARED cut off some states
+    _mirrored: int = 0  # entries that were mirrored
     _copies: dict[str, State] = field(default_factory=dict)  # initial state of each copy, by its path
-    _copied: int = 0  # bytes copied so far
 
     @property
     def work(self) -> Path:
@@ -65,7 +65,7 @@ class Mirror:
     def set_up(self) -> None:
         """Make the mirror: the mirrored folders with their files, and links to the other entries of their parents."""
         self.folder.mkdir(parents=True)
-        self._room = min(MAX_COPIED_BYTES, shutil.disk_usage(self.folder).free // 2)
+        self._max_copied_bytes = min(MAX_COPIED_BYTES, shutil.disk_usage(self.folder).free // 2)
         for path in self.mirrored_folders:
             for above in reversed([path, *path.parents]):
                 self.path_of(above).mkdir(exist_ok=True)
@@ -98,9 +98,9 @@ class Mirror:
                 if not self.is_included(entry):
                     continue
                 target = self.path_of(original) / entry.name
-                self._seen += 1
+                self._mirrored += 1
                 if entry.is_dir(follow_symlinks=False):
-                    if self._seen < MAX_ENTRIES and not is_full(entry.path):
+                    if self._mirrored < MAX_ENTRIES and not is_full(entry.path):
                         target.mkdir(exist_ok=True)
                         waiting.append(Path(entry.path))
                     elif not target.exists():
@@ -126,7 +126,7 @@ class Mirror:
             self.copy(migrated, target)
         elif entry.is_symlink() and self.is_mirrored(original):
             target.symlink_to(self.path_of(original))
-        elif original.is_file() and os.access(original, os.R_OK) and self.reserve_room(entry):
+        elif original.is_file() and os.access(original, os.R_OK) and self.count_as_copied(entry):
             self.copy(original, target)
         else:
             self.link(entry, original, target)
@@ -160,19 +160,19 @@ class Mirror:
         is_within = path.is_relative_to(self.start_folder) or (self.root is not None and path.is_relative_to(self.root))
         return path.exists() and is_within and not EXCLUDED_NAMES & {*path.relative_to("/").parts}
 
-    def reserve_room(self, entry: os.DirEntry[str]) -> bool:
-        """Reserve room for the copy of an entry; return False if the entry is not to be copied or there is no room.
+    def count_as_copied(self, entry: os.DirEntry[str]) -> bool:
+        """Count an entry as copied and return True; return False if it is not to be copied or the mirror is full.
 
-        Copied are small files, Python sources, and files that look like results or databases, which a script may
+        To be copied are small files, Python sources, and files that look like results or databases, which a script may
         overwrite.
         """
         size, name = entry.stat().st_size, entry.name.lower()
         is_result = name.endswith((*RESULT_SUFFIXES, *DATABASE_SUFFIXES)) or any(word in name for word in RESULT_WORDS)
         is_copied = size <= SMALL_FILE or name.endswith(".py") or (is_result and size <= LARGE_FILE)
-        if not is_copied or self._copied + size > self._room or self._seen > MAX_ENTRIES:
-            return False
-        self._copied += size
-        return True
+        is_full = self._copied_bytes + size > self._max_copied_bytes or self._mirrored > MAX_ENTRIES
+        if is_copied and not is_full:
+            self._copied_bytes += size
+        return is_copied and not is_full
 
     def link(self, entry: os.DirEntry[str], original: Path, target: Path) -> None:
         """Make `target` a link to the original, and store the original's state."""
@@ -190,7 +190,7 @@ class Mirror:
                 states[str(inner)] = read_state(inner)
         self._compared += len(states)
         if self._compared >= MAX_COMPARED:
-            self._cut.add(str(path))
+            self._partly_read.add(str(path))
         return states
 
     def find_changed_originals(self) -> list[str]:
@@ -199,7 +199,7 @@ class Mirror:
         self._compared = 0
         for path, initial in self.originals.items():
             current = self.read_states(Path(path))
-            if path not in self._cut:  # else a name that is not in `initial` may be old
+            if path not in self._partly_read:  # else a name that is not in `initial` may be old
                 changed |= current.keys() - initial.keys()
             changed |= {name for name in initial.keys() - current.keys() if not os.path.exists(name)}
             changed |= {name for name in initial.keys() & current.keys() if initial[name] != current[name]}

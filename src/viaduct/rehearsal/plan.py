@@ -17,6 +17,8 @@ from viaduct.errors import BadRun
 
 Platform = Literal["npu", "mlu", "original"]  # the card to stand in for; "original": the CPU as a GPU
 StageName = Literal["torch", "tf1"]
+# How the script sees the user's files (`files.py`): through an overlay mount, through a mirror of copies and links, or
+# directly (--here).
 ViewName = Literal["overlay", "mirror", "here"]
 PLAN_VARIABLE = "VIADUCT_REHEARSAL"
 PLAN_FILE = "plan.json"
@@ -24,15 +26,15 @@ PLAN_FILE = "plan.json"
 
 @dataclass(frozen=True)
 class Plan:
-    """One rehearsal. Paths are absolute: the script may change its folder."""
+    """One rehearsal. Paths are absolute, because the script may change its current folder."""
 
     on: Platform
-    stage: StageName  # the script's framework
+    stage: StageName  # the stand-ins for the script's framework: torch_stage/ or tf1_stage/
     script: str
     arguments: tuple[str, ...]
     record: str  # the folder for all output of the rehearsal
     work: str = ""  # the folder that the script runs in: `start_folder`, or its counterpart in a mirror
-    steps: int | None = None  # training steps after which the script is stopped; None and 0: it is not stopped
+    steps: int | None = None  # training steps after which the script is stopped; None or 0: it is not stopped
     batches: int | None = None  # limit on the batches of each pass over a DataLoader
     timeout: float | None = None  # seconds
     memory: int | None = None  # limit in bytes on a process and its descendants
@@ -52,8 +54,8 @@ class Plan:
     other_trees: tuple[str, ...] = ()
     start_folder: str = ""  # the user's folder that the script runs in: the command's, or that of a notebook
     replaced_tree: str = ""  # root of the original; the script sees the files of `tree` at this path
-    view: ViewName = "here"  # how the script sees the user's files
-    visible_root: str = ""  # the path at which the script sees its tree: `root`, or the mirror's counterpart
+    view: ViewName = "here"
+    visible_root: str = ""  # the path at which the script sees its project: `root`, or its counterpart in the mirror
     module: str = ""  # name for `python -m`; `script` is its file
     language: str = "en"
     command: str = ""  # as the user gave it
@@ -103,7 +105,7 @@ def load_plan(path: str | Path) -> Plan:
 
 
 def current_plan() -> Plan | None:
-    """Return the plan of the rehearsal that this process is part of; None outside of a rehearsal."""
+    """Return the plan that VIADUCT_REHEARSAL names, of the rehearsal that this process is part of; else None."""
     path = os.environ.get(PLAN_VARIABLE)
     return load_plan(path) if path else None
 

@@ -1,7 +1,7 @@
 """Makes a process import the project's modules from its own tree, and records the project files that it executes.
 
 `viaduct carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them, its
-own. A `position` is a file's path within a tree, a `counterpart` the file at that position in the own tree.
+own. A file's position is its path within a tree; its counterpart is the file at the same position in the own tree.
 
 RECORD/modules.jsonl has a line for each file: {"name": "lib.net", "file": …, "position": "lib/net.py", "tree": "own",
 "sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the own tree are not
@@ -64,7 +64,7 @@ def find_installed() -> Recorder | None:
 
 
 def compile_recorded(script: Script) -> Script:
-    """Return a script compiled by this process's recorder, which records the file, with counters in its changed lines.
+    """Return a script compiled by this process's recorder, which records the file and counts its changed lines.
 
     The script's `file` becomes the path at which the script sees itself. Without a recorder the script is unchanged.
     """
@@ -83,7 +83,7 @@ class Recorder:
         self._path = Path(plan.record) / MODULES_FILE
         self._counters = Counters(plan.record) if (Path(plan.record) / counters.EDITS_FILE).exists() else None
         self._compiled: dict[int, CodeType] = {}  # code that `compile_file` returned, by id
-        self._recorded: set[tuple[Any, ...]] = set()
+        self._recorded: set[tuple[Any, ...]] = set()  # the keys of `record`
         self._opened: dict[str, tuple[bytes, CodeType]] = {}  # content and code of the files that the script read
         self._state = threading.local()  # `.busy`: this thread runs the audit hook, or viaduct reads a file
 
@@ -126,7 +126,7 @@ class Recorder:
             self._state.busy = False
 
     def read_unrecorded(self, path: str) -> bytes:
-        """Read a file for an import, without remembering it as read by the script."""
+        """Return the bytes of a file that is imported, without remembering it as a file that the script reads."""
         self._state.busy = True
         try:
             return Path(path).read_bytes()
@@ -194,7 +194,6 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
         self.recorder = recorder
 
     def get_data(self, path: str) -> bytes:
-        """Return the bytes of a file without recording that it was read."""
         return self.recorder.read_unrecorded(path)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -211,7 +210,7 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
 
 
 class OwnTreeFinder(importlib.abc.MetaPathFinder):
-    """Finder that asks the other finders, as Python would, and replaces their results by the own tree's files."""
+    """Finder that calls the other finders, as Python would, and replaces their results by the own tree's files."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder, self.trees = recorder, recorder.trees

@@ -1,9 +1,9 @@
-"""The two trees of a comparison: maps a path to the file of the process's own tree.
+"""The two trees of `viaduct carry`: the original project and its migrated copy.
 
-`viaduct carry` runs a project twice, as the original and as the migrated copy, and compares the runs. Each process runs
-one of these trees, its own. Both runs have the same PYTHONPATH, editable installs and absolute paths in their source,
-so that one of them would import the other's modules. Therefore a path into the other tree, or into the mirror
-(`mirror.py`), is mapped to the same position in the own tree. A position is a file's path relative to its tree's root.
+carry runs both and compares the runs. Each process runs one of the trees, its own. Both runs have the same PYTHONPATH,
+editable installs and absolute paths in their source, so that one of them would import the other's modules. Therefore a
+path into the other tree, or into the mirror (`mirror.py`), is mapped to the same position in the own tree. A position
+is a file's path relative to its tree's root.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import viaduct
 from viaduct.rehearsal.guard import is_within
 from viaduct.rehearsal.plan import Plan
 
-Side = Literal["own", "other", "outside"]
+Side = Literal["own", "other", "outside"]  # in this process's tree, in another tree, or in none
 INSTALL_FOLDERS = ("site-packages", "dist-packages")  # names of folders with installed packages
 _LIBRARY_FOLDERS = (  # of viaduct and of Python's standard library, under both of its paths in a virtual environment
     os.path.dirname(os.path.realpath(viaduct.__file__)),
@@ -30,13 +30,13 @@ _LIBRARY_FOLDERS = (  # of viaduct and of Python's standard library, under both 
 
 @dataclass(frozen=True)
 class Trees:
-    """Roots of the trees of a comparison."""
+    """Roots of the trees of a comparison, as seen by one process."""
 
-    own: str  # of the tree that this process runs
-    others: tuple[str, ...] = ()  # from which this process must not load modules
+    own: str  # root of the tree that this process runs
+    others: tuple[str, ...] = ()  # roots from which this process must not load modules
     mirror: str = ""  # folder below which a mirror reproduces the file system's paths; "" without a mirror
-    visible_root: str = ""  # at which the script sees the own tree: the original's path, or a path in a mirror
-    _counterparts: dict[str, str] = field(default_factory=dict, compare=False)
+    visible_root: str = ""  # path at which the script sees the own tree: the original's, or one in a mirror
+    _counterparts: dict[str, str] = field(default_factory=dict, compare=False)  # results of `find_counterpart`
 
     def find_position(self, path: str) -> str | None:
         """Return the position of a path into a tree or the mirror; None for other paths and installed packages."""
@@ -52,12 +52,12 @@ class Trees:
         return None
 
     def _find_root(self, path: str) -> str:
-        """Return the innermost root that holds a path, else "": one tree may lie within another."""
+        """Return the innermost root that holds a path, since one tree may lie within another; "" if none does."""
         roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, [root])]
         return max(roots, key=len, default="")
 
     def find_counterpart(self, path: str) -> str:
-        """Return the own tree's file or folder for a path; the path itself if the own tree has none."""
+        """Return the file or folder at the path's position in the own tree; the path itself if there is none."""
         if path not in self._counterparts:
             position = self.find_position(path) if path else None
             target = os.path.normpath(os.path.join(self.own, position)) if position is not None else path
@@ -74,14 +74,15 @@ class Trees:
         return visible if os.path.exists(visible) else path
 
     def find_side(self, path: str) -> Side | None:
-        """Return the side that a file belongs to; None for installed packages, Python's own library and viaduct."""
+        """Return the side of a file; None for installed packages, Python's standard library and viaduct."""
         spelling = os.path.abspath(path)
         if is_installed(spelling):
             return None
         root = self._find_root(spelling) or self._find_root(os.path.realpath(path))
         if root == self.own:
             return "own"
-        if root and root == self.visible_root and is_within(spelling, [root]):  # an overlay shows the own files there
+        if root and root == self.visible_root and is_within(spelling, [root]):
+            # An overlay shows the own tree's files here, and the original's where the own tree has none.
             return "own" if os.path.exists(self.own + spelling[len(root) :]) else "other"
         return "other" if root in self.others else "outside"
 

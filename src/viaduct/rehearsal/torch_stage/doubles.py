@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from types import FrameType
 
 import torch
 
@@ -16,6 +14,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 # GradScaler inverts its scale in float64, which torch_npu and torch_mlu support. Printing a tensor and torch.jit.trace
 # compute in float64, too.
 _EXEMPT = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "jit"))
+_INSIDE = (_TORCH, os.path.dirname(__file__), limits.__file__)  # files between the script and an exempt file
 
 
 def report_wide_tensor(action: str) -> None:
@@ -33,12 +32,6 @@ def report_wide_tensor(action: str) -> None:
 
 def _is_called_by_exempt_file() -> bool:
     """Return True if one of the exempt files made the tensor, by calls within PyTorch and this folder only."""
-    frame: FrameType | None = sys._getframe(2)  # the caller of `report_wide_tensor`
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if file.startswith(_EXEMPT):
-            return True
-        if not file.startswith((_TORCH, os.path.dirname(__file__))):
-            return False
-        frame = frame.f_back
-    return False
+    files = (frame.f_code.co_filename for frame in limits.iterate_frames())
+    outside = next((file for file in files if file.startswith(_EXEMPT) or not file.startswith(_INSIDE)), "")
+    return outside.startswith(_EXEMPT)
