@@ -63,6 +63,17 @@ class Edits:
         lost = [comment.text for comment in self.source.comments(start, end) if comment.text not in text]
         self.keep_comments(self.source.statement_around(node), lost)
 
+    def replace_attribute(self, node: ast.Attribute, name: str) -> None:
+        """Replace `attribute` of `object.attribute`."""
+        end = self.source.span(node)[1]
+        self.replace(end - len(node.attr), end, name)
+
+    def enclose(self, node: ast.AST, before: str, after: str = ")") -> None:
+        """Insert text directly before and after a node, such as `f(` and `)`."""
+        start, end = self.source.span(node)
+        self.insert(start, before)
+        self.insert(end, after)
+
     def keep_comments(self, statement: ast.stmt, comments: list[str]) -> None:
         """Put comments on separate lines before a statement."""
         if comments:
@@ -70,6 +81,11 @@ class Edits:
             self.insert(line, "".join(f"{indent}{comment}{self.source.newline}" for comment in comments))
 
     # ---- arguments
+
+    def rename_keyword(self, keyword: ast.keyword, name: str) -> None:
+        """Rename a keyword argument; its value stays."""
+        start = self.source.span(keyword)[0]
+        self.replace(start, start + len(keyword.arg or ""), name)
 
     def add_argument(self, call: ast.Call, text: str) -> None:
         """Add `name=value` behind the last argument; on a separate line if the last argument is on one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -149,6 +149,18 @@ def is_called_in_project(site: Site, names: Iterable[str]) -> bool:
     """Return True if a file of the project calls one of these functions."""
     calls, calling_files = site.file.index.calls, site.file.project.calling_files
     return any(name in calls or name in calling_files for name in names)
+
+
+def contains_call(site: Site, node: ast.AST, functions: Container[str]) -> bool:
+    """Return True if the code of a node calls one of these functions."""
+    calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return any(site.qualified_name(call.func) in functions for call in calls)
+
+
+def is_within_call(site: Site, node: ast.AST, functions: Container[str]) -> bool:
+    """Return True if a call of one of these functions contains a node."""
+    calls = (parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Call))
+    return any(site.qualified_name(call.func) in functions for call in calls)
 
 
 def mark_once(site: Site, *key: object) -> bool:

@@ -40,7 +40,7 @@ Handler = Callable[["Site"], None]
 
 @dataclass
 class Rule:
-    """Rule of a migration. The decorators `call`, `reference`, `method`, `node` and `file` add its handlers."""
+    """Rule of a migration. The decorators `call`, `reference`, `use`, `method`, `node` and `file` add its handlers."""
 
     module: str
     short_name: str = ""  # if its module holds several rules (notices.py); empty: the module's name
@@ -100,6 +100,10 @@ class Rule:
     def reference(self, *names: str) -> Callable[[Handler], Handler]:
         """Register a handler for uses of these qualified names other than calls."""
         return self._register(self.reference_handlers, names)
+
+    def use(self, *names: str) -> Callable[[Handler], Handler]:
+        """Register a handler for calls and all other uses of these qualified names."""
+        return lambda handler: self.call(*names)(self.reference(*names)(handler))
 
     def method(self, *names: str) -> Callable[[Handler], Handler]:
         """Register a handler for calls `x.name(…)` where x is not a known module; the handler finds out what x is."""

@@ -325,8 +325,8 @@ def test_a_session_whose_own_helper_adds_the_optimizer_stays(way: str, apart: bo
 def test_a_config_that_was_filled_by_hand_gets_its_remapping_off() -> None:
     lines = (
         "import tensorflow as tf\nfrom npu_bridge.estimator import npu_ops\n{}def run():\n    c = tf.ConfigProto()\n"
-        "    op = c.graph_options.rewrite_options.custom_optimizers.add()\n    op.name = 'NpuOptimizer'\n{}"
-        "    op.parameter_map['use_off_line'].b = True\n    with tf.Session(config=c) as s:\n        s.run(a)\n"
+        "    op = c.graph_options.rewrite_options.custom_optimizers.add()\n    op.name = 'NpuOptimizer'\n"
+        "    op.parameter_map['use_off_line'].b = True\n{}    with tf.Session(config=c) as s:\n        s.run(a)\n"
     )
     imported = "from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig\n"
     off = "    c.graph_options.rewrite_options.remapping = RewriterConfig.OFF\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.rule import Site
@@ -26,6 +28,20 @@ def is_trained_by_estimator(site: Site) -> bool:
     """Return True if this file opens no session, and it or another file of the project creates an Estimator."""
     opens_session = any(name in site.file.index.calls for name in SESSION_OPENERS)
     return not opens_session and is_called_in_project(site, ESTIMATORS)
+
+
+def prepend_item(site: Site, value: ast.expr, item: str) -> None:
+    """Insert a hook or callback at the beginning of a list, a tuple (which becomes a list) or another value."""
+    start, end = site.source.span(value)
+    if isinstance(value, ast.List):
+        site.edit.insert(start + 1, f"{item}, " if value.elts else item)
+    elif isinstance(value, ast.Tuple) and site.source.text[start] == "(":
+        site.edit.replace(start, start + 1, f"[{item}, " if value.elts else f"[{item}")
+        site.edit.replace(end - 1, end, "]")
+    elif isinstance(site.values.origin(value), ast.List):
+        site.edit.insert(start, f"[{item}] + ")
+    else:
+        site.edit.replace_node(value, f"[{item}] + list({site.text(value)} or [])")
 
 
 def render_trainable_variables(site: Site) -> str:

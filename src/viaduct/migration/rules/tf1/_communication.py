@@ -6,7 +6,7 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, full_name
-from viaduct.migration.lookups import mark_once
+from viaduct.migration.lookups import contains_call, mark_once
 from viaduct.migration.options import Options
 from viaduct.migration.project_usage import INITIALIZERS
 from viaduct.migration.rule import Site
@@ -79,8 +79,7 @@ def render_helper_body(site: Site) -> list[str]:
 
 def starts_communication(site: Site, function: ast.AST) -> bool:
     """Return True if a function calls `npu_ops.initialize_system`."""
-    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return any(site.qualified_name(call.func) == f"{OPS}.initialize_system" for call in calls)
+    return contains_call(site, function, (f"{OPS}.initialize_system",))
 
 
 def find_helper(site: Site) -> str | None:

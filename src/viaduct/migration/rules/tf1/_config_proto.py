@@ -237,15 +237,20 @@ def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> obje
     return id(names.lookup(".".join(parts), names.scope_of(node)))
 
 
-def last_setting(site: Site, config: ConfigVariable, assignment: ast.stmt) -> ast.stmt:
-    """Return the last statement of the sequence that begins with an assignment of the config and sets its fields."""
-    block, last = site.source.block(assignment), assignment
-    for statement in block[block.index(assignment) + 1 :]:
-        target = sole_target(statement) if isinstance(statement, ast.Assign) else None
+def last_setting(site: Site, parts: tuple[str, ...], start: ast.stmt) -> ast.stmt:
+    """Return the last of the consecutive statements from `start` on that set fields of a config.
+
+    `parts` names the config or a field of it, as `field_path` does.
+    """
+    block, last = site.source.block(start), start
+    for statement in block[block.index(start) + 1 :]:
+        target: ast.AST | None = sole_target(statement) if isinstance(statement, ast.Assign) else None
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             target = statement.value.func
-        parts = field_path(site, target) if isinstance(target, ast.Attribute) else ()
-        if parts[: len(config.parts)] != config.parts or len(parts) <= len(config.parts):
+        while isinstance(target, ast.Attribute | ast.Subscript) and not field_path(site, target):
+            target = target.value  # `custom_op.parameter_map` of `custom_op.parameter_map["use_off_line"].b`
+        path = field_path(site, target) if target is not None else ()
+        if path[: len(parts)] != parts or len(path) <= len(parts):
             break
         last = statement
     return last

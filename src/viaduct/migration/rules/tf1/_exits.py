@@ -22,7 +22,6 @@ TEST_MAINS = {
     "absl.testing.absltest.main",
 }
 ENDING_FUNCTIONS = {*EXIT_FUNCTIONS, *TEST_MAINS, *APP_RUN}  # no code after them runs
-RUNNER_SUFFIXES = (".app.run", ".test.main", ".unittest.main", ".absltest.main", ".googletest.main")
 
 
 def find_exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
@@ -62,13 +61,8 @@ def is_exit(node: ast.AST) -> bool:
 
 def runs_main_and_exits(site: Site, statements: list[ast.stmt]) -> bool:
     """Return True if a statement runs the script's main function and then exits: `tf.app.run()`, `tf.test.main()`."""
-    return any(site.source.is_within(call, [statement]) for call in running_calls(site) for statement in statements)
-
-
-@cache_per_file
-def running_calls(site: Site) -> list[ast.Call]:
-    """Return the calls of this file that run a main function and then exit."""
-    return [call for call in site.source.of_kind(ast.Call) if f".{dotted_name(call.func)}".endswith(RUNNER_SUFFIXES)]
+    calls = [call for call in ending_calls(site) if dotted_name(call.func) not in EXIT_FUNCTIONS]
+    return any(site.source.is_within(call, [statement]) for call in calls for statement in statements)
 
 
 def is_end_of_block(statement: ast.stmt) -> bool:
@@ -151,16 +145,12 @@ def is_computed(value: ast.expr) -> bool:
 
 
 def ends_program(site: Site, statements: list[ast.stmt]) -> bool:
-    """Return True if a call in the statements, except in definitions, ends the program.
-
-    Unlike `runs_main_and_exits` it resolves names: `run = tf.app.run; run()` counts.
-    """
+    """Return True if a call in the statements, except in definitions, ends the program."""
     executed = [statement for statement in statements if not isinstance(statement, FunctionNode | ast.ClassDef)]
     return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in executed)
 
 
 @cache_per_file
 def ending_calls(site: Site) -> list[ast.Call]:
-    """Return the calls of this file that end the program."""
     calls = site.source.of_kind(ast.Call)
     return [call for call in calls if (site.qualified_name(call.func) or plain_name(call.func)) in ENDING_FUNCTIONS]

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 
 from viaduct.migration.import_graph import find_programs, list_program_escapes
+from viaduct.migration.lookups import contains_call
 from viaduct.migration.rule import Handler, Rule, Site, cache_per_file
 
 KERAS_MODULES = ("horovod.keras", "horovod.tensorflow.keras")
@@ -63,8 +64,7 @@ def files_that_keep_horovod(site: Site) -> list[str]:
 
 def has_call_of(site: Site, node: ast.AST, *functions: str) -> bool:
     """Return True if an expression calls one of these functions of Horovod."""
-    qualified = qualified_names(*functions)
-    return any(isinstance(inner, ast.Call) and site.qualified_name(inner.func) in qualified for inner in ast.walk(node))
+    return contains_call(site, node, qualified_names(*functions))
 
 
 def replace_call(site: Site, text: str) -> bool:

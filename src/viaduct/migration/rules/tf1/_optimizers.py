@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_name
-from viaduct.migration.lookups import bind_arguments, bindings_of, plain_name, positional_parameters
+from viaduct.migration.lookups import bind_arguments, bindings_of, contains_call, plain_name, positional_parameters
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import OPTIMIZER_TRAINING_FUNCTIONS
@@ -78,10 +78,9 @@ def is_summed(site: Site, call: ast.AST) -> bool:
     """Return True for compute_gradients in a list comprehension with hccl_ops.allreduce, written by distribute_sum."""
     loop = site.source.parents.get(call)
     comprehension = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
-    nodes = ast.walk(comprehension.elt) if isinstance(comprehension, ast.ListComp) else ()
-    return any(
-        isinstance(node, ast.Call) and site.qualified_name(node.func) == f"{HCCL_OPERATORS}.allreduce" for node in nodes
-    )
+    if not isinstance(comprehension, ast.ListComp):
+        return False
+    return contains_call(site, comprehension.elt, (f"{HCCL_OPERATORS}.allreduce",))
 
 
 def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:

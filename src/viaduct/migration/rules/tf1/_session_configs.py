@@ -126,7 +126,7 @@ def can_compute_before(site: Site, value: ast.expr) -> bool:
 def add_after(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
     """Add NpuOptimizer to a config, once, after the statements that set its other fields."""
     if mark_once(site, "filled", assignment):
-        last = proto.last_setting(site, config, assignment)
+        last = proto.last_setting(site, config.parts, assignment)
         last = last if proto.ends_line(site, last) else assignment
         site.edit.insert_after(last, proto.npu_optimizer_statements(site, config.text, assignment))
 

@@ -33,7 +33,6 @@ def advise_epochs(site: Site) -> None:
 
 @rule.method("repeat")
 def advise_repeat(site: Site) -> None:
-    """Advise on `dataset.repeat(count)`."""
     count = site.argument("count", 0)
     is_endless = count is None or (isinstance(count, ast.Constant) and count.value in (None, -1))
     if not is_endless and site.values.kind(site.node.func.value) == "dataset":

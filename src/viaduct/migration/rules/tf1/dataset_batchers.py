@@ -30,7 +30,6 @@ rule = Rule(__name__)
 
 @rule.call(*QUEUE_FUNCTIONS)
 def refuse_smaller_batch(site: Site) -> None:
-    """Switch allow_smaller_final_batch off."""
     keyword = site.keyword("allow_smaller_final_batch")
     if keyword is not None and not has_equal_batches(site, site.name):
         site.edit.replace_node(keyword.value, "False")

@@ -313,10 +313,8 @@ def add_hook(site: Site, position: int) -> None:
     hook = f"{site.import_name('NPUBroadcastGlobalVariablesHook')}(0, {ranks.render_rank(site, site.node, 'rank')})"
     if hooks is None or is_none(hooks):
         site.set_argument("hooks", f"[{hook}]", position)
-    elif isinstance(hooks, ast.List):
-        site.edit.insert(site.source.span(hooks)[0] + 1, f"{hook}, " if hooks.elts else hook)
     else:
-        site.edit.replace_node(hooks, f"[{hook}] + list({site.text(hooks)} or [])")
+        broadcast.prepend_item(site, hooks, hook)
     report_broadcast(site)
 
 

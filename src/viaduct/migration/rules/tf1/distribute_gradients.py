@@ -23,7 +23,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import HCCL_OPERATORS
-from viaduct.migration.lookups import bindings_of
+from viaduct.migration.lookups import bindings_of, contains_call, is_within_call
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
@@ -43,8 +43,7 @@ EXCHANGING_CALLS = (
 
 @rule.call("tensorflow.gradients")
 def average_gradients(site: Site) -> None:
-    calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
-    if any(site.qualified_name(call.func) in EXCHANGING_CALLS for call in calls) or not site.is_editable:
+    if is_within_call(site, site.node, EXCHANGING_CALLS) or not site.is_editable:
         return
     apply_call = find_apply_call(site)
     if apply_call is None:
@@ -69,9 +68,7 @@ def average_gradients(site: Site) -> None:
 
 def add_allreduce(site: Site, arguments: str = "") -> None:
     """Pass the gradients through npu_allreduce, with further arguments such as `, "sum"`."""
-    start, end = site.source.span(site.node)
-    site.edit.insert(start, f"{site.import_name('npu_allreduce')}(")
-    site.edit.insert(end, f"{arguments})")
+    site.edit.enclose(site.node, f"{site.import_name('npu_allreduce')}(", f"{arguments})")
 
 
 def find_apply_call(site: Site) -> ast.Call | None:
@@ -130,16 +127,9 @@ def computes_gradients(site: Site, call: ast.Call) -> bool:
 
 def are_exchanged(site: Site, function: ast.AST, names: set[str]) -> bool:
     """Return True if the function exchanges the named gradients between ranks, in a call or in a loop over them."""
-    return any(
-        any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(node))
-        and any(is_exchange(site, inner) for inner in ast.walk(node))
-        for node in ast.walk(function)
-        if isinstance(node, ast.ListComp | ast.For) or is_exchange(site, node)
-    )
-
-
-def is_exchange(site: Site, node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and site.qualified_name(node.func) in EXCHANGING_CALLS
+    candidates = (node for node in ast.walk(function) if isinstance(node, ast.ListComp | ast.For | ast.Call))
+    exchanges = (node for node in candidates if contains_call(site, node, EXCHANGING_CALLS))
+    return any(isinstance(inner, ast.Name) and inner.id in names for node in exchanges for inner in ast.walk(node))
 
 
 def is_for_updated_variables(site: Site, apply_call: ast.Call, variables: ast.expr) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from viaduct.migration.lookups import branches, is_called_in_project, mark_once
+from viaduct.migration.lookups import branches, contains_call, is_called_in_project, mark_once
 from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
@@ -159,12 +159,9 @@ def creates_optimizer(site: Site, branch: list[ast.stmt], target: ast.expr) -> b
 
 
 def wrap_expression(site: Site, node: ast.expr) -> None:
-    """Wrap an optimizer in the expression that creates it."""
     if not site.is_editable or not mark_once(site, "wrapped", node):
         return
-    start, end = site.source.span(node)
-    site.edit.insert(start, f"{site.import_name(wrapper_name(site))}(")
-    site.edit.insert(end, ")")
+    site.edit.enclose(node, f"{site.import_name(wrapper_name(site))}(")
     report_wrapped(site)
 
 
@@ -230,8 +227,7 @@ def report_unwrapped(site: Site) -> None:
 def averages_by_hand(site: Site) -> bool:
     """Return True if the function calls tf.gradients or an allreduce, so that distribute_gradients edits it."""
     function = site.source.function_around(site.node) or site.source.tree
-    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
-    return any(site.qualified_name(call.func) in optimizers.AVERAGING_CALLS for call in calls)
+    return contains_call(site, function, optimizers.AVERAGING_CALLS)
 
 
 @rule.call("tensorflow.contrib.layers.optimize_loss")

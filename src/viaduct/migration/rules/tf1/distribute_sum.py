@@ -77,9 +77,7 @@ def sum_gradients(site: Site) -> None:
     if not can_be_summed(site) or optimizers.is_summed(site, site.node):
         return
     before, after = render_sum(site, "\0").split("\0")  # the code before and after the call
-    start, end = site.source.span(site.node)
-    site.edit.insert(start, before)
-    site.edit.insert(end, after)
+    site.edit.enclose(site.node, before, after)
     optimizers.report_sum(site)
 
 

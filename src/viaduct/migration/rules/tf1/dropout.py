@@ -64,8 +64,7 @@ def replace_rate(site: Site, rate: ast.expr | None) -> None:
     if is_none_or_absent(rate):
         site.remove_argument(keyword)
     else:
-        start = site.source.offset(keyword.lineno, keyword.col_offset)
-        site.edit.replace(start, start + len("rate"), "keep_prob")
+        site.edit.rename_keyword(keyword, "keep_prob")
         begin, end = site.source.span(keyword.value)
         outer_begin = start_with_parentheses(site, begin)
         needs_parentheses = not isinstance(keyword.value, NO_PARENTHESES) and outer_begin == begin

@@ -68,7 +68,6 @@ def check_config(site: Site) -> None:
 
 
 def add_config(site: Site) -> None:
-    """Add an NPURunConfig with the Estimator's model_dir."""
     directory = site.argument("model_dir", 1)
     argument = "" if directory is None or is_none(directory) else f"model_dir={site.text(directory)}"
     site.set_argument("config", f"{site.import_name('NPURunConfig')}({argument})", 2)

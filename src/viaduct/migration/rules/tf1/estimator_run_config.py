@@ -84,7 +84,6 @@ def convert(site: Site) -> None:
 
 
 def remove_strategies(site: Site) -> None:
-    """Remove the strategies of a RunConfig that keeps its class."""
     strategies = [keyword for keyword in site.node.keywords if keyword.arg in STRATEGY_PARAMETERS]
     if strategies and site.is_editable:
         site.remove_arguments(strategies)

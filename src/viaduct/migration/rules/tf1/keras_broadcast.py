@@ -20,6 +20,7 @@ from viaduct.migration.lookups import plain_name
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
+from viaduct.migration.rules.tf1._broadcast import prepend_item
 
 rule = Rule(__name__, when=lambda options: options.distributed)
 
@@ -44,7 +45,7 @@ def add_callback(site: Site) -> None:
     if value is None or is_none(value):
         site.set_argument("callbacks", f"[{callback}]", CALLBACKS_POSITIONS[site.name])
     else:
-        prepend_callback(site, value, callback)
+        prepend_item(site, value, callback)
     site.report_change("rank 0 broadcasts its variables at the first batch", zh="首个 batch 时由 rank 0 广播变量初值")
 
 
@@ -52,20 +53,6 @@ def add_callback(site: Site) -> None:
 def report_train_on_batch(site: Site) -> None:
     if _keras.is_model(site, site.node.func.value):
         report_missing_broadcast(site)
-
-
-def prepend_callback(site: Site, value: ast.expr, callback: str) -> None:
-    """Insert a callback at the beginning of a list, a tuple (which becomes a list) or another value."""
-    start, end = site.source.span(value)
-    if isinstance(value, ast.List):
-        site.edit.insert(start + 1, f"{callback}, " if value.elts else callback)
-    elif isinstance(value, ast.Tuple) and site.source.text[start] == "(":
-        site.edit.replace(start, start + 1, f"[{callback}, " if value.elts else f"[{callback}")
-        site.edit.replace(end - 1, end, "]")
-    elif isinstance(site.values.origin(value), ast.List):
-        site.edit.insert(start, f"[{callback}] + ")
-    else:
-        site.edit.replace_node(value, f"[{callback}] + list({site.text(value)} or [])")
 
 
 def has_broadcast(site: Site, value: ast.expr) -> bool:

@@ -29,8 +29,7 @@ UNSUPPORTED = tuple(f"{root}.{name}" for root in ("tensorflow.keras", "keras") f
 EAGER = tuple(f"tensorflow.{name}" for name in ("enable_eager_execution", "enable_v2_behavior", "executing_eagerly"))
 
 
-@rule.call(*UNSUPPORTED)
-@rule.reference(*UNSUPPORTED)
+@rule.use(*UNSUPPORTED)
 def report_unsupported(site: Site) -> None:
     name = next(name for name in ALTERNATIVES if site.name.endswith(f".{name}"))
     english, chinese = ALTERNATIVES[name]

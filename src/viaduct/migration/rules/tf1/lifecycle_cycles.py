@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import contains_call
 from viaduct.migration.project_usage import find_estimator_cycle
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
@@ -45,20 +46,13 @@ def restart_in_cycles(site: Site) -> None:
         call for call in find_estimator_cycle(site.node, site.values) if site.source.function_around(call) is site.node
     ]
     asks_for_ranks = bool(site.file.project.rank_files) or communication.asks_for_ranks(site)
-    if not calls or not asks_for_ranks or handles_communication(site):
+    handles_communication = contains_call(site, site.node, (*communication.START_CALLS, *communication.STOP_CALLS))
+    if not calls or not asks_for_ranks or handles_communication:
         return
     for call in calls:
         restart(site, call)
     if site.options.resources == "session" and site.options.style == "explicit":
         _exits.insert_at_exits(site, site.node.body, [*session_lines(site), "init_sess.close()"])
-
-
-def handles_communication(site: Site) -> bool:
-    """Return True if the function starts or stops communication."""
-    calls = (node for node in ast.walk(site.node) if isinstance(node, ast.Call))
-    return any(
-        site.qualified_name(call.func) in (*communication.START_CALLS, *communication.STOP_CALLS) for call in calls
-    )
 
 
 def restart(site: Site, call: ast.Call) -> None:

@@ -77,5 +77,4 @@ def rename_keywords(site: Site) -> None:
     """Rename the keyword arguments to those of the managers."""
     for keyword in site.node.keywords:
         if keyword.arg in NEW_NAMES:
-            start = site.source.offset(keyword.lineno, keyword.col_offset)
-            site.edit.replace(start, start + len(keyword.arg), NEW_NAMES[keyword.arg])
+            site.edit.rename_keyword(keyword, NEW_NAMES[keyword.arg])

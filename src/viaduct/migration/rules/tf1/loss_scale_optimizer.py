@@ -31,8 +31,7 @@ def convert(site: Site) -> None:
         return
     site.rename(site.import_name("NPULossScaleOptimizer"))
     if (keyword := site.keyword("loss_scale")) is not None:
-        start = site.source.span(keyword)[0]
-        site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
+        site.edit.rename_keyword(keyword, "loss_scale_manager")
     if site.options.distributed:
         site.edit.add_argument(site.node, "is_distributed=True")
     site.report_change("the loss is scaled by NPULossScaleOptimizer", zh="改用 NPULossScaleOptimizer 进行 loss scale")

@@ -28,7 +28,6 @@ VARIABLES = {
 
 @rule.node(ast.Constant, only_if_file_contains=tuple(VARIABLES))
 def rename(site: Site) -> None:
-    """Rename a variable that the script reads or sets."""
     if site.node.value not in VARIABLES or not is_variable(site) or not site.is_editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]

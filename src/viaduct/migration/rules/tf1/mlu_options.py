@@ -27,8 +27,7 @@ def rename_gpu_options(site: Site) -> None:
         return
     if site.values.kind(inner.value) not in (None, "config_proto") or not site.is_editable:
         return
-    end = site.source.span(inner)[1]
-    site.edit.replace(end - len("gpu_options"), end, "mlu_options")
+    site.edit.replace_attribute(inner, "mlu_options")
     site.report_change("the visible device is an MLU", zh="可见设备改为 MLU")
 
 

@@ -82,7 +82,6 @@ def advise_summary(site: Site) -> None:
 
 @rule.node(ast.Assert, only_if_file_contains=(".dtype",))
 def advise_dtype_assertion(site: Site) -> None:
-    """Advise on `assert x.dtype == …`."""
     test = site.node.test
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute) and test.left.attr == "dtype":
         site.advise(

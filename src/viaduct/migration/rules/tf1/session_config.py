@@ -141,7 +141,7 @@ def switch_remapping_off(site: Site, value: ast.expr) -> None:
         return  # importing npu_init switches it off for every session
     if not mark_once(site, "remapping", config.assignments[0]):
         return
-    last = proto.last_setting(site, config, adding_statement)
+    last = proto.last_setting(site, config.parts, adding_statement)
     last = last if proto.ends_line(site, last) else adding_statement
     switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"
     site.edit.insert_after(last, [switch])

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.lookups import is_within_call
 from viaduct.migration.predicates import is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
@@ -46,8 +47,7 @@ def remove(site: Site) -> None:
 @rule.call(*LIMITS)
 def remove_limit(site: Site) -> None:
     """Replace a memory limit by None, unless the statement around it is removed."""
-    outer_calls = (node for node in site.source.ancestors(site.node) if isinstance(node, ast.Call))
-    is_removed = any(site.qualified_name(call.func) in REMOVED for call in outer_calls)
+    is_removed = is_within_call(site, site.node, REMOVED)
     if not is_removed and not is_none_or_absent(site.argument("memory_limit", 0)):
         site.set_argument("memory_limit", "None", 0)
         site.report_change("memory limits are for GPUs: None", zh="显存限制仅用于 GPU,改为 None")

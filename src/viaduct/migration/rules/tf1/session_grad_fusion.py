@@ -49,7 +49,7 @@ def extend_optimizers(site: Site) -> None:
     function = site.source.function_around(site.node)
     if mentions_list(site, rewrite) or (function is not None and starts_communication(site, function)):
         return  # a session that starts communication computes no gradients
-    last = last_setting(site, rewrite)
+    last = proto.last_setting(site, rewrite, site.node)
     site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
     site.report_change(
         "the gradients that ranks exchange are fused: GradFusionOptimizer is added to Grappler's list",
@@ -70,20 +70,6 @@ def mentions_list(site: Site, rewrite: tuple[str, ...]) -> bool:
     nodes = ast.walk(site.source.function_around(site.node) or site.source.tree)
     field = (*rewrite, "optimizers")
     return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in nodes)
-
-
-def last_setting(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
-    """Return the last of the assignments directly after the site that set fields of the rewrite options."""
-    block, last = site.source.block(site.node), site.node
-    for statement in block[block.index(site.node) + 1 :]:
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        while isinstance(target, ast.Attribute | ast.Subscript) and not proto.field_path(site, target):
-            target = target.value
-        parts = proto.field_path(site, target) if target is not None else ()
-        if parts[: len(rewrite)] != rewrite:
-            break
-        last = statement
-    return last  # type: ignore[no-any-return]
 
 
 def render_list(site: Site, rewrite: str, last: ast.stmt) -> list[str]:

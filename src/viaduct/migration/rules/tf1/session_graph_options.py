@@ -33,7 +33,5 @@ def wrap(site: Site) -> None:
         return
     if site.options.style != "wrapper" or not site.is_editable:  # --only runs the rule with any style
         return
-    start, end = site.source.span(site.node)
-    site.edit.insert(start, f"{site.import_name(helper)}({keyword}=")
-    site.edit.insert(end, ")")
+    site.edit.enclose(site.node, f"{site.import_name(helper)}({keyword}=")
     site.report_change(f"{helper} switches XLA off", zh=f"{helper} 关闭 XLA")

@@ -58,7 +58,6 @@ def edit_assignment(site: Site) -> None:
 
 @rule.call(REWRITER)
 def edit_rewriter_config(site: Site) -> None:
-    """Edit, or advise on, keyword arguments of RewriterConfig."""
     for keyword in site.node.keywords:
         if keyword.arg == "remapping":
             switch_remapping_off(site, keyword.value)
@@ -68,7 +67,6 @@ def edit_rewriter_config(site: Site) -> None:
 
 @rule.node(ast.Call, only_if_file_contains=("remapping",))
 def report_setattr(site: Site) -> None:
-    """Report `setattr(options, "remapping", value)`."""
     if plain_name(site.node.func) != "setattr" or len(site.node.args) != 3:
         return
     _, name, value = site.node.args
@@ -120,7 +118,6 @@ def is_jit_level(site: Site, target: ast.Attribute) -> bool:
 
 
 def switch_xla_off(site: Site, value: ast.expr) -> None:
-    """Replace a JIT level by OFF."""
     name = site.qualified_name(value) or ""
     is_minus_one = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and is_literal_in(value.operand, 1)
     if name.endswith("OptimizerOptions.OFF") or is_minus_one:  # OFF is -1

@@ -20,8 +20,7 @@ SUPPORT_ZH = {
 }
 
 
-@rule.call(*names_without_rule())
-@rule.reference(*names_without_rule())
+@rule.use(*names_without_rule())
 def report_symbol(site: Site) -> None:
     symbol = find_symbol(site.name)
     if symbol is None:

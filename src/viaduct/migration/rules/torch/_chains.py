@@ -53,10 +53,10 @@ def replace_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
         site.edit.replace_node(node, new)
         return True
     for old_part, new_part in zip(reversed(old_parts[1:]), reversed(new_parts[1:]), strict=True):
+        assert isinstance(node, ast.Attribute)
         if old_part != new_part:
-            end = site.source.span(node)[1]
-            site.edit.replace(end - len(old_part), end, new_part)
-        node = node.value  # type: ignore[attr-defined]
+            site.edit.replace_attribute(node, new_part)
+        node = node.value
     return True
 
 

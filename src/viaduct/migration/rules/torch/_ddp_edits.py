@@ -97,7 +97,6 @@ class Rewriter:
             edit.remove_statement(statement)
 
     def wrap_model(self, call: ast.Call) -> None:
-        """Wrap the model in DistributedDataParallel on the rank's card."""
         model = wrapped.wrapped_model(call)
         assert model is not None
         text = self.site.text(model)
@@ -209,8 +208,7 @@ class Rewriter:
                 self.site.edit.add_argument(call, "exist_ok=True")
         for call in calls_to(self.site, ["os.mkdir"]):
             if isinstance(call.func, ast.Attribute) and len(call.args) == 1 and not call.keywords:
-                end = self.site.source.span(call.func)[1]
-                self.site.edit.replace(end - len("mkdir"), end, "makedirs")
+                self.site.edit.replace_attribute(call.func, "makedirs")
                 self.site.edit.add_argument(call, "exist_ok=True")
 
     def start_process_group(self) -> None:
@@ -230,7 +228,6 @@ class Rewriter:
         )
 
     def destroy_process_group(self) -> None:
-        """Destroy the process group where the script ends."""
         last, line = self.plan.last_statement, f"{self.dist}.destroy_process_group()"
         value = exit_value(last)
         if value is None:

@@ -15,6 +15,7 @@ from viaduct.migration.lookups import (
     argument_values,
     bind_arguments,
     branches,
+    contains_call,
     keyword_value,
     literal_text,
     mark_once,
@@ -163,8 +164,7 @@ class Devices:
     def is_availability_test(self, test: ast.expr) -> bool:
         """Return True for a condition with `torch.cuda.is_available()` or a variable that holds its result."""
         origins = (self.site.values.origin(part) for part in ast.walk(test))
-        calls = (node for origin in origins for node in ast.walk(origin) if isinstance(node, ast.Call))
-        return any(self.site.qualified_name(call.func) in AVAILABILITY_TESTS for call in calls)
+        return any(contains_call(self.site, origin, AVAILABILITY_TESTS) for origin in origins)
 
     def is_under_availability(self, node: ast.AST) -> bool:
         """Return True for the assignment in `if torch.cuda.is_available(): name = "cuda"`."""

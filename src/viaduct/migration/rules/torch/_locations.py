@@ -40,7 +40,6 @@ def location_of(site: Site, node: ast.AST, depth: int = 0) -> Location:
 
 
 def location_of_call(site: Site, call: ast.Call, depth: int) -> Location:
-    """Return the location of a call's result."""
     name = site.qualified_name(call.func) or ""
     if name.partition(".")[0] in CPU_LIBRARIES:
         return "cpu"

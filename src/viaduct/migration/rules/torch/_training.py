@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import bind_arguments, is_self_attribute, last_name, positional_parameters
+from viaduct.migration.lookups import bind_arguments, is_self_attribute, last_name, plain_name, positional_parameters
 from viaduct.migration.rule import Site
 from viaduct.migration.source import FunctionNode
 
@@ -140,17 +140,10 @@ class LoaderTrace:
     def epoch_loops(self) -> Iterator[EpochLoop]:
         """Yield the outermost counting loops that lead to a training loop over the loader."""
         for node in self.source.of_kind(ast.For):
-            if isinstance(node.target, ast.Name) and is_counting(node.iter):
+            if is_counting_loop(node) and not any(map(is_counting_loop, self.source.ancestors(node))):
                 name = self.name_at(node)
-                if name and self.leads_to_training(node.body) and not self.is_within_counting(node):
-                    yield EpochLoop(node, name, node.target.id)
-
-    def is_within_counting(self, loop: ast.For) -> bool:
-        """Return True for a counting loop within another counting loop, which then counts the epochs."""
-        return any(
-            isinstance(parent, ast.For) and isinstance(parent.target, ast.Name) and is_counting(parent.iter)
-            for parent in self.source.ancestors(loop)
-        )
+                if name and self.leads_to_training(node.body):
+                    yield EpochLoop(node, name, plain_name(node.target))
 
     def name_at(self, loop: ast.For) -> str:
         """Return a name of the loader that is valid at the loop; "" if there is none."""
@@ -189,8 +182,9 @@ class LoaderTrace:
         return self.leads_to_training(self.source.tree.body)
 
 
-def is_counting(iterable: ast.expr) -> bool:
-    """Return True for an iterable with `range(…)` or trange in it, as in `tqdm(range(…))`."""
-    return any(
-        isinstance(node, ast.Call) and ast.unparse(node.func) in COUNTING_FUNCTIONS for node in ast.walk(iterable)
-    )
+def is_counting_loop(node: ast.AST) -> bool:
+    """Return True for a loop with one variable over `range(…)`, trange or `tqdm(range(…))`."""
+    if not isinstance(node, ast.For) or not isinstance(node.target, ast.Name):
+        return False
+    calls = (inner for inner in ast.walk(node.iter) if isinstance(inner, ast.Call))
+    return any(ast.unparse(call.func) in COUNTING_FUNCTIONS for call in calls)

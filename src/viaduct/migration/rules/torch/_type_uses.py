@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import plain_name
+from viaduct.migration.lookups import is_within_call, plain_name
 from viaduct.migration.rule import Site
 
 CUDA_NAME = re.compile(r"torch\.cuda(?:\.(?P<member>\w+(?:\.\w+)*))?")  # `torch.cuda`, `torch.cuda.FloatTensor`
@@ -45,8 +45,7 @@ def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
 
 def is_default_type(site: Site, node: ast.AST) -> bool:
     """Return True for a type in set_default_tensor_type(…)."""
-    calls = (parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Call))
-    return any(site.qualified_name(call.func) == SET_DEFAULT for call in calls)
+    return is_within_call(site, node, (SET_DEFAULT,))
 
 
 def is_type_call(node: ast.expr) -> bool:

@@ -77,7 +77,6 @@ def replace_torch_amp(site: Site) -> None:
 
 @rule.call(*CUSTOM_DECORATORS)
 def replace_decorator(site: Site) -> None:
-    """Replace the device of custom_fwd or custom_bwd."""
     replace_branches(site, site.argument("device_type"))
 
 

@@ -69,8 +69,7 @@ def advise_optimizer(site: Site) -> None:
         site.advise(f"{optimizer} updates all parameters at once", zh=f"{optimizer} 可一次更新全部参数")
 
 
-@rule.call("apex.*")
-@rule.reference("apex.*")
+@rule.use("apex.*")
 def report_use(site: Site) -> None:
     """Advise on names that PyTorch has too; on the NPU report others, which may need CUDA kernels."""
     in_torch = IN_TORCH.get(site.name)

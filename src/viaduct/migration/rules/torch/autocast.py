@@ -24,13 +24,11 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 @rule.call(*AUTOCAST_NAMES, *CUSTOM_DECORATORS)
 def replace_device_type(site: Site) -> None:
-    """Replace the device type of an autocast or a decorator."""
     replace_device(site, site.argument("device_type", 0 if site.name in AUTOCAST_NAMES else -1))
 
 
 @rule.call(*SCALER_NAMES)
 def replace_scaler_device(site: Site) -> None:
-    """Replace or add the device of a GradScaler."""
     device = site.argument("device", 0)
     if device is not None or site.has_unpacked_arguments or not site.is_editable:
         replace_device(site, device)

@@ -37,8 +37,7 @@ def move_imports(site: Site) -> None:
         move_names(site, lambda name: f"{package}.{DTYPE_FUNCTIONS[name]}" if name in DTYPE_FUNCTIONS else None)
 
 
-@rule.call(*DTYPE_FUNCTIONS)
-@rule.reference(*DTYPE_FUNCTIONS)
+@rule.use(*DTYPE_FUNCTIONS)
 def rename_dtype(site: Site) -> None:
     rename(site, DTYPE_FUNCTIONS[site.name])
 

@@ -30,13 +30,11 @@ EMIT_CNPX = f"emit_{MLU.range_module}"  # emit_cnpx
 
 @rule.node(ast.ImportFrom, only_if_file_contains=("emit_nvtx",))
 def move_imports(site: Site) -> None:
-    """Import emit_cnpx from torch_mlu."""
     if site.options.to == "mlu" and site.node.module == PROFILER:
         move_names(site, lambda name: f"{MLU.plugin}.profiler.{EMIT_CNPX}" if name == EMIT_NVTX else None)
 
 
-@rule.call(EMIT_NVTX)
-@rule.reference(EMIT_NVTX)
+@rule.use(EMIT_NVTX)
 def replace_nvtx(site: Site) -> None:
     """Replace emit_nvtx on the MLU, report it on the NPU."""
     if site.options.to == "npu":

@@ -172,7 +172,6 @@ def replace_constant(site: Site) -> None:
 
 @rule.call(f"{DISTRIBUTED}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
 def replace_availability(site: Site) -> None:
-    """Replace `is_nccl_available()` by the test for the card's backend."""
     if not isinstance(site.node.func, ast.Attribute) or not site.is_editable:
         site.request_review(*site.target.select(*AVAILABILITY_REVIEW))
         return
@@ -180,15 +179,12 @@ def replace_availability(site: Site) -> None:
         root = site.text(site.node.func.value)
         site.edit.replace_node(site.node, f"{root}.is_backend_available({site.target.render_backend(site)})")
     else:
-        end = site.source.span(site.node.func)[1]
-        start = end - len("is_nccl_available")
-        site.edit.replace(start, end, f"is_{site.target.card.backend}_available")
+        site.edit.replace_attribute(site.node.func, f"is_{site.target.card.backend}_available")
         site.target.require_plugin(site)
     collectives.report_replaced(site, site.node)
 
 
-@rule.reference(*GROUP_CLASS)
-@rule.call(*GROUP_CLASS)
+@rule.use(*GROUP_CLASS)
 def replace_group_class(site: Site) -> None:
     """Write ProcessGroupCNCL, which torch_mlu adds to torch, for the MLU; report the class for other targets."""
     if site.options.to != "mlu":

@@ -22,10 +22,8 @@ VALUES_WITHOUT_CUDA = {
 EDITED_BY_TF32 = ("torch.backends.cuda.matmul.allow_tf32",)
 
 
-@rule.call(*VALUES_WITHOUT_CUDA)
-@rule.reference(*VALUES_WITHOUT_CUDA)
+@rule.use(*VALUES_WITHOUT_CUDA)
 def report_value(site: Site) -> None:
-    """Report a value about CUDA with its value on the card."""
     titles = " or ".join(target.title for target in cards(site.options))
     site.request_review(
         f"{site.name} is {VALUES_WITHOUT_CUDA[site.name]} on the {titles}: check which branch is then taken",
@@ -36,7 +34,6 @@ def report_value(site: Site) -> None:
 
 @rule.node(ast.Attribute, only_if_file_contains=("backends.cuda", "backends import cuda"))
 def advise_setting(site: Site) -> None:
-    """Advise on a setting of torch.backends.cuda."""
     name = site.qualified_name(site.node) or ""
     is_part_of_longer_name = isinstance(site.source.parents.get(site.node), ast.Attribute)
     if (

@@ -15,10 +15,8 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
 
-@rule.call("torch.compile")
-@rule.reference("torch.compile")
+@rule.use("torch.compile")
 def report(site: Site) -> None:
-    """Advise on torch.compile without a backend for the card."""
     if isinstance(site.node, ast.Call):
         backend = site.argument("backend")
         if backend is not None and is_backend_for_card(site, backend):

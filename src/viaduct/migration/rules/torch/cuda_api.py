@@ -51,8 +51,7 @@ def rename_assigned(site: Site) -> None:
         rename(Site(site.rule, site.file, site.node, name))
 
 
-@rule.call("torch.cuda.*")
-@rule.reference("torch.cuda.*")
+@rule.use("torch.cuda.*")
 def rename(site: Site) -> None:
     """Replace a name of torch.cuda by the card's, or by the helper's."""
     if site.target.is_any:

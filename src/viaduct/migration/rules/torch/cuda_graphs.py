@@ -17,8 +17,7 @@ CUDA_GRAPH_NAMES = tuple(f"torch.cuda.{name}" for name in (*SHARED_NAMES, "CUDAG
 MLU_CAPTURES = tuple(f"{MLU.torch_module}.{name}" for name in (MLU.graph_class, "graph", "make_graphed_callables"))
 
 
-@rule.call(*CUDA_GRAPH_NAMES)
-@rule.reference(*CUDA_GRAPH_NAMES)
+@rule.use(*CUDA_GRAPH_NAMES)
 def report_cuda_graph(site: Site) -> None:
     """Report names that stay: all on the NPU, and those that the MLU lacks."""
     card = site.target.card
@@ -32,7 +31,6 @@ def report_cuda_graph(site: Site) -> None:
 
 @rule.call(*MLU_CAPTURES)
 def advise_comparison(site: Site) -> None:
-    """Advise on captured graphs on the MLU."""
     if site.options.to == "mlu":
         site.advise(
             "operations that may be captured differ from card to card: compare a step with and without the capture",

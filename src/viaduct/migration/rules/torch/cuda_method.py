@@ -90,8 +90,7 @@ def move(site: Site) -> None:
         rename(site, site.node.func)
 
 
-@rule.call(*UNBOUND_METHODS)
-@rule.reference(*UNBOUND_METHODS)
+@rule.use(*UNBOUND_METHODS)
 def move_unbound(site: Site) -> None:
     """Replace `torch.Tensor.cuda` and the like; report them with `--to any`."""
     if site.target.is_any:
@@ -100,7 +99,8 @@ def move_unbound(site: Site) -> None:
             zh=f"{site.name} 移动到 CUDA:请改为 lambda x: x.to(accelerator.device()),或调用 .to",
         )
         return
-    rename(site, site.callee_or_reference)
+    if isinstance(site.callee_or_reference, ast.Attribute):  # else a variable that holds the method
+        rename(site, site.callee_or_reference)
 
 
 @rule.node(ast.Attribute, only_if_file_contains=(".cuda",))
@@ -135,7 +135,7 @@ def is_bound_move(site: Site) -> bool:
     return not is_flag and is_torch_object(site, node.value)
 
 
-def rename(site: Site, function: ast.expr) -> None:
+def rename(site: Site, function: ast.Attribute) -> None:
     """Replace `.cuda` by the card's method."""
     method = site.target.card.method
     if site.source.is_in_f_string(function):
@@ -144,8 +144,7 @@ def rename(site: Site, function: ast.expr) -> None:
             zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{method}",
         )
         return
-    _, end = site.source.span(function)
-    site.edit.replace(end - len("cuda"), end, method)
+    site.edit.replace_attribute(function, method)
     site.report_change(f".cuda() becomes .{method}()", zh=f".cuda() 改为 .{method}()")
 
 
@@ -166,9 +165,7 @@ def has_arguments_of_to(site: Site) -> bool:
 
 
 def move_by_helper(site: Site) -> None:
-    """Replace `.cuda` by `.to` with the helper's device."""
-    end = site.source.span(site.node.func)[1]
-    site.edit.replace(end - len("cuda"), end, "to")
+    site.edit.replace_attribute(site.node.func, "to")
     insert_device(site)
     site.report_change(".cuda() becomes .to() with the available card", zh=".cuda() 替换为 .to(),设备为现有的加速卡")
 

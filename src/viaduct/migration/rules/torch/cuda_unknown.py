@@ -32,8 +32,7 @@ HINTS = {  # first part of a name in torch.cuda -> its purpose, in English and C
 }
 
 
-@rule.call("torch.cuda.*")
-@rule.reference("torch.cuda.*")
+@rule.use("torch.cuda.*")
 def report_unknown(site: Site) -> None:
     """Report a name of torch.cuda that the card is not known to have."""
     name = site.name[len("torch.cuda.") :]
@@ -47,8 +46,7 @@ def report_unknown(site: Site) -> None:
         report_name(site, name)
 
 
-@rule.call("torch.npu.*", "torch.mlu.*")
-@rule.reference("torch.npu.*", "torch.mlu.*")
+@rule.use("torch.npu.*", "torch.mlu.*")
 def report_missing_member(site: Site) -> None:
     """Report `cuda.nccl` where `cuda` is the card's module now: its import, `from torch import cuda`, was edited."""
     card = site.target.card
@@ -63,7 +61,6 @@ def report_missing_member(site: Site) -> None:
 
 
 def report_name(site: Site, name: str) -> None:
-    """Report the name with a hint at its purpose."""
     card = site.target.card
     hint, hint_zh = HINTS.get(name.partition(".")[0], ("check whether it is needed", "请确认是否需要"))
     site.request_review(

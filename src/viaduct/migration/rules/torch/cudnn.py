@@ -46,7 +46,6 @@ def explain_flag(site: Site) -> None:
 
 
 def replace_switch(site: Site) -> None:
-    """Replace `cudnn.enabled` by the MLU's switch."""
     root = import_torch(site)
     site.target.require_plugin(site)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):

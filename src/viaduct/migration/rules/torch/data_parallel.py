@@ -76,7 +76,6 @@ def report_derived(site: Site) -> None:
 
 
 def report_for_any(site: Site) -> None:
-    """Report DataParallel with `--to any`."""
     name = site.name.rpartition(".")[2]
     site.request_review(
         f"{name} runs on CUDA only: with several NPUs or MLUs use DistributedDataParallel under torchrun; with one, "

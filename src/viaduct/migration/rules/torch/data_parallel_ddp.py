@@ -111,7 +111,6 @@ def manual_steps(site: Site) -> Bilingual:
 
 
 def report_rewrite(site: Site, calls: list[ast.Call]) -> None:
-    """Report the rewrite, and how to start the script."""
     count = count_cards(calls[0])
     line = f"torchrun --nproc_per_node={count or 'N'} {site.file.path}"
     number, number_zh = ("", "") if count else (", N being the number of cards", ",N 为加速卡数量")

@@ -23,7 +23,6 @@ DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
 
 @rule.call(SET_DEFAULT)
 def report(site: Site) -> None:
-    """Report a default tensor type of a card, with the calls that replace it."""
     names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(CARD_MODULES)]
     if not names:
         return

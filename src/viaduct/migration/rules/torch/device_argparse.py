@@ -28,7 +28,6 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 @rule.file(only_if_file_contains=("add_argument", "click", "DEFINE_"))
 def replace_in_options(site: Site) -> None:
-    """Change the device of command line options."""
     if "cuda" not in site.source.text or not is_in_torch_program(site):
         return
     options = [(call, names) for call in site.source.of_kind(ast.Call) if (names := option_names(site, call))]
@@ -59,7 +58,6 @@ def flatten(value: ast.expr, device: str) -> Iterator[ast.expr]:
 
 
 def replace_values(site: Site, call: ast.Call) -> None:
-    """Change the possible values of an option."""
     device = site.target.card.device
     for value in possible_values(site, call):
         literal = device_literal(value)

@@ -29,16 +29,13 @@ DOUBLE_DTYPES = {"torch.float64", "torch.double", "torch.complex128", "torch.cdo
 OTHER_CASTS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"}
 
 
-@rule.call(*DOUBLE_TYPES)
-@rule.reference(*DOUBLE_TYPES)
+@rule.use(*DOUBLE_TYPES)
 def report_old_type(site: Site) -> None:
-    """Report the old tensor types of double precision."""
     report(site, risk="high")
 
 
 @rule.call("torch.set_default_dtype")
 def report_default(site: Site) -> None:
-    """Report double precision as the default dtype."""
     dtype = site.argument("d", 0)
     if dtype is not None and site.qualified_name(dtype) in DOUBLE_DTYPES:
         report(site, "high")

@@ -25,7 +25,6 @@ OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "a
 
 @rule.node(ast.Call, only_if_file_contains=OPTION_TEXTS)
 def check_options(site: Site) -> None:
-    """Report an option that chooses a package for NVIDIA cards."""
     name = site.qualified_name(site.node.func) or ""
     method = method_name(site.node)
     if method == "enable_xformers_memory_efficient_attention":

@@ -29,8 +29,7 @@ def rename_attribute(site: Site) -> None:
         return
     name = dotted_name(site.node)
     if not site.source.is_in_f_string(site.node):
-        end = site.source.span(site.node)[1]
-        site.edit.replace(end - len("is_cuda"), end, card.is_attr)
+        site.edit.replace_attribute(site.node, card.is_attr)
     elif not name or not replace_name(site, site.node, name, name.replace(".is_cuda", f".{card.is_attr}")):
         site.request_review(f"write {card.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {card.is_attr}")
         return

@@ -68,7 +68,6 @@ def is_own_module(site: Site, name: str) -> bool:
 
 
 def cuda_sources(call: ast.Call) -> list[str]:
-    """Return the CUDA source files that a call names."""
     return [text for node in ast.walk(call) if (text := literal_text(node)).endswith((".cu", ".cuh"))]
 
 
@@ -78,7 +77,6 @@ def report_kernel(site: Site, name: str) -> None:
 
 
 def advise_rebuild(site: Site) -> None:
-    """Advise to build a C++ extension again on the target."""
     site.advise(
         "a pure C++ extension: build it on the target; it works there if it only calls PyTorch's operators",
         zh="纯 C++ 扩展:请在目标机器上重新编译;仅调用 PyTorch 算子时可直接工作",

@@ -28,7 +28,6 @@ RUNNERS = ("os.", "subprocess.", "shutil.which")
 
 @rule.node(ast.Constant, ast.JoinedStr, only_if_file_contains=(MONITOR,))
 def advise_monitor(site: Site) -> None:
-    """Advise on a command that calls nvidia-smi."""
     text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else literal_text(site.node)
     if MONITOR not in text or site.source.is_in_f_string(site.node) or not is_in_torch_program(site):
         return
@@ -45,7 +44,6 @@ def is_stored_command(site: Site, text: str) -> bool:
 
 
 def monitor_advice(to: str) -> Bilingual:
-    """Return the advice about nvidia-smi for a target."""
     if to in MONITORS:
         return (
             f"{MONITOR} is for NVIDIA's cards only; use `{MONITORS[to]}` here, which has another output",

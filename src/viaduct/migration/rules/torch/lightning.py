@@ -24,7 +24,6 @@ OTHER_ACCELERATORS = ("cpu", "tpu", "mps", "hpu", "ipu")
 
 @rule.call(*LIGHTNING_NAMES)
 def report_trainer(site: Site) -> None:
-    """Report a Trainer whose accelerator must be chosen."""
     class_name = site.name.rpartition(".")[2]
     accelerator = site.argument("accelerator", 0 if class_name == "Fabric" else -1)
     if class_name not in TRAINERS or (accelerator is not None and is_right_accelerator(site, accelerator)):

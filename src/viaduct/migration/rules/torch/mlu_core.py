@@ -30,7 +30,6 @@ REPLACED = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_device")}
 
 @rule.call(*(f"{FORMER_MODULE}.{name}" for name in SAME_NAMES))
 def rename(site: Site) -> None:
-    """Replace a function of the former package by the one of torch.mlu."""
     if site.is_editable and (root := site.file.names.local_name("torch")):
         name = site.name.rpartition(".")[2]
         site.rename(f"{root}.mlu.{name}")
@@ -39,14 +38,12 @@ def rename(site: Site) -> None:
 
 @rule.call(f"{FORMER_MODULE}.mlu_device")
 def replace_device(site: Site) -> None:
-    """Replace `mlu_device()` by the device's name."""
     if site.is_editable:
         site.edit.replace_node(site.node, "'mlu'")
         site.report_change("mlu_device() becomes 'mlu'", zh="mlu_device() 替换为 'mlu'")
 
 
-@rule.call(f"{FORMER_PACKAGE}.*")
-@rule.reference(f"{FORMER_PACKAGE}.*")
+@rule.use(f"{FORMER_PACKAGE}.*")
 def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
     if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.file.names.local_name("torch"):

@@ -22,10 +22,8 @@ ALTERNATIVES = {
 }
 
 
-@rule.call(*NVTX_NAMES)
-@rule.reference(*NVTX_NAMES)
+@rule.use(*NVTX_NAMES)
 def report(site: Site) -> None:
-    """Report a range of NVTX with the card's counterpart."""
     card = site.target.card
     function = site.name.rpartition(".")[2]
     if site.name.startswith(MLU_MARKS) and function in NVTX_FUNCTIONS:

@@ -54,7 +54,6 @@ def is_on_host(site: Site, values: list[ast.expr]) -> bool:
 
 
 def report_limits(site: Site, name: str) -> None:
-    """Report the limits of one operator on every target."""
     for target in cards(site.options):
         limit = OPERATORS[target.name].get(name)
         if limit is not None and is_limited(site, limit):

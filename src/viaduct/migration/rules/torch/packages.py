@@ -52,7 +52,6 @@ def report_import(site: Site) -> None:
 
 @rule.call("setuptools.setup", "distutils.core.setup")
 def report_requirements(site: Site) -> None:
-    """Report requirements in setup.py that are for NVIDIA cards."""
     for keyword in site.node.keywords:
         if keyword.arg in ("install_requires", "extras_require", "setup_requires"):
             for node in ast.walk(keyword.value):

@@ -44,7 +44,6 @@ def report_comparison(site: Site) -> None:
 
 @rule.method("startswith")
 def report_startswith(site: Site) -> None:
-    """Report `startswith("cuda")` on a device."""
     if site.node.args and is_cuda(site.node.args[0]) and is_device_text(site, site.node.func.value):
         report_cuda_text(site)
 
@@ -86,7 +85,6 @@ def report_map_location(site: Site) -> None:
 
 @rule.node(ast.Constant, only_if_file_contains=("CUDA_VISIBLE_DEVICES",))
 def report_variable(site: Site) -> None:
-    """Report the variable of visible devices, which the patch does not rename."""
     if site.node.value == "CUDA_VISIBLE_DEVICES":
         visible = site.target.card.visible_variable
         site.request_review(
@@ -105,8 +103,7 @@ def report_channels_last(site: Site) -> None:
         )
 
 
-@rule.call(*WITHOUT_COUNTERPART)
-@rule.reference(*WITHOUT_COUNTERPART)
+@rule.use(*WITHOUT_COUNTERPART)
 def report_missing(site: Site) -> None:
     """Report a name of torch.cuda for which the card has no counterpart."""
     patterns = WITHOUT_COUNTERPART.items()

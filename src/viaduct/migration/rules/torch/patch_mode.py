@@ -95,7 +95,6 @@ def uses_torch(site: Site) -> bool:
 
 
 def first_import_of_torch(site: Site) -> ast.stmt | None:
-    """Return the first import of torch at top level, outside `try` and `if`."""
     for statement in site.source.tree.body:
         if any(name.partition(".")[0] == "torch" for name in imported_modules(statement)):
             return statement

@@ -61,8 +61,7 @@ def name_in_plugin(name: str) -> str | None:
     return f"{NPU_PROFILER}.{member}" if member in IN_PLUGIN else None
 
 
-@rule.call(f"{TORCH_PROFILER}.*")
-@rule.reference(f"{TORCH_PROFILER}.*")
+@rule.use(f"{TORCH_PROFILER}.*")
 def rename_profiler(site: Site) -> None:
     """Replace the activity CUDA, and for the NPU names with the prefix torch.profiler."""
     if site.target.is_any:
@@ -117,7 +116,6 @@ def new_name(site: Site, name: str) -> str:
 
 
 def names_from_profiler(site: Site) -> set[str]:
-    """Return the local names that the file imports from torch.profiler."""
     statements = (statement for statement in site.source.of_kind(ast.ImportFrom) if statement.module == TORCH_PROFILER)
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 

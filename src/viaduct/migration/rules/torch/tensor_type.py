@@ -35,7 +35,6 @@ CUDA_TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char
 
 @rule.node(ast.Constant, only_if_file_contains=("torch.cuda.",))
 def rename_type(site: Site) -> None:
-    """Replace torch.cuda by the card's module in the name of a type."""
     if site.target.is_any or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
         return
     text, root = site.text(site.node), site.target.card.torch_module

@@ -30,7 +30,6 @@ rule = Rule(
 
 @rule.node(ast.ImportFrom, only_if_file_contains=("cuda",))
 def remove_unused(site: Site) -> None:
-    """Remove the unused names of an import from torch or torch.cuda."""
     module = site.node.module or ""
     is_of_torch = module == "torch" or f"{module}.".startswith("torch.cuda.")
     if site.node.level or not is_of_torch or site.file.path.endswith("__init__.py") or not has_helper(site):

@@ -28,7 +28,6 @@ VENDOR_METHODS = tuple(card.method for card in CARDS.values())
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=PLUGINS)
 def report_import(site: Site) -> None:
-    """Report an import of a plug-in or of a vendor's run-time patch."""
     names = [name for name in imported_names(site.node) if name.partition(".")[0] in PLUGINS]
     if not names or is_conditional(site):
         return
@@ -47,8 +46,7 @@ def report_import(site: Site) -> None:
     )
 
 
-@rule.call(*VENDOR_NAMES)
-@rule.reference(*VENDOR_NAMES)
+@rule.use(*VENDOR_NAMES)
 def report_vendor_name(site: Site) -> None:
     if not is_conditional(site):
         replacement = f"accelerator.{site.name.split('.', 2)[2]}"  # without torch.npu

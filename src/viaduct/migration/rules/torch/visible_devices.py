@@ -75,8 +75,7 @@ def replace_keyword(site: Site) -> None:
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), site.target.card):
         report_device_list(site, str(value.value))
         return
-    start = site.source.span(site.node)[0]
-    site.edit.replace(start, start + len(CUDA_VISIBLE_DEVICES), site.target.card.visible_variable)
+    site.edit.rename_keyword(site.node, site.target.card.visible_variable)
     report_renamed(site)
 
 
