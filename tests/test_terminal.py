@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from viaduct.terminal import escape_controls
+from viaduct.terminal import align_columns, escape_controls
 
 
 @pytest.mark.parametrize("text", ["train.py", "图像/训练.py", "été ß", "👩\u200d🔬.py", "a\\x1b", "क्\u200cष"])
@@ -37,3 +37,13 @@ def test_what_steers_a_terminal_is_written_out(text: str, shown: str) -> None:
 
 def test_tabs_and_line_ends_stay_where_they_are_requested() -> None:
     assert escape_controls("\tx = 1\x1b[0m\n", keep="\n\t") == "\tx = 1\\x1b[0m\n"
+
+
+def test_columns_of_numbers_are_aligned_to_the_right_and_lines_end_without_blanks() -> None:
+    rows = [["name", "steps"], ["a", "5"], ["long", "1,000"]]
+    assert align_columns(rows) == ["name  steps", "a         5", "long  1,000"]
+    assert align_columns([["long", "recipe"], ["a", "b"]], text_columns=(0, 1)) == ["long  recipe", "a     b"]
+
+
+def test_aligned_columns_have_no_control_characters() -> None:
+    assert align_columns([["name"], ["\x1b[2J"]]) == ["name", "\\x1b[2J"]

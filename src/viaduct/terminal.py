@@ -17,7 +17,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -134,6 +134,14 @@ def measure_minimum_width(table: Table, console: Console) -> int:
         widest = max(Measurement.get(console, options, cell).maximum for cell in (column.header, *column.cells))
         total += 4 + (widest if column.no_wrap else min(widest, MIN_TEXT_WIDTH))
     return total
+
+
+def align_columns(rows: Sequence[Sequence[str]], text_columns: Collection[int] = (0,)) -> list[str]:
+    """Return a line for each row; text columns are aligned to the left, the others (numbers) to the right."""
+    cells = [[escape_controls(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    formats = [f"{'<' if index in text_columns else '>'}{width}" for index, width in enumerate(widths)]
+    return ["  ".join(f"{cell:{form}}" for cell, form in zip(row, formats, strict=True)).rstrip() for row in cells]
 
 
 def escape_controls(text: str, keep: str = "") -> str:

@@ -7,7 +7,6 @@ import pytest
 from viaduct.profiling.compare import compare_profiles
 from viaduct.profiling.compare_text import (
     MAX_OPERATORS,
-    align_columns,
     format_change,
     format_difference,
     format_operators,
@@ -67,4 +66,3 @@ def test_operators_in_between_are_counted_and_both_ends_are_shown() -> None:
 def test_what_is_not_known_is_a_dash_and_a_loss_has_a_sign() -> None:
     assert [format_us(time) for time in (None, 12.3, 4567.0, 2.5e6)] == ["–", "12.3 µs", "4.57 ms", "2.50 s"]
     assert [format_change(time) for time in (None, 0.0, 5.0, -5000.0)] == ["–", "0.0 µs", "+5.0 µs", "-5.00 ms"]
-    assert align_columns([["a", "1"], ["long", "23"]]) == ["a      1", "long  23"]

@@ -10,20 +10,7 @@ import pytest
 from runs.made_up_runs import make_run
 from viaduct.runs.finding import Problem
 from viaduct.runs.listing import list_runs
-from viaduct.runs.table import format_age, format_rate, render_problems, render_rows, render_table, to_json
-
-
-def test_control_characters_do_not_reach_the_terminal() -> None:
-    assert render_rows([["\x1b[2J"]], ["name"]) == "name\n\\x1b[2J"
-
-
-def test_numbers_stand_on_the_right_and_lines_end_without_blanks() -> None:
-    assert render_rows([["a", "5"], ["long", "1,000"]], ["name", "steps"], {"steps"}).splitlines() == [
-        "name  steps",
-        "a         5",
-        "long  1,000",
-    ]
-    assert render_rows([["a", "b"]], ["name", "recipe"]).splitlines()[1] == "a     b"
+from viaduct.runs.table import format_age, format_rate, render_problems, render_table, to_json
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_recomputed_averages_are_those_of_the_training_batches(
     [
         ({"save": "x.safetensors"}, "--save without --recompute-batch-norm"),
         ({"save": "x.safetensors", "recompute": 1, "every": True}, "--save and --all"),
-        ({"save": "x.pt", "recompute": 1}, "should end in .safetensors"),
+        ({"save": "x.pt", "recompute": 1}, "must end in .safetensors"),
     ],
 )
 def test_what_cannot_be_saved_is_refused_before_anything_is_computed(

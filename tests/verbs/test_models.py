@@ -97,7 +97,7 @@ def test_more_classes_than_anything_has_are_refused() -> None:
 
 
 def test_layers_of_no_network_are_refused() -> None:
-    with pytest.raises(BadValue, match="--layers without a network"):
+    with pytest.raises(BadValue, match="--layers needs a network"):
         viaduct_models("--layers")
 
 

@@ -247,7 +247,7 @@ def test_averages_go_both_ways(run: Path, tmp_path: Path, weights: Weights, viad
         (["--classes", "9999999999"], ["a network cannot have 9,999,999,999 classes"]),
         (["--ema"], ["no exponential moving averages"]),
         (["--slots"], ["no optimizer slots"]),
-        (["--out", "x.bin"], ["should end in .safetensors"]),
+        (["--out", "x.bin"], ["must end in .safetensors"]),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from viaduct.terminal import align_columns
+
 from .compare import MIN_STEPS, NOISE_FLOOR, FigureDifference, OperatorDifference, ProfileDifference
 from .measures import measure_throughput
 
@@ -183,13 +185,3 @@ def format_count(count: float | None) -> str:
 
 def format_bytes(size: int) -> str:
     return f"{size / 2**20:,.1f} MiB"
-
-
-def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows as lines; the first column is aligned to the left, the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return lines

@@ -15,7 +15,8 @@ from viaduct.runs.importance import rank_importance
 from viaduct.runs.lineage import WEIGHTS, hash_file
 from viaduct.runs.losses import LossDifference, compare_losses, describe_losses
 from viaduct.runs.seeds import MIN_SEEDS, SeedNoise, measure_seed_noise
-from viaduct.runs.table import format_percent, render_rows
+from viaduct.runs.table import format_percent
+from viaduct.terminal import align_columns
 
 MISSING = "(no such field)"  # shown for a field that only the other recipe has
 MAX_WEIGHTS_BYTES = 2 << 30  # larger files are not hashed
@@ -69,7 +70,7 @@ class RunDifference:
         rows = [
             [name, *map(format_value, values)] for aspect in self.aspects for name, values in aspect.changes.items()
         ]
-        return [render_rows(rows, ["", "A", "B"]).split("\n", 1)[1]] if rows else []  # without the headings
+        return align_columns(rows, text_columns=range(3)) if rows else []
 
     def _describe_runs(self) -> list[str]:
         same = [aspect.name for aspect in self.aspects if aspect.same]

@@ -14,8 +14,8 @@ from viaduct.run_files import Json, read_metrics
 from viaduct.runs.choosing import is_on_noise
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.importance import is_bookkeeping, rank_importance
-from viaduct.runs.table import DASH, format_age, format_percent, format_rate, format_steps, render_rows
-from viaduct.terminal import escape_controls
+from viaduct.runs.table import DASH, format_age, format_percent, format_rate, format_steps
+from viaduct.terminal import align_columns, escape_controls
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
@@ -123,7 +123,6 @@ def choose_block(value: float, low: float, high: float) -> str:
 def render_evaluations(evaluations: list[Json]) -> str:
     if not evaluations:
         return "Not evaluated yet."
-    names = ("step", "epoch", "loss", "top-1", "top-5")
     rows = [
         [
             f"{record['step']:,}",
@@ -135,7 +134,8 @@ def render_evaluations(evaluations: list[Json]) -> str:
         for record in evaluations[-LAST_EVALUATIONS:]
     ]
     count = f" (the last {len(rows)} of {len(evaluations)})" if len(rows) < len(evaluations) else ""
-    return f"Evaluations{count}:\n{render_rows(rows, names, names)}"
+    table = align_columns([["step", "epoch", "loss", "top-1", "top-5"], *rows], text_columns=())
+    return "\n".join([f"Evaluations{count}:", *table])
 
 
 def render_diagnosis(logs: list[Json]) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from viaduct.runs.facts import FIELDS, RunFacts
 from viaduct.runs.finding import Problem
 from viaduct.runs.listing import Listing
-from viaduct.terminal import escape_controls
+from viaduct.terminal import align_columns, escape_controls
 
 DASH = "–"
 COLUMNS = ("name", "recipe", "data", "code", "device", "steps", "best", "last", "images/s", "state", "age")
-NUMERIC_COLUMNS = {"steps", "best", "last", "images/s", "age"}
+TEXT_COLUMNS = [0, 1, 2, 3, 4, COLUMNS.index("state")]
 MAX_LISTED_PROBLEMS = 10
 
 
@@ -57,25 +57,11 @@ def format_age(changed: float | None, now: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], numeric: Iterable[str] = ()) -> str:
-    """Return rows under their headings as text; the columns in `numeric` are aligned to the right."""
-    cells = [[escape_controls(cell) for cell in row] for row in [list(headings), *rows]]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    columns = [
-        (">" if heading in set(numeric) else "<", width) for heading, width in zip(headings, widths, strict=True)
-    ]
-    lines = []
-    for row in cells:
-        padded = [f"{cell:{sign}{width}}" for cell, (sign, width) in zip(row, columns, strict=True)]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
-
-
 def render_table(runs: Sequence[RunFacts], max_rows: int | None = None) -> str:
     """Return the table of runs, with a last line that counts them by state."""
     shown = runs if max_rows is None else runs[:max_rows]
     now = time.time()
-    table = render_rows([format_row(run, now) for run in shown], COLUMNS, NUMERIC_COLUMNS)
+    table = "\n".join(align_columns([COLUMNS, *(format_row(run, now) for run in shown)], TEXT_COLUMNS))
     limit = "" if len(shown) == len(runs) else f"; the first {len(shown):,} are shown, --all shows every one"
     return f"{table}\n{count_states(runs)}{limit}"
 

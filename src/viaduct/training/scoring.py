@@ -101,7 +101,7 @@ def check_saving(recompute: int, save: Path | None, every: bool) -> None:
     if every:
         raise BadValue("--save and --all: one file cannot hold every checkpoint.", "Name one checkpoint with --step.")
     if save.suffix != ".safetensors":
-        raise BadValue(f"--save {save} should end in .safetensors.")
+        raise BadValue(f"--save {save} must end in .safetensors.")
     if save.exists():
         raise BadValue(f"--save {save} is there already.", "Give another file.")
 

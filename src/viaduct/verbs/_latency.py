@@ -1,4 +1,4 @@
-"""`viaduct evaluate --latency`: duration of calls for each batch size, as a table or as JSON."""
+"""`viaduct evaluate --latency`: duration of a call of the network for each batch size, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BATCHES, WARM_UP, REPEATS = "1,8,64", 100, 300
 
 
 def refuse_scoring_flags(every: bool, data: Path | None, recompute: int, save: Path | None) -> None:
-    """Refuse flags that have no meaning with --latency."""
+    """Raise BadValue for flags that have no meaning with --latency."""
     for flag, value in {"--all": every, "--data": data, "--recompute-batch-norm": recompute, "--save": save}.items():
         if value:
             raise BadValue(f"{flag}: --latency scores nothing.", "Leave one of them out.")
 
 
 def refuse_latency_flags(batch: str | None, warm_up: int | None, repeats: int | None) -> None:
-    """Refuse flags that have no meaning without --latency."""
+    """Raise BadValue for flags that have no meaning without --latency."""
     for flag, value in {"--batch": batch, "--warm-up": warm_up, "--repeats": repeats}.items():
         if value is not None:
             raise BadValue(f"{flag} is for --latency, which is not given.", f"Add --latency, or leave {flag} out.")
@@ -52,7 +52,8 @@ def show_latency(
         if engine.folded:
             effects.append(measure_effect(engine, sample))
         rows.append(measure_latency(engine, size, warm_up=warm_up, repeats=repeats))
-    effect = max(effects, key=lambda effect: (math.isnan(effect.largest), effect.largest), default=None)  # NaN first
+    # Report the batch size at which folding the batch norms changes the outputs most; NaN is the largest change.
+    effect = max(effects, key=lambda effect: (math.isnan(effect.largest), effect.largest), default=None)
     facts = {
         "network": classifier.name,
         "size": classifier.size,

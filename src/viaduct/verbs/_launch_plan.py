@@ -1,4 +1,4 @@
-"""Workload and output of `viaduct launch plan`."""
+"""Costs of a recipe's training step for `viaduct launch plan`, and the output of the prediction."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from viaduct.recipes import load
 
 
 def build_workload(name: str, batch: int | None) -> Workload:
-    """Return the costs of a recipe's training step."""
+    """Return the costs of a training step of the recipe `name`; `batch` replaces its global batch."""
     recipe = load(name).recipe
     if not isinstance(recipe.model, str):
         raise BadValue(f"{name} builds its own network, whose sizes are not known.", "`viaduct models` lists ours.")
     network, classes = read_layers(recipe.model), check_classes(recipe.data.classes)
-    area = (recipe.data.size / read_entries()[recipe.model].input_size) ** 2
+    area_ratio = (recipe.data.size / read_entries()[recipe.model].input_size) ** 2
     compute = recipe.precision.compute
     return Workload(
-        layers=[Layer(*scale_costs(layer, classes, area)) for layer in network],
+        layers=[Layer(*scale_costs(layer, classes, area_ratio)) for layer in network],
         global_batch=batch or recipe.data.global_batch,
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
@@ -32,12 +32,12 @@ def build_workload(name: str, batch: int | None) -> Workload:
     )
 
 
-def scale_costs(layer: LayerSizes, classes: int, area: float) -> tuple[int, int, int]:
+def scale_costs(layer: LayerSizes, classes: int, area_ratio: float) -> tuple[int, int, int]:
     """Return parameters, multiplications and outputs of a layer.
 
-    `area` is the image's area relative to the network's usual one; only spatial layers depend on it.
+    `area_ratio` is the area of the recipe's images relative to that of the network's standard input.
     """
-    scale = area if layer.is_spatial else 1.0
+    scale = area_ratio if layer.is_spatial else 1.0
     return layer.parameters.at(classes), round(layer.macs.at(classes) * scale), round(layer.outputs.at(classes) * scale)
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
-    """Return the recipe with the changes, and the content of recipe.json if it is that of a run, else {}.
+    """Return the recipe with the changes (field, value), and the contents of recipe.json if it is that of a run.
 
-    The recipe is the one called `recipe` or, if this is empty, the run's.
+    The recipe is the one called `recipe`, with an empty dict, or that of the run if `recipe` is empty.
     """
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
@@ -34,24 +34,24 @@ def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]
 
 
 def open_run(run: Path) -> tuple[Loaded, dict[str, Any]]:
-    """Return the recipe of a run, and the content of its recipe.json."""
+    """Return the recipe of a run, and the contents of its recipe.json."""
     from viaduct.training.rundir import RunDir
 
     return RunDir(run).load_recipe(), RunDir(run).read_recipe_json()
 
 
 def apply_source(loaded: Loaded, size_given: bool) -> Loaded:
-    """Replace `data.preprocess="source"` by the preprocessing and image size of the network's source."""
+    """Replace `data.preprocess="source"` by preprocessing and image size of the network in timm or torchvision."""
     if getattr(loaded.recipe.data, "preprocess", "") != "source":
         return loaded
     from viaduct.training.networks import apply_source_settings
 
-    keep_size = size_given or loaded.file is not None
+    keep_size = size_given or loaded.file is not None  # the user chose the size
     return replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
 
 
 def check_flags(changes: dict[str, str], loaded: Loaded) -> None:
-    """Refuse changes (field -> value) that contradict each other or that the recipe's data cannot use."""
+    """Raise BadValue for changes {field: value} that contradict each other or that the data cannot use."""
     for field in ("on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"):
         if f"data.{field}" in changes and not hasattr(loaded.recipe.data, field):
             flag = f"--{field.replace('_', '-')}"
@@ -66,7 +66,7 @@ def check_flags(changes: dict[str, str], loaded: Loaded) -> None:
 
 
 def merge_changes(flags: dict[str, tuple[str, str]], settings: list[str] | None) -> list[tuple[str, str]]:
-    """Return (field, value) pairs from flags {name: (field, value)} and `--set`; refuse those that contradict."""
+    """Return the changes (field, value) of flags {name: (field, value)} and `--set`; refuse contradictions."""
     by_field = {path: (name, text) for name, (path, text) in flags.items()}
     changes = list(map(split_setting, settings or []))
     for path, text in changes:

@@ -68,7 +68,7 @@ FLAGS = {
         "PATH",
         is_path=True,
     ),
-    "init_exclude": Flag("init.exclude", WEIGHTS, "Except parameters with these names: 'head.*'.", "GLOB,…"),
+    "init_exclude": Flag("init.exclude", WEIGHTS, "Do not load parameters with these names: 'head.*'.", "GLOB,…"),
     "init_schedule": Flag("init.schedule", WEIGHTS, "Restart at step 0, or continue at the step of the weights."),
     "freeze": Flag("init.freeze", WEIGHTS, "Do not train these: 'all but head', or 'stem,stages.0'.", "GLOB,…"),
     "classes": Flag("data.classes", DATA, "Outputs of the network."),
@@ -79,7 +79,7 @@ FLAGS = {
     ),
     "auto_augment": Flag("data.auto_augment", DATA, "imagenet, cifar10, randaugment or randaugment-N-M.", "POLICY"),
     "increased_aug": Flag(
-        "data.increased_aug", DATA, "Colour augmentation: on (by the next four), off, or as the reference does it."
+        "data.increased_aug", DATA, "Colour augmentation: on (see the next four flags), off, or that of the reference."
     ),
     "brightness": Flag("data.brightness", DATA, "Largest change, of 255 grey levels."),
     "contrast": Flag("data.contrast", DATA, "Smallest factor; the largest is 2 - X."),
@@ -142,8 +142,8 @@ def with_recipe_flags(function: Callable[..., None]) -> Callable[..., None]:
         function(**options)
 
     # typer reads the flags of a verb from the signature and the annotations of its function.
-    own = inspect.signature(function, eval_str=True).parameters.values()
-    parameters = [item.replace(kind=item.KEYWORD_ONLY) for item in own if item.kind is not item.VAR_KEYWORD]
+    declared = inspect.signature(function, eval_str=True).parameters.values()
+    parameters = [item.replace(kind=item.KEYWORD_ONLY) for item in declared if item.kind is not item.VAR_KEYWORD]
     parameters += [build_parameter(name, flag) for name, flag in FLAGS.items()]
     vars(verb)["__signature__"] = inspect.Signature(parameters, return_annotation=None)
     verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
@@ -156,7 +156,7 @@ def describe_field(path: str) -> list[str]:
     from viaduct.recipes import Recipe
     from viaduct.typed_fields import get_field_types
 
-    owners: list[Any] = [Recipe]
+    owners: list[Any] = [Recipe]  # classes that may have the field: an optimizer field has those of all optimizers
     *parts, name = path.split(".")
     for part in parts:
         owners = [Records] if part == "data" else list_classes(get_field_types(owners[0])[part])
@@ -165,12 +165,12 @@ def describe_field(path: str) -> list[str]:
 
 def list_classes(kind: Any) -> list[Any]:
     """Return the classes that a field may hold: `Sgd | AdamW | Callable` has two."""
-    kinds = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return [kind for kind in kinds if isinstance(kind, type) and kind is not type(None)]
+    members = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return [member for member in members if isinstance(member, type) and member is not type(None)]
 
 
 def list_accepted(kind: Any) -> list[str]:
-    """Return `bool`, `int`, `float`, `str` or the values of a choice; several for a union."""
+    """Return what a field of this type accepts: `bool`, `int`, `float`, `str` or the values of a choice."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
         return [accepted for member in typing.get_args(kind) for accepted in list_accepted(member)]
@@ -180,7 +180,7 @@ def list_accepted(kind: Any) -> list[str]:
 
 
 def describe_fields() -> dict[str, list[str]]:
-    """Return the content of recipe_fields.json."""
+    """Return the contents of recipe_fields.json."""
     return {flag.path: describe_field(flag.path) for flag in FLAGS.values()}
 
 

@@ -111,7 +111,7 @@ def find_run(path: Path, step: int | None) -> tuple[Path, int | None] | None:
 
 
 def refuse_flags(settings: list[str] | None, classes: int | None, ema: bool | None) -> None:
-    """Refuse flags whose values a run has stored."""
+    """Raise BadValue for flags whose values a run has stored."""
     for flag, value in (("--set", settings), ("--classes", classes), ("--ema", ema)):
         if value not in (None, []):
             raise BadValue(f"{flag}: a run is measured with its own recipe.", "Leave it out.")
@@ -160,7 +160,7 @@ def advise_on_mismatch(weights: Path, loaded: Loaded) -> Iterator[None]:
         hints = [hint for hint in error.hints if TRAINING_FLAG not in hint]
         if len(hints) == len(error.hints):
             raise
-        hints = [hint for hint in hints if not hint.startswith("It looks like")]
+        hints = [hint for hint in hints if not hint.startswith("It looks like")]  # advise_recipe says it with a flag
         raise BadData(
             error.message, *hints, *(advise_same_network(weights, loaded) or advise_recipe(weights))
         ) from None

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
 from viaduct.rehearsal import limits
-from viaduct.signals import list_stop_signals
+from viaduct.signals import collect_signals
 from viaduct.verbs.rehearse import (
     Arguments,
     FakeData,
@@ -149,26 +146,16 @@ def main(
     )
     from viaduct.carrying.carry import carry
 
-    with raise_interrupts():
+    with collect_signals(raise_interrupted):
         result = carry(request, print_note, write_outputs)
     raise typer.Exit(print_result(result))
 
 
-@contextmanager
-def raise_interrupts() -> Iterator[None]:
-    """Raise Interrupted on Ctrl-C, SIGTERM and SIGHUP, so that files are cleaned up."""
+def raise_interrupted(number: int) -> NoReturn:
+    """Raise Interrupted for a signal, so that files are cleaned up."""
+    from viaduct.carrying.running import Interrupted
 
-    def interrupt(number: int, frame: Any) -> NoReturn:
-        from viaduct.carrying.running import Interrupted
-
-        raise Interrupted(number)
-
-    before = {number: signal.signal(number, interrupt) for number in list_stop_signals()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    raise Interrupted(number)
 
 
 def write_outputs(result: CarryResult) -> None:

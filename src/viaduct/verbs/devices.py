@@ -56,7 +56,7 @@ def collect_facts() -> list[Facts]:
 
 
 def describe_misfits(facts: list[Facts]) -> list[str]:
-    """Describe plug-ins that were built for another torch, except those that `facts` report already."""
+    """Describe vendors' plug-ins for torch that were built for another torch, unless `facts` report them already."""
     from viaduct.devices.fitting import find_misfits
     from viaduct.extras import is_installed
 

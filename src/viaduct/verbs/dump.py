@@ -81,7 +81,7 @@ def main(
 
 
 def check_out(out: Path, force: bool) -> None:
-    """Refuse an --out that is a file or has content; `force` allows an earlier dump."""
+    """Raise BadRun if --out is a file or a folder that is not empty; with `force` it may hold an earlier dump."""
     if out.exists() and not out.is_dir():
         raise BadRun(f"--out {out} is a file, not a folder.")
     if out.is_dir() and any(out.iterdir()):
@@ -92,7 +92,7 @@ def check_out(out: Path, force: bool) -> None:
 
 
 def is_tensorflow(file: Path) -> bool:
-    """Return True if the script and the files beside it import TensorFlow; with both, False if it calls backward."""
+    """Return True if the script and the files beside it import TensorFlow, not PyTorch, for training."""
     from viaduct.rehearsal.project import STAGE_OF_PACKAGE, find_stage, read_project
 
     project = read_project(file)
@@ -100,7 +100,7 @@ def is_tensorflow(file: Path) -> bool:
 
 
 def refuse_options(given: list[str]) -> None:
-    """Refuse the given flags that a TensorFlow script does not support."""
+    """Raise BadValue for `given` flags, which a TensorFlow script does not support."""
     if given:
         raise BadValue(
             f"{given[0]} does not go with a TensorFlow script.",
@@ -132,7 +132,7 @@ def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: 
 
 
 def make_empty_graph_error(dump: Golden, script: Script) -> BadValue:
-    """Return the error that no operator or no step matches."""
+    """Return the error that no operator matches --only, or that no chosen step was reached."""
     from viaduct.comparison.naming import explain_no_match
 
     if dump.written:
@@ -147,11 +147,11 @@ def make_empty_graph_error(dump: Golden, script: Script) -> BadValue:
 def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> None:
     """Print the result of dumping a TensorFlow 1 script."""
     if missing:
-        print_note(f"Not reached: step {missing}. The script took {dump.steps_taken}.")
+        print_note(f"Not reached: step {missing}. The script took {dump.steps_taken} steps.")
     if dump.omitted:
         print_note(f"Left out: {dump.omitted} tensors in tf.cond or tf.while_loop, which may have no value or many.")
     counts = ", ".join(f"{step} ({count} tensors)" for step, count in dump.written.items())
-    print_note(f"Dumped step {counts} of {script.name} to {out}. Compare the NPU's with it:")
+    print_note(f"Dumped step {counts} of {script.name} to {out}. Compare the NPU's dump with it:")
     print_note(f"  viaduct compare NPU_DUMP {out}/step_{max(dump.written):06d} --explain")
 
 
@@ -170,11 +170,9 @@ def report_dump(dump: ScriptDump, result: ScriptResult, out: Path) -> int:
         clear_dump(out)
         raise BadValue(f"--only: {misses}", "Write names with * and ?: 'layer3.*,fc'. Nothing was dumped.")
     if missing := dump.plan.steps.describe_missing(dump.written):
-        print_note(f"Not reached: step {missing}. The script took {dump.seen.steps}.")
+        print_note(f"Not reached: step {missing}. The script took {dump.seen.steps} steps.")
     steps = ", ".join(str(step) for step in dump.written)
-    print_note(
-        f"Dumped step {steps} of {dump.script.name} to {out}. If it is the reference, compare an accelerator's with it:"
-    )
+    print_note(f"Dumped step {steps} of {dump.script.name} to {out}. Compare the dump of an accelerator with it:")
     print_note(f"  viaduct compare ACCELERATOR_DUMP {out} --explain")
     return result.code
 
@@ -189,7 +187,7 @@ def describe_activity(dump: ScriptDump) -> str:
 
 
 def list_advice(dump: ScriptDump) -> list[str]:
-    """Return advice if nothing was dumped."""
+    """Return hints for the error that nothing was dumped."""
     if dump.seen.steps:
         return [f"Its steps are 0 to {dump.seen.steps - 1}: choose among them with --steps."]
     if dump.seen.networks and dump.step_by == "optimizer":

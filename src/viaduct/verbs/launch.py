@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +31,7 @@ from viaduct.cluster.rules import Card
 from viaduct.cluster.scripts import Kind
 from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadValue
+from viaduct.usage import list_flag_values
 
 OLD_FLAGS = {"--plan": "plan", "--write-scripts": "scripts"}  # former flag -> the subcommand that replaces it
 COMMAND_HINT = "What follows `--` is the command's own: `… -- python my_script.py --epochs 3`."
@@ -244,7 +244,7 @@ def is_on_command_line(context: typer.Context, name: str) -> bool:
 
 
 def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> None:
-    """Refuse --port, which needs a rank table, and --rdzv without --nodes."""
+    """Raise BadValue for --port, which needs a rank table, and for --rdzv without --nodes."""
     check_port(port)
     if is_on_command_line(context, "port"):
         hint = HOW_MANY_RANKS
@@ -256,7 +256,7 @@ def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> N
 
 
 def check_training(argv: list[str], share: NodeShare) -> list[str]:
-    """Refuse arguments that `viaduct train` would refuse; if the run has finished, return train's lines about it."""
+    """Raise the errors that `viaduct train` would raise; if the run has finished, return train's lines about it."""
     command = argv[1:] if argv[0] == "viaduct" else argv
     if command[:1] != ["train"] or {"--help", "--list"} & set(command):
         return []
@@ -270,8 +270,7 @@ def check_training(argv: list[str], share: NodeShare) -> list[str]:
 def find_device(argv: list[str]) -> Kind | None:
     """Return the value of --device in a command such as `train … --device npu`; None if it is missing or unknown."""
     kinds: dict[str, Kind] = {"npu": "npu", "mlu": "mlu", "cuda": "cuda", "cpu": "cpu"}
-    values = [value for flag, value in pairwise(argv) if flag == "--device"]
-    values += [argument.partition("=")[2] for argument in argv if argument.startswith("--device=")]
+    values = [value for _, value in list_flag_values(["--device"], argv)]
     return kinds.get(values[-1]) if values else None
 
 
@@ -324,7 +323,7 @@ def choose_card(card: Card | None, kind: Kind | None) -> Card:
 
 
 def check_devices(kind: Kind | None, share: NodeShare) -> None:
-    """Raise if this machine lacks one of the devices that the ranks need."""
+    """Raise an error if this machine lacks one of the devices that the ranks need."""
     target = get_accelerator(kind)
     if target is None:
         return

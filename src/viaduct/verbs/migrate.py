@@ -248,7 +248,7 @@ def explain_rule(name: str) -> None:
 
 
 def check_modes(arguments: Arguments) -> None:
-    """Refuse contradictory flags."""
+    """Raise BadValue for contradictory flags."""
     modes = {"--out": arguments.out, "--in-place": arguments.in_place, "--check": arguments.check}
     chosen = [flag for flag, value in modes.items() if value]
     if len(chosen) > 1:
@@ -264,7 +264,7 @@ def check_modes(arguments: Arguments) -> None:
 
 
 def check_reports(arguments: Arguments) -> None:
-    """Refuse reports that cannot be written, before any work."""
+    """Raise BadValue, before any work, for reports that cannot be written."""
     from viaduct.migration.report_paths import check_report_paths
 
     files = {"--report": arguments.report, "--sarif": arguments.sarif, "--json": arguments.json_file}
@@ -298,7 +298,7 @@ def migrate_files(path: Path, options: Options, jobs: int, quiet: bool) -> Outco
 
 
 def check_script(path: Path, outcome: Outcome) -> None:
-    """Raise if the only script cannot be read or parsed."""
+    """Raise BadValue if the project is one script that cannot be read or parsed."""
     from viaduct.migration.walk import printable_path
 
     if outcome.walk.skipped:

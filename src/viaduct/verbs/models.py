@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from viaduct.errors import BadValue
+from viaduct.terminal import align_columns
 
 if TYPE_CHECKING:
     from viaduct.models.catalogue import Entry
@@ -34,9 +34,9 @@ def main(
     Multiplications are those of convolutions and classifiers on one image; papers call them MACs or FLOPs.
     """
     if source:
-        return show_source(source, name, as_json)
+        return print_package_networks(source, name, as_json)
     if layers and not name:
-        raise BadValue("--layers without a network.", "Name one: `viaduct models resnet50_v1 --layers`.")
+        raise BadValue("--layers needs a network.", "Name one: `viaduct models resnet50_v1 --layers`.")
     if name:
         print_model(name, classes, layers, as_json)
     else:
@@ -44,11 +44,11 @@ def main(
     return None
 
 
-def show_source(source: str, pattern: str, as_json: bool) -> None:
-    """Print the names of another package's networks, in the form of `train --model`."""
+def print_package_networks(package: str, pattern: str, as_json: bool) -> None:
+    """Print the names of the networks of timm or torchvision, in the form of `train --model`."""
     from viaduct.models.sources import list_names
 
-    names = list_names(source, pattern)
+    names = list_names(package, pattern)
     print(json.dumps(names, indent=1) if as_json else "\n".join(names))
 
 
@@ -58,19 +58,19 @@ def print_all(classes: int | None, as_json: bool) -> None:
 
     if classes is not None:
         check_classes(classes)
-    users = list_recipes_by_model()
-    rows = [build_row(name, entry, classes or entry.classes, users) for name, entry in read_entries().items()]
+    recipes = list_recipes_by_model()
+    rows = [build_row(name, entry, classes or entry.classes, recipes) for name, entry in read_entries().items()]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     cells = [format_cells(row) for row in rows]
     lines = align_columns([("name", "classes", "parameters", "MACs", "input", "recipes"), *cells], text_columns=(0, 5))
     print(lines[0])
-    source = ""
+    heading = ""  # the reference that the following networks come from
     for row, line in zip(rows, lines[1:], strict=True):
-        if row["source"] != source:
-            source = row["source"]
-            print(f"\n{source}")
+        if row["source"] != heading:
+            heading = row["source"]
+            print(f"\n{heading}")
         print(line)
 
 
@@ -83,7 +83,7 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
     package, colon, network = name.partition(":")
     if colon:
         raise BadValue(
-            f"{name!r} is a network of another package; sizes are shown of ours.",
+            f"{name!r} is a network of another package; only the sizes of ours are known.",
             f"`viaduct models --source {package} {network}` looks for the name."
             if package in PACKAGES
             else "`viaduct models --source timm` lists timm's, --source torchvision torchvision's.",
@@ -105,7 +105,7 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
     print(f"Recipes: {', '.join(row['recipes']) or 'none'}.")
 
 
-def build_row(name: str, entry: Entry, classes: int, users: dict[str, list[str]]) -> dict[str, Any]:
+def build_row(name: str, entry: Entry, classes: int, recipes: dict[str, list[str]]) -> dict[str, Any]:
     return {
         "name": name,
         "classes": classes,
@@ -113,7 +113,7 @@ def build_row(name: str, entry: Entry, classes: int, users: dict[str, list[str]]
         "parameters_in_training_only": entry.parameters_in_training_only.at(classes),
         "macs": entry.macs.at(classes),
         "input_pixels": [entry.input_size, entry.input_size],
-        "recipes": users.get(name, []),
+        "recipes": recipes.get(name, []),
         "source": entry.source,
     }
 
@@ -140,10 +140,3 @@ def format_part(part: Part) -> tuple[str, ...]:
     output = "in training" if part.output is None else " x ".join(map(str, part.output))
     multiplications = f"{part.multiplications:,}" if part.multiplications else ""
     return (part.name, part.kind, output, f"{part.parameters:,}", multiplications)
-
-
-def align_columns(rows: Sequence[Sequence[str]], text_columns: Sequence[int]) -> list[str]:
-    """Return one line per row; text columns are left-aligned, numbers right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    formats = [f"{'<' if index in text_columns else '>'}{width}" for index, width in enumerate(widths)]
-    return ["  ".join(f"{cell:{form}}" for cell, form in zip(row, formats, strict=True)).rstrip() for row in rows]

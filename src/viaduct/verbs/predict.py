@@ -127,7 +127,7 @@ def main(
 
 
 def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | None, sheet: Path | None) -> None:
-    """Refuse contradictory flags and output files that may not be replaced."""
+    """Raise BadValue for contradictory flags and for output files that may not be replaced."""
     from viaduct.data.output_files import check_output
 
     if as_json and csv == STDOUT:
@@ -141,7 +141,7 @@ def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | No
 
 
 def check_sheet(sheet: Path) -> None:
-    """Raise unless --sheet is new or an earlier contact sheet."""
+    """Raise an error unless --sheet is a new file or an earlier contact sheet."""
     from viaduct.data.output_files import check_output
     from viaduct.data.png import SIGNATURE
     from viaduct.extras import require
@@ -192,7 +192,10 @@ def start_engine(classifier: Classifier, device: str, precision: str | None, fas
 
 
 def choose_run(classifier: Classifier, engine: Engine, device: str, precision: str | None) -> Run:
-    """Return the function that computes outputs; it prints the effect of folded batch norms on the first batch."""
+    """Return the function that computes the outputs of a batch.
+
+    If batch norms are folded, it also prints how much this changes the outputs of the first batch.
+    """
     from viaduct.handover.engine import build_engine
     from viaduct.handover.folding_effect import ComparedRun
 

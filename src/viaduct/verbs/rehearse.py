@@ -36,12 +36,12 @@ Memory = Annotated[
     str | None, typer.Option(help="Memory limit of each rank with its child processes, such as 8G.", metavar="SIZE")
 ]
 FakeData = Annotated[
-    bool, typer.Option("--fake-data", help="Generate records where files are missing and shapes are declared.")
+    bool, typer.Option("--fake-data", help="Generate records for missing files whose shapes the script declares.")
 ]
 Framework = Annotated[StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")]
 Launch = Annotated[
     Literal["auto", "self", "ranks"],
-    typer.Option(help="With --ranks: who starts them. self: the script (mp.spawn); ranks: viaduct."),
+    typer.Option(help="With --ranks: what starts them. self: the script (mp.spawn); ranks: viaduct."),
 ]
 StepAtOption = Annotated[
     str,
@@ -182,7 +182,7 @@ def describe_plan(plan: Plan) -> str:
 
 
 def find_script(script: Path) -> Path:
-    """Return the script's absolute path; refuse a folder and a missing file."""
+    """Return the script's absolute path; raise BadValue for a folder or a missing file."""
     if script.is_dir():
         raise BadValue(f"{str(script)!r} is a folder.", "Name the script that trains.")
     if not script.exists():

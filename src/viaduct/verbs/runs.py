@@ -125,7 +125,7 @@ def best(
     conditions: Filters = None,
     as_json: AsJson = False,
 ) -> int:
-    """Name the best run by top-1, loss or speed. Runs on noise do not count for accuracy."""
+    """Show the best run by top-1, loss or speed. Runs on noise (--data synthetic) are compared by speed only."""
     from viaduct.runs.choosing import describe_best, find_best
     from viaduct.runs.table import build_record, render_table
 
@@ -202,10 +202,11 @@ def page(
     conditions: Filters = None,
 ) -> int:
     """Draw runs on one page: overlaid curves, hyper-parameters against results, filters, table, lineage."""
+    from viaduct.data.output_files import check_output
     from viaduct.reporting import write_page
     from viaduct.runs.page import build_page
 
-    check_file(out, ".html", b"<!doctype html>", "a page")
+    check_output(out, ".html", b"<!doctype html>", "a page", "--out")
     listing, runs = collect(dirs, conditions)
     folders = ", ".join(str(path) for path in dirs or [Path("runs")])
     write_page(build_page(runs, listing.problems, folders), out)
@@ -244,6 +245,7 @@ def export(
     conditions: Filters = None,
 ) -> int:
     """Export runs as CSV, or as an MLflow file store with parameters, metrics by step, tags and links to the files."""
+    from viaduct.data.output_files import check_output
     from viaduct.runs.csv_export import write_csv
     from viaduct.runs.mlflow_export import check_store, write_store
 
@@ -252,7 +254,7 @@ def export(
     if out is None:
         raise BadValue("--out is missing.", f"Give {'--out runs.csv' if to == 'csv' else '--out mlruns'}.")
     if to == "csv":
-        check_file(out, ".csv", b"path,", "a table of runs")
+        check_output(out, ".csv", b"path,", "a table of runs", "--out")
     else:
         check_store(out)
     runs = collect(dirs, conditions)[1]
@@ -267,10 +269,3 @@ def export(
     if unlinked:
         print(f"of {unlinked:,} runs not all files could be linked; the tag viaduct.path names them", file=sys.stderr)
     return 0
-
-
-def check_file(path: Path, suffix: str, head: bytes, content: str) -> None:
-    """Raise unless --out is new, or a file that begins with `head` and may therefore be replaced."""
-    from viaduct.data.output_files import check_output
-
-    check_output(path, suffix, head, content, "--out")

@@ -64,7 +64,7 @@ def main(
     from viaduct.runs.search.output import print_findings
     from viaduct.runs.search.session import SearchRequest, search
 
-    recipe, *space_fields = arguments  # of `--space A=1 B=2` typer puts only A=1 into `space`, and B=2 here
+    recipe, *space_fields = arguments  # `--space A=1 B=2`: typer puts only A=1 into `space`, and B=2 into `arguments`
     fixed = collect_settings(recipe, data, epochs, steps, settings)
     loaded = load(recipe)
     request = SearchRequest(
@@ -93,7 +93,7 @@ def main(
 def collect_settings(
     recipe: str, data: Path | None, epochs: str | None, steps: str | None, settings: list[str] | None
 ) -> dict[str, str]:
-    """Return the fields set in all trials, with classes and label shift of the data."""
+    """Return the fields set in all trials {field: value}; classes and label shift are taken from the data."""
     from viaduct.recipes._classes import match_classes
     from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
 
@@ -115,7 +115,7 @@ def collect_settings(
 
 
 def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
-    """Refuse a value that the recipe refuses, with the full name of its field."""
+    """Raise BadValue, with the full name of the field, for a value that the recipe refuses."""
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
 
@@ -130,7 +130,7 @@ def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
 
 
 def inspect_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:
-    """Return fingerprint and number of the training images; raise if the data is missing."""
+    """Return facts about the images of the data; raise an error if the data is missing."""
     from viaduct.runs.search.best_recipe import apply_settings
     from viaduct.runs.search.session import DataFacts
     from viaduct.training.session import fingerprint_labels, load_images

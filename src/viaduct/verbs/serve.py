@@ -40,7 +40,7 @@ def main(
     ] = None,
     latency_budget: Annotated[
         float,
-        typer.Option(help="Milliseconds in queue and network within which requests wait for each other.", min=0.0),
+        typer.Option(help="Milliseconds from arrival to answer within which requests may wait for a batch.", min=0.0),
     ] = 50.0,
     queue: Annotated[
         int, typer.Option(help="Largest number of images waiting for an answer; further requests get 503.", min=1)

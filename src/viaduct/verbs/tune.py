@@ -73,7 +73,7 @@ def run(
     changes = merge_changes(flags, settings)
     checked = loaded.recipe
     for path, text in changes:
-        checked = override(checked, path, text)
+        checked = override(checked, path, text)  # raises BadValue for a wrong value, before any work
     request = TuneRequest(loaded, location, mode, seconds, device, data, changes, seed, repeat)
     report = tune_recipe(request, print_note)
     print_report(report, as_json)
@@ -122,7 +122,7 @@ def merge(
     sources = [stored for path in banks for stored in open_banks(path)]
     target = Bank(out)
     if out.is_dir():
-        open_banks(out)  # raises if it is damaged, before anything is written
+        open_banks(out)  # raises BadBank if it is damaged, before anything is written
     prepare_writing(Location(target, "--bank"), flag="--out")
     fingerprints = list(dict.fromkeys(stored.fingerprint for stored in sources))
     for fingerprint in fingerprints:

@@ -75,7 +75,7 @@ def import_weights(
     from viaduct.weights.stored import has_torch_names
 
     if out.suffix != ".safetensors":
-        raise BadValue(f"--out {out} should end in .safetensors.")
+        raise BadValue(f"--out {out} must end in .safetensors.")
     for file in (out, slots_beside(out)) if slots else (out,):
         refuse_overwriting(file, force)
     if has_torch_names(checkpoint):
@@ -132,9 +132,9 @@ def export_weights(
     if (form == "safetensors") != (out.suffix == ".safetensors"):
         raise BadValue(f"--out {out} does not go with --format {form}.", ".safetensors is for --format safetensors.")
     if form == "mindspore" and out.suffix != ".ckpt":
-        raise BadValue(f"--out {out} should end in .ckpt: MindSpore's load_checkpoint reads no other name.")
+        raise BadValue(f"--out {out} must end in .ckpt: MindSpore's load_checkpoint reads no other name.")
     if form in ("torchvision", "pytorch") and out.suffix not in (".pth", ".pt"):
-        raise BadValue(f"--out {out} should end in .pth or .pt with --to {form}.")
+        raise BadValue(f"--out {out} must end in .pth or .pt with --to {form}.")
     refuse_overwriting(out, force)
     with ExitStack() as opened:
         averages = opened.enter_context(open_weights(weights, ema=True)) if ema else None
@@ -159,7 +159,7 @@ def export_weights(
 
 
 def refuse_foreign(stored: Any) -> None:
-    """Refuse weights that are a TensorFlow or MindSpore checkpoint."""
+    """Raise BadValue for a TensorFlow or MindSpore checkpoint."""
     if stored.kind in ("TensorFlow checkpoint", "MindSpore checkpoint"):
         already = " already" if stored.kind.startswith("TensorFlow") else ""
         raise BadValue(

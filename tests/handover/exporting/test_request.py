@@ -10,9 +10,9 @@ from command import python, viaduct
 
 REFUSED = [
     ("--to tflite --out m.tflite", "tflite"),
-    ("--to onnx --out m.pt2", "should end in .onnx"),
-    ("--to pt2 --out m", "should end in .pt2"),
-    ("--to frozen-pb --out served", "should end in .pb"),
+    ("--to onnx --out m.pt2", "must end in .onnx"),
+    ("--to pt2 --out m", "must end in .pt2"),
+    ("--to frozen-pb --out served", "must end in .pb"),
     ("--to savedmodel --out m.pb", "a SavedModel is a folder"),
     ("--to pt2 --out m.pt2 --batch 0", "--batch is '0'"),
     ("--to pt2 --out m.pt2 --batch many", "--batch is 'many'"),

@@ -79,7 +79,7 @@ def check_request(request: Request) -> None:
         raise BadValue(f"--opset is for ONNX, not for --to {form}.", "Leave it out.")
     suffix = SUFFIXES[form]
     if suffix and out.suffix != suffix:
-        raise BadValue(f"--out {out} should end in {suffix}, for --to {form}.", f"Try --out {out.with_suffix(suffix)}")
+        raise BadValue(f"--out {out} must end in {suffix}, for --to {form}.", f"Try --out {out.with_suffix(suffix)}")
     if not suffix and out.suffix in SUFFIXES.values() and out.suffix:
         raise BadValue(f"--out {out} names a file, and a SavedModel is a folder.", f"Try --out {out.with_suffix('')}")
     for path in (out, *request.cards):
