@@ -580,3 +580,11 @@ def test_two_machines_with_the_same_secret_work_as_one(tmp_path: Path) -> None:
     assert [code for code, _ in ends] == [0, 0], ends
     assert not any("no secret" in output for _, output in ends)
     assert [answer["VIADUCT_JOB_SECRET"] for answer in read_results(tmp_path).values()] == ["0123456789abcdef0123"] * 2
+
+
+def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEPT", "1")
+    before = dict(os.environ)
+    with launch.replace_environment({"ONLY": "this"}):
+        assert dict(os.environ) == {"ONLY": "this"}
+    assert dict(os.environ) == before

@@ -15,18 +15,9 @@ from viaduct.rehearsal.environment import (
     HOOK_FOLDER,
     make_environment,
     make_rank_variables,
-    replace_environment,
     write_rank_table,
 )
 from viaduct.rehearsal.plan import PLAN_VARIABLE, load_plan
-
-
-def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KEPT", "1")
-    before = dict(os.environ)
-    with replace_environment({"ONLY": "this"}):
-        assert dict(os.environ) == {"ONLY": "this"}
-    assert dict(os.environ) == before
 
 
 def test_the_job_around_the_command_is_not_the_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

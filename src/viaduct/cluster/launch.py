@@ -379,6 +379,19 @@ def quiet_import() -> Iterator[None]:
             del os.environ[CPP_LOG]
 
 
+@contextmanager
+def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Replace this process's environment within the block, because torch's agent passes it on to the ranks."""
+    original = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(original)
+
+
 def limit_threads(ranks: int) -> dict[str, str]:
     """Return OMP_NUM_THREADS, this process's cores divided by the ranks; an empty dict if the user has set it."""
     if "OMP_NUM_THREADS" in os.environ:

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def run_ranks(
 
     The rank that most likely caused the failure comes first.
     """
-    from viaduct.cluster.launch import choose_loopback_variables, limit_threads, quiet_import
+    from viaduct.cluster.launch import choose_loopback_variables, limit_threads, quiet_import, replace_environment
 
     with quiet_import():
         from viaduct.cluster.agent import run_agent
@@ -134,19 +134,6 @@ def run_ranks(
     if outcome.signal:  # it was sent to viaduct or, with `rank_was_signalled`, to a rank
         return {None: -outcome.signal}, 0 if outcome.rank_was_signalled else outcome.signal
     return {failure.rank: failure.exit_code for failure in outcome.failures}, 0
-
-
-@contextmanager
-def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Replace this process's environment within the block, because torch's agent passes it on to the ranks."""
-    original = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(original)
 
 
 def choose_code(code: int, ranks: list[RankProfile]) -> int:

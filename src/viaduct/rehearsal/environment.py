@@ -1,13 +1,9 @@
-"""Environment variables of a rehearsal's processes.
-
-viaduct's own environment is replaced only while torch's agent runs, because the ranks inherit it.
-"""
+"""Environment variables of a rehearsal's processes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import viaduct
@@ -93,16 +89,3 @@ def write_rank_table(plan: Plan) -> None:
     """Write the rank table of one server with `plan.ranks` devices."""
     table = make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"])
     (Path(plan.record) / RANK_TABLE_FILE).write_text(table, encoding="utf-8")
-
-
-@contextmanager
-def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Replace the environment within the block."""
-    saved = dict(os.environ)
-    try:
-        os.environ.clear()
-        os.environ.update(variables)
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(saved)

@@ -24,7 +24,6 @@ from viaduct.rehearsal.environment import (
     VIADUCT_ROOT,
     make_environment,
     make_rank_variables,
-    replace_environment,
     write_rank_table,
 )
 from viaduct.rehearsal.files import open_files
@@ -106,7 +105,7 @@ def kill_group(pid: int) -> None:
 
 
 def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> ProcessEnd:
-    from viaduct.cluster.launch import limit_threads, quiet_import
+    from viaduct.cluster.launch import limit_threads, quiet_import, replace_environment
 
     with quiet_import():
         from viaduct.cluster.agent import run_agent
