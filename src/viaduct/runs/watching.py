@@ -1,8 +1,7 @@
 """Server of a live page on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
 
 For one run it is the page of `train --watch`. For a folder it is the page over all its runs, rendered again when the
-state, the steps or the metrics of a run have changed. The server of training/live.py calls the page's methods
-`answer_page` (for /), `answer_data` (for /data.json) and `read_image`.
+state, the steps or the metrics of a run have changed. The server is that of training/live.py.
 """
 
 from __future__ import annotations
@@ -19,30 +18,18 @@ from viaduct.reporting import Remark, render_page
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import Listing, list_runs, open_run
 from viaduct.runs.page import build_page, build_tiles
-from viaduct.training.live import IDLE_WAIT_S, LOOPBACK, WAIT_S, Ending, LivePage, open_server
+from viaduct.training.live import IDLE_WAIT_S, WAIT_S, Ending, LivePage, ServedPage
 
 POLL_S = 1.0  # time between two looks at the state of a run whose page is served
 
 
-class RunsPage:
-    """Page over all runs below a folder, served from a daemon thread."""
+class RunsPage(ServedPage):
+    """Serves the page over all runs below a folder."""
 
     def __init__(self, root: Path, port: int = 0) -> None:
         self.root = root
-        self.closed = False
-        self._closing = threading.Event()
-        self._lock = threading.Lock()
         self._rendered = ("", "")  # version and HTML of the last page; one tuple, so that threads replace both at once
-        self._server = open_server(self, port, "--port")
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True, name="viaduct-runs-watch"
-        )
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}/"
+        super().__init__(port, "--port")
 
     def read_runs(self) -> tuple[Listing, str]:
         """Return the current runs, and a version that changes with their states, steps and results."""
@@ -62,22 +49,10 @@ class RunsPage:
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         """Return version, tiles and runs; wait before, so that a page with `?since=VERSION` does not ask too often."""
         if "since" in query:
-            self._closing.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
+            self.ended.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
         listing, version = self.read_runs()
         tiles = [{"label": tile.label, "value": tile.value, "note": tile.note} for tile in build_tiles(listing.runs)]
         return {"version": version, "tiles": tiles, "ended": None, "runs": [describe_run(run) for run in listing.runs]}
-
-    def read_image(self, path: str) -> bytes | None:
-        return None  # this page has no images
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        self.closed = True
-        self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 def describe_run(run: RunFacts) -> dict[str, Any]:

@@ -14,6 +14,7 @@ Files are read when a request comes; of growing files only the added lines are r
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import errno
 import json
@@ -30,7 +31,7 @@ from fnmatch import fnmatchcase
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -93,31 +94,18 @@ class Ending:
     remarks: tuple[Remark, ...] = ()
 
 
-class Served(Protocol):
-    """A page as its server sees it; once `closed` is true, connections end without an answer."""
+class ServedPage(abc.ABC):
+    """A page with its server, which runs in a daemon thread; subclasses answer the requests.
 
-    closed: bool
+    A subclass calls `__init__` last, because requests may come at once. `flag` is named in the error about the port.
+    """
 
-    def answer_page(self, query: dict[str, list[str]]) -> str: ...
-    def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]: ...
-    def read_image(self, path: str) -> bytes | None: ...
-
-
-class LivePage:
-    """Serves the page of one run from a daemon thread."""
-
-    def __init__(self, run: Path, port: int = 0) -> None:
-        self.run = run
-        self.ending: Ending | None = None
-        self.ended = threading.Event()
-        self.closed = False
-        self._position: Callable[[], tuple[int, int]] | None = None
-        self._reader = RunReader(run)
+    def __init__(self, port: int, flag: str = "--watch-port") -> None:
+        self.closed = False  # True: connections end without an answer
+        self.ended = threading.Event()  # ends the wait of requests with `?since`
         self._lock = threading.Lock()
-        self._rendered: dict[tuple[str, str], str] = {}  # only the newest page: (version of the run, `layers`) -> HTML
-        self._render_seconds = 0.0  # processor time that rendering it took
-        self._visitors = Visitors()
-        self._server = open_server(self, port)
+        self._server = bind_server(port, flag)
+        self._server.page = self
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True, name="viaduct-watch"
@@ -128,15 +116,17 @@ class LivePage:
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.port}/"
 
-    def follow(self, position: Callable[[], tuple[int, int]]) -> None:
-        """Show the step and the number of steps that `position` returns: it is newer than the last log line."""
-        self._position = position
+    @abc.abstractmethod
+    def answer_page(self, query: dict[str, list[str]]) -> str:
+        """Return the HTML of /."""
 
-    def show_ending(self, ending: Ending) -> None:
-        """Show how the run has ended, and wait some seconds for open pages to load it."""
-        with self._lock:
-            self.ending = ending
-        self._visitors.wait_for_last_versions(self.ended)
+    @abc.abstractmethod
+    def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        """Return the content of /data.json."""
+
+    def read_image(self, path: str) -> bytes | None:
+        """Return the image at an address below /images; None if there is none, as on a page without images."""
+        return None
 
     def close(self) -> None:
         """Stop listening; open connections get no further answer. May be called twice."""
@@ -147,6 +137,30 @@ class LivePage:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class LivePage(ServedPage):
+    """Serves the page of one run."""
+
+    def __init__(self, run: Path, port: int = 0) -> None:
+        self.run = run
+        self.ending: Ending | None = None
+        self._position: Callable[[], tuple[int, int]] | None = None
+        self._reader = RunReader(run)
+        self._rendered: dict[tuple[str, str], str] = {}  # only the newest page: (version of the run, `layers`) -> HTML
+        self._render_seconds = 0.0  # processor time that rendering it took
+        self._visitors = Visitors()
+        super().__init__(port)
+
+    def follow(self, position: Callable[[], tuple[int, int]]) -> None:
+        """Show the step and the number of steps that `position` returns: it is newer than the last log line."""
+        self._position = position
+
+    def show_ending(self, ending: Ending) -> None:
+        """Show how the run has ended, and wait some seconds for open pages to load it."""
+        with self._lock:
+            self.ending = ending
+        self._visitors.wait_for_last_versions(self.ended)
 
     def read_state(self) -> tuple[RunContents, dict[str, Any]]:
         """Return the contents of the run directory, and the state as /data.json has it."""
@@ -244,7 +258,7 @@ class Server(ThreadingHTTPServer):
     """HTTP server of one page, with a thread for each connection."""
 
     daemon_threads = True
-    page: Served
+    page: ServedPage
 
     def server_bind(self) -> None:
         """Bind without resolving this machine's name, as http.server would."""
@@ -255,13 +269,6 @@ class Server(ThreadingHTTPServer):
         """Ignore a closed or silent connection; print any other error."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
-
-
-def open_server(page: Served, port: int, flag: str = "--watch-port") -> Server:
-    """Return a server of a page; `flag` is named in the error if the port cannot be used."""
-    server = bind_server(port, flag)
-    server.page = page
-    return server
 
 
 def bind_server(port: int, flag: str = "--watch-port") -> Server:
