@@ -17,11 +17,8 @@ ESTIMATORS = (
     full_name("NPUEstimator"),
 )
 SESSION_OPENERS = (
-    *SESSION_CLASSES,
-    *MONITORED_SESSIONS,
-    "tensorflow.train.MonitoredSession",
-    "tensorflow.train.Supervisor",
-)
+    *SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession", "tensorflow.train.Supervisor",
+)  # fmt: skip
 
 
 def is_trained_by_estimator(site: Site) -> bool:

@@ -15,12 +15,9 @@ from viaduct.migration.source import FunctionNode
 
 EXIT_FUNCTIONS = {"sys.exit", "os._exit", "exit", "quit"}
 TEST_MAINS = {
-    "tensorflow.test.main",
-    "tensorflow.python.platform.googletest.main",
-    "tensorflow.python.platform.test.main",
-    "unittest.main",
-    "absl.testing.absltest.main",
-}
+    "tensorflow.test.main", "tensorflow.python.platform.googletest.main", "tensorflow.python.platform.test.main",
+    "unittest.main", "absl.testing.absltest.main",
+}  # fmt: skip
 ENDING_FUNCTIONS = {*EXIT_FUNCTIONS, *TEST_MAINS, *APP_RUN}  # no code after them runs
 
 

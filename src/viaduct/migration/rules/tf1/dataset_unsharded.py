@@ -17,14 +17,11 @@ from viaduct.migration.source import FunctionNode
 rule = Rule(__name__, category="report", when=lambda options: options.distributed, runs_last=True)
 
 SOURCES = (
-    "tensorflow.data.TFRecordDataset",
-    "tensorflow.data.TextLineDataset",
-    "tensorflow.data.FixedLengthRecordDataset",
-    "tensorflow.data.experimental.CsvDataset",
-    "tensorflow.data.Dataset.list_files",
-    "tensorflow.data.Dataset.from_tensor_slices",
+    "tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset",
+    "tensorflow.data.FixedLengthRecordDataset", "tensorflow.data.experimental.CsvDataset",
+    "tensorflow.data.Dataset.list_files", "tensorflow.data.Dataset.from_tensor_slices",
     "tensorflow.data.Dataset.from_generator",
-)
+)  # fmt: skip
 
 
 @rule.call(*SOURCES)

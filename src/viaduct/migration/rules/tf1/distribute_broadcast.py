@@ -50,11 +50,9 @@ TRAINING_NAME = re.compile(
     r"(?:^|_)train(?:_?(?:op|ops|step|steps|er))?$|(?:^|_)(?:optimi[sz]er?|minimi[sz]e|apply_gradients)(?:_op)?$"
 )
 TRAINING_LOOPS = (  # they create and initialise a session themselves
-    "tensorflow.contrib.slim.learning.train",
-    "tf_slim.learning.train",
-    "tensorflow.contrib.training.train",
+    "tensorflow.contrib.slim.learning.train", "tf_slim.learning.train", "tensorflow.contrib.training.train",
     "tensorflow.train.Supervisor",
-)
+)  # fmt: skip
 SIMPLE_STATEMENTS = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 

@@ -31,15 +31,9 @@ rule = Rule(
 )
 
 MINIMIZE_PARAMETERS = (  # in order
-    "loss",
-    "global_step",
-    "var_list",
-    "gate_gradients",
-    "aggregation_method",
-    "colocate_gradients_with_ops",
-    "name",
-    "grad_loss",
-)
+    "loss", "global_step", "var_list", "gate_gradients", "aggregation_method", "colocate_gradients_with_ops",
+    "name", "grad_loss",
+)  # fmt: skip
 APPLY_PARAMETERS = ("global_step", "name")  # parameters of minimize that apply_gradients has too
 
 

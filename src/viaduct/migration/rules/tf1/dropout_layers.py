@@ -18,13 +18,9 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, category="performance", when=lambda options: options.dropout_layers)
 
 LAYERS = (
-    "tensorflow.layers.dropout",
-    "tensorflow.layers.Dropout",
-    "tensorflow.keras.layers.Dropout",
-    "tensorflow.keras.layers.SpatialDropout1D",
-    "tensorflow.keras.layers.SpatialDropout2D",
-    "keras.layers.Dropout",
-)
+    "tensorflow.layers.dropout", "tensorflow.layers.Dropout", "tensorflow.keras.layers.Dropout",
+    "tensorflow.keras.layers.SpatialDropout1D", "tensorflow.keras.layers.SpatialDropout2D", "keras.layers.Dropout",
+)  # fmt: skip
 MODULE = full_name("npu_convert_dropout")
 
 

@@ -25,26 +25,13 @@ rule = Rule(__name__)
 
 # The parameters of RunConfig in order: first those that NPURunConfig has, then the others.
 KEPT_PARAMETERS = (
-    "model_dir",
-    "tf_random_seed",
-    "save_summary_steps",
-    "save_checkpoints_steps",
-    "save_checkpoints_secs",
-    "session_config",
-    "keep_checkpoint_max",
-    "keep_checkpoint_every_n_hours",
-    "log_step_count_steps",
-)
+    "model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs",
+    "session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps",
+)  # fmt: skip
 REMOVED_PARAMETERS = (
-    "train_distribute",
-    "device_fn",
-    "protocol",
-    "eval_distribute",
-    "experimental_distribute",
-    "experimental_max_worker_delay_secs",
-    "session_creation_timeout_secs",
-    "checkpoint_save_graph_def",
-)
+    "train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute",
+    "experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def",
+)  # fmt: skip
 STRATEGY_PARAMETERS = ("train_distribute", "eval_distribute", "experimental_distribute")
 # Defaults of TensorFlow that NPURunConfig does not share.
 DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}

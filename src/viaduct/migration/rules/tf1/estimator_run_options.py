@@ -54,17 +54,10 @@ def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
     if options.fusion_switch:
         arguments["fusion_switch_file"] = repr(options.fusion_switch)
     if options.profile and "profiling_config" not in present:
-        arguments["profiling_config"] = render_profiling(site)
+        profiling = f"enable_profiling=True, profiling_options={render_profiling_options(options)!r}"
+        arguments["profiling_config"] = f"{site.import_name('ProfilingConfig')}({profiling})"
     if options.dump and "dump_config" not in present:
-        arguments["dump_config"] = render_dump(site)
+        step = f", dump_step={options.dump_step!r}" if options.dump_step else ""
+        dump = f'enable_dump=True, dump_path={options.dump!r}{step}, dump_mode="all"'
+        arguments["dump_config"] = f"{site.import_name('DumpConfig')}({dump})"
     return {name: text for name, text in arguments.items() if name not in present}
-
-
-def render_profiling(site: Site) -> str:
-    text = render_profiling_options(site.options)
-    return f"{site.import_name('ProfilingConfig')}(enable_profiling=True, profiling_options={text!r})"
-
-
-def render_dump(site: Site) -> str:
-    step = f", dump_step={site.options.dump_step!r}" if site.options.dump_step else ""
-    return f'{site.import_name("DumpConfig")}(enable_dump=True, dump_path={site.options.dump!r}{step}, dump_mode="all")'

@@ -29,7 +29,8 @@ def remove_unread(site: Site) -> None:
     scope = site.file.names.scope_of(site.node)
     names = (node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == target.id)
     is_read = any(isinstance(name.ctx, ast.Load) for name in names)
-    if is_read or target.id in scope.redirects or has_calls(site):  # redirects: names in `global` and `nonlocal`
+    has_calls = any(isinstance(node, ast.Call | ast.NamedExpr | ast.Await) for node in ast.walk(site.node.value))
+    if is_read or target.id in scope.redirects or has_calls:  # redirects: names in `global` and `nonlocal`
         return
     site.edit.remove_statement(site.node)
     site.report_change(
@@ -42,8 +43,3 @@ def mentions_compression(site: Site) -> bool:
     """Return True if the assigned value mentions a compression of Horovod."""
     names = (site.qualified_name(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
     return any(horovod.is_horovod(name) and "Compression" in str(name) for name in names)
-
-
-def has_calls(site: Site) -> bool:
-    """Return True if the value contains calls, which must not be lost."""
-    return any(isinstance(node, ast.Call | ast.NamedExpr | ast.Await) for node in ast.walk(site.node.value))

@@ -40,11 +40,8 @@ ALTERNATIVES = {  # name in Horovod -> advice in English and Chinese
     ),
 }
 MODULE_FINDERS = (
-    "importlib.util.find_spec",
-    "importlib.find_loader",
-    "pkgutil.find_loader",
-    "importlib.import_module",
-)
+    "importlib.util.find_spec", "importlib.find_loader", "pkgutil.find_loader", "importlib.import_module",
+)  # fmt: skip
 HANDLED_BY_OTHER_RULES = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
 
 

@@ -9,10 +9,10 @@ rule = Rule(__name__, category="report", targets=("mlu",), runs_last=True)
 
 ONLY_NVIDIA = ("tensorflow.contrib.nccl.*", "tensorflow.contrib.tensorrt.*", "tensorflow.distribute.NcclAllReduce")
 GPU_TESTS = (
-    *("tensorflow.test.is_gpu_available", "tensorflow.test.gpu_device_name", "tensorflow.test.is_built_with_cuda"),
-    *("tensorflow.config.experimental.list_physical_devices", "tensorflow.config.list_physical_devices"),
+    "tensorflow.test.is_gpu_available", "tensorflow.test.gpu_device_name", "tensorflow.test.is_built_with_cuda",
+    "tensorflow.config.experimental.list_physical_devices", "tensorflow.config.list_physical_devices",
     "tensorflow.python.client.device_lib.list_local_devices",
-)
+)  # fmt: skip
 
 
 @rule.call(*ONLY_NVIDIA)

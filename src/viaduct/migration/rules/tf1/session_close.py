@@ -27,8 +27,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits
 from viaduct.migration.rules.tf1._communication import starts_communication
-from viaduct.migration.rules.tf1._session_keepers import find_keeper
-from viaduct.migration.rules.tf1._session_uses import only_handles_files, reads_within
+from viaduct.migration.rules.tf1._session_uses import find_keeper, only_handles_files, reads_within
 from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
 rule = Rule(__name__, after=("device_block",))

@@ -26,6 +26,19 @@ def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
     return replace_name(site, node, old_text, new_text) if new_text != old_text else None
 
 
+def rename_or_report(site: Site, node: ast.expr, new: str) -> bool:
+    """Replace the site's qualified name by `new` at a node, or report that this is not safe; return True if edited."""
+    renamed = rename_to(site, node, site.name, new)
+    if renamed:
+        site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
+    elif renamed is False:  # None: the import or assignment of the name is edited instead
+        site.request_review(
+            f"write {new} for {site.name}; it cannot be edited safely here",
+            zh=f"请将 {site.name} 改为 {new};此处无法安全改写",
+        )
+    return bool(renamed)
+
+
 def adapt_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
     """Return the qualified name `new` with the file's aliases, as in the node, whose qualified name is `old`.
 

@@ -31,22 +31,13 @@ DEFAULT_POSITIONS = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault
 BACKEND_GETTERS = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
 # Libraries that pass the backend's name on to torch.distributed unchanged.
 LIBRARIES_WITH_BACKEND = (
-    "transformers.",
-    "accelerate.",
-    "pytorch_lightning.",
-    "lightning.",
-    "lightning_fabric.",
-    "deepspeed.",
+    "transformers.", "accelerate.", "pytorch_lightning.", "lightning.", "lightning_fabric.", "deepspeed.",
     "mmengine.",
-)
+)  # fmt: skip
 # Classes whose objects keep settings under the names of their keyword arguments.
 SETTINGS_CLASSES = (
-    "argparse.Namespace",
-    "types.SimpleNamespace",
-    "easydict.EasyDict",
-    "addict.Dict",
-    "ml_collections.ConfigDict",
-)
+    "argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "addict.Dict", "ml_collections.ConfigDict",
+)  # fmt: skip
 MAX_DEPTH = 8  # longest chain of assignments and calls that is followed
 
 

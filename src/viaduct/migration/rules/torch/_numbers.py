@@ -20,13 +20,9 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._devices import OTHER_LIBRARIES, is_of_other_library
 
-TORCH_LIBRARIES = {"torch", "torchvision", "torchaudio", "torchtext"} | {
-    "timm",
-    "transformers",
-    "diffusers",
-    "monai",
-    "lightning",
-}
+TORCH_LIBRARIES = {
+    "torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning",
+}  # fmt: skip
 # Usual names of device numbers.
 NUMBER_NAMES = (
     {"gpu", "gpu_id", "gpuid", "gpu_idx", "gpu_index", "gpu_num", "local_gpu"}

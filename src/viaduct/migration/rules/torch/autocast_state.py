@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._chains import rename_or_report
 from viaduct.migration.rules.torch._imports import move_names
 
 rule = Rule(__name__, targets=("npu", "mlu"))
@@ -55,8 +55,5 @@ def rename_switch(site: Site) -> None:
 
 def rename(site: Site, name: str) -> None:
     """Replace a function of torch by the card's, unless it is imported by name: then the import is edited."""
-    new, node = f"{site.target.card.torch_module}.{name}", site.callee_or_reference
-    if isinstance(node, ast.Attribute) and rename_to(site, node, site.name, new):
-        site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
-    elif isinstance(node, ast.Attribute):
-        site.request_review(f"write {new} for {site.name}", zh=f"请把 {site.name} 改为 {new}")
+    if isinstance(site.callee_or_reference, ast.Attribute):
+        rename_or_report(site, site.callee_or_reference, f"{site.target.card.torch_module}.{name}")

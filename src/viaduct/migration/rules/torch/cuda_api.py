@@ -28,7 +28,7 @@ import ast
 
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, counterpart
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._chains import rename_or_report
 from viaduct.migration.rules.torch._helper import is_under_card_test, replace_by_helper
 from viaduct.migration.rules.torch._mixed_precision import CUDA_AMP_NAMES
 from viaduct.migration.rules.torch._type_uses import is_compared, is_default_type
@@ -61,14 +61,7 @@ def rename(site: Site) -> None:
     card_name = counterpart(site.name[len("torch.cuda.") :], card)
     if card_name is None or (card_name.endswith("Tensor") and is_default_type(site, site.node)):
         return
-    new = f"{card.torch_module}.{card_name}"
-    renamed = rename_to(site, site.callee_or_reference, site.name, new)
-    if renamed:
-        site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
-    elif renamed is False:  # None: the import or assignment of the name is edited instead
-        site.request_review(
-            f"write {new} for {site.name}; it cannot be edited safely here", zh=f"请改为 {new};此处无法安全改写"
-        )
+    rename_or_report(site, site.callee_or_reference, f"{card.torch_module}.{card_name}")
 
 
 def replace_or_report(site: Site, node: ast.expr) -> None:

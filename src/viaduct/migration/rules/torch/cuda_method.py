@@ -27,14 +27,13 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.packages import Bilingual
-from viaduct.migration.classes import find_classes_defining
-from viaduct.migration.lookups import plain_name
+from viaduct.migration.classes import OBJECT, find_classes_defining, is_module
+from viaduct.migration.lookups import last_name, literal_text, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal
 from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
 from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
-from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_method_lookup, is_module_lookup, is_torch_object
 from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_method",), after=("already",))
@@ -59,6 +58,7 @@ MODULE_BY_NAME: tuple[Bilingual, Bilingual] = (
         "此处按名称查找 torch.cuda:请改用辅助模块的 accelerator,其名称相同",
     ),
 )
+UNBOUND_METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.Module.cuda")
 
 
 @rule.method("cuda")
@@ -200,3 +200,40 @@ def render_number(site: Site, device: ast.expr) -> str:
         return ""
     index = device_number_text(site, device) if device_literal(device) is not None else None
     return site.text(device) if index is None else index
+
+
+def is_module_lookup(site: Site) -> bool:
+    """Return True for `getattr(torch, "cuda")`."""
+    is_cuda = [literal_text(node) for node in site.node.args[1:2]] == ["cuda"]
+    return plain_name(site.node.func) == "getattr" and is_cuda and is_torch(site)
+
+
+def is_method_lookup(site: Site) -> bool:
+    """Return True for `getattr(x, "cuda")`, `hasattr(x, "cuda")` and `methodcaller("cuda")`, where x is not torch."""
+    function = last_name(site.node.func)
+    names = site.node.args[:1] if function == "methodcaller" else site.node.args[1:2]
+    is_cuda = [literal_text(node) for node in names] == ["cuda"]
+    return function in ("getattr", "hasattr", "methodcaller") and is_cuda and not is_torch(site)
+
+
+def is_torch(site: Site) -> bool:
+    """Return True if the first argument of the site's call is torch, as in `hasattr(torch, "cuda")`."""
+    return bool(site.node.args) and site.qualified_name(site.node.args[0]) == "torch"
+
+
+def is_torch_object(site: Site, receiver: ast.expr) -> bool:
+    """Return True for a tensor, a module, `self`, `super()`, or the storage in a map_location."""
+    kind = site.values.kind(receiver) or ""
+    if kind.startswith(OBJECT):
+        return is_module(site.file.project, kind.removeprefix(OBJECT))
+    is_own = plain_name(receiver) == "self"
+    is_super = isinstance(receiver, ast.Call) and plain_name(receiver.func) == "super"
+    return kind in ("tensor", "module", "class_loss") or is_own or is_super or is_storage(site, receiver)
+
+
+def is_storage(site: Site, receiver: ast.expr) -> bool:
+    """Return True for `storage` in `torch.load(path, map_location=lambda storage, place: storage.cuda(0))`."""
+    function = site.file.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
+    argument = site.source.parents.get(function) if isinstance(function, ast.Lambda) else None
+    call = site.source.parents.get(argument) if isinstance(argument, ast.keyword) else argument
+    return isinstance(call, ast.Call) and site.qualified_name(call.func) in ("torch.load", "torch.jit.load")

@@ -19,15 +19,26 @@ or in a function of the project, stay.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from viaduct.migration.lookups import mark_once, plain_name
+from viaduct.migration.classes import OBJECT, find_method_owner
+from viaduct.migration.lookups import argument_values, bind_arguments, last_name, mark_once, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._indexing import Body, is_used_as_index
+from viaduct.migration.source import FunctionNode
+from viaduct.migration.values import Values, starts_with_name
 
 rule = Rule(__name__, category="advice", targets=("npu",))
 
 MOVING_METHODS = ("npu", "cuda", "to")
 LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
+INDEXING_FUNCTIONS = (
+    {"gather", "take", "take_along_dim", "one_hot", "embedding"}
+    | {"scatter", "scatter_", "scatter_add", "scatter_add_"}
+    | {"index_select", "index_add", "index_add_", "index_copy_", "index_fill_"}
+)
+MAX_DEPTH = 4
+"""Number of calls, one in the function of the other, through which a tensor is followed."""
 
 
 @rule.node(ast.Call, only_if_file_contains=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "criterion", "loss"))
@@ -82,3 +93,98 @@ def advise_cast(site: Site, move: ast.AST, name: str) -> None:
         zh=f"若所用版本缺少 int64 算子,可在搬移前将 {name} 转为 torch.int32:使用 --int32-targets",
         node=move,
     )
+
+
+# ---- targets that are used as an index, as in `gather(1, target)`: these must stay int64
+
+
+@dataclass(frozen=True)
+class Body:
+    """A function or a module, with the kinds of values in its file."""
+
+    root: ast.AST
+    values: Values
+
+
+def is_used_as_index(body: Body, name: str, depth: int = 0) -> bool:
+    """Return True if the tensor of that name is used as an index, here or in functions to which it is passed."""
+    if depth > MAX_DEPTH:
+        return False
+    names = aliases(body.root, name)
+    if any(uses_any(value, names) for node in ast.walk(body.root) for value in index_expressions(node)):
+        return True
+    return any(is_used_as_index(called, parameter, depth + 1) for called, parameter in receiving_functions(body, names))
+
+
+def aliases(root: ast.AST, name: str) -> set[str]:
+    """Return a name and its other names: `at` after `at = target.view(-1, 1)`."""
+    statements = [
+        node for node in ast.walk(root) if isinstance(node, ast.Assign) and starts_with_name(node.value, name)
+    ]
+    targets = [statement.targets[0] for statement in statements]
+    return {name, *(target.id for target in targets if isinstance(target, ast.Name))}
+
+
+def index_expressions(node: ast.AST) -> list[ast.expr]:
+    """Return the expression in a subscript, or all arguments of an indexing function; none for any other node."""
+    if isinstance(node, ast.Subscript):
+        return [node.slice]
+    is_indexing = isinstance(node, ast.Call) and last_name(node.func) in INDEXING_FUNCTIONS
+    return argument_values(node) if is_indexing else []  # type: ignore[arg-type]
+
+
+def uses_any(value: ast.AST, names: set[str]) -> bool:
+    """Return True if a value uses one of the names outside a comparison."""
+    if isinstance(value, ast.Compare):
+        return False
+    if isinstance(value, ast.Name):
+        return value.id in names
+    return any(uses_any(child, names) for child in ast.iter_child_nodes(value))
+
+
+def receiving_functions(body: Body, names: set[str]) -> Iterator[tuple[Body, str]]:
+    """Yield the functions of the project that get the tensor as an argument, and the parameter's name."""
+    for call in ast.walk(body.root):
+        if not isinstance(call, ast.Call) or not any(uses_any(value, names) for value in argument_values(call)):
+            continue
+        definition = find_definition(body, call)
+        if definition is not None:
+            called, parameters = definition
+            passed = bind_arguments(call, parameters).items()
+            yield from ((called, parameter) for parameter, value in passed if uses_any(value, names))
+
+
+def find_definition(body: Body, call: ast.Call) -> tuple[Body, list[str]] | None:
+    """Return the project's function, method or forward that a call runs, and its positional parameters."""
+    values = body.values
+    name = values.names.qualified(call.func)
+    if name in values.project.functions:
+        path, function = values.project.functions[name]
+        return body_of(body, path, function), [parameter.arg for parameter in function.args.args]
+    kind = values.kind(call.func) or ""
+    if kind.startswith(OBJECT):
+        return find_method(body, kind.removeprefix(OBJECT), "forward")
+    if isinstance(call.func, ast.Attribute):
+        kind = values.kind(call.func.value) or ""
+        return find_method(body, kind.removeprefix(OBJECT), call.func.attr) if kind.startswith(OBJECT) else None
+    return None
+
+
+def find_method(body: Body, class_name: str, method: str) -> tuple[Body, list[str]] | None:
+    """Return the definition of a method of the project's class, and its parameters."""
+    project = body.values.project
+    owner = find_method_owner(project, class_name, method)
+    if owner is None:
+        return None
+    own_class = project.classes[owner]
+    for node in project.parsed[own_class.path].source.of_kind(ast.ClassDef):
+        for statement in node.body if node.name == owner.rpartition(".")[2] else ():
+            if isinstance(statement, FunctionNode) and statement.name == method:
+                return body_of(body, own_class.path, statement), list(own_class.methods[method])
+    return None
+
+
+def body_of(body: Body, path: str, function: ast.AST) -> Body:
+    """Return a function of a file of the project, with the kinds of values in that file."""
+    project = body.values.project
+    return Body(function, Values(project.parsed[path], project))

@@ -36,13 +36,8 @@ rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_profiler
 TORCH_PROFILER, NPU_PROFILER = "torch.profiler", f"{NPU.plugin}.profiler"
 # Names of torch.profiler that torch_npu.profiler has too.
 IN_PLUGIN = {
-    "profile",
-    "schedule",
-    "tensorboard_trace_handler",
-    "ProfilerActivity",
-    "ProfilerAction",
-    "supported_activities",
-}
+    "profile", "schedule", "tensorboard_trace_handler", "ProfilerActivity", "ProfilerAction", "supported_activities",
+}  # fmt: skip
 ACTIVITY = f"{TORCH_PROFILER}.ProfilerActivity.CUDA"
 COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time_total", "memory_usage", "time")}
 """Columns of the tables of torch's profiler."""

@@ -17,16 +17,10 @@ rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
 GENERATION_NUMBERS = {"major", "minor"}
 PROCESSOR_PROPERTIES = {
-    "multi_processor_count",
-    "max_threads_per_multi_processor",
-    "warp_size",
-    "regs_per_multiprocessor",
-    "is_integrated",
-    "is_multi_gpu_board",
-    "gcnArchName",
-    "shared_memory_per_block",
+    "multi_processor_count", "max_threads_per_multi_processor", "warp_size", "regs_per_multiprocessor",
+    "is_integrated", "is_multi_gpu_board", "gcnArchName", "shared_memory_per_block",
     "shared_memory_per_multiprocessor",
-}
+}  # fmt: skip
 
 
 @rule.node(ast.Attribute, only_if_file_contains=("get_device_properties",))
