@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32, TF32, Grid, find_uniform_grid, is_one_rounding
+from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32, TF32, FloatFormat, find_uniform_grid, is_one_rounding
 
 
 def normal(size: int = 1000, seed: int = 0) -> np.ndarray:
@@ -20,7 +20,7 @@ def test_ordinary_values_lie_on_no_grid() -> None:
 
 
 @pytest.mark.parametrize(("grid", "dtype"), [(FLOAT16, np.float16), (FLOAT32, np.float32)])
-def test_rounding_is_that_of_the_format(grid: Grid, dtype: type) -> None:
+def test_rounding_is_that_of_the_format(grid: FloatFormat, dtype: type) -> None:
     edges = [0.0, -0.0, 65504.0, 65519.9, 65520.0, -1e6, 2.0**-14, 2.0**-24, 2.0**-25, 3e-8, 1e39, -1e39]
     ties = [1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-24]
     values = np.array([*edges, *ties, *normal() * 10.0 ** np.linspace(-9, 5, 1000)])
@@ -58,5 +58,5 @@ def test_quantised_values_show_their_step_though_levels_are_missing() -> None:
     assert uniform is not None
     assert uniform.step == pytest.approx(step, rel=1e-5)
     assert uniform.levels == levels.max() - levels.min() + 1
-    assert uniform.on_grid(stored).all()
-    assert not uniform.on_grid(stored + step / 2).any()
+    assert uniform.find_members(stored).all()
+    assert not uniform.find_members(stored + step / 2).any()

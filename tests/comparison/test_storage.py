@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from comparison.tensor_files import VALUES, make_stored, member_of, npy_with, write_array
-from viaduct.comparison.storage import describe, open_tensor
+from viaduct.comparison.storage import open_tensor, read_dtype_and_shape
 from viaduct.errors import BadData
 
 # What must not be read.
@@ -54,7 +54,7 @@ def test_every_type_comes_back_as_it_was(tmp_path: Path, suffix: str, dtype: str
         values = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
         path = write_array(tmp_path / f"a{len(shape)}{shape[:1]}.{suffix}", values)
         array = open_tensor(make_stored(path, member_of(suffix)))
-        assert describe(path, member_of(suffix)) == (dtype, shape)
+        assert read_dtype_and_shape(path, member_of(suffix)) == (dtype, shape)
         assert (array.dtype, array.shape) == (values.dtype, shape)
         assert np.array_equal(array, values)
         assert not array.flags.writeable
@@ -69,7 +69,7 @@ def test_bfloat16_comes_as_its_bits(tmp_path: Path) -> None:
     save_file({"x": tensor}, tmp_path / "a.safetensors")
     npy_with(tmp_path / "a.npy", "{'descr': '<V2', 'fortran_order': False, 'shape': (10,), }", bits.tobytes())
     for path, member in [("a.pt", ""), ("a.safetensors", "x"), ("a.npy", "")]:
-        assert describe(tmp_path / path, member) == ("bfloat16", (10,))
+        assert read_dtype_and_shape(tmp_path / path, member) == ("bfloat16", (10,))
         assert open_tensor(make_stored(tmp_path / path, member)).dtype == np.uint16
         assert np.array_equal(open_tensor(make_stored(tmp_path / path, member)), bits)
 
@@ -79,7 +79,7 @@ def test_fortran_order_big_endian_and_packed_archives(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", VALUES.astype(">f4"))
     np.savez_compressed(tmp_path / "c.npz", x=VALUES, f=np.asfortranarray(VALUES))
     for path, member in [("f.npy", ""), ("b.npy", ""), ("c.npz", "x"), ("c.npz", "f")]:
-        assert describe(tmp_path / path, member) == ("float32", (2, 3, 4))
+        assert read_dtype_and_shape(tmp_path / path, member) == ("float32", (2, 3, 4))
         assert np.array_equal(open_tensor(make_stored(tmp_path / path, member)), VALUES)
 
 
@@ -99,7 +99,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     for suffix in ("npy", "npz", "safetensors", "pt"):
         os.mkfifo(tmp_path / f"a.{suffix}")
         with pytest.raises(BadData):
-            describe(tmp_path / f"a.{suffix}")
+            read_dtype_and_shape(tmp_path / f"a.{suffix}")
 
 
 def test_a_thousand_headers_take_a_moment(tmp_path: Path) -> None:
@@ -115,5 +115,5 @@ def test_a_thousand_headers_take_a_moment(tmp_path: Path) -> None:
 def time_reading(paths: list[Path]) -> float:
     start = time.process_time()
     for path in paths:
-        describe(path)
+        read_dtype_and_shape(path)
     return time.process_time() - start

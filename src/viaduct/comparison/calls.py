@@ -1,7 +1,7 @@
 """Rows grouped into calls: one execution of an operator or module, with its inputs, outputs and gradients.
 
-A module that contains others is a call too. Names show what a module contains; the edges of the dump, if it has any,
-show what feeds a call.
+The call of a module contains those of its inner modules, as their names show (layer1 and layer1.conv). The edges of the
+dump, if it has any, show from which calls a call reads.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Role
 
 SEPARATOR = re.compile(r"[./]")
-FORWARD: tuple[Role, ...] = ("input", "output")
-BACKWARD: tuple[Role, ...] = ("grad_output", "grad_input", "gradient")
+FORWARD_ROLES: tuple[Role, ...] = ("input", "output")
+BACKWARD_ROLES: tuple[Role, ...] = ("grad_output", "grad_input", "gradient")
 
 
 @dataclass
@@ -34,17 +34,20 @@ class Call:
 
 @dataclass(frozen=True)
 class RankStep:
-    """One step of one rank: its calls in execution order, and the rows of its parameters and updates."""
+    """One step of one rank: its calls in execution order, and the rows of its parameters and updates.
+
+    A row is given by its index in `rows`, which holds those of all steps and ranks.
+    """
 
     rows: Sequence[Row]
     number: int  # of the step
     rank: int
     calls: tuple[Call, ...]
-    producers: Mapping[str, tuple[str, ...]]  # operator -> the operators that feed it
-    parameters: tuple[int, ...]  # indices of rows
-    updates: tuple[int, ...]  # indices of rows
-    parts: Mapping[str, Sequence[Call]]  # module -> the calls within it, at any depth
-    by_op: Mapping[str, Sequence[Call]]
+    producers: Mapping[str, tuple[str, ...]]  # operator -> the operators whose outputs it reads
+    parameters: tuple[int, ...]
+    updates: tuple[int, ...]
+    inner_calls: Mapping[str, Sequence[Call]]  # module -> the calls within it, at any depth
+    calls_by_op: Mapping[str, Sequence[Call]]
 
     def bad_rows(self, call: Call, *roles: Role) -> list[int]:
         """Return the indices of a call's bad rows with the given roles."""
@@ -54,11 +57,11 @@ class RankStep:
         return max((compute_error(self.rows[index]) for index in row_indices), default=0.0)
 
     def calls_within(self, call: Call) -> Sequence[Call]:
-        return self.parts.get(call.op, ())
+        return self.inner_calls.get(call.op, ())
 
     def producing_calls(self, call: Call) -> list[Call]:
         """Return the earlier calls whose outputs this one reads."""
-        others = (other for op in self.producers.get(call.op, ()) for other in self.by_op.get(op, ()))
+        others = (other for op in self.producers.get(call.op, ()) for other in self.calls_by_op.get(op, ()))
         return [other for other in others if other.order <= call.order and other is not call]
 
 
@@ -68,7 +71,7 @@ def contains_module(outer: str, inner: str) -> bool:
 
 
 def compute_error(row: Row) -> float:
-    """Return the RMS difference divided by the golden tensor's size (SideStatistics.size).
+    """Return the RMS difference relative to the size of the right tensor (SideStatistics.size).
 
     It is 0 for a row without measures, and infinite if NaN or Inf differ.
     """
@@ -89,7 +92,7 @@ def estimate_error(measures: Measures) -> float:
 
 
 def divide_by_size(error: float, size: float) -> float:
-    """Return an error relative to a size; infinite if only the size is zero."""
+    """Return an error relative to a size; 0 for no error, infinite if only the size is zero."""
     if error == 0.0:
         return 0.0
     return error / size if size > 0.0 else math.inf
@@ -123,19 +126,19 @@ def make_rank_step(
 
 def group_calls(calls: Sequence[Call]) -> tuple[dict[str, list[Call]], dict[str, list[Call]]]:
     """Return the calls inside each module, and the calls of each operator."""
-    by_op: dict[str, list[Call]] = defaultdict(list)
+    calls_by_op: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
-        by_op[call.op].append(call)
-    parts: dict[str, list[Call]] = defaultdict(list)
+        calls_by_op[call.op].append(call)
+    inner_calls: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         for outer in iterate_enclosing(call.op):
-            if outer in by_op:
-                parts[outer].append(call)
-    return dict(parts), dict(by_op)
+            if outer in calls_by_op:
+                inner_calls[outer].append(call)
+    return dict(inner_calls), dict(calls_by_op)
 
 
 def iterate_enclosing(op: str) -> Iterator[str]:
-    """Yield the names of the modules that may contain an operator: a and a.b for a.b.c."""
+    """Yield the names of the modules that may contain an operator: the network's, a and a.b for a.b.c."""
     if op != ROOT_MODULE:
         yield ROOT_MODULE
     yield from (op[: match.start()] for match in SEPARATOR.finditer(op) if match.start())

@@ -1,4 +1,4 @@
-"""Reading of a stored tensor in cache-sized pieces, each widened to float64: never the whole array at once."""
+"""Reading of a tensor in pieces that fit into the cache, each widened to float64: never the whole array at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from viaduct.comparison.tensors import Array
 
 Floats = NDArray[np.float64]
 
-# Calling NumPy costs little (at 8,192 it was 40 % of the time), and buffers of half a megabyte stay in the cache.
+# Elements of a piece: so many that calling NumPy costs little (with 8,192 it was 40 % of the time), and so few that
+# buffers (half a megabyte) stay in the cache.
 CHUNK = 65536
 LARGE_INTEGERS = ("int64", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -24,9 +25,9 @@ _LOCAL = threading.local()  # attribute `buffers`: this thread's buffers by name
 
 
 def reuse_buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
-    """Return this thread's buffer of that name and dtype, with old values in it.
+    """Return this thread's buffer of that name and dtype, with its old content.
 
-    Reusing memory is faster than allocating it, since the system zeroes fresh pages.
+    Reusing memory is faster than allocating it, since the operating system zeroes new pages.
     """
     if not hasattr(_LOCAL, "buffers"):
         _LOCAL.buffers = {}
@@ -38,7 +39,7 @@ def reuse_buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
 
 
 def explain_refusal(dtype: str, array: Array) -> str:
-    """Return why this array cannot be measured; empty if it can."""
+    """Return why an array cannot be measured; empty if it can. `dtype`: as the dump states it."""
     if dtype == "bfloat16":
         return "" if array.dtype.itemsize == 2 else f"bfloat16 needs 16-bit elements; the file has {array.dtype}"
     if array.dtype.kind in "biuf" or str(array.dtype) in COMPLEX:
@@ -48,7 +49,7 @@ def explain_refusal(dtype: str, array: Array) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive elements of a tensor in three forms, which must not be written to."""
+    """Consecutive elements of a tensor in three forms, which must not be changed."""
 
     raw: Array  # as in the file; bfloat16 as its uint16 bits
     as_float: Array  # float32 if the file has floats of at most 32 bits, else float64
@@ -59,7 +60,7 @@ class Piece:
 
 
 class FlatTensor:
-    """A tensor as a row of elements in C order, read piece by piece into reused buffers."""
+    """A tensor as a sequence of elements in C order, read piece by piece into reused buffers."""
 
     def __init__(self, array: Array, dtype: str, side: str) -> None:
         kind = str(array.dtype.newbyteorder("="))
@@ -101,7 +102,7 @@ class FlatTensor:
         return raw
 
     def find_index(self, flat: int) -> tuple[int, ...]:
-        """Return the index of an element in the tensor's own shape."""
+        """Return the index, in the tensor's own shape, of the element at position `flat`."""
         return tuple(int(i) for i in np.unravel_index(flat // self.parts, self.shape))
 
 

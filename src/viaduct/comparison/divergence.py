@@ -1,4 +1,4 @@
-"""Access for causes to the tensors of the origin, the first divergence, and to the other rows.
+"""The first divergence, for the causes that may explain it: its tensors, and the other rows of the comparison.
 
 A cause predicts the left side from the right one, under the assumption that it is the cause. `explained_share` is the
 share of the difference that this prediction removes: one scale for all causes. Of very large tensors only the leading
@@ -23,12 +23,12 @@ from viaduct.comparison.tensors import Array, Pair, Role, StoredTensor
 from viaduct.errors import ViaductError
 
 MAX_ELEMENTS = 1 << 24  # of one tensor that a cause reads
-WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # have the shape of a weight; axis 0: outputs
+WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # of a weight's shape: axis 0 is its outputs
 Opener = Callable[[StoredTensor], Array]
 
 
 class ArrayPair(NamedTuple):
-    """One tensor of both sides; floats are widened to float64."""
+    """The values of one tensor on both sides, as NumPy arrays; floats are widened to float64."""
 
     left: Array
     right: Array
@@ -36,7 +36,7 @@ class ArrayPair(NamedTuple):
 
 @dataclass
 class Divergence:
-    """The origin of a divergence, all rows, and their tensors, which are opened when a cause needs them."""
+    """The origin (the first operator, weight or input that differs), and all rows; tensors are opened when needed."""
 
     rows: Sequence[Row]
     origin: Origin
@@ -47,6 +47,7 @@ class Divergence:
 
     @property
     def row(self) -> Row:
+        """Return the origin's first bad row."""
         return self.rows[self.origin.row]
 
     @property
@@ -70,22 +71,22 @@ class Divergence:
 
     def load_row(self, row: Row | None) -> ArrayPair | None:
         """Return both sides of a row; None if one is missing, unreadable, empty, complex or of another shape."""
-        if row is None or row.pair.left is None or row.pair.right is None:
+        if row is None:
             return None
         if id(row) not in self.cache:
             self.cache[id(row)] = load_pair(row.pair, self.open)
         return self.cache[id(row)]
 
     def load_right(self, row: Row) -> Array | None:
-        """Return the right side alone, without caching it."""
+        """Return the right side alone, without caching it; None if it is missing, unreadable or empty."""
         tensor = row.pair.right
+        if tensor is None:
+            return None
         try:
-            array = None if tensor is None else self.open(tensor)
+            array = self.open(tensor)
         except (OSError, ValueError, ViaductError):
             return None
-        if tensor is None or array is None or not array.size:
-            return None
-        return widen(array[select_leading_slices(array.shape)], tensor.dtype)
+        return widen(array[select_leading_slices(array.shape)], tensor.dtype) if array.size else None
 
     def load_arrays(self) -> ArrayPair | None:
         """Return both sides of the origin's tensor; None as in `load_row`."""
@@ -99,7 +100,7 @@ class Divergence:
     def find_rows(
         self, role: Role, index: int | None = None, *, op: str | None = None, step: int | None = None
     ) -> list[Row]:
-        """Return the rows of a role and the origin's rank; `op` and `step` default to the origin's.
+        """Return the rows of one role, by default those of the origin's operator and step; the rank is the origin's.
 
         `index`: only the input, output or parameter with this number.
         """
@@ -197,6 +198,13 @@ def fit_factor(y: Array, x: Array, axes: int | tuple[int, ...] | None = None, ke
     squares = np.square(x).sum(axes, keepdims=keepdims)
     factor: Array = (x * y).sum(axes, keepdims=keepdims) / np.where(squares > 0, squares, 1.0)
     return factor
+
+
+def fit_line(x_CN: Array, y_CN: Array) -> tuple[Array, Array]:
+    """Fit y = slope x + offset by least squares; return both as columns with a row for each channel."""
+    mean = x_CN.mean(1, keepdims=True)
+    slope = fit_factor(y_CN, x_CN - mean, 1, keepdims=True)
+    return slope, y_CN.mean(1, keepdims=True) - slope * mean
 
 
 def explained_share(prediction: Array, arrays: ArrayPair) -> float:

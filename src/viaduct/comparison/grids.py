@@ -1,4 +1,4 @@
-"""Grids of numbers: those of a floating-point format, and those with equal steps, as of quantised numbers."""
+"""Grids of numbers: the numbers of a floating-point format, and numbers with equal steps, such as quantised ones."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from viaduct.comparison.tensors import Array
 
 MIN_VALUES = 5  # distinct values; fewer may lie on a grid of equal steps by chance
 MAX_VALUES = 1 << 16  # distinct values; a tensor with more is not searched for a grid
-NEAR = 0.02  # allowed distance of a value from the grid, in steps
+MAX_DISTANCE = 0.02  # of a value from the grid of equal steps, in steps
 STORAGE_ERROR = 2.0**-22  # relative error of storing step * number as float32
 
 
 @dataclass(frozen=True)
-class Grid:
-    """A floating-point format by its fraction bits, its smallest normal exponent and its largest number."""
+class FloatFormat:
+    """A floating-point format, which may be narrower than any dtype of NumPy."""
 
     name: str
-    bits: int  # of the fraction, without the leading one
-    lowest: int  # exponent of the smallest normal number; below it the spacing stays the same
-    largest: float
+    fraction_bits: int  # without the implicit leading one
+    min_exponent: int  # of the smallest normal number; below it the spacing stays the same
+    largest: float  # the largest finite number
 
     @property
     def epsilon(self) -> float:
         """Return the largest relative error of one rounding."""
-        return 2.0 ** -(self.bits + 1)
+        return 2.0 ** -(self.fraction_bits + 1)
 
     def spacing(self, values: Array) -> Array:
         """Return the distance to the next number of this format, at each value."""
-        _, exponents = np.frexp(values)  # the fraction is in [0.5, 1)
-        return np.ldexp(1.0, np.maximum(exponents - 1, self.lowest) - self.bits)
+        _, exponents = np.frexp(values)  # of a fraction in [0.5, 1), so one more than the format's exponent
+        return np.ldexp(1.0, np.maximum(exponents - 1, self.min_exponent) - self.fraction_bits)
 
     def round(self, values: Array) -> Array:
         """Round to the nearest number of this format, ties to even; too large values become infinite."""
@@ -45,40 +45,40 @@ class Grid:
         return bool(finite.size) and bool(np.array_equal(self.round(finite), finite))
 
 
-FLOAT16 = Grid("float16", 10, -14, 65504.0)
-BFLOAT16 = Grid("bfloat16", 7, -126, 3.3895313892515355e38)
-TF32 = Grid("TF32", 10, -126, 3.4e38)
-FLOAT32 = Grid("float32", 23, -126, 3.4028234663852886e38)
-HALVES = (BFLOAT16, FLOAT16)  # the coarser first: most numbers on bfloat16's grid lie on float16's too
+FLOAT16 = FloatFormat("float16", 10, -14, 65504.0)
+BFLOAT16 = FloatFormat("bfloat16", 7, -126, 3.3895313892515355e38)
+TF32 = FloatFormat("TF32", 10, -126, 3.4e38)
+FLOAT32 = FloatFormat("float32", 23, -126, 3.4028234663852886e38)
+HALF_FORMATS = (BFLOAT16, FLOAT16)  # the coarser first: most bfloat16 numbers are float16 numbers too
 
 
-def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
-    """Return True if the left looks like the right rounded to the grid.
+def is_one_rounding(left: Array, right: Array, float_format: FloatFormat) -> bool:
+    """Return True if the left looks like the right rounded to the format.
 
-    The left lies on the grid, the right does not, and more than 98 % of the elements differ by at most about half a
-    step of the grid.
+    All left values are numbers of the format, not all right ones are, and more than 98 % of the elements differ by
+    half the spacing or less.
     """
     finite = np.isfinite(left) & np.isfinite(right)
     left, right = left[finite], right[finite]
-    if left.size < 8 or not grid.contains_all(left) or grid.contains_all(right):
+    if left.size < 8 or not float_format.contains_all(left) or float_format.contains_all(right):
         return False
-    steps = np.abs(left - right) / grid.spacing(right)
-    return float(np.mean(steps <= 0.55)) > 0.98
+    steps = np.abs(left - right) / float_format.spacing(right)
+    return float(np.mean(steps <= 0.55)) > 0.98  # a little more than half, for errors of the right side
 
 
 @dataclass(frozen=True)
 class UniformGrid:
-    """Grid of values `start` + k · `step`, for whole numbers k."""
+    """The values `start` + k · `step`, for whole numbers k."""
 
     step: float
     start: float
     levels: int  # number of grid values in the tensor's range
 
-    def on_grid(self, values: Array) -> Array:
+    def find_members(self, values: Array) -> Array:
         """Return a mask of the values that lie on the grid."""
-        numbers = (values - self.start) / self.step
-        slack = NEAR + STORAGE_ERROR * np.abs(values) / self.step
-        is_near: Array = np.abs(numbers - np.rint(numbers)) <= np.minimum(slack, 0.25)
+        steps = (values - self.start) / self.step
+        allowed = MAX_DISTANCE + STORAGE_ERROR * np.abs(values) / self.step
+        is_near: Array = np.abs(steps - np.rint(steps)) <= np.minimum(allowed, 0.25)
         return is_near
 
 
@@ -94,4 +94,4 @@ def find_uniform_grid(values: Array) -> UniformGrid | None:
     extent = float(levels[-1] - levels[0])
     step = extent / max(1, round(extent / float(np.min(gaps))))
     grid = UniformGrid(step, float(levels[0]), round(extent / step) + 1)
-    return grid if bool(grid.on_grid(levels).all()) and grid.levels >= MIN_VALUES else None
+    return grid if bool(grid.find_members(levels).all()) and grid.levels >= MIN_VALUES else None

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from viaduct.comparison.calls import (
-    BACKWARD,
-    FORWARD,
+    BACKWARD_ROLES,
+    FORWARD_ROLES,
     Call,
     RankStep,
     compute_error,
@@ -176,7 +176,7 @@ def explain_update(step: RankStep, update: StoredTensor) -> str:
     """Describe how an update differs, and what is known about its gradient."""
     gradients = [
         step.rows[index]
-        for call in step.by_op.get(update.op, ())
+        for call in step.calls_by_op.get(update.op, ())
         for index in call.row_indices.get("gradient", ())
         if step.rows[index].tensor.index == update.index
     ]
@@ -322,7 +322,7 @@ def is_after_network(step: RankStep, call: Call) -> bool:
 
     A name with a dot belongs to a module within another one, and so not to a loss.
     """
-    ended = [root for root in step.by_op.get(ROOT_MODULE, ()) if root.order < call.order]
+    ended = [root for root in step.calls_by_op.get(ROOT_MODULE, ()) if root.order < call.order]
     return any(part.order < root.order for root in ended for part in step.calls_within(root)) and "." not in call.op
 
 
@@ -341,13 +341,13 @@ def list_output_rows(calls: Sequence[Call]) -> list[int]:
 
 def find_wrong_gradients(step: RankStep) -> list[Candidate]:
     """Return the candidate for the first bad gradient of a step without a wrong output; empty if none is bad."""
-    calls = sort_backward(step, [call for call in step.calls if any(map(call.row_indices.get, BACKWARD))])
+    calls = sort_backward(step, [call for call in step.calls if any(map(call.row_indices.get, BACKWARD_ROLES))])
     # Of the operators with bad gradients only the innermost modules count.
-    ops = {call.op for call in calls if step.bad_rows(call, *BACKWARD)}
+    ops = {call.op for call in calls if step.bad_rows(call, *BACKWARD_ROLES)}
     bad = [call for call in calls if call.op in ops and not any(part.op in ops for part in step.calls_within(call))]
     if not bad:
         return []
-    first = next((call for call in bad if step.bad_rows(call, *BACKWARD)), bad[0])
+    first = next((call for call in bad if step.bad_rows(call, *BACKWARD_ROLES)), bad[0])
     before = [call for call in calls[: calls.index(first)] if not contains_module(call.op, first.op)]
     if step.bad_rows(first, "grad_output") or not first.row_indices.get("grad_output"):
         return [explain_arriving_gradient(step, first, before)]
@@ -362,7 +362,7 @@ def find_wrong_gradients(step: RankStep) -> list[Candidate]:
 
 def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call]) -> Candidate:
     """Return the candidate for a gradient that is bad when it arrives at the call `first`."""
-    bad = step.bad_rows(first, "grad_output") or step.bad_rows(first, *BACKWARD)
+    bad = step.bad_rows(first, "grad_output") or step.bad_rows(first, *BACKWARD_ROLES)
     differs = f"the gradient at {first.op} differs by {step.largest_error(bad):.2g}, while the forward pass is not bad"
     if not before:
         return make_candidate(step, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
@@ -380,13 +380,13 @@ def estimate_relu_error(step: RankStep, calls: Sequence[Call]) -> float:
     If the input differs by e, about a share e of normally distributed values changes its sign. For these, only one side
     passes the gradient on, so its relative error is the root of e. Measured on a GPU: 8e-5 became 5.5e-3.
     """
-    row_indices = [index for call in calls for role in FORWARD for index in call.row_indices.get(role, ())]
+    row_indices = [index for call in calls for role in FORWARD_ROLES for index in call.row_indices.get(role, ())]
     return math.sqrt(step.largest_error(row_indices))
 
 
 def sort_backward(step: RankStep, calls: Sequence[Call]) -> list[Call]:
     """Sort calls by the order of their gradients, or in reverse forward order if gradients are not numbered."""
-    forward, backward = find_first_orders(step, FORWARD), find_first_orders(step, BACKWARD)
+    forward, backward = find_first_orders(step, FORWARD_ROLES), find_first_orders(step, BACKWARD_ROLES)
     if set(forward.values()) & set(backward.values()):
         return sorted(calls, key=lambda call: -call.order)
     return sorted(calls, key=lambda call: backward[id(call)])

@@ -1,7 +1,7 @@
-"""Conversion from an accelerator's layout to the layout of the other side.
+"""Conversion of the left tensor from an accelerator's layout, such as NC1HWC0, to the layout of the right one.
 
-Device layouts split an axis into blocks of 16 (or 32) and pad the last block. The blocks are joined, the axes are put
-into the right's order, and the padding is cut off. Tensors in plain layouts are not cut.
+These layouts split an axis into blocks of 16 (or 32) and pad the last block. The blocks are joined, the axes are put
+into the right's order, and the padding is cut off. A tensor in a plain layout such as NHWC is only transposed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from viaduct.errors import BadData
 Shape = tuple[int, ...]
 
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")  # one letter for each axis
-ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # these say nothing about the order of axes
+ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # names that do not state the order of axes
 
 
 def convert_layout(array: Array, layout: Layout) -> Array:
@@ -56,7 +56,7 @@ def _join_blocks(array: Array, axes: tuple[int, ...], letters: str, right: str, 
 
 
 def _find_order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
-    """Return the right's order of axes, or if it is not stated an order with this shape."""
+    """Return the right's order of axes; if it is not stated, the first plain order that gives its shape."""
     if sorted(right) == sorted(letters):
         return right
     sizes = dict(zip(letters, dims, strict=True))
@@ -103,9 +103,9 @@ def _reorder_axes(array: Array, letters: str, order: str) -> Array:
 
 
 def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
-    """Return the array in a shape that differs in axes of length 1 only, or for ND in any with as many elements.
+    """Return the array in a shape that differs in axes of length 1 only, or in an orderless layout also in other axes.
 
-    Raise BadData for others, also for a permutation of the axes.
+    Raise BadData for any other shape. A permutation of the axes is refused too: it would need a transposition.
     """
     if array.shape == shape:
         return array

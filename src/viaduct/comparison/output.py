@@ -1,6 +1,6 @@
-"""The output folder of a comparison: drift.csv (of tensors only), report.html and summary.json.
+"""The output folder of a comparison: report.html, summary.json, and drift.csv if tensors were compared.
 
-All files are written beside the folder first, so an error in writing them does not change it.
+All files are first written to a folder beside it, so an error in writing does not change it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from viaduct.comparison.drift import Drift
 from viaduct.comparison.report import write_report
 from viaduct.comparison.summary import SUMMARY_KIND
 from viaduct.comparison.table import make_csv
-from viaduct.errors import BadValue, DiskFull, ViaductError
+from viaduct.errors import BadValue, DiskFull
 
 SUMMARY = "summary.json"
 Writer = Callable[[Path], object]  # writes one file
@@ -63,7 +63,11 @@ def write_output(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Wr
         (draft / SUMMARY).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         move_files(draft, out)
     except OSError as error:
-        raise make_output_error(out, error) from None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "Free some space, or give another --out."
+            raise DiskFull(f"the disk is full: {str(out)!r} was not written.", advice) from None
+        message = f"--out {str(out)!r} cannot be written: {error.strerror or error}."
+        raise BadValue(message, "Give another folder.") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -78,9 +82,3 @@ def move_files(draft: Path, out: Path) -> None:
             (out / stale).unlink(missing_ok=True)
     for path in sorted(draft.iterdir(), key=lambda path: path.name == SUMMARY):
         os.replace(path, out / path.name)
-
-
-def make_output_error(out: Path, error: OSError) -> ViaductError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"the disk is full: {str(out)!r} was not written.", "Free some space, or give another --out.")
-    return BadValue(f"--out {str(out)!r} cannot be written: {error.strerror or error}.", "Give another folder.")

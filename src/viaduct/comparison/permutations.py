@@ -1,4 +1,4 @@
-"""Search for a permutation: one tensor may be the other with its slices reordered along one axis."""
+"""Search for the order of slices along an axis in which one tensor equals the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENOUGH = 0.9  # share of the difference that the new order must explain
 
 
 def find_order(arrays: ArrayPair, axis: int) -> Array | None:
-    """Return the order of the right side's slices that explains 90 % of the difference, or None."""
+    """Return the order of the right side's slices that explains enough of the difference; None if there is none."""
     count = arrays.left.shape[axis] if axis < arrays.left.ndim else 0
     if not 2 <= count <= MAX_SLICES or arrays.left.size // count < 2:
         return None
@@ -23,14 +23,14 @@ def find_order(arrays: ArrayPair, axis: int) -> Array | None:
 
 
 def project_slices(values: Array, axis: int) -> Array:
-    """Return three numbers per slice: its products with three fixed random directions."""
+    """Return three numbers for each slice, its products with fixed random vectors: equal slices have equal numbers."""
     slices = flatten_channels(values, axis).astype(np.float64)
-    directions = np.random.default_rng(0).standard_normal((slices.shape[1], 3))
-    return np.nan_to_num(slices) @ directions
+    vectors = np.random.default_rng(0).standard_normal((slices.shape[1], 3))
+    return np.nan_to_num(slices) @ vectors
 
 
 def match_slices(left: Array, right: Array) -> Array | None:
-    """Return the nearest right slice of each left one; None if two share it or nothing moves."""
+    """Return the nearest right slice of each left one; None if two left slices have the same, or if none moved."""
     distance = np.zeros((len(left), len(right)))
     for column in range(left.shape[1]):
         distance += np.abs(left[:, column, None] - right[None, :, column])

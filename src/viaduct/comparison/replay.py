@@ -1,7 +1,8 @@
 """Recomputation of some outputs of a convolution or linear layer from its dumped input and weights.
 
-First the stride and padding are found that give the right side's numbers. Then each suspected cause, such as a wrong
-layout or padding, is tried as a changed weight, padding or input, which should give the left side's numbers.
+First the stride and padding are found with which the right side's input and weight give the right side's output. Then a
+cause, such as a wrong layout or padding, is tried as a changed weight, padding or input: if it applies, the result is
+the left side's output.
 
 Suffixes of names are the axes: N example, C channel, H row, W column; O and I are a weight's output and input channels.
 """
@@ -19,13 +20,13 @@ from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
 from viaduct.comparison.tensors import Array
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
-POSITIONS = 64  # of the output that are recomputed
+POSITIONS = 64  # number of output positions that are recomputed
 MAX_REPLAY_ERROR = 2e-3  # up to this relative error recomputed numbers count as equal
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Stride, padding before the first row and column, and padding mode."""
+    """Stride, padding before the first row and column, and padding mode of a convolution."""
 
     stride: tuple[int, int]
     padding: tuple[int, int]
@@ -39,13 +40,13 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Replay:
-    """A layer's input and weights, sampled outputs of both sides, and the geometry that gives the right side's."""
+    """A layer's input and weight on the right side, sampled outputs of both sides, and the right side's geometry."""
 
     x_NCHW: Array
     weight_OIHW: Array
     bias: Array
     positions: tuple[Array, Array, Array]  # example, row, column
-    outputs: ArrayPair  # (position, channel)
+    outputs: ArrayPair  # at the positions: (position, channel)
     geometry: Geometry
     extent: tuple[int, int]  # rows and columns of the whole output
 
@@ -64,7 +65,7 @@ class Replay:
 
 
 def replay_origin(divergence: Divergence) -> Replay | None:
-    """Return the replay of the origin, computed once; None if it does not give the right side's numbers."""
+    """Return the replay of the origin, computed once; None if no geometry gives the right side's output."""
     if "replay" not in divergence.shared_results:
         divergence.shared_results["replay"] = _replay_origin(divergence)
     replay = divergence.shared_results["replay"]
@@ -84,7 +85,7 @@ def _replay_origin(divergence: Divergence) -> Replay | None:
 
 
 def reshape_to_convolution(x: Array, weight: Array, outputs: ArrayPair) -> tuple[Array, Array, ArrayPair] | None:
-    """Return input, weight and output as those of a 2-D convolution; for a linear layer, of 1x1 images."""
+    """Return input, weight and output as those of a 2-D convolution (a linear layer: of 1x1 images); None if unfit."""
     if weight.ndim == 2 and x.shape[-1] == weight.shape[1] and outputs.left.shape[-1] == weight.shape[0]:
         x, left, right = (array.reshape(-1, array.shape[-1], 1, 1) for array in (x, outputs.left, outputs.right))
         return x, weight[:, :, None, None], ArrayPair(left, right)
@@ -103,7 +104,7 @@ def find_bias(divergence: Divergence, channels: int) -> Array:
 
 
 def solve_geometry(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: ArrayPair) -> Replay | None:
-    """Return a replay with the geometry that gives the right side's numbers, or None."""
+    """Return the replay with the geometry that gives the right side's output, or None."""
     extent = outputs.left.shape[2:]
     positions = choose_positions(outputs.left.shape[0], extent)
     sampled = sample_outputs(outputs, positions)
@@ -135,16 +136,14 @@ def iterate_geometries(replay: Replay) -> Iterator[Geometry]:
     """Yield the possible strides, each with every zero padding smaller than the kernel, near half of it first."""
     height, width = replay.x_NCHW.shape[2:]
     kernel_h, kernel_w = replay.weight_OIHW.shape[2:]
-    strides = {(find_stride(height, replay.extent[0]), find_stride(width, replay.extent[1]))}
-    strides |= {(max(1, height // replay.extent[0]), max(1, width // replay.extent[1]))}
+    rows, columns = replay.extent
+    # Rounded up for an input that is padded to a multiple of the stride, rounded down for one without padding.
+    strides = {(math.ceil(height / rows), math.ceil(width / columns))}
+    strides |= {(max(1, height // rows), max(1, width // columns))}
     paddings = [(top, left) for top in range(kernel_h) for left in range(kernel_w)]
     paddings.sort(key=lambda pad: abs(pad[0] - kernel_h // 2) + abs(pad[1] - kernel_w // 2))
     for stride in sorted(strides):
         yield from (Geometry(stride, padding) for padding in paddings)
-
-
-def find_stride(size: int, extent: int) -> int:
-    return max(1, math.ceil(size / extent))
 
 
 def gather_windows(

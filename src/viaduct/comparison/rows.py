@@ -35,7 +35,7 @@ class Row:
     measures: Measures | None
     result: Result
     reason: str = ""  # the CompareFailReason column: why it is not good
-    follows_from: str = ""  # the operator whose divergence explains this row
+    follows_from: str = ""  # the operator that differed before and explains this row
 
     @property
     def tensor(self) -> StoredTensor:
@@ -80,7 +80,7 @@ class Cause:
     """One possible cause of the origin, with its evidence."""
 
     name: str  # overflow, reduced precision, wrong layout …: the word in summary.json
-    confidence: float = field(kw_only=True)  # 0 … 1, from how often such evidence has another explanation
+    confidence: float = field(kw_only=True)  # 0 … 1; the causes of an origin are sorted by it
     evidence: str  # observations in the tensors, with numbers
     advice: str  # what to try
 

@@ -140,8 +140,8 @@ def _make_pattern(left: str, right: str, path: Path) -> Pattern:
 def _parse_msprobe_call(name: str) -> tuple[str, int] | None:
     """Return operator and call of a name such as Module.conv1.Conv2d.forward.0.input.0; None for other names."""
     match = _TENSOR.fullmatch(name)
-    call = msprobe.parse_entry_name(name) or (msprobe.parse_entry_name(match[1]) if match else None)
-    return (call.op, call.number) if call else None
+    parsed = msprobe.parse_entry_name(name) or (msprobe.parse_entry_name(match[1]) if match else None)
+    return (parsed.op, parsed.call) if parsed else None
 
 
 def _read_flat_yaml(path: Path) -> list[tuple[str, str]]:

@@ -1,33 +1,19 @@
-"""Tensors in files: their headers, and read-only arrays, memory-mapped if the file allows it.
+"""Tensors in files of any format: their headers, and read-only arrays, memory-mapped if the file allows it.
 
-    describe(path, member)          -> ("float32", (64, 3, 7, 7))
-    open_tensor(stored)             -> the array, with the dtype of the file; bfloat16 as its bits in uint16
-
-`formats/` reads the files.
+read_dtype_and_shape(path, member)   -> ("float32", (64, 3, 7, 7))
+open_tensor(tensor)                  -> the array, with the dtype of the file; bfloat16 as its bits in uint16
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
 
 from viaduct.comparison.formats import Header, Members, npy, npz, pt, safetensors
 from viaduct.comparison.tensors import Array, StoredTensor
 from viaduct.errors import BadData
 
-
-class Format(NamedTuple):
-    read_headers: Callable[[Path], Members]
-    open_array: Callable[[Path, str], Array]
-
-
-FORMATS = {
-    ".npy": Format(npy.read_headers, npy.open_array),
-    ".npz": Format(npz.read_headers, npz.open_array),
-    ".safetensors": Format(safetensors.read_headers, safetensors.open_array),
-    ".pt": Format(pt.read_headers, pt.open_array),
-}
+FORMATS = {".npy": npy, ".npz": npz, ".safetensors": safetensors, ".pt": pt}
 SUFFIXES = tuple(FORMATS)
 
 
@@ -35,10 +21,11 @@ def open_tensor(tensor: StoredTensor) -> Array:
     """Open a tensor read-only, memory-mapped if the file allows it; raise BadData if it cannot be opened."""
     if tensor.fault or tensor.path is None:
         raise BadData(tensor.fault or f"{tensor.tensor_index} was not stored; the dump has its statistics only.")
-    return _format(tensor.path).open_array(tensor.path, tensor.member)
+    array: Array = find_format(tensor.path).open_array(tensor.path, tensor.member)
+    return array
 
 
-def describe(path: Path, member: str = "") -> tuple[str, tuple[int, ...]]:
+def read_dtype_and_shape(path: Path, member: str = "") -> tuple[str, tuple[int, ...]]:
     """Return dtype and shape from the header alone; raise BadData if it cannot be read."""
     header: Header | str | None
     if path.suffix == ".npy":  # one tensor, whatever the member
@@ -52,10 +39,12 @@ def describe(path: Path, member: str = "") -> tuple[str, tuple[int, ...]]:
 
 def read_headers(path: Path) -> Members:
     """Return each tensor's header, or why it cannot be read. The key is "" in a .npy or .pt file."""
-    return _format(path).read_headers(path)
+    headers: Members = find_format(path).read_headers(path)
+    return headers
 
 
-def _format(path: Path) -> Format:
+def find_format(path: Path) -> ModuleType:
+    """Return the module that reads files with this suffix; raise BadData for an unknown one."""
     if path.suffix not in FORMATS:
         raise BadData(f"{path.name}: the suffix is not known.", f"Known suffixes: {', '.join(SUFFIXES)}.")
     return FORMATS[path.suffix]

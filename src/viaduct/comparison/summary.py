@@ -14,7 +14,7 @@ from viaduct.comparison.rows import Origin, count_results
 from viaduct.comparison.tensors import Side
 from viaduct.comparison.thresholds import DEFAULTS
 
-SUMMARY_KIND = "drift"  # output.py recognises an earlier summary by it
+SUMMARY_KIND = "drift"  # by which an earlier summary is recognised (output.py)
 MAIN_MEASURES = ("cosine", "max_absolute", "relative_euclidean", "root_mean_square", "mismatched")
 
 
@@ -54,7 +54,7 @@ def describe_origin(drift: Drift, origin: Origin) -> dict[str, Any]:
 
 
 def describe_thresholds(options: Options) -> dict[str, Any]:
-    """Return the limits given by the user, how they were measured, or else the defaults of every dtype."""
+    """Return how the limits were measured, or those given by the user, or else the defaults of every dtype."""
     if options.threshold_source:
         return {"measured": options.threshold_source}
     if options.thresholds is not None:
@@ -67,7 +67,7 @@ def describe_side(side: Side) -> dict[str, Any]:
 
 
 def make_curve_summary(curves: Curves) -> dict[str, Any]:
-    """Return the summary of two runs without dumps: the fields of `make_summary` that apply, and `curves`."""
+    """Return the summary of a comparison of loss curves: the fields of `make_summary` that apply, and `curves`."""
     first = curves.first_difference
     return {
         "kind": SUMMARY_KIND,
@@ -90,7 +90,7 @@ def make_curve_summary(curves: Curves) -> dict[str, Any]:
 
 
 def encode_nonfinite(value: Any) -> Any:
-    """Return a value or mapping with texts for NaN and infinities."""
+    """Return a value, or a mapping with all its values, in which NaN and infinities are texts."""
     if isinstance(value, Mapping):
         return {name: encode_nonfinite(item) for name, item in value.items()}
     return encode_float(value) if isinstance(value, float) else value

@@ -1,7 +1,7 @@
 """drift.csv: one row per pair of tensors, in the columns of the result table.
 
 The format is RFC 4180. A text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line
-break) gets an apostrophe in front. With several steps or ranks, Step and Rank are the last columns.
+break) gets an apostrophe in front. If there are several steps or ranks, the last columns are Step and Rank.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def make_csv(rows: Sequence[Row]) -> bytes:
-    has_several_steps = len({(row.tensor.step, row.tensor.rank) for row in rows}) > 1
+    has_several = len({(row.tensor.step, row.tensor.rank) for row in rows}) > 1
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow((*COLUMNS, "Step", "Rank") if has_several_steps else COLUMNS)
+    writer.writerow((*COLUMNS, "Step", "Rank") if has_several else COLUMNS)
     for row in rows:
-        steps = (row.tensor.step, row.tensor.rank) if has_several_steps else ()
-        writer.writerow((*make_cells(row).values(), *steps))
+        writer.writerow((*make_cells(row).values(), *((row.tensor.step, row.tensor.rank) if has_several else ())))
     return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def make_cells(row: Row) -> dict[str, str]:
+    """Return the texts of a row by column, in the order of COLUMNS."""
     pair, measures = row.pair, row.measures
     follows = f"follows from {row.follows_from}" if row.follows_from else ""
     return {
@@ -52,7 +52,7 @@ def make_cells(row: Row) -> dict[str, str]:
 
 
 def escape_cell(text: str) -> str:
-    """Escape formulas for spreadsheets, NUL and control characters."""
+    """Escape NUL and control characters, and put an apostrophe before a formula."""
     text = text.replace("\0", "\\0")
     clean = "".join(char if char.isprintable() or char in "\t\r\n" else ascii(char)[1:-1] for char in text)
     return f"'{clean}" if clean.startswith(FORMULA_STARTS) else clean

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAMES = ("min", "max", "mean", "std", "norm", "nan", "inf")
-CHUNK = 1 << 15  # elements of a part, so that their float64 copy stays in the second-level cache
+CHUNK = 1 << 15  # elements of a part; a float64 copy of so many stays in the second-level cache
 
 
 class StatisticsAccumulator:
-    """Statistics accumulated over parts of a tensor: of its finite elements, and of the magnitudes of complex ones."""
+    """Statistics of a tensor that is added part by part.
+
+    They are those of the finite elements, and for complex numbers those of the magnitudes.
+    """
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -30,38 +33,30 @@ class StatisticsAccumulator:
         part = widen(values, self.dtype)
         squares = float(np.einsum("i,i->", part, part))
         if not math.isfinite(squares):
-            part = self.remove_nonfinite(part)
+            self.nan += int(np.isnan(part).sum())
+            self.inf += int(np.isinf(part).sum())
+            part = part[np.isfinite(part)]
             squares = float(np.einsum("i,i->", part, part))
         if part.size:
             self.lowest, self.highest = min(self.lowest, float(part.min())), max(self.highest, float(part.max()))
             self.total, self.squares = self.total + float(part.sum()), self.squares + squares
             self.count += part.size
 
-    def remove_nonfinite(self, part: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the finite elements, and count the NaN and Inf."""
-        self.nan += int(np.isnan(part).sum())
-        self.inf += int(np.isinf(part).sum())
-        finite: npt.NDArray[np.float64] = part[np.isfinite(part)]
-        return finite
-
     def result(self) -> dict[str, float]:
         return make_statistics(self.lowest, self.highest, self.total, self.squares, self.count, self.nan, self.inf)
 
 
 def widen(part: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
+    """Return numbers of any dtype as float64: bfloat16 and float8 from their bits, complex ones as magnitudes."""
     if dtype == "bfloat16":
         part = widen_bfloat16(part)
-    elif dtype.startswith("float8"):
-        return widen_eight_bit(part, dtype)
+    elif dtype.startswith("float8"):  # only in a process that has imported torch already to write such a tensor
+        import torch
+
+        return torch.from_numpy(part.copy()).view(getattr(torch, dtype)).double().numpy()
     elif np.iscomplexobj(part):
         part = np.abs(part)
     return part.astype(np.float64)
-
-
-def widen_eight_bit(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
-    import torch
-
-    return torch.from_numpy(bits.copy()).view(getattr(torch, dtype)).double().numpy()
 
 
 def make_statistics(
@@ -84,7 +79,7 @@ def summarise_tensor(tensor: Tensor) -> dict[str, float]:
 
     values = tensor.detach()
     values = values.abs() if values.is_complex() else values
-    wide = torch.float64 if values.device.type in ("cpu", "cuda") else torch.float32
+    wide = torch.float64 if values.device.type in ("cpu", "cuda") else torch.float32  # other devices may lack float64
     flat = values.reshape(-1) if values.is_floating_point() else values.reshape(-1).to(wide)
     if not flat.numel():
         return make_statistics(0.0, 0.0, 0.0, 0.0, 0, 0, 0)
@@ -97,10 +92,10 @@ def summarise_tensor(tensor: Tensor) -> dict[str, float]:
 
 
 def summarise_finite(flat: Tensor) -> dict[str, float]:
+    """Return the statistics of the finite elements, and the numbers of NaN and Inf."""
     import torch
 
-    good, nan = torch.isfinite(flat), int(torch.isnan(flat).sum())
-    finite = flat[good]
+    nan, finite = int(torch.isnan(flat).sum()), flat[torch.isfinite(flat)]
     inf = flat.numel() - finite.numel() - nan
     if not finite.numel():
         return make_statistics(0.0, 0.0, 0.0, 0.0, 0, nan, inf)

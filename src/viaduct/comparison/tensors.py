@@ -1,7 +1,6 @@
-"""Data types of the comparison: a stored tensor, a side (all tensors of one dump), a pair.
+"""Data types of the comparison: a stored tensor, a side (all tensors of one dump), a pair of tensors.
 
-Readers make sides, alignment makes pairs, measuring and judging make rows (rows.py). The page, the CSV and the
-explanation are made of rows.
+`readers/` makes sides, align.py makes pairs, measuring.py and judge.py make rows (rows.py) of the pairs.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-INSERTED = "*"  # replaces the name of an operator's counterpart if the compiler inserted the operator
+INSERTED = "*"  # the counterpart's name of an operator that the compiler inserted
 Array = NDArray[Any]
 Role = Literal["input", "output", "grad_input", "grad_output", "parameter", "gradient", "update"]
 Result = Literal["good", "bad", "flag", "refused", "new"]
-MatchedBy = Literal["name", "graph", "rules", "structure", "none"]
+MatchedBy = Literal["name", "graph", "rules", "structure", "none"]  # how the two tensors of a pair were found
 Layout = tuple[str, str, tuple[int, ...]]  # left layout, right layout, shape of the original in the right's axes
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """One tensor of a dump, by the path of its file. With a `fault`, `dtype`, `shape` and `path` may be missing."""
+    """One tensor of a dump: its name, its header and where its values are. With a `fault` the header may be missing."""
 
     op: str  # the operator's or module's name: layer3.0.conv2
     op_type: str = ""  # Conv2d, BatchNorm; "" if the dump does not say

@@ -1,8 +1,9 @@
 """Thresholds for a pair of tensors, and the verdict.
 
-The defaults depend on the coarser dtype. A float32 sum in another order differs by about 1e-6 of its size; a deep
-network multiplies that by some tens. float16 rounds each element by up to 5e-4 and bfloat16 by 4e-3 of its size; the
-errors of about fifty operators in a row add up to these limits. Command-line flags replace all defaults.
+The defaults depend on the coarser dtype of the two. A float32 sum in another order differs by about 1e-6 of its size,
+and a deep network multiplies that by some tens. float16 rounds each element by up to 5e-4 of its size, bfloat16 by
+4e-3, and the limits are what the errors of about fifty consecutive operators add up to. A threshold on the command line
+replaces all defaults.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from viaduct.comparison.passes import EPSILON
 from viaduct.comparison.tensors import Result
 from viaduct.comparison.ulps import find_coarser_dtype
 
-Verdict = tuple[Result, str]
+Verdict = tuple[Result, str]  # and why the result is not good
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class Thresholds:
 
     cosine: float | None = None  # at least
     euclid: float | None = None  # relative Euclidean distance, at most
-    max_abs: float | None = None  # at most, in units of the values
-    scaled_max: float | None = None  # at most, in units of the golden side's size (measures.SideStatistics.size)
+    max_abs: float | None = None  # largest absolute error, at most
+    scaled_max: float | None = None  # the same relative to the right side's size (SideStatistics.size), at most
     differing: float | None = None  # share of integers or truth values that may differ
 
     def limits_by_name(self) -> dict[str, float]:
@@ -39,9 +40,9 @@ DEFAULTS = {
     "float32": Thresholds(cosine=0.999999, euclid=1e-4, scaled_max=1e-3),
     "float64": Thresholds(cosine=1 - 1e-12, euclid=1e-9, scaled_max=1e-8),
 }
-# In indices of maxima and in masks a few elements may differ by rounding: that is a flag.
 WHOLE_NUMBERS = Thresholds(differing=0.0)
-MAX_FLIPPED_SHARE = 1e-3  # a share of differing integers up to this is a flag, above it bad
+# Because of rounding, a few indices of maxima or elements of a mask may differ: up to this share it is a flag, not bad.
+MAX_FLIPPED_SHARE = 1e-3
 
 
 def thresholds_from_flags(cosine: float | None, euclid: float | None, max_abs: float | None) -> Thresholds | None:
@@ -62,7 +63,7 @@ def default_thresholds(left: str, right: str) -> Thresholds:
 
 
 def judge_measures(measures: Measures, thresholds: Thresholds | None = None) -> Verdict:
-    """Return the result and why it is not good. `thresholds` None: defaults by dtype."""
+    """Return the verdict on a pair of tensors. `thresholds` None: defaults by dtype."""
     limits = thresholds or default_thresholds(measures.left.dtype, measures.right.dtype)
     for rule in (judge_nonfinite, judge_empty, judge_zeros):
         if verdict := rule(measures):

@@ -1,7 +1,7 @@
-"""Distances in units in the last place, counted in bins of doubling width.
+"""Distances of two tensors in units in the last place (ulps), counted in bins of doubling width.
 
-Two sides of different dtypes are rounded to the coarser one first. Of a tensor with more than a quarter of a million
-elements only a part is counted: the first elements of every piece.
+Two sides of different dtypes are first rounded to the coarser one. Of a tensor with more than SAMPLE elements only a
+part is counted: the first elements of every piece.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from viaduct.comparison.chunks import FLOATS, Floats, Piece, reuse_buffer
 from viaduct.comparison.tensors import Array
 
-# ordered by mantissa bits
 _COARSEST_FIRST = ("bfloat16", "float16", "float32", "float64")
 _BIT_TYPES = {"bfloat16": np.int16, "float16": np.int16, "float32": np.int32, "float64": np.int64}
 BINS = 66
-SAMPLE = 1 << 18  # elements of a tensor that are counted, about
+SAMPLE = 1 << 18  # approximate number of elements that are counted of a larger tensor
 _EXPONENT_BIAS = 1023  # of float64: the exponent bits of d are the bias plus floor(log2(d))
 
 
@@ -41,7 +40,7 @@ def find_coarser_dtype(left: str, right: str) -> str | None:
 
 
 class UlpCounter:
-    """Histogram that is filled piece by piece."""
+    """Counter of distances, to which two tensors of `count` elements are added piece by piece."""
 
     def __init__(self, left: str, right: str, count: int) -> None:
         self.dtype = find_coarser_dtype(left, right)
@@ -58,7 +57,7 @@ class UlpCounter:
         ours, theirs, spare = (reuse_buffer(name, size, _BIT_TYPES[self.dtype]) for name in ("ours", "theirs", "spare"))
         order_bits(read_bits(left, self.types[0], self.dtype), ours, spare)
         order_bits(read_bits(right, self.types[1], self.dtype), theirs, spare)
-        exponents = self._distance(ours, theirs).view(np.int64)
+        exponents = self._distance(ours, theirs).view(np.int64)  # bits of float64, shifted to the exponent
         np.right_shift(exponents, 52, out=exponents)  # 0 for distance 0
         counts = np.bincount(exponents, minlength=_EXPONENT_BIAS + BINS)
         self.counts[0] += counts[0]
@@ -108,7 +107,7 @@ def round_to_bfloat16(single: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def order_bits(bits: Array, out: Array, spare: Array) -> None:
-    """Turn sign and magnitude into integers that count representable numbers; both zeros are 0."""
+    """Turn the bits of floats into integers whose difference is the distance in ulps; both zeros become 0."""
     info = np.iinfo(bits.dtype)
     np.right_shift(bits, info.bits - 1, out=spare)
     np.bitwise_and(bits, info.max, out=out)

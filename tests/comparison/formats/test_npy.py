@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comparison.tensor_files import VALUES, Bomb, make_stored, npy_with
-from viaduct.comparison.storage import describe, open_tensor
+from viaduct.comparison.storage import open_tensor, read_dtype_and_shape
 from viaduct.errors import BadData
 
 
@@ -17,14 +17,14 @@ def test_python_objects_are_never_unpickled(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="not unpickled"):
         open_tensor(make_stored(tmp_path / "a.npy"))
     with pytest.raises(BadData, match="not unpickled"):
-        describe(tmp_path / "a.npy")
+        read_dtype_and_shape(tmp_path / "a.npy")
 
 
 def test_a_file_cut_short_is_named_with_both_sizes(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", VALUES)
     (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-5])
     with pytest.raises(BadData, match=r"a.npy is cut short.* 224 bytes, but the file has 219"):
-        describe(tmp_path / "a.npy")
+        read_dtype_and_shape(tmp_path / "a.npy")
 
 
 @pytest.mark.parametrize(

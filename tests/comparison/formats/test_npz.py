@@ -24,7 +24,7 @@ def test_a_member_that_unfolds_to_far_more_than_the_archive_is_refused(
 ) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(100_000), y=VALUES)
     assert open_tensor(make_stored(tmp_path / "a.npz", "x")).size == 100_000
-    monkeypatch.setattr("viaduct.comparison.formats.npz.UNPACKED_LIMIT", 1 << 10)
+    monkeypatch.setattr("viaduct.comparison.formats.npz.MAX_UNPACKED_BYTES", 1 << 10)
     with pytest.raises(BadData, match=r"a\.npz\[x\.npy\] is not read"):
         open_tensor(make_stored(tmp_path / "a.npz", "x"))
     assert np.array_equal(open_tensor(make_stored(tmp_path / "a.npz", "y")), VALUES)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from comparison.tensor_files import VALUES, Bomb, make_stored
-from viaduct.comparison.storage import describe, open_tensor
+from viaduct.comparison.storage import open_tensor, read_dtype_and_shape
 from viaduct.errors import BadData
 
 
@@ -29,7 +29,7 @@ def test_saved_tensors_need_no_torch_and_keep_their_strides(tmp_path: Path) -> N
     assert np.array_equal(open_tensor(make_stored(tmp_path / "view.pt")), VALUES.transpose(2, 0, 1)[1:])
     assert np.array_equal(open_tensor(make_stored(tmp_path / "parameter.pt")), VALUES)
     assert np.array_equal(open_tensor(make_stored(tmp_path / "old.pt")), VALUES)
-    assert describe(tmp_path / "old.pt") == ("float32", (2, 3, 4))
+    assert read_dtype_and_shape(tmp_path / "old.pt") == ("float32", (2, 3, 4))
 
 
 @pytest.mark.parametrize("protocol", [2, 4])

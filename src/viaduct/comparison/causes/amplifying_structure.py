@@ -2,8 +2,8 @@
 
 The right side's operator is applied to the left side's inputs: a convolution is recomputed, a norm is fitted as a slope
 and an offset in every channel, an elementwise function is interpolated from its own inputs and outputs, a sum is
-computed. If that gives the left side's output, the operator only amplified a difference of its inputs. With equal
-inputs, a norm can amplify rounding: that of a mean far above the deviation.
+computed. If that gives the left side's output, the operator only amplified a difference of its inputs. A norm can also
+amplify its own rounding: if the input's mean is far above its deviation, the mean is rounded by a large number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from viaduct.comparison.divergence import (
     ArrayPair,
     Divergence,
     explained_share,
-    fit_factor,
+    fit_line,
     flatten_channels,
     has_finite_floats,
     relative_error,
@@ -36,8 +36,8 @@ ADVICE = (
 )
 AMPLIFICATION = 6.0  # the output's difference must be this many times the input's
 ENOUGH = 0.8  # share of the output's difference that the inputs must explain
-STEEP = 100.0  # a norm amplifies the rounding of a mean that is this many times the deviation
-EXACT = 1e-3  # relative error up to which the sum of two inputs counts as the right side's output
+LARGE_MEAN = 100.0  # a norm amplifies the rounding of a mean that is this many times the deviation
+MAX_SUM_ERROR = 1e-3  # relative error up to which the sum of two inputs counts as the right side's output
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
@@ -51,9 +51,8 @@ def find_cause(divergence: Divergence) -> Cause | None:
     ):
         return None
     input_error, output_error = max(map(relative_error, inputs)), relative_error(output)
-    if (evidence := describe_own_rounding(divergence, inputs[0], output)) and input_error <= find_rounding_unit(
-        divergence.row
-    ):
+    is_input_equal = input_error <= find_rounding_unit(divergence.row)
+    if is_input_equal and (evidence := describe_own_rounding(divergence, inputs[0], output)):
         return Cause(NAME, evidence, ADVICE, confidence=0.95)
     if not 0 < AMPLIFICATION * input_error <= output_error < math.inf:
         return None
@@ -69,7 +68,7 @@ def find_cause(divergence: Divergence) -> Cause | None:
 
 
 def describe_own_rounding(divergence: Divergence, x: ArrayPair, y: ArrayPair) -> str:
-    """Describe a norm that amplifies the rounding of its mean; empty if y is not a norm of x, or differs by more."""
+    """Describe a norm that amplifies the rounding of its mean; empty if y is no norm of x, or if y differs by more."""
     if x.left.shape != y.left.shape or x.left.ndim < 2:
         return ""
     x_right, y_left, y_right = (flatten_channels(side) for side in (x.right, *y))
@@ -77,25 +76,24 @@ def describe_own_rounding(divergence: Divergence, x: ArrayPair, y: ArrayPair) ->
     slope = fit_slope(x_right, y_right)
     if slope is None or not deviation.all():
         return ""
-    unit = find_rounding_unit(divergence.row) * rms(
-        slope[:, 0] * mean
-    )  # change of the output by one rounding of the means
-    size, count = rms(y_left - y_right), x_right.shape[1]
-    steep = float(np.median(np.abs(mean) / deviation))
+    one_rounding = find_rounding_unit(divergence.row) * rms(slope[:, 0] * mean)  # of the means, seen in the output
+    difference, count = rms(y_left - y_right), x_right.shape[1]
+    relative_mean = float(np.median(np.abs(mean) / deviation))
     # The rounding of a mean grows at most with the root of the number of values; 16 allows for further operations.
-    if steep < STEEP or not 0 < size <= (16 + 2 * np.sqrt(count)) * unit:
+    if relative_mean < LARGE_MEAN or not 0 < difference <= (16 + 2 * np.sqrt(count)) * one_rounding:
         return ""
     return (
-        f"the means of the input are {steep:.3g} times its deviations, so one rounding of a mean becomes "
-        f"{unit / rms(y_right):.2g} of the output; the sides differ by {size / unit:.2g} such roundings"
+        f"the means of the input are {relative_mean:.3g} times its deviations, so one rounding of a mean becomes "
+        f"{one_rounding / rms(y_right):.2g} of the output; the sides differ by {difference / one_rounding:.2g} such "
+        "roundings"
     )
 
 
 def iterate_guesses(divergence: Divergence, output: ArrayPair, inputs: list[ArrayPair]) -> Iterator[tuple[float, str]]:
-    """Yield for each guess at the operator the share of the difference that it explains by the inputs, and a name."""
+    """Yield guesses at the operator: the share of the difference that the inputs explain then, and its description."""
     yield explain_by_layer(divergence, inputs[0], output), "the recomputed layer"
     same_shape = [arrays for arrays in inputs if arrays.left.shape == output.left.shape]
-    for arrays in same_shape[:1]:
+    for arrays in same_shape[:1]:  # the first input, if there is one
         yield explain_by_slope(arrays, output), "one slope for each channel"
         yield explain_by_curve(arrays, output), "the same function of single values"
     if len(same_shape) > 1:
@@ -137,10 +135,8 @@ def explain_by_slope(x: ArrayPair, y: ArrayPair) -> float:
 
 def fit_slope(x: Array, y: Array) -> Array | None:
     """Return the slope of each channel if y is an affine function of x there, else None."""
-    centred = x - x.mean(1, keepdims=True)
-    slope = fit_factor(y, centred, 1, keepdims=True)
-    fit = slope * centred + y.mean(1, keepdims=True)
-    return slope if x.shape[1] >= 4 and rms(fit - y) <= 0.05 * rms(y) else None
+    slope, offset = fit_line(x, y)
+    return slope if x.shape[1] >= 4 and rms(slope * x + offset - y) <= 0.05 * rms(y) else None
 
 
 def explain_by_curve(x: ArrayPair, y: ArrayPair) -> float:
@@ -169,6 +165,6 @@ def explain_by_sum(inputs: list[ArrayPair], y: ArrayPair) -> float:
     """Return the share explained by the sum or difference of the first two inputs; 0 if y is neither."""
     first, second = inputs[:2]
     for sign in (1.0, -1.0):
-        if rms(first.right + sign * second.right - y.right) <= EXACT * max(rms(y.right), 1e-30):
+        if rms(first.right + sign * second.right - y.right) <= MAX_SUM_ERROR * max(rms(y.right), 1e-30):
             return explained_share(first.left + sign * second.left, y)
     return 0.0

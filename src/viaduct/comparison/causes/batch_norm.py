@@ -1,8 +1,8 @@
 """A batch norm with another epsilon, or with running instead of batch statistics.
 
-A norm is y = s x + t in every channel, with s = gamma / sqrt(variance + epsilon). Each side's s is fitted from the
-dumped input and output. The difference of gamma^2 / s^2 between the sides is the difference of their epsilons, the same
-in all channels. Suffixes name axes: C is the channel, N all others.
+A norm is y = s x + t in every channel, with s = gamma / sqrt(variance + epsilon). Each side's s and t are fitted from
+the dumped input and output. gamma^2 / s^2 is variance + epsilon, so its difference between the sides is that of their
+epsilons, the same in all channels. Suffixes of names are axes: C is the channel, N all others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, flatten_channels, rms
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_line, flatten_channels, rms
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.tensors import Array
 
@@ -23,16 +23,16 @@ ADVICE = (
     "MindSpore's 1e-5 (1e-4 in its model zoo)."
 )
 MODE_ADVICE = "Put both networks into the same mode: model.train() or model.eval(), training=True, is_training."
-BY_BATCH = 5e-3  # relative error up to which a norm counts as using the statistics of the batch
-PLAUSIBLE = 0.1  # a larger epsilon is unusual: it must explain nearly all of the difference
-LINEAR = 1e-3  # relative error up to which an output counts as s x + t of its input
+MAX_BATCH_ERROR = 5e-3  # relative error up to which a norm counts as using the statistics of the batch
+MAX_USUAL_CHANGE = 0.1  # of epsilon; a larger one must explain nearly all of the difference
+MAX_NORM_ERROR = 1e-3  # relative error up to which an output counts as s x + t of its input
 
-RUNNING = re.compile("running_|moving_")  # names of running statistics in PyTorch, and in TensorFlow and MindSpore
+RUNNING = re.compile("running_|moving_")  # running statistics: running_mean in PyTorch, moving_mean in TensorFlow
 
 
 @dataclass(frozen=True)
-class Affine:
-    """One side's slope and offset in every channel, with its mean and variance of the input."""
+class NormFit:
+    """One side's norm, by channel: the fitted slope and offset, and the input's mean and variance."""
 
     slope: Array
     offset: Array
@@ -47,24 +47,21 @@ def find_cause(divergence: Divergence) -> Cause | None:
     if outputs.left.shape != inputs.left.shape or outputs.left.ndim < 2:
         return None
     x_CN, y_CN = ArrayPair(*map(flatten_channels, inputs)), ArrayPair(*map(flatten_channels, outputs))
-    left, right = fit_affine(x_CN.left, y_CN.left), fit_affine(x_CN.right, y_CN.right)
+    left, right = fit_norm(x_CN.left, y_CN.left), fit_norm(x_CN.right, y_CN.right)
     if left is None or right is None:
         return None
     gamma, beta = load_gamma_and_beta(divergence, len(left.slope))
     return explain_epsilon(left, right, gamma, beta, y_CN, x_CN.right) or explain_mode(left, right, gamma, beta)
 
 
-def fit_affine(x_CN: Array, y_CN: Array) -> Affine | None:
+def fit_norm(x_CN: Array, y_CN: Array) -> NormFit | None:
     """Fit y = slope x + offset in every channel; return None if it does not fit."""
     if x_CN.shape[1] < 2 or not (np.isfinite(x_CN).all() and np.isfinite(y_CN).all()):
         return None
-    mean, centre = x_CN.mean(1), y_CN.mean(1)
-    deviation = x_CN - mean[:, None]
-    variance = np.mean(np.square(deviation), 1)
-    slope = np.mean(deviation * (y_CN - centre[:, None]), 1) / np.where(variance > 0, variance, 1.0)
-    offset = centre - slope * mean
-    residual = rms(y_CN - slope[:, None] * x_CN - offset[:, None])
-    return Affine(slope, offset, mean, variance) if residual <= LINEAR * max(rms(y_CN), 1e-30) else None
+    slope, offset = fit_line(x_CN, y_CN)
+    if rms(y_CN - slope * x_CN - offset) > MAX_NORM_ERROR * max(rms(y_CN), 1e-30):
+        return None
+    return NormFit(slope[:, 0], offset[:, 0], x_CN.mean(1), x_CN.var(1))
 
 
 def load_gamma_and_beta(divergence: Divergence, channels: int) -> tuple[Array, Array]:
@@ -77,28 +74,27 @@ def load_gamma_and_beta(divergence: Divergence, channels: int) -> tuple[Array, A
 
 
 def explain_epsilon(
-    left: Affine, right: Affine, gamma: Array, beta: Array, outputs: ArrayPair, x_CN: Array
+    left: NormFit, right: NormFit, gamma: Array, beta: Array, outputs: ArrayPair, x_CN: Array
 ) -> Cause | None:
-    """Report a single change of epsilon that explains the difference in all channels.
-
-    gamma^2 / slope^2 is variance + epsilon. Its difference between the sides is averaged over the channels.
-    """
+    """Report one change of epsilon that explains the difference in all channels. `x_CN`: the right side's input."""
     fitted = (left.slope != 0) & (right.slope != 0) & (gamma != 0)
     if not fitted.any():
         return None
-    sum_left, sum_right = (np.square(gamma[fitted] / side.slope[fitted]) for side in (left, right))
-    weight = 1 / np.square(sum_right)  # the error of a fitted value grows with it
-    difference = float(np.sum(weight * (sum_left - sum_right)) / weight.sum())
-    if np.any(sum_right + difference <= 0):
+    # variance + epsilon of each side, and their difference averaged over the channels
+    left_sum, right_sum = (np.square(gamma[fitted] / side.slope[fitted]) for side in (left, right))
+    weight = 1 / np.square(right_sum)  # the error of a fitted sum grows with it
+    difference = float(np.sum(weight * (left_sum - right_sum)) / weight.sum())
+    if np.any(right_sum + difference <= 0):
         return None
+    # the right side's norm with the other epsilon
     slope, mean = right.slope.copy(), right.mean.copy()
-    slope[fitted] = np.sign(slope[fitted]) * np.abs(gamma[fitted]) / np.sqrt(sum_right + difference)
+    slope[fitted] = np.sign(slope[fitted]) * np.abs(gamma[fitted]) / np.sqrt(right_sum + difference)
     mean[fitted] = (beta[fitted] - right.offset[fitted]) / right.slope[fitted]
     prediction = np.where(fitted[:, None], slope[:, None] * (x_CN - mean[:, None]) + beta[:, None], outputs.right)
     share = explained_share(prediction, outputs)
-    if share < (0.7 if abs(difference) <= PLAUSIBLE else 0.99):
+    if share < (0.7 if abs(difference) <= MAX_USUAL_CHANGE else 0.99):
         return None
-    epsilon = float(np.sum(weight * (sum_right - right.variance[fitted])) / weight.sum())  # of the right side
+    epsilon = float(np.sum(weight * (right_sum - right.variance[fitted])) / weight.sum())  # of the right side
     change = f"one change of epsilon by {difference:+.2e} in all {fitted.sum()} channels"
     evidence = f"{change} explains {share:.0%} of the difference"
     if 0 < epsilon < 1 and epsilon + difference > 0:
@@ -107,9 +103,10 @@ def explain_epsilon(
     return Cause(NAME, evidence, ADVICE, confidence=0.6 + 0.38 * share)
 
 
-def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
+def explain_mode(left: NormFit, right: NormFit, gamma: Array, beta: Array) -> Cause | None:
     """Report that one side normalises with batch statistics and the other with running statistics."""
-    by_batch = [bool(np.median(measure_deviation_from_batch(side, gamma, beta)) < BY_BATCH) for side in (left, right)]
+    errors = [float(np.median(measure_deviation_from_batch(side, gamma, beta))) for side in (left, right)]
+    by_batch = [error < MAX_BATCH_ERROR for error in errors]
     if by_batch[0] == by_batch[1]:
         return None
     batch, running = ("left", "right") if by_batch[0] else ("right", "left")
@@ -117,10 +114,10 @@ def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Caus
     return Cause(MODE_NAME, evidence, MODE_ADVICE, confidence=0.85)
 
 
-def measure_deviation_from_batch(side: Affine, gamma: Array, beta: Array) -> Array:
-    """Return the distance of each channel's slope and centre from those by the batch's own statistics."""
+def measure_deviation_from_batch(side: NormFit, gamma: Array, beta: Array) -> Array:
+    """Return, by channel, how far slope and mean output are from those of a norm with the batch's own statistics."""
     scale = np.where(gamma != 0, np.abs(gamma), 1.0)
     slope = np.abs(np.abs(side.slope) * np.sqrt(side.variance) / scale - 1)
-    centre = np.abs(side.slope * side.mean + side.offset - beta) / scale
-    larger: Array = np.maximum(slope, centre)
+    mean_output = np.abs(side.slope * side.mean + side.offset - beta) / scale
+    larger: Array = np.maximum(slope, mean_output)
     return larger

@@ -12,6 +12,7 @@ ADVICE = (
     "Check the code that sets the order of channels here: the decoder (OpenCV reads BGR, PIL and TensorFlow RGB), the "
     "order of operands of a concatenation, a channel shuffle, or the map of weight names."
 )
+ENOUGH = 0.9  # share of the difference that reversed input channels must explain
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
@@ -23,13 +24,14 @@ def find_cause(divergence: Divergence) -> Cause | None:
         if order is not None:
             slices = f"slices along axis {axis} reordered: {describe_order(order)}"
             extra = " (RGB against BGR)" if list(order) == [2, 1, 0] else ""
-            return Cause(NAME, f"the left side is the right side with its {slices}{extra}", ADVICE, confidence=0.96)
+            evidence = f"the left side is the right side with its {slices}{extra}"
+            return Cause(NAME, evidence, ADVICE, confidence=0.96)
     replay = replay_origin(divergence)
     return None if replay is None else explain_reversed_input(replay)
 
 
 def find_channel_axes(shape: tuple[int, ...], is_weight: bool) -> list[int]:
-    """Return the axes that may hold channels: 0 and 1 of a weight; else 1, and the last if it is short."""
+    """Return the axes that may hold channels: 0 and 1 of a weight; else 1, and the last if it is short (NHWC)."""
     if is_weight:
         return list(range(min(2, len(shape))))
     last = [len(shape) - 1] if len(shape) > 2 and shape[-1] <= 4 else []
@@ -41,7 +43,7 @@ def explain_reversed_input(replay: Replay) -> Cause | None:
     if replay.x_NCHW.shape[1] < 2:
         return None
     share = replay.explained_share(replay.predict(x=replay.x_NCHW[:, ::-1]))
-    if share < 0.9:
+    if share < ENOUGH:
         return None
     evidence = f"with the input's channels reversed, {share:.0%} of the difference is gone"
     return Cause(NAME, evidence, ADVICE, confidence=0.95 * share)

@@ -1,8 +1,8 @@
 """The left side computed a constant when its graph was compiled; the right side computes it in every run.
 
 The right side has a tensor that depends on weights alone and has no counterpart on the left. The constant that the left
-used is solved for, as a factor or an addend of the input or as the weight of a convolution or linear layer. It must
-equal the right side's tensor up to rounding.
+used is unknown. It is solved for from the left's input and output, as a factor, an addend or the weight of a layer, and
+must equal the right side's tensor up to rounding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_factor, rms
+from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_factor, has_finite_floats, rms
 from viaduct.comparison.judge import find_rounding_unit
 from viaduct.comparison.replay import (
     apply_kernels,
@@ -31,14 +31,12 @@ ADVICE = (
 ROUNDINGS = 64.0  # a constant may be the result of several operators
 ENOUGH = 0.9  # share of the difference that the solved constant must explain
 MAX_UNKNOWN = 1024  # weights of one output channel that are solved for
-NEAR = 12  # a constant ran at most this many operators before the origin
+MAX_DISTANCE = 12  # operators between a constant and the origin
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
-    arrays, x = divergence.load_float_arrays(), divergence.load_row(divergence.find_row("input", 0))
-    if divergence.role != "output" or arrays is None or x is None:
-        return None
-    if not (np.isfinite(arrays.left).all() and np.isfinite(arrays.right).all()):
+    arrays, x = divergence.load_arrays(), divergence.load_row(divergence.find_row("input", 0))
+    if divergence.role != "output" or arrays is None or x is None or not has_finite_floats(arrays):
         return None
     for row in find_constants(divergence):
         constant = divergence.load_right(row)
@@ -65,7 +63,7 @@ def find_constants(divergence: Divergence) -> list[Row]:
         row
         for row in divergence.step_rows
         if row.pair.left is None and row.pair.right is not None and row.tensor.role == "output"
-        if 0 < divergence.row.tensor.order - row.tensor.order <= NEAR and is_constant(divergence, row)
+        if 0 < divergence.row.tensor.order - row.tensor.order <= MAX_DISTANCE and is_constant(divergence, row)
     ]
     return sorted(constants, key=lambda row: -row.tensor.order)
 
@@ -109,9 +107,9 @@ def is_known_constant(divergence: Divergence, row: Row) -> bool:
 
 
 def solve_elementwise(x: ArrayPair, y: ArrayPair, constant: Array) -> tuple[Array, float, str] | None:
-    """Return the factor or addend that the left used, its explained share and its name.
+    """Return the factor or addend that the left used, the share of the difference it explains, and what it is.
 
-    None if the right's output is neither the product nor the sum of its input and the constant.
+    Return None if the right's output is neither the product nor the sum (nor difference) of input and constant.
     """
     if x.right.shape != y.right.shape or constant.ndim > y.right.ndim or not np.any(constant):
         return None
@@ -143,7 +141,7 @@ def reshape_for_broadcast(constant: Array, shape: tuple[int, ...]) -> Array | No
 
 
 def solve_layer(x: ArrayPair, y: ArrayPair, constant: Array) -> tuple[Array, float, str] | None:
-    """Return the weight that the left's layer used, its explained share and its name; None if it cannot be solved."""
+    """Return the weight that the left's layer used, like `solve_elementwise`; None if it cannot be solved for."""
     convolution = reshape_to_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
     if convolution is None or math.prod(constant.shape[1:]) > MAX_UNKNOWN:
         return None

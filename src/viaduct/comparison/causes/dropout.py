@@ -1,4 +1,7 @@
-"""Dropout left on: zeros where the other side has numbers, and the other values multiplied by 1 / (1 - p), or equal."""
+"""Dropout on one side or on both: zeros where the other side has numbers, and other values that are equal or scaled.
+
+Dropout with probability p multiplies the values that it keeps by 1 / (1 - p).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ ADVICE = (
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
-    arrays = divergence.load_arrays()
-    if arrays is None or arrays.left.dtype.kind != "f" or divergence.is_weight:
+    arrays = divergence.load_float_arrays()
+    if arrays is None or divergence.is_weight:
         return None
     return (
         explain_one_side(arrays, "left")
@@ -29,23 +32,23 @@ def find_cause(divergence: Divergence) -> Cause | None:
 def explain_one_side(arrays: ArrayPair, side: str) -> Cause | None:
     """Report zeros in `arrays.left` only, and about one ratio of the other values.
 
-    `side`: the side that `arrays.left` holds; if it is "right", the caller swapped the two.
+    `side`: the name of the side in `arrays.left`; if it is "right", the caller has swapped the two.
     """
-    alive = (arrays.right != 0) & np.isfinite(arrays.left) & np.isfinite(arrays.right)
-    zeros = alive & (arrays.left == 0)
-    share = float(zeros.sum() / max(1, alive.sum()))
-    if not 0.01 < share < 0.99 or alive.sum() < 16 or is_relu(arrays.right[zeros], arrays.right[alive & ~zeros]):
+    nonzero = (arrays.right != 0) & np.isfinite(arrays.left) & np.isfinite(arrays.right)  # on the other side
+    zeros = nonzero & (arrays.left == 0)
+    share = float(zeros.sum() / max(1, nonzero.sum()))
+    if not 0.01 < share < 0.99 or nonzero.sum() < 16 or is_relu(arrays.right[zeros], arrays.right[nonzero & ~zeros]):
         return None
-    ratio = float(np.median(arrays.left[alive & ~zeros] / arrays.right[alive & ~zeros]))
+    ratio = float(np.median(arrays.left[nonzero & ~zeros] / arrays.right[nonzero & ~zeros]))
     if explained_share(np.where(zeros, 0.0, ratio * arrays.right), arrays) < 0.9:
         return None
-    dropped = describe_dropped(zeros, alive)
+    dropped = describe_dropped(zeros, nonzero)
     evidence = (
         f"{share:.0%} of the numbers that are not 0 on the other side are 0 on the {side} ({dropped}), and the others "
         f"are typically {ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
     )
-    fits = abs(ratio * (1 - share) - 1) < 0.25 or abs(ratio - 1) < 1e-3
-    return Cause(NAME, evidence, ADVICE, confidence=0.97 if fits else 0.75)
+    is_usual = abs(ratio * (1 - share) - 1) < 0.25 or abs(ratio - 1) < 1e-3
+    return Cause(NAME, evidence, ADVICE, confidence=0.97 if is_usual else 0.75)
 
 
 def is_relu(zeroed: Array, others: Array) -> bool:
@@ -54,7 +57,7 @@ def is_relu(zeroed: Array, others: Array) -> bool:
 
 
 def explain_both_sides(arrays: ArrayPair) -> Cause | None:
-    """Report zeros at different positions on both sides, with equal values elsewhere."""
+    """Report zeros at different positions on the two sides, with equal values elsewhere."""
     left, right = arrays.left == 0, arrays.right == 0
     differing, common = left != right, ~left & ~right
     if (
@@ -69,14 +72,14 @@ def explain_both_sides(arrays: ArrayPair) -> Cause | None:
     return Cause(NAME, evidence, ADVICE, confidence=0.9)
 
 
-def describe_dropped(zeros: Array, alive: Array) -> str:
-    if zeros.ndim > 1 and drops_whole_slices(zeros, alive, tuple(range(1, zeros.ndim))):
+def describe_dropped(zeros: Array, nonzero: Array) -> str:
+    if zeros.ndim > 1 and drops_whole_slices(zeros, nonzero, tuple(range(1, zeros.ndim))):
         return "whole examples: drop path"
-    if zeros.ndim > 2 and drops_whole_slices(zeros, alive, tuple(range(2, zeros.ndim))):
+    if zeros.ndim > 2 and drops_whole_slices(zeros, nonzero, tuple(range(2, zeros.ndim))):
         return "whole channels: Dropout2d"
     return "single numbers"
 
 
-def drops_whole_slices(zeros: Array, alive: Array, axes: tuple[int, ...]) -> bool:
+def drops_whole_slices(zeros: Array, nonzero: Array, axes: tuple[int, ...]) -> bool:
     """Return True if every slice over these axes is dropped completely or not at all."""
-    return bool(np.all(~zeros.any(axes) | (zeros == alive).all(axes)))
+    return bool(np.all(~zeros.any(axes) | (zeros == nonzero).all(axes)))

@@ -1,7 +1,7 @@
-"""The operator computed in 8-bit integers, or stored its result in them.
+"""One side computed in 8-bit integers, or stored its result in them.
 
-Two signs: the left side's values are at most 256 levels of equal distance (in all, or in each channel) within a few
-steps of the right's; or the layer recomputed from quantised inputs and weights gives the left side.
+Either the left side has at most 256 equally spaced values (in all, or in each channel), each within a few steps of the
+right side's. Or the layer, recomputed from quantised input and weight, gives the left side's output.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, flatten_channels, rms
-from viaduct.comparison.grids import HALVES, UniformGrid, find_uniform_grid, is_one_rounding
+from viaduct.comparison.grids import HALF_FORMATS, UniformGrid, find_uniform_grid, is_one_rounding
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.tensors import Array
@@ -21,18 +21,18 @@ ADVICE = (
     "If 8 bits are meant, calibrate again with more images, quantise weights by channel, and keep the first and last "
     "layer in floating point; compare with thresholds for it. If not, switch quantisation off for this operator."
 )
-LEVELS = 256
-FAR = 3.0  # steps between the sides (RMS), at most; sums of quantised numbers are off by more than one rounding
+MAX_LEVELS = 256
+MAX_STEPS_APART = 3.0  # RMS distance of the sides; sums of quantised numbers are off by more than one rounding
 ENOUGH = 0.7  # share of the difference that a replay must explain
-MIN_VALUES = 32  # of a tensor or channel; in fewer no grid is searched
+MIN_VALUES = 32  # of a tensor or channel; fewer may be equally spaced by chance
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
     arrays = divergence.load_float_arrays()
     if arrays is None or not np.isfinite(arrays.left).all():
         return None
-    if any(is_one_rounding(arrays.left, arrays.right, grid) for grid in HALVES):
-        return None  # a narrow range of half-precision numbers has equal steps too
+    if any(is_one_rounding(arrays.left, arrays.right, grid) for grid in HALF_FORMATS):
+        return None  # half-precision numbers of a narrow range are equally spaced too
     if evidence := describe_levels(arrays, 0 if divergence.is_weight else 1):
         return Cause(NAME, evidence, ADVICE, confidence=0.92)
     replay = replay_origin(divergence)
@@ -40,9 +40,9 @@ def find_cause(divergence: Divergence) -> Cause | None:
 
 
 def describe_levels(arrays: ArrayPair, axis: int) -> str:
-    """Describe the grid on which the left side lies and the right does not, or a grid in each channel; else empty.
+    """Describe the equally spaced values of the left side, in all or in each channel; empty if there are none.
 
-    `axis`: that of the channels.
+    `axis`: the axis of the channels.
     """
     grid = find_grid(arrays.left.ravel(), arrays.right.ravel())
     if grid is not None:
@@ -58,18 +58,18 @@ def describe_levels(arrays: ArrayPair, axis: int) -> str:
     if len(steps) < max(2, 0.9 * len(grids)):
         return ""
     return (
-        f"in {len(steps)} of {len(grids)} channels every value on the left is one of at most {LEVELS} levels, "
+        f"in {len(steps)} of {len(grids)} channels every value on the left is one of at most {MAX_LEVELS} levels, "
         f"{min(steps):.4g} to {max(steps):.4g} apart"
     )
 
 
 def find_grid(left: Array, right: Array) -> UniformGrid | None:
-    """Return the grid of at most 256 levels on which the left side lies, and the right does not."""
+    """Return the grid of at most MAX_LEVELS values on which the left side lies and the right does not, or None."""
     grid = find_uniform_grid(left) if left.size >= MIN_VALUES else None
-    if grid is None or grid.levels > LEVELS or rms(left - right) > FAR * grid.step:
+    if grid is None or grid.levels > MAX_LEVELS or rms(left - right) > MAX_STEPS_APART * grid.step:
         return None
     differs = right[right != left]  # after a ReLU half of the values are 0 on both sides
-    return grid if differs.size and float(np.mean(grid.on_grid(differs))) < 0.5 else None
+    return grid if differs.size and float(np.mean(grid.find_members(differs))) < 0.5 else None
 
 
 def explain_by_replay(replay: Replay) -> Cause | None:

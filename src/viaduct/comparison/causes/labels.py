@@ -1,7 +1,7 @@
-"""Labels that are off by one: read from the labels themselves, or from the gradient of the logits.
+"""Labels that are off by one.
 
-The gradient of a cross entropy is softmax minus one-hot: in each example its smallest number is at the label. So labels
-are known even if only the network was dumped.
+They are the compared integers themselves, or they are read from the gradient of the logits: the gradient of a cross
+entropy is softmax minus one-hot, so in each example its smallest number is at the label.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.comparison.tensors import Array
 
 NAME = "label offset"
 LABEL_OPERATORS = re.compile("label|target|loss|entropy|criterion", re.IGNORECASE)  # in an operator's name or type
-OTHER_NAME = "different labels"
+OTHER_NAME = "different labels"  # not all off by the same number
 ADVICE = (
     "Count classes from the same number on both sides: ImageNet records in TensorFlow's form run from 1 to 1000, with "
     "0 for background (1001 classes), PyTorch's from 0 to 999."

@@ -1,7 +1,7 @@
 """The same numbers with their axes in another order: NHWC for NCHW, HWIO for OIHW, a transposed or mirrored kernel.
 
-Every order of up to five axes is tried on the tensor itself, as a true transpose and as a buffer read with the wrong
-shape, and on the weights of a layer that can be recomputed.
+Every order of up to five axes is tried on the tensor itself and on the weight of a layer that can be recomputed. The
+transposed numbers either keep their new shape or were flattened and read in the old one.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def find_cause(divergence: Divergence) -> Cause | None:
 
 
 def find_arrangement(arrays: ArrayPair, kind: str) -> str | None:
-    """Return the change of layout that turns the right side into the left, or None."""
+    """Describe the change of layout that turns the right side into the left; None if there is none."""
     indices = np.random.default_rng(2).integers(0, arrays.left.size, min(SAMPLE, arrays.left.size))
     sample = ArrayPair(arrays.left.reshape(-1)[indices], arrays.right.reshape(-1)[indices])
+    # `view` may have another shape than the left side: elements correspond in memory order.
     for view, description in iterate_arrangements(arrays.right, name_axes(arrays.right.ndim, kind)):
         prediction = view[np.unravel_index(indices, view.shape)]
         is_likely = explained_share(prediction, sample) > ENOUGH

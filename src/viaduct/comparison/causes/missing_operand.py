@@ -1,7 +1,7 @@
 """A sum lacks an operand, such as a residual connection, or adds it twice.
 
-The operand is searched among the tensors of the same shape that are not bad. After a ReLU only elements above zero on
-the right are compared: there the left must be the right minus the operand, clipped at zero again.
+The operand is sought among the tensors of the same shape that are not bad. After a ReLU only the elements that are
+above zero on the right are compared: there the left must be the right minus the operand, clipped at zero.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def describe_relation(arrays: ArrayPair, operand: Array) -> str:
 
 
 def fits_left(arrays: ArrayPair, prediction: Array) -> bool:
-    """Return True if the prediction explains the difference; after a ReLU only where the right is above zero."""
+    """Return True if the prediction of the left explains the difference; after a ReLU only where the right is not 0."""
     if not np.min(arrays.right) == 0 == np.min(arrays.left):
         return explained_share(prediction, arrays) > ENOUGH
     positive = arrays.right > 0

@@ -1,6 +1,6 @@
-"""An operator that does nothing on the left, or that one side lacks: a ReLU, a bias, or one just before the origin.
+"""An operator that does nothing on the left, or that one side lacks.
 
-The origin is the first operator that differs.
+It is a ReLU or a bias of the first operator that differs (the origin), or an operator just before it.
 """
 
 from __future__ import annotations

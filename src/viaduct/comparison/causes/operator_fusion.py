@@ -5,8 +5,8 @@ There are three signs:
 - A weight is the right side's weight times one factor for each channel. The factors are the slope of a norm on the
   right, or the left output of that weight's layer equals an output of the right side a few operators later.
 - The left side's tensor equals a tensor of the right side a few operators later.
-- Only the right side has a tensor just before the origin. The output is a slope and an offset of this tensor in every
-  channel (a norm, a bias, a scale; perhaps with a ReLU), and the sides differ by about its rounding.
+- Only the right side has a tensor just before the origin. The origin's output is an affine function of this tensor in
+  every channel (a norm, a bias, a scale; perhaps with a ReLU), and the sides differ by about its rounding.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ADVICE = (
     "and dump again; with --graph the tensors of fused operators are paired with the correct ones."
 )
 MAX_LATER = 4  # operators of the right side after the origin that the left's may include
-NEAR = 3  # a tensor that only the right has is at most this many operators before the origin
-SAME = 0.98  # share of the difference that an explanation must remove
-ROUNDINGS = 8.0  # of a tensor that only the right side rounds, by which the sides may differ
+MAX_DISTANCE = 3  # operators between a tensor that only the right has and the origin
+ENOUGH = 0.98  # share of the difference that an explanation must remove
+MAX_ROUNDINGS = 8.0  # of a tensor that only the right side rounds; the sides may differ by so many
 EPSILONS = (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5)  # usual ones of batch norms; the last is that of Keras' ResNets
 UNKNOWN_TERMS = 256  # assumed for a sum if the weight was not dumped
 
@@ -40,54 +40,50 @@ def find_cause(divergence: Divergence) -> Cause | None:
     arrays = divergence.load_arrays()
     if divergence.role == "parameter" and arrays is not None:
         return explain_folded_norm(divergence, arrays)
-    if (
-        divergence.role != "output"
-        or arrays is None
-        or arrays.left.dtype.kind != "f"
-        or not np.isfinite(arrays.left).all()
-    ):
+    if divergence.role != "output" or arrays is None or not has_finite_left(arrays):
         return None
-    later = find_later(divergence, divergence.row, arrays)
+    later = find_equal_later(divergence, divergence.row, arrays)
     if later is not None:
         evidence = f"the left side's {divergence.row.op} holds what the right has after {later.op}: it does both"
         return Cause(NAME, evidence, ADVICE, confidence=0.96)
     return explain_missing_rounding(divergence, arrays)
 
 
+def has_finite_left(arrays: ArrayPair) -> bool:
+    return arrays.left.dtype.kind == "f" and bool(np.isfinite(arrays.left).all())
+
+
 def explain_folded_norm(divergence: Divergence, arrays: ArrayPair) -> Cause | None:
     """Report a norm that was folded into the weight before it."""
-    if arrays.left.ndim < 2 or arrays.left.dtype.kind != "f" or not np.isfinite(arrays.left).all():
+    if arrays.left.ndim < 2 or not has_finite_left(arrays):
         return None
     left, right = (flatten_channels(side, 0) for side in arrays)
     factor = fit_factor(left, right, 1)
-    if explained_share(factor[:, None] * right, ArrayPair(left, right)) < SAME or np.ptp(factor) < 1e-3:
+    if explained_share(factor[:, None] * right, ArrayPair(left, right)) < ENOUGH or np.ptp(factor) < 1e-3:
         return None
     span = f"{factor.min():.3g} to {factor.max():.3g}"
     factors = f"the left side's weight is the right side's times {span}, a factor a channel"
     for row in divergence.find_rows("output"):
         output = divergence.load_row(row)
-        later = find_later(divergence, row, output) if output is not None else None
+        later = find_equal_later(divergence, row, output) if output is not None else None
         if later is not None:
-            return Cause(
-                NAME, f"{factors}, and its layer holds what the right has after {later.op}", ADVICE, confidence=0.97
-            )
+            evidence = f"{factors}, and its layer holds what the right has after {later.op}"
+            return Cause(NAME, evidence, ADVICE, confidence=0.97)
     norm = find_norm(divergence, factor)
-    return (
-        Cause(NAME, f"{factors}, which is what {norm} on the right multiplies by", ADVICE, confidence=0.93)
-        if norm
-        else None
-    )
+    if not norm:
+        return None
+    return Cause(NAME, f"{factors}, which is what {norm} on the right multiplies by", ADVICE, confidence=0.93)
 
 
 def find_norm(divergence: Divergence, factor: Array) -> str:
     """Return the right side's norm with gamma / sqrt(variance + epsilon) equal to these factors; empty if none."""
     vectors: dict[str, dict[str, Array]] = {}  # by operator and name of the parameter
     for row in divergence.step_rows:
-        stored = row.pair.right
-        if stored is not None and stored.role == "parameter" and stored.shape == factor.shape:
+        tensor = row.pair.right
+        if tensor is not None and tensor.role == "parameter" and tensor.shape == factor.shape:
             values = divergence.load_right(row)
             if values is not None:
-                vectors.setdefault(stored.op, {})[stored.parameter] = values
+                vectors.setdefault(tensor.op, {})[tensor.parameter] = values
     for op, parameters in vectors.items():
         variance = next((values for name, values in parameters.items() if "var" in name), None)
         gamma = next((values for name, values in parameters.items() if name in ("weight", "gamma", "scale")), None)
@@ -100,7 +96,7 @@ def find_norm(divergence: Divergence, factor: Array) -> str:
     return ""
 
 
-def find_later(divergence: Divergence, origin: Row, arrays: ArrayPair) -> Row | None:
+def find_equal_later(divergence: Divergence, origin: Row, arrays: ArrayPair) -> Row | None:
     """Return a right output, up to MAX_LATER operators after `origin`, that equals the left side of `origin`.
 
     `arrays` holds both sides of `origin`.
@@ -112,7 +108,7 @@ def find_later(divergence: Divergence, origin: Row, arrays: ArrayPair) -> Row | 
             later.setdefault(row.op, row)
     for row in list(later.values())[:MAX_LATER]:
         values = divergence.load_right(row)
-        if values is not None and values.shape == arrays.right.shape and explained_share(values, arrays) > SAME:
+        if values is not None and values.shape == arrays.right.shape and explained_share(values, arrays) > ENOUGH:
             return row
     return None
 
@@ -123,16 +119,16 @@ def explain_missing_rounding(divergence: Divergence, arrays: ArrayPair) -> Cause
         hidden = divergence.load_right(row)
         if hidden is None or hidden.shape != arrays.right.shape or hidden.ndim < 2 or hidden.dtype.kind != "f":
             continue
-        affine = fit_channels(hidden, arrays.right)
-        if affine is None:
+        fit = fit_channels(hidden, arrays.right)
+        if fit is None:
             continue
-        epsilon, size = max(find_rounding_unit(row), find_rounding_unit(divergence.row)), rms(affine.slope * hidden)
+        epsilon, size = max(find_rounding_unit(row), find_rounding_unit(divergence.row)), rms(fit.slope * hidden)
         terms, replay = replay_layer(divergence, row)
         # In float32 the order of the sum counts as well as the rounding of its result.
-        allowed = ROUNDINGS * math.sqrt(max(1, terms) if epsilon < 1e-5 else 1)
+        allowed = MAX_ROUNDINGS * math.sqrt(max(1, terms) if epsilon < 1e-5 else 1)
         difference = rms(arrays.left - arrays.right)
         if epsilon * size and difference <= allowed * epsilon * size:
-            return describe_fusion(divergence, row, arrays, difference / (epsilon * size), replay, affine)
+            return describe_fusion(divergence, row, arrays, difference / (epsilon * size), replay, fit)
     return None
 
 
@@ -143,13 +139,13 @@ def find_right_only(divergence: Divergence) -> list[Row]:
         row
         for row in divergence.step_rows
         if row.pair.left is None and row.pair.right is not None and row.tensor.role == "output"
-        if row.op in group or 0 <= divergence.row.tensor.order - row.tensor.order <= NEAR
+        if row.op in group or 0 <= divergence.row.tensor.order - row.tensor.order <= MAX_DISTANCE
     ]
     return sorted(right_only, key=lambda row: -row.tensor.order)
 
 
 class ChannelFit(NamedTuple):
-    """Slope and offset of every channel, in a shape for broadcasting."""
+    """Slope and offset of every channel, in a shape that broadcasts over the tensor."""
 
     slope: Array
     offset: Array
@@ -157,9 +153,9 @@ class ChannelFit(NamedTuple):
 
 
 def fit_channels(x: Array, y: Array) -> ChannelFit | None:
-    """Return the slopes and offsets that give y from x up to 2 %, or None.
+    """Return the slopes and offsets that give y from x up to an error of 2 %, or None.
 
-    After a ReLU only elements above zero are fitted; most channels must have at least four.
+    After a ReLU only elements above zero are fitted; at least half of the channels must have four of them.
     """
     shape = [1, x.shape[1], *[1] * (x.ndim - 2)]
     clipped = bool(y.min() == 0 < y.max())
@@ -181,7 +177,7 @@ def fit_channels(x: Array, y: Array) -> ChannelFit | None:
 
 
 def replay_layer(divergence: Divergence, row: Row) -> tuple[int, Replay | None]:
-    """Return the number of terms in the sum of an element of `row`'s tensor, and its layer's replay, if possible."""
+    """Return the number of terms that each element of `row`'s tensor sums, and the replay of its layer, if possible."""
     source = divergence.find_row("input", 0, op=row.op)
     weights = sorted(divergence.find_rows("parameter", op=row.op), key=lambda other: -math.prod(other.tensor.shape))
     x = divergence.load_right(source) if source is not None else None
@@ -196,15 +192,15 @@ def replay_layer(divergence: Divergence, row: Row) -> tuple[int, Replay | None]:
 
 
 def describe_fusion(
-    divergence: Divergence, row: Row, arrays: ArrayPair, roundings: float, replay: Replay | None, affine: ChannelFit
+    divergence: Divergence, row: Row, arrays: ArrayPair, roundings: float, replay: Replay | None, fit: ChannelFit
 ) -> Cause:
     evidence = (
         f"{row.op} of the right side has no tensor on the left, {divergence.origin.op} is a slope and an offset of it, "
         f"and the sides differ by {roundings:.2g} roundings of it"
     )
     if replay is not None:
-        unrounded = affine.slope.reshape(-1) * replay.predict() + affine.offset.reshape(-1)
-        prediction = np.maximum(unrounded, 0) if affine.clipped else unrounded
+        unrounded = fit.slope.reshape(-1) * replay.predict() + fit.offset.reshape(-1)
+        prediction = np.maximum(unrounded, 0) if fit.clipped else unrounded
         share = explained_share(prediction, sample_outputs(arrays, replay.positions))
         if share > 0.3:
             evidence += f"; computed through without rounding it, {share:.0%} of the difference is gone"

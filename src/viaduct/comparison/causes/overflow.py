@@ -21,20 +21,19 @@ def find_cause(divergence: Divergence) -> Cause | None:
         return explain_by_statistics(divergence)
     if arrays.left.dtype.kind != "f":
         return None
-    lost = ~np.isfinite(arrays.left) & np.isfinite(arrays.right)
-    infinite, saturated = int(np.isinf(arrays.left[lost]).sum()), count_saturated(arrays)
+    left_only = ~np.isfinite(arrays.left) & np.isfinite(arrays.right)
+    infinite, saturated = int(np.isinf(arrays.left[left_only]).sum()), count_saturated(arrays)
+    nans = int(np.isnan(arrays.left[left_only]).sum())
     if infinite or saturated:
-        return Cause(
-            NAME, describe_overflow(arrays, infinite, int(lost.sum()) - infinite, saturated), ADVICE, confidence=0.97
-        )
-    if lost.any():
-        evidence = f"{int(lost.sum()):,} values are NaN on the left only, without an infinity among them"
+        return Cause(NAME, describe_overflow(arrays, infinite, nans, saturated), ADVICE, confidence=0.97)
+    if nans:
+        evidence = f"{nans:,} values are NaN on the left only, without an infinity among them"
         return Cause(NAME, evidence + ": Inf - Inf, 0 * Inf, or an invalid operation inside", ADVICE, confidence=0.5)
     return None
 
 
 def explain_by_statistics(divergence: Divergence) -> Cause | None:
-    """Report overflow from dumped statistics alone."""
+    """Report more infinities on the left by the statistics, which are all that was dumped."""
     measures = divergence.row.measures
     if measures is None or measures.left.inf <= measures.right.inf:
         return None

@@ -1,7 +1,7 @@
 """Padding of another size, on another side, or of another mode.
 
-At stride 1 only the border differs, or the whole image is shifted by a cell. At stride 2 everything differs, and the
-layer is recomputed with every possible padding.
+The layer is recomputed with every other padding. If it cannot be recomputed, there are two signs: the left image is the
+right one shifted by a few cells, or only the border differs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ ADVICE = (
     "pool may count its padding; reflect and zero padding differ at the border only."
 )
 MAX_SHIFT = 3  # cells by which an image may be shifted
+ENOUGH = 0.8  # share of the difference that another padding must explain
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
@@ -36,7 +37,7 @@ def explain_by_replay(replay: Replay) -> Cause | None:
     geometries = list_geometries(replay)
     shares = [replay.explained_share(replay.predict(geometry=geometry)) for geometry in geometries]
     share, best = max(zip(shares, geometries, strict=True), key=lambda entry: entry[0], default=(0.0, replay.geometry))
-    if share < 0.8:
+    if share < ENOUGH:
         return None
     evidence = f"computed again with {best}, {share:.0%} of the difference is gone; the right has {replay.geometry}"
     return Cause(NAME, evidence, ADVICE, confidence=0.98 * share)
@@ -67,14 +68,14 @@ def explain_shift(arrays: ArrayPair) -> Cause | None:
 
 
 def cut_window(arrays: ArrayPair, down: int, across: int) -> ArrayPair:
-    """Return the centre of the left image, and the right one's shifted accordingly."""
+    """Return the left image without its margins, and the window of the right one shifted by `down` and `across`."""
     (top, side), (height, width) = find_margins(arrays), arrays.left.shape[2:]
     rows, columns = slice(top - down, height - top - down), slice(side - across, width - side - across)
     return ArrayPair(arrays.left[:, :, top : height - top, side : width - side], arrays.right[:, :, rows, columns])
 
 
 def find_margins(arrays: ArrayPair) -> tuple[int, int]:
-    """Return the rows and columns that a shift may cover."""
+    """Return the number of rows and of columns by which images of this size may be shifted."""
     height, width = arrays.left.shape[2:]
     return min(MAX_SHIFT, (height - 1) // 3), min(MAX_SHIFT, (width - 1) // 3)
 

@@ -1,13 +1,14 @@
-"""The operator computed in a shorter format (half precision, TF32), or stored its result in it.
+"""One side computed in a shorter floating-point format (half precision, TF32), or stored its result in it.
 
-Two signs: every finite left value is a number of the shorter format, and nearly all lie within one rounding of the
-right; or the layer recomputed from inputs and weights rounded to the shorter format gives most of the difference.
+Either every finite left value is a number of the shorter format, and nearly all are within one rounding of the right
+side's. Or the layer is computed again from input and weights that are rounded to the shorter format, and this explains
+most of the difference.
 """
 
 from __future__ import annotations
 
 from viaduct.comparison.divergence import Divergence
-from viaduct.comparison.grids import BFLOAT16, FLOAT16, HALVES, TF32, is_one_rounding
+from viaduct.comparison.grids import BFLOAT16, FLOAT16, HALF_FORMATS, TF32, is_one_rounding
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
 
@@ -17,31 +18,29 @@ ADVICE = (
     "off for this operator: `--precision fp32 --set precision.tf32=false` in `viaduct train`, elsewhere "
     "torch.backends.cudnn.allow_tf32 = False, or keep_dtype on an NPU."
 )
+ENOUGH = 0.7  # share of the difference that rounded input and weights must explain
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
-    arrays = divergence.load_arrays()
-    if arrays is None or arrays.left.dtype.kind != "f":
+    arrays = divergence.load_float_arrays()
+    if arrays is None:
         return None
-    for grid in HALVES:
-        if is_one_rounding(arrays.left, arrays.right, grid):
-            close = "nearly all are within one rounding of the right side's"
-            return Cause(
-                NAME, f"every finite value on the left is a {grid.name} number, and {close}", ADVICE, confidence=0.9
-            )
+    for half in HALF_FORMATS:
+        if is_one_rounding(arrays.left, arrays.right, half):
+            evidence = f"every finite value on the left is a {half.name} number, and nearly all are within one rounding"
+            return Cause(NAME, f"{evidence} of the right side's", ADVICE, confidence=0.9)
     replay = replay_origin(divergence)
     return None if replay is None else explain_by_replay(replay)
 
 
 def explain_by_replay(replay: Replay) -> Cause | None:
     """Report rounding of input and weights that gives the left side's output."""
-    # TF32 and float16 have the same mantissa and explain the same within float16's range, so TF32 comes first.
-    for grid in (TF32, FLOAT16, BFLOAT16):
-        x, weight = grid.round(replay.x_NCHW), grid.round(replay.weight_OIHW)
-        raw = replay.predict(x=x, weight=weight)
-        share = max(replay.explained_share(raw), replay.explained_share(grid.round(raw)))
-        if share > 0.7:
-            rounded = f"input and weights rounded to {grid.name}"
+    # TF32 and float16 have equally long fractions, so they explain the same within float16's range: TF32 comes first.
+    for short in (TF32, FLOAT16, BFLOAT16):
+        output = replay.predict(x=short.round(replay.x_NCHW), weight=short.round(replay.weight_OIHW))
+        share = max(replay.explained_share(output), replay.explained_share(short.round(output)))
+        if share > ENOUGH:
+            rounded = f"input and weights rounded to {short.name}"
             evidence = f"computed again with {rounded}, {share:.0%} of the difference is gone"
             return Cause(NAME, evidence, ADVICE, confidence=0.85 + 0.1 * share)
     return None

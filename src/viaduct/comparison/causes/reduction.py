@@ -1,8 +1,8 @@
-"""A sum was taken in half precision, or in another order.
+"""A sum was accumulated in half precision, or in another order.
 
-Rounding a result once costs at most half a step of its format. Summing n products in this format costs about sqrt(n)
-roundings, and more if the terms are much smaller than the sum. In float32, whose steps are 8,000 times smaller than
-float16's, such a difference comes from another order of summation, which is not a mistake.
+One rounding changes a number by half the spacing of its format at most. Accumulating n products in this format costs
+about sqrt(n) roundings, and more if the terms are much smaller than the sum. A difference of some roundings of float32
+comes from another order of the terms, which is not a mistake.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, correlation, has_finite_floats, relative_error
-from viaduct.comparison.grids import FLOAT32, HALVES, Grid, find_uniform_grid
+from viaduct.comparison.grids import FLOAT32, HALF_FORMATS, FloatFormat, find_uniform_grid
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.tensors import Array
 
@@ -32,46 +32,46 @@ def find_cause(divergence: Divergence) -> Cause | None:
     if divergence.role in ("parameter", "update"):
         return None  # neither is a sum of products
     terms, error = count_terms(divergence, arrays), relative_error(arrays)
-    for grid in HALVES:
-        if grid.contains_all(arrays.left) and not grid.contains_all(arrays.right):
-            return explain_on_grid(arrays, grid, terms, error)
+    for half in HALF_FORMATS:
+        if half.contains_all(arrays.left) and not half.contains_all(arrays.right):
+            return explain_half_values(arrays, half, terms, error)
     cause = explain_other_order(terms, error)
-    return explain_off_grid(arrays, terms, error) if cause is None and has_half_precision(divergence) else cause
+    return explain_wider_values(arrays, terms, error) if cause is None and has_half_precision(divergence) else cause
 
 
 def has_half_precision(divergence: Divergence) -> bool:
-    names = {grid.name for grid in HALVES}
+    names = {half.name for half in HALF_FORMATS}
     sides = (tensor for row in divergence.step_rows for tensor in (row.pair.left, row.pair.right))
     return any(tensor is not None and tensor.dtype in names for tensor in sides)
 
 
-def explain_on_grid(arrays: ArrayPair, grid: Grid, terms: int, error: float) -> Cause | None:
+def explain_half_values(arrays: ArrayPair, half: FloatFormat, terms: int, error: float) -> Cause | None:
     """Report half-precision values that are off by more than one rounding, but within a sum's error."""
-    steps = np.abs(arrays.left - arrays.right) / grid.spacing(arrays.right)
-    typical, bound = float(np.median(steps)), grid.epsilon * 4 * max(terms, 4)
-    if typical < 0.3 or error > bound or error > 0.25 or is_fixed_point(arrays.left, grid):
+    steps = np.abs(arrays.left - arrays.right) / half.spacing(arrays.right)
+    typical, bound = float(np.median(steps)), half.epsilon * 4 * max(terms, 4)
+    if typical < 0.3 or error > bound or error > 0.25 or is_fixed_point(arrays.left, half):
         return None
     evidence = (
-        f"every value on the left is a {grid.name} number, typically {typical:.1f} steps from the right side's, while "
-        f"one rounding costs at most 0.5; relative error {error:.1e}, {error / grid.epsilon:.1f} roundings, in sums of "
+        f"every value on the left is a {half.name} number, typically {typical:.1f} steps from the right side's, while "
+        f"one rounding costs at most 0.5; relative error {error:.1e}, {error / half.epsilon:.1f} roundings, in sums of "
         f"{terms:,} terms"
     )
     return Cause(NAME, evidence, ADVICE, confidence=0.9)
 
 
-def is_fixed_point(values: Array, grid: Grid) -> bool:
-    """Return True for values in equal steps that are much coarser than the format's."""
+def is_fixed_point(values: Array, half: FloatFormat) -> bool:
+    """Return True for values in equal steps that are much wider than the format's spacing, as of int8 quantisation."""
     uniform = find_uniform_grid(values)
-    return uniform is not None and uniform.step >= 4 * float(np.median(grid.spacing(values[values != 0])))
+    return uniform is not None and uniform.step >= 4 * float(np.median(half.spacing(values[values != 0])))
 
 
-def explain_off_grid(arrays: ArrayPair, terms: int, error: float) -> Cause | None:
-    """Report noise of the size of half-precision sums in a result with a wider format."""
+def explain_wider_values(arrays: ArrayPair, terms: int, error: float) -> Cause | None:
+    """Report noise as large as that of half-precision sums in a result that is stored in a wider format."""
     dependence = abs(correlation(arrays.left - arrays.right, arrays.right))  # noise does not depend on the values
-    for grid in reversed(HALVES):
-        bound = 2 * grid.epsilon * math.sqrt(max(terms, 4))
-        if 0.5 * grid.epsilon < error < bound and dependence < 0.3 and terms > 1:
-            roundings = f"{error / grid.epsilon:.1f} {grid.name} roundings"
+    for half in reversed(HALF_FORMATS):
+        bound = 2 * half.epsilon * math.sqrt(max(terms, 4))
+        if 0.5 * half.epsilon < error < bound and dependence < 0.3 and terms > 1:
+            roundings = f"{error / half.epsilon:.1f} {half.name} roundings"
             return Cause(NAME, f"the error looks like noise of {roundings}, of {terms:,} terms", ADVICE, confidence=0.5)
     return None
 

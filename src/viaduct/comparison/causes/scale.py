@@ -1,10 +1,16 @@
-"""One factor between the sides, as of a sum in place of a mean, or a factor and an offset in each channel."""
+"""The left side is the right side times one factor, as if a sum replaced a mean, or an affine function by channel."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_factor, flatten_channels
+from viaduct.comparison.divergence import (
+    ArrayPair,
+    Divergence,
+    explained_share,
+    fit_factor,
+    fit_line,
+    flatten_channels,
+    has_finite_floats,
+)
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.tensors import Array
 
@@ -17,14 +23,14 @@ ADVICE = {
     "output": "Compare the operator's constants: a mean in place of a sum, a temperature, a missing division.",
 }
 ENOUGH = 0.98  # share of the difference that the factors must explain
+MIN_VALUES = 8  # of a channel; fewer may lie on a line by chance
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
     arrays = divergence.load_float_arrays()
-    if arrays is None or not (np.isfinite(arrays.left).all() and np.isfinite(arrays.right).all()):
+    if arrays is None or not has_finite_floats(arrays):
         return None
-    role = "gradient" if divergence.role in ("grad_input", "grad_output", "gradient") else divergence.role
-    advice = ADVICE["input" if divergence.origin.kind == "input" and role == "output" else role]
+    advice = ADVICE["gradient" if divergence.role in ("grad_input", "grad_output") else divergence.role]
     factor = float(fit_factor(arrays.left, arrays.right))
     if factor and (share := explained_share(factor * arrays.right, arrays)) > ENOUGH:
         evidence = f"the left side is {factor:.6g} times the right side, which explains {share:.1%} of the difference"
@@ -33,16 +39,13 @@ def find_cause(divergence: Divergence) -> Cause | None:
 
 
 def explain_by_channel(arrays: ArrayPair, advice: str) -> Cause | None:
-    """Report an affine relation with its own factor and offset in every channel."""
+    """Report an affine function with its own slope and offset in every channel."""
     left, right = map(flatten_channels, arrays)
-    centred = right - right.mean(1, keepdims=True)
-    slope = fit_factor(left, centred, 1)
-    prediction = slope[:, None] * centred + left.mean(1, keepdims=True)
-    if right.shape[1] < 8 or explained_share(prediction, ArrayPair(left, right)) < ENOUGH:
+    slope, offset = fit_line(right, left)
+    if right.shape[1] < MIN_VALUES or explained_share(slope * right + offset, ArrayPair(left, right)) < ENOUGH:
         return None
-    shift = left.mean(1) - slope * right.mean(1)
-    factors, offsets = describe_range(slope), describe_range(shift)
-    evidence = f"in every channel the left side is a times the right plus b: a {factors}, b {offsets}"
+    slopes, offsets = describe_range(slope), describe_range(offset)
+    evidence = f"in every channel the left side is a times the right plus b: a {slopes}, b {offsets}"
     return Cause(NAME, evidence, advice, confidence=0.7)
 
 

@@ -1,4 +1,4 @@
-"""The same examples in another order: shuffling left on."""
+"""Examples in another order, because one side shuffles them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find_cause(divergence: Divergence) -> Cause | None:
     arrays = divergence.load_arrays()
     if arrays is None or divergence.is_weight:
         return None
-    order = find_order(arrays, 0)
+    order = find_order(arrays, axis=0)  # the axis of the examples
     if order is not None:
         evidence = f"the left side holds the right side's examples in another order: {describe_order(order)}"
         return Cause(NAME, evidence, ADVICE, confidence=0.96)
@@ -29,6 +29,6 @@ def find_cause(divergence: Divergence) -> Cause | None:
 
 
 def has_same_integers(arrays: ArrayPair) -> bool:
-    """Return True if both sides hold the same integers, in any order."""
-    integers = arrays.left.dtype.kind in "iu" and arrays.right.dtype.kind in "iu" and arrays.left.size > 2
+    """Return True if both sides hold the same integers in any order, such as labels; two may agree by chance."""
+    integers = all(side.dtype.kind in "iu" for side in arrays) and arrays.left.size > 2
     return integers and bool(np.array_equal(np.sort(arrays.left, axis=None), np.sort(arrays.right, axis=None)))

@@ -15,9 +15,12 @@ ADVICE = (
 )
 
 
+ENOUGH = 0.8  # share of the difference that an earlier weight must explain
+
+
 def find_cause(divergence: Divergence) -> Cause | None:
-    arrays = divergence.load_arrays()
-    if arrays is None or arrays.left.dtype.kind != "f":
+    arrays = divergence.load_float_arrays()
+    if arrays is None:
         return None
     if divergence.role == "update":
         return explain_zero_update(arrays)
@@ -32,10 +35,10 @@ def explain_old_copy(divergence: Divergence) -> Cause | None:
     if weight is None or replay is None:
         return None
     for row in find_earlier_weights(divergence, weight.tensor.index):
-        past = divergence.load_row(row)
-        if past is not None and past.left.size == replay.weight_OIHW.size:
-            share = replay.explained_share(replay.predict(weight=past.left.reshape(replay.weight_OIHW.shape)))
-            if share > 0.8:
+        earlier = divergence.load_row(row)
+        if earlier is not None and earlier.left.size == replay.weight_OIHW.size:
+            share = replay.explained_share(replay.predict(weight=earlier.left.reshape(replay.weight_OIHW.shape)))
+            if share > ENOUGH:
                 step = row.tensor.step
                 evidence = f"computed again with the weight of step {step}, {share:.0%} of the difference is gone"
                 return Cause(NAME, evidence, ADVICE, confidence=0.97 * share)
@@ -55,13 +58,13 @@ def explain_zero_update(arrays: ArrayPair) -> Cause | None:
 def explain_earlier_value(divergence: Divergence, arrays: ArrayPair) -> Cause | None:
     """Report a weight that equals its value at an earlier step, or that is correlated with the other side's."""
     for row in find_earlier_weights(divergence, divergence.row.tensor.index):
-        past = divergence.load_row(row)
-        if past is None:
+        earlier = divergence.load_row(row)
+        if earlier is None:
             continue
         for side, now, then in (
-            ("left", arrays.left, past.left),
-            ("left", arrays.left, past.right),
-            ("right", arrays.right, past.right),
+            ("left", arrays.left, earlier.left),
+            ("left", arrays.left, earlier.right),
+            ("right", arrays.right, earlier.right),
         ):
             if np.array_equal(now, then):
                 evidence = (

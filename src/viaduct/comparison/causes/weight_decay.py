@@ -20,10 +20,10 @@ SAME = 1e-3  # relative difference up to which weight and gradient count as equa
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
-    arrays = divergence.load_arrays()
-    if divergence.role != "update" or arrays is None or arrays.left.dtype.kind != "f" or arrays.left.size < 2:
+    arrays = divergence.load_float_arrays()
+    if divergence.role != "update" or arrays is None or arrays.left.size < 2:
         return None
-    weight = load_equal(divergence, "parameter")
+    weight = load_if_equal(divergence, "parameter")
     if weight is None or weight.shape != arrays.left.shape or not has_equal_gradient(divergence):
         return None
     factor = float(fit_factor(arrays.left - arrays.right, weight))
@@ -38,8 +38,8 @@ def find_cause(divergence: Divergence) -> Cause | None:
     return Cause(NAME, evidence, ADVICE, confidence=0.97 * share)
 
 
-def load_equal(divergence: Divergence, role: Role) -> Array | None:
-    """Return the right side's parameter or gradient of the update; None if the sides differ in it."""
+def load_if_equal(divergence: Divergence, role: Role) -> Array | None:
+    """Return the parameter or gradient that belongs to the update; None if the sides differ in it."""
     rows = divergence.find_rows(role, divergence.row.tensor.index)
     arrays = divergence.load_row(rows[0]) if rows else None
     if arrays is None or arrays.left.dtype.kind != "f" or rms(arrays.left - arrays.right) > SAME * rms(arrays.right):
@@ -51,5 +51,5 @@ def has_equal_gradient(divergence: Divergence) -> bool:
     """Return True if the sides agree in the gradient of this weight, or if it was not dumped."""
     return (
         not divergence.find_rows("gradient", divergence.row.tensor.index)
-        or load_equal(divergence, "gradient") is not None
+        or load_if_equal(divergence, "gradient") is not None
     )

@@ -1,10 +1,10 @@
-"""File formats of tensors: one module a format, the same functions in each.
+"""File formats of tensors: one module for each format, the same functions in each.
 
-    read_headers(path)         -> {key: header, or why it cannot be read}; the key is "" in files of one tensor
+    read_headers(path)         -> {member: header, or a text that says why it cannot be read}
     open_array(path, member)   -> a read-only array, memory-mapped if the file allows it
 
-Sizes are checked against the file before anything is mapped. Nothing in a file is executed: an array of Python objects
-is refused by its header.
+A member is a tensor's key in the file; it is "" for .npy and .pt, which hold one tensor. Sizes are checked against the
+file before anything is mapped. Nothing in a file is executed: an array of Python objects is refused by its header.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Header(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        return self.element_count * _width(self.descr)
+        return self.element_count * _numpy_type(self).itemsize
 
 
 Members = Mapping[str, Header | str]
@@ -51,7 +51,6 @@ Members = Mapping[str, Header | str]
 # NumPy's names of dtypes; structured types, strings and dates do not match.
 _PLAIN = re.compile(r"[<>|=]?([fiu])([1248])|[<>|=]?(c)(8|16)|[<>|=]?(b)(1)|[<>|=]?(V)(2)")
 _NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
-_WIDTH = re.compile(r"\d+")
 
 
 def dtype_name(descr: str) -> str | None:
@@ -75,14 +74,13 @@ def map_array(path: Path, header: Header, base: int = 0) -> Array:
                 raise truncated_error(path, start + header.byte_count, file_size)
             if not header.element_count:
                 return shape_array(np.empty(0, dtype), header)
-            return shape_array(
-                np.frombuffer(_bytes_of(file, start, header.byte_count), dtype, header.element_count), header
-            )
+            data = _read_or_map(file, start, header.byte_count)
+            return shape_array(np.frombuffer(data, dtype, header.element_count), header)
     except OSError as error:
         raise unreadable_error(path, error) from None
 
 
-def _bytes_of(file: Any, start: int, size: int) -> memoryview | bytes:
+def _read_or_map(file: Any, start: int, size: int) -> memoryview | bytes:
     if size <= MAX_READ_BYTES:
         file.seek(start)
         return bytes(file.read(size))
@@ -104,12 +102,8 @@ def shape_array(flat: Array, header: Header) -> Array:
 
 
 def _numpy_type(header: Header) -> np.dtype[Any]:
+    """Return the dtype of the array: that of the file, or uint16 for bfloat16."""
     return np.dtype(header.descr.replace("V2", "u2").replace("|u2", "<u2"))
-
-
-def _width(descr: str) -> int:
-    match = _WIDTH.search(descr)
-    return int(match.group()) if match else 1
 
 
 class FileStamp(NamedTuple):

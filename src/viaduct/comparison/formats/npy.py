@@ -42,7 +42,7 @@ def read_header(path: str | Path) -> Header:
         try:
             start = os.read(descriptor, FIRST_BYTES)
             file_size = os.fstat(descriptor).st_size
-            if (end := header_end(start, Path(path))) > len(start):
+            if (end := find_data_offset(start, Path(path))) > len(start):
                 start += os.read(descriptor, end - len(start))
         finally:
             os.close(descriptor)
@@ -54,8 +54,8 @@ def read_header(path: str | Path) -> Header:
     return header
 
 
-def header_end(start: bytes, path: Path) -> int:
-    """Return the offset of the data, after six bytes of magic, two of version, the length and the text."""
+def find_data_offset(start: bytes, path: Path) -> int:
+    """Return the offset of the data: after six bytes of magic, two of version, the header's length and the header."""
     if start[:6] != MAGIC:
         raise BadData(f"{path.name} is not a .npy file: it begins with {start[:6]!r}.")
     if len(start) < 12:
@@ -68,15 +68,15 @@ def header_end(start: bytes, path: Path) -> int:
 
 
 def parse_header(start: bytes, path: Path) -> Header:
-    end = header_end(start, path)
+    end = find_data_offset(start, path)
     if len(start) < end:
         raise truncated_error(path, end, len(start))
     text = start[10 if start[6] == 1 else 12 : end].decode("latin-1")
     if match := _USUAL.fullmatch(text):
         descr, fortran, dims = match.groups()
         shape = tuple(int(dim) for dim in dims.split(",") if dim.strip())
-        return _check_header(descr, fortran == "True", shape, end, path)
-    return _check_header(*_parse_literal(text, path), end, path)
+        return _make_header(descr, fortran == "True", shape, end, path)
+    return _make_header(*_parse_literal(text, path), end, path)
 
 
 def _parse_literal(text: str, path: Path) -> tuple[Any, bool, tuple[int, ...]]:
@@ -90,7 +90,7 @@ def _parse_literal(text: str, path: Path) -> tuple[Any, bool, tuple[int, ...]]:
     return descr, fortran, shape
 
 
-def _check_header(descr: object, fortran: bool, shape: tuple[int, ...], end: int, path: Path) -> Header:
+def _make_header(descr: object, fortran: bool, shape: tuple[int, ...], end: int, path: Path) -> Header:
     name = dtype_name(descr) if isinstance(descr, str) else None
     if isinstance(descr, str) and descr.lstrip("|<>=") == "O":
         raise BadData(

@@ -1,7 +1,7 @@
-"""Several arrays as numpy.savez writes them: a zip archive of .npy files.
+""".npz files, as numpy.savez writes them: a zip archive of .npy files.
 
-An uncompressed member is memory-mapped. A deflated one is unpacked if its header agrees with the size in the archive,
-and if this size is not far larger than its packed bytes.
+An uncompressed member is memory-mapped. A deflated one is unpacked if its .npy header agrees with its size in the
+archive, and if this size is not far larger than the packed bytes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from viaduct.errors import BadData, ViaductError
 
 MAX_MEMBERS = 1_000_000
 SUFFIX = ".npy"
-UNPACKED_LIMIT = 1 << 26  # bytes; a larger deflated member may have UNPACKED_RATIO times its packed size
-UNPACKED_RATIO = 200
+MAX_UNPACKED_BYTES = 1 << 26  # of a deflated member, unless it is at most MAX_UNPACKED_RATIO times its packed size
+MAX_UNPACKED_RATIO = 200
 # Exceptions of the standard library for a damaged archive.
 ARCHIVE_ERRORS = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError,
@@ -49,7 +49,7 @@ def open_array(path: Path, member: str = "") -> Array:
     if info.compress_type == zipfile.ZIP_STORED:
         header = _read_header(path, info)
         return map_array(path, header, data_offset(path, info))
-    if info.file_size > max(UNPACKED_LIMIT, UNPACKED_RATIO * info.compress_size):
+    if info.file_size > max(MAX_UNPACKED_BYTES, MAX_UNPACKED_RATIO * info.compress_size):
         raise BadData(
             f"{path.name}[{info.filename}] is not read: {info.compress_size:,} bytes unpack to {info.file_size:,}.",
             "If it is yours, save it uncompressed: numpy.savez.",
@@ -59,11 +59,11 @@ def open_array(path: Path, member: str = "") -> Array:
 
 def read_archive(path: Path) -> dict[str, zipfile.ZipInfo]:
     """Return the archive's members by name, cached until the file changes."""
-    return _read_archive_infos(path, read_file_stamp(path))
+    return _read_archive(path, read_file_stamp(path))
 
 
 @lru_cache(maxsize=8)
-def _read_archive_infos(path: Path, file_stamp: FileStamp) -> dict[str, zipfile.ZipInfo]:
+def _read_archive(path: Path, file_stamp: FileStamp) -> dict[str, zipfile.ZipInfo]:
     try:
         with zipfile.ZipFile(path) as opened_archive:
             infos = opened_archive.infolist()
@@ -77,7 +77,7 @@ def _read_archive_infos(path: Path, file_stamp: FileStamp) -> dict[str, zipfile.
 @lru_cache(maxsize=8)
 def _read_members(path: Path, file_stamp: FileStamp) -> Members:
     members: dict[str, Header | str] = {}
-    for name, info in _read_archive_infos(path, file_stamp).items():
+    for name, info in _read_archive(path, file_stamp).items():
         try:
             members[name.removesuffix(SUFFIX)] = _read_header(path, info)
         except ViaductError as error:
@@ -100,12 +100,12 @@ def _read_beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
         with open(path, "rb") as file:
             file.seek(data_offset(path, info))
             start = file.read(min(npy.FIRST_BYTES, info.file_size))
-            return start + file.read(max(0, npy.header_end(start, path) - len(start)))
+            return start + file.read(max(0, npy.find_data_offset(start, path) - len(start)))
     return unpack_member(path, info, npy.MAX_HEADER_BYTES)
 
 
 def unpack_member(path: Path, info: zipfile.ZipInfo, most: int | None = None) -> bytes:
-    """Unpack a member, or its first bytes, after checking its sizes."""
+    """Unpack a member, or its first `most` bytes; raise BadData if it is damaged or packed in an unusual way."""
     # An LZMA member would choose the amount of memory itself.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise BadData(f"{path.name}[{info.filename}] is neither stored nor deflated.", "numpy.savez writes no other.")

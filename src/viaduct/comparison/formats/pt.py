@@ -1,11 +1,11 @@
-"""One tensor as torch.save writes it: the format of msprobe's tensors.
+""".pt files with one tensor, as torch.save writes it and msprobe stores its tensors.
 
 The file is a zip archive: a pickle with shape, strides and type, and the uncompressed bytes. The pickle is read by an
 unpickler that knows a few names and refuses all others, so nothing is executed and no worker imports torch, which takes
 a second. Files that torch wrote before 2020, and other unusual ones, are read by torch.load(weights_only=True).
 
-An untrusted file must not take more memory than it has bytes: pickles are short, their opcodes are checked before they
-are executed (one opcode can ask for a memo of 2^32 entries), and no member of the archive is compressed.
+An untrusted file must not take more memory than it has bytes. So a pickle must be short, its opcodes are checked before
+they are executed (one opcode can ask for a memo of 2^32 entries), and no member of the archive may be compressed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Tensor(NamedTuple):
 
 
 class Unusual(Exception):
-    """A file that only torch may be able to read."""
+    """A file that this module cannot read, but perhaps torch.load."""
 
 
 def read_headers(path: Path) -> Members:
@@ -83,7 +83,7 @@ def open_array(path: Path, member: str = "") -> Array:
 
 
 def _describe_tensor(path: Path) -> Tensor:
-    """Read the pickle of a file; raise Unusual if it does not describe one tensor."""
+    """Return the tensor that a file's pickle describes; raise Unusual if it does not describe one tensor."""
     read_file_stamp(path)  # raises BadData for a pipe or a device, on which open() would wait
     try:
         with open(path, "rb") as file:

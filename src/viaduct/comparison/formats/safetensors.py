@@ -1,4 +1,4 @@
-"""Several tensors in one file: eight bytes of length, a JSON header, then the tensors.
+""".safetensors files: eight bytes with the header's length, the header in JSON, then the tensors.
 
 The safetensors library is not used: it needs PyTorch or copies the tensor, and has no bfloat16 for NumPy.
 """

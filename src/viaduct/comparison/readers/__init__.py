@@ -1,30 +1,19 @@
-"""Readers of dumps: one file for each kind of dump, the same functions in each.
+"""Readers of dumps: one module for each kind of dump, the same functions in each.
 
 can_read(path) -> bool       by names and first bytes, without opening tensors
-read(path)     -> Side       from headers; an unreadable file becomes a tensor with a fault
+read(path)     -> Side       all tensors, from their headers; an unreadable file becomes a tensor with a `fault`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from viaduct.comparison.readers import folder, msprobe, npu, rehearsal, tfdbg, viaduct
 from viaduct.comparison.readers.listing import join_some, list_files
 from viaduct.comparison.tensors import Side
 from viaduct.errors import BadData
 
-
-class Reader(NamedTuple):
-    """Functions of one dump format."""
-
-    can_read: Callable[[Path], bool]
-    read: Callable[[Path], Side]
-
-
-# The first reader that can read a path does; those with the most distinctive files come first.
-READERS = tuple(Reader(kind.can_read, kind.read) for kind in (viaduct, rehearsal, msprobe, npu, tfdbg, folder))
+READERS = (viaduct, rehearsal, msprobe, npu, tfdbg, folder)  # dumps with the most distinctive file names come first
 
 KINDS = {
     "viaduct": "a dump of viaduct",
@@ -44,18 +33,14 @@ def read(path: Path) -> Side:
         raise BadData(f"there is no {str(path)!r}.", advice)
     for reader in READERS:
         if reader.can_read(path):
-            return reader.read(path)
+            side: Side = reader.read(path)
+            return side
+    content = f"It holds: {join_some(list_files(path).files) or 'no file'}."
     raise BadData(
         f"{str(path)!r} holds no dump that can be read.",
-        _describe_contents(path),
+        content if path.is_dir() else "It is a file of another kind.",
         f"Known are: {', '.join(KINDS.values())}; files end in .npy, .npz, .safetensors or .pt.",
     )
-
-
-def _describe_contents(path: Path) -> str:
-    if not path.is_dir():
-        return "It is a file of another kind."
-    return f"It holds: {join_some(list_files(path).files) or 'no file'}."
 
 
 def describe_swap(left: Side, right: Side) -> str | None:

@@ -1,7 +1,8 @@
 """Reads plain folders of .npy, .npz, .safetensors and .pt files, or one such file.
 
-An operator's name is the file's path without its suffix, and the key within the file. `step_5/` and `rank_1/` anywhere
-in the path state step and rank; `NAME.output.0`, `NAME.input.1`, `NAME.gradient` … state the tensor of an operator.
+An operator's name is the file's path without its suffix, followed by the key within the file. `step_5/` and `rank_1/`
+anywhere in the path state step and rank. Names such as `conv.output.0`, `conv.input.1` and `conv.weight.gradient` state
+the role of a tensor.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def read(path: Path) -> Side:
         notes = list(listing.notes)
         if others := [name for name in listing.files if not name.endswith(SUFFIXES)]:
             notes.append(f"left out, since only {', '.join(SUFFIXES)} are read: {join_some(others)}")
-        alone = len(names) == 1 or sum(not name.endswith((".npy", ".pt")) for name in names) == 1
+        archives = [name for name in names if not name.endswith((".npy", ".pt"))]  # they may hold several tensors
+        alone = len(names) == 1 or len(archives) == 1
         tensors = [tensor for name in names for tensor in _read_tensors(path, name, alone)]
         tensors += [_make_refused(name, why) for name, why in find_unread(listing, SUFFIXES).items()]
     if not tensors:
@@ -54,7 +56,7 @@ def read(path: Path) -> Side:
 
 
 def _read_tensors(root: Path, name: str, alone: bool) -> list[StoredTensor]:
-    """Return the tensors of one file. `alone`: no other file may hold several, so a tensor's key is its name."""
+    """Return the tensors of one file. `alone`: no other file can hold several, so a tensor's key is its whole name."""
     bare, step, rank = _split_path(name)
     path = root / name
     try:

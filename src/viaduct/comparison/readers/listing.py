@@ -1,7 +1,7 @@
-"""Listing of a dump directory that never leaves it.
+"""Files of a dump directory, and other functions that several readers need.
 
-A dump may come from an untrusted source. Links that leave the folder, pipes and devices are not followed. A file name
-in a dump is accepted only if it is a bare name in one folder.
+A dump may come from an untrusted source. So links that lead out of the folder are not followed, pipes and devices are
+not opened, and a file name that is read from a dump is accepted only if it names a file in the same folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from viaduct.comparison.storage import describe
+from viaduct.comparison.storage import read_dtype_and_shape
 from viaduct.comparison.tensors import StoredTensor
 from viaduct.errors import BadData, ViaductError
 
@@ -50,7 +50,7 @@ def list_files(root: Path) -> Listing:
         return Listing(root.parent, {"": [root.name, *mapping]})
     listing = Listing(root)
     try:
-        _add_folder(listing, os.path.realpath(root), "", MAX_DEPTH)
+        _add_folder(listing, os.path.realpath(root), "", depth=MAX_DEPTH)
     except _TooMany:
         listing.notes.append(f"only the first {MAX_FILES:,} files were examined")
     if listing.outward_links:
@@ -65,7 +65,7 @@ class _TooMany(Exception):
 
 
 def _add_folder(listing: Listing, real_root: str, folder: str, depth: int) -> None:
-    """Add the files of a folder and of `depth` levels below; `real_root`: the resolved root."""
+    """Add the files of a folder and of `depth` levels of folders below; `real_root`: the root without links."""
     files, folders = [], []
     try:
         entries = list(os.scandir(listing.root / folder))
@@ -107,7 +107,7 @@ def find_unread(listing: Listing, suffixes: tuple[str, ...]) -> dict[str, str]:
 
 
 def list_refused_tensors(listing: Listing, suffixes: tuple[str, ...], order: int) -> list[StoredTensor]:
-    """Return unread files as tensors with a fault, by their full names."""
+    """Return a tensor with a fault for each unread file. `order`: their position, after all other tensors."""
     unread = find_unread(listing, suffixes)
     return [StoredTensor(name, order=order, fault=f"{name}: {why}") for name, why in unread.items()]
 
@@ -117,7 +117,7 @@ def _is_within(path: str, real_root: str) -> bool:
 
 
 def resolve_inside(folder: Path, name: object) -> Path | None:
-    """Return the file of that name in the folder; None if the name or a link leads out of it."""
+    """Return the path of that name in the folder; None if the name or a link leads out of the folder."""
     if not isinstance(name, str) or name in ("", ".", "..") or "\0" in name or "/" in name or "\\" in name:
         return None
     path = folder / name
@@ -141,7 +141,7 @@ def read_header_of(tensor: StoredTensor) -> StoredTensor:
     """Return a tensor with dtype and shape from its file's header, or with a fault if that cannot be read."""
     assert tensor.path is not None
     try:
-        dtype, shape = describe(tensor.path, tensor.member)
+        dtype, shape = read_dtype_and_shape(tensor.path, tensor.member)
     except ViaductError as error:
         return replace(tensor, fault=error.message)
     return replace(tensor, dtype=dtype, shape=shape)

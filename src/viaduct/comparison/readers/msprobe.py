@@ -3,9 +3,9 @@
     {dump}/step{n}/rank{r}/dump.json, construct.json, dump_tensor_data/*.pt     the path may be any of these levels
 
 Modules are named by their path (`layer1.0.conv1`), calls of functions by kind, name and number (`Functional.relu.3`).
-Tensors within lists and keyword arguments are numbered in the order of the file. Tensor files are read from the folder
-beside dump.json, whatever path the file states. A dump has no edges; an input with the shape and statistics of an
-earlier output is assumed to be that output.
+Tensors within lists and keyword arguments are numbered in the order of dump.json. Their files are read from the folder
+beside it, whatever path it states. A dump does not say which operator feeds which: an input with the shape and
+statistics of an earlier output is assumed to be that output.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ BACKWARD: dict[str, Role] = {
 }  # fmt: skip
 
 
-class Call(NamedTuple):
-    """Name of an entry of dump.json in parts."""
+class EntryName(NamedTuple):
+    """Name of an entry of dump.json in parts: Module.layer1.0.conv1.Conv2d.forward.0."""
 
-    op: str
-    op_type: str
-    number: int  # of the call of a module; the number of a function's call is part of `op`
+    op: str  # layer1.0.conv1
+    op_type: str  # Conv2d
+    call: int  # number of the call of a module; the number of a function's call is part of `op`
     direction: str  # forward, backward, gradients (of parameters)
 
 
 @dataclass
-class Reading:
-    """State of reading one dump.json."""
+class DumpReader:
+    """State while one dump.json is read."""
 
     folder: Path
     step: int
     rank: int
     tensors: list[StoredTensor] = field(default_factory=list)
     present: set[str] | None = None  # names in the folder of tensors; None: there is no such folder
-    not_understood: list[str] = field(default_factory=list)  # names of entries
+    unknown_entries: list[str] = field(default_factory=list)  # names that are not understood
     counts: dict[tuple[str, int, Role], int] = field(default_factory=dict)  # tensors so far, by operator, call and role
 
 
@@ -102,88 +102,89 @@ def read(path: Path) -> Side:
     """Read all steps and ranks of a dump."""
     notes: list[str] = []
     damaged: list[StoredTensor] = []
-    readings: list[Reading] = []
+    dump_readers: list[DumpReader] = []
     settings: dict[str, str] = {}
     edges: dict[str, dict[str, None]] = {}
     for dump_path, step, rank in find_dumps(path):
-        reading = Reading(dump_path.parent, step, rank)
+        reader = DumpReader(dump_path.parent, step, rank)
         try:
-            _read_dump(reading, dump_path, settings, notes)
+            _read_dump(reader, dump_path, settings, notes)
         except ViaductError as error:
             notes.append(f"{dump_path.parent.name}: {error.message}")
-            damaged.append(_make_refused(reading, DUMP, error.message))
+            damaged.append(_make_refused(reader, DUMP, error.message))
             continue
-        readings.append(reading)
-        for op, producers in _find_edges(reading, _read_parents(dump_path.parent, notes)).items():
+        dump_readers.append(reader)
+        for op, producers in _find_edges(reader, _read_parents(dump_path.parent, notes)).items():
             edges.setdefault(op, {}).update(producers)
-    if not readings:
+    if not dump_readers:
         raise BadData(f"{str(path)!r} holds no dump of msprobe that can be read.", *notes)
-    tensors = (*(tensor for reading in readings for tensor in reading.tensors), *damaged)
+    tensors = (*(tensor for reader in dump_readers for tensor in reader.tensors), *damaged)
     return Side(path, KIND, tensors, {op: tuple(producers) for op, producers in edges.items()}, tuple(notes), settings)
 
 
-def _read_dump(reading: Reading, dump_path: Path, settings: dict[str, str], notes: list[str]) -> None:
+def _read_dump(reader: DumpReader, dump_path: Path, settings: dict[str, str], notes: list[str]) -> None:
     record = load_json(dump_path)
     data = record.get("data") if isinstance(record, dict) else None
     if not isinstance(data, dict):
         raise BadData(f"{DUMP} has no 'data': it is not a dump of msprobe, or was not finished.")
     for name in ("task", "level", "framework"):
         settings.setdefault(name, str(record.get(name, ""))[:100])
-    folder = reading.folder / TENSORS
+    folder = reader.folder / TENSORS
     if folder.is_dir() and not folder.is_symlink():
-        reading.present = {entry.name for entry in folder.iterdir()}
+        reader.present = {entry.name for entry in folder.iterdir()}
     for order, (name, entry) in enumerate(data.items()):
-        _read_entry(reading, name, entry, order)
-    if reading.not_understood:
-        notes.append(f"{reading.folder.name}: entries not understood: {join_some(reading.not_understood)}")
+        _read_entry(reader, name, entry, order)
+    if reader.unknown_entries:
+        notes.append(f"{reader.folder.name}: entries not understood: {join_some(reader.unknown_entries)}")
 
 
-def parse_entry_name(name: str) -> Call | None:
+def parse_entry_name(name: str) -> EntryName | None:
     """Return operator, type, call and direction of an entry's name; None if it is not understood."""
     if match := _GRADIENTS.fullmatch(name):
-        return Call(match[1] or match[2], match[2], int(match[3] or 0), "gradients")
+        return EntryName(match[1] or match[2], match[2], int(match[3] or 0), "gradients")
     if match := _MODULE.fullmatch(name):
-        return Call(match[1], match[2], int(match[4] or 0), match[3])
+        return EntryName(match[1], match[2], int(match[4] or 0), match[3])
     if match := _ROOT.fullmatch(name):
-        return Call(match[1], match[1], int(match[3] or 0), match[2])
+        return EntryName(match[1], match[1], int(match[3] or 0), match[2])
     if match := _FUNCTION.fullmatch(name):
-        return Call(f"{match[1]}.{match[2]}.{match[3]}", match[2], 0, match[4])
+        return EntryName(f"{match[1]}.{match[2]}.{match[3]}", match[2], 0, match[4])
     return None
 
 
-def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
-    call = parse_entry_name(name)
-    if call is None or not isinstance(entry, dict):
-        reading.not_understood.append(name)
+def _read_entry(reader: DumpReader, name: str, entry: Any, order: int) -> None:
+    entry_name = parse_entry_name(name)
+    if entry_name is None or not isinstance(entry, dict):
+        reader.unknown_entries.append(name)
         why = f"{DUMP} has an entry {name!r} that is not understood"
-        reading.tensors.append(_make_refused(reading, name, why, order))
+        reader.tensors.append(_make_refused(reader, name, why, order))
         return
-    if call.direction == "gradients":
+    if entry_name.direction == "gradients":
         for parameter, values in entry.items():
-            _add(reading, call, "gradient", values, order, parameter)
+            _add(reader, entry_name, "gradient", values, order, parameter)
         return
-    roles = BACKWARD if call.direction == "backward" else FORWARD
+    roles = BACKWARD if entry_name.direction == "backward" else FORWARD
     for key, values in entry.items():
         if key == "parameters" and isinstance(values, dict):
             for parameter, tensor in values.items():
-                _add(reading, call, "parameter", tensor, order, parameter)
+                _add(reader, entry_name, "parameter", tensor, order, parameter)
         elif key in roles:
-            _add(reading, call, roles[key], values, order)
+            _add(reader, entry_name, roles[key], values, order)
 
 
-def _make_refused(reading: Reading, op: str, why: str, order: int = 0) -> StoredTensor:
+def _make_refused(reader: DumpReader, op: str, why: str, order: int = 0) -> StoredTensor:
     """Return a tensor with a fault for an entry that was not understood."""
-    return StoredTensor(op, order=order, step=reading.step, rank=reading.rank, fault=why)
+    return StoredTensor(op, order=order, step=reader.step, rank=reader.rank, fault=why)
 
 
-def _add(reading: Reading, call: Call, role: Role, values: Any, order: int, parameter: str = "") -> None:
+def _add(reader: DumpReader, entry_name: EntryName, role: Role, values: Any, order: int, parameter: str = "") -> None:
     for entry in _iterate_tensors(values, MAX_DEPTH):
-        key = (call.op, call.number if call.direction != "gradients" else -1, role)
-        index = reading.counts.get(key, 0)
-        reading.counts[key] = index + 1
-        if len(reading.tensors) >= MAX_TENSORS:
+        # The gradients of all entries of a module are numbered together.
+        key = (entry_name.op, entry_name.call if entry_name.direction != "gradients" else -1, role)
+        index = reader.counts.get(key, 0)
+        reader.counts[key] = index + 1
+        if len(reader.tensors) >= MAX_TENSORS:
             raise BadData(f"{DUMP} lists more than {MAX_TENSORS:,} tensors.")
-        reading.tensors.append(_make_tensor(reading, call, role, index, entry, order, parameter))
+        reader.tensors.append(_make_tensor(reader, entry_name, role, index, entry, order, parameter))
 
 
 def _iterate_tensors(values: Any, depth: int) -> Iterator[dict[str, Any]]:
@@ -202,9 +203,9 @@ def _iterate_tensors(values: Any, depth: int) -> Iterator[dict[str, Any]]:
 
 
 def _make_tensor(
-    reading: Reading, call: Call, role: Role, index: int, entry: dict[str, Any], order: int, parameter: str
+    reader: DumpReader, entry_name: EntryName, role: Role, index: int, entry: dict[str, Any], order: int, parameter: str
 ) -> StoredTensor:  # fmt: skip
-    path, fault = _find_file(reading, entry.get("data_name"))
+    path, fault = _find_file(reader, entry.get("data_name"))
     statistics = _read_statistics(entry)
     shape, dtype = entry.get("shape"), _normalise_dtype(entry.get("dtype", ""))
     if not isinstance(shape, list) or not all(type(dim) is int and 0 <= dim < 1 << 62 for dim in shape):
@@ -212,19 +213,19 @@ def _make_tensor(
     if path is None and not fault and statistics is None:
         fault = f"{DUMP} has neither a file nor statistics of it"
     return StoredTensor(
-        call.op, call.op_type, role, index, order, reading.step, reading.rank, dtype, tuple(shape),
-        None if fault else path, call=call.number, statistics=statistics, fault=fault, parameter=parameter,
+        entry_name.op, entry_name.op_type, role, index, order, reader.step, reader.rank, dtype, tuple(shape),
+        None if fault else path, call=entry_name.call, statistics=statistics, fault=fault, parameter=parameter,
     )  # fmt: skip
 
 
-def _find_file(reading: Reading, name: Any) -> tuple[Path | None, str]:
+def _find_file(reader: DumpReader, name: Any) -> tuple[Path | None, str]:
     """Return the tensor's file, or None and the reason; it is empty if only statistics were dumped."""
-    if name in (None, "", "-1", -1) or reading.present is None:
+    if name in (None, "", "-1", -1) or reader.present is None:
         return None, "" if name in (None, "", "-1", -1) else f"the folder {TENSORS} is missing beside {DUMP}"
-    path = resolve_inside(reading.folder / TENSORS, name)
+    path = resolve_inside(reader.folder / TENSORS, name)
     if path is None:
         return None, f"{DUMP} names {str(name)[:100]!r}, which lies outside its folder"
-    return (path, "") if name in reading.present else (None, f"{name} is missing")
+    return (path, "") if name in reader.present else (None, f"{name} is missing")
 
 
 def _read_statistics(entry: Mapping[str, Any]) -> dict[str, float] | None:
@@ -261,14 +262,14 @@ def _read_parents(folder: Path, notes: list[str]) -> dict[str, str]:
     return {child.op: parent.op for child, parent in calls if child and parent and child.op != parent.op}
 
 
-def _find_edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
+def _find_edges(reader: DumpReader, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
     """Return the edges by equal fingerprints of input and output; of several producers the innermost counts.
 
     `parents`: operator -> the module that encloses it.
     """
     producers: dict[tuple[Any, ...], list[str]] = {}
     edges: dict[str, dict[str, None]] = {}
-    for tensor in reading.tensors:
+    for tensor in reader.tensors:
         fingerprint = _fingerprint(tensor)
         if fingerprint is None or tensor.role not in ("input", "output"):
             continue

@@ -5,8 +5,8 @@
       {type}.{operator}.{task}[.{stream}].{time}                            raw file of the device: not readable here
       {number}[.npy] and mapping.csv                                        for names of 255 characters and more
 
-Devices become ranks. Of several runs the newest is read, of several models the largest; the notes name the others. Raw
-files can only be read with CANN and become tensors with a fault.
+A device is read as a rank. Of several runs the newest is read, of several models the largest; the notes name the
+others. Raw files can only be read with CANN: they become tensors with a fault.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ _NUMBERED = re.compile(r"(.+\.\d{13,255}(?:\.\d+){0,4})\.(\d{1,4})\.npy", re.DOT
 _TAIL = re.compile(r"((?:\.\d{1,255}){2,})$")
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _LAYOUT = re.compile(r"N[A-Z0-9]{1,7}|HWCN|FRACTAL_[A-Z0-9_]+|CHWN")
-TIME_DIGITS = 13  # a timestamp (microseconds) has 16; other numbers are far shorter
+MIN_TIME_DIGITS = 13  # a time in microseconds has 16; other numbers are far shorter
 
 
 class FileName(NamedTuple):
-    """Parts of a file's name that are known without the other names of its folder."""
+    """Parts of a file's name. How many numbers `text` ends with is known only from all names of a folder."""
 
-    text: str  # type.operator.numbers
+    text: str  # type.operator.numbers: Conv2D.conv1.3.1607502000000000
     role: Literal["input", "output"]
     number: int  # of the input or output
     layout: str  # "" if the name states none
-    raw: bool  # not converted
+    raw: bool  # a file of the device that was not converted
 
 
 class Call(NamedTuple):
-    """Operator, task and time of a file's name."""
+    """A call of an operator, as a file's name states it."""
 
     op_type: str
     op: str
@@ -89,9 +89,9 @@ class DumpFile:
 
 
 def can_read(path: Path) -> bool:
-    """Return True if files beside a mapping.csv have numbers as names, or if NPU names outweigh other tensor files.
+    """Return True if files beside a mapping.csv have numbers as names, or if there are many names of an NPU.
 
-    They outweigh them with more than half as many names.
+    They are many if they are more than half as many as the tensor files.
     """
     listing = list_files(path)
     matches = [split_name(Path(name).name) is not None for name in listing.files]
@@ -104,7 +104,7 @@ def _is_number(name: str) -> bool:
 
 
 def _count_tensor_files(listing: Listing) -> int:
-    """Count the files for other readers, without numbers, which may be NPU files with a lost mapping."""
+    """Count the tensor files. Numbers as names are left out: they may be files of an NPU whose mapping.csv is lost."""
     suffixes = (".npy", ".npz", ".pt", ".safetensors")
     return sum(name.endswith(suffixes) and not _is_number(Path(name).name) for name in listing.files)
 
@@ -172,7 +172,7 @@ def _is_operator_name(text: str) -> bool:
     if len(parts) < 4 or not _TYPE.fullmatch(parts[0]) or not _TAIL.search(text):
         return False
     time = find_time_part(parts)
-    return time > _first_number(parts) and (parts[0][0].isupper() or len(parts[time]) >= TIME_DIGITS)
+    return time > _first_number(parts) and (parts[0][0].isupper() or len(parts[time]) >= MIN_TIME_DIGITS)
 
 
 def count_before_time(texts: Iterable[str]) -> int:
@@ -194,7 +194,7 @@ def _first_number(parts: list[str]) -> int:
 
 def find_time_part(parts: list[str]) -> int:
     """Return the index of the time: the last long number."""
-    long_numbers = [part for part in range(_first_number(parts), len(parts)) if len(parts[part]) >= TIME_DIGITS]
+    long_numbers = [part for part in range(_first_number(parts), len(parts)) if len(parts[part]) >= MIN_TIME_DIGITS]
     return long_numbers[-1] if long_numbers else len(parts) - 1
 
 
@@ -208,7 +208,7 @@ def parse_call(text: str, before_time: int) -> Call:
 
 
 def _find_original_name(name: str, mapping: dict[str, str]) -> str:
-    """Return the name of a number in the mapping, with the suffix that conversion appended."""
+    """Return the original name of a file that is named by a number, with the suffix that conversion appended."""
     number, dot, suffix = name.partition(".")
     if not number.isdecimal():
         return name
@@ -221,7 +221,7 @@ def _find_original_name(name: str, mapping: dict[str, str]) -> str:
 
 
 def _read_mapping(folder: Path, notes: list[str]) -> dict[str, str]:
-    """Return original names by number, from mapping.csv."""
+    """Return the original name for each number in mapping.csv."""
     path = resolve_inside(folder, MAPPING)
     try:
         if path is None or path.stat().st_size > MAX_MAPPING_BYTES:

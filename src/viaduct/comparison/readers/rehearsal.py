@@ -1,8 +1,8 @@
-"""Reads the record of a rehearsal, such as OUT/runs/original and OUT/runs/migrated of `viaduct carry`.
+"""Reads the record of a rehearsal (a script run on a stand-in device), such as OUT/runs/original of `viaduct carry`.
 
-RECORD/observed/rank-0/losses.npz       "3 0": step 3, its first loss
-RECORD/observed/rank-0/forward.npz      "00004 layer1.conv": the output of call 4, in the first step, thinned;
-                                        "00000 layer1.conv input 0": an input of a call
+RECORD/observed/rank-0/losses.npz       "3 0": the first loss of step 3
+RECORD/observed/rank-0/forward.npz      of the first step; "00004 layer1.conv": a sample of the output of call 4,
+                                        "00000 layer1.conv input 0": a sample of an input of call 0
 RECORD/observed/rank-0/gradients.npz    of the first step, by parameter
 RECORD/observed/rank-0/weights.npz      at the end, by parameter: a step later than the last loss
 """
@@ -25,7 +25,7 @@ LOSS = "loss"
 FILES = ("losses.npz", "forward.npz", "gradients.npz", "weights.npz")
 RANK = re.compile(r"rank-(\d+)")
 CALL = re.compile(r"(\d+) ?(.*?) ?(?:input (\d+))?", re.DOTALL)
-AFTER_CALLS = 1_000_000  # order of a loss: after every call; gradients follow it
+AFTER_CALLS = 1_000_000  # order of a loss, after the call of any module; gradients come after it
 
 Identity = tuple[str, Role, int, int, int]  # operator, role, index, order and step
 

@@ -1,9 +1,9 @@
-"""Reads the files that the TensorFlow debugger writes for `pt NAME -w FILE`, mostly golden outputs of a GPU or CPU.
+"""Reads the files that the TensorFlow debugger writes for `pt NAME -w FILE`, mostly reference outputs of a GPU or CPU.
 
     {operator, / written as _}.{output}.{time in microseconds}.npy          conv1_BiasAdd.0.1607502000000000.npy
 
 All tensors are outputs. Of several files of one tensor the newest is read. The operators `a/b_c` and `a_b/c` have the
-same name in files; alignment reports this if a graph shows that both exist.
+same name in files; align.py reports this if a graph shows that both exist.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read(path: Path) -> Side:
     """Read the newest file of each tensor."""
     listing = list_files(path)
     newest: dict[tuple[str, int], tuple[int, str]] = {}  # (operator, output) -> (time, file)
-    unnamed, older = [], []
+    unnamed, older = [], []  # files without a name of tfdbg, and files with a newer one of the same tensor
     for name in _list_arrays(listing):
         match = NAME.fullmatch(Path(name).name) or _SHORT_TIME.fullmatch(Path(name).name)
         if match is None:

@@ -69,7 +69,7 @@ def list_numbered_folders(path: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def read(path: Path) -> Side:
-    """Read all steps and ranks. Checksums are compared when a tensor is opened (measuring.py)."""
+    """Read all steps and ranks. Checksums are verified when a tensor is opened (measuring.py)."""
     indexes, notes, damaged = [], [], []
     for index_path in find_indexes(path):
         try:
@@ -77,9 +77,8 @@ def read(path: Path) -> Side:
         except BadData as error:
             notes.append(" ".join((f"left out: {error.message}", *error.hints)))
             step, rank, _ = identify_index(index_path)
-            damaged.append(
-                StoredTensor(INDEX_FILE, step=step, rank=rank, fault=error.message)
-            )  # represents the whole step
+            # One tensor with a fault stands for the whole step.
+            damaged.append(StoredTensor(INDEX_FILE, step=step, rank=rank, fault=error.message))
     if not indexes:
         raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or explain_missing(path)))
     tensors = [tensor for folder, index in indexes for tensor in iterate_tensors(folder, index)]
