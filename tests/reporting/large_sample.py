@@ -58,13 +58,13 @@ def large_table(rows: int) -> VirtualTable:
     return VirtualTable(
         "rows",
         [
-            DataColumn("Result", verdicts(rows), 9, tones=TONES, choose=True),
+            DataColumn("Result", verdicts(rows), 9, tones=TONES, filterable=True),
             DataColumn("Name", names, 30),
             DataColumn("Error", measured, 12),
             DataColumn(
                 "Shape", [f"({row % 7}, 3)" for row in range(rows)], 10, orders=[row % 7 for row in range(rows)]
             ),
-            DataColumn("Step", [row % 3 for row in range(rows)], 6, choose=True),
+            DataColumn("Step", [row % 3 for row in range(rows)], 6, filterable=True),
             *(DataColumn(f"Measure {n}", list(np.sin(np.arange(rows) * n)), 12) for n in range(1, 9)),
         ],
         caption="Every tensor",

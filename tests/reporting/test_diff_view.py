@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from viaduct.reporting import Comment, DiffFile, DiffRow, DiffView, Page, Section, render_page
-from viaduct.reporting.diff_view import OPEN_FILES
+from viaduct.reporting.diff_view import MAX_UNFOLDED
 
 HOSTILE = "</script><script>alert('x')</script>"
 
@@ -45,9 +45,9 @@ def test_counts_stand_in_the_heading_of_a_file() -> None:
 
 
 def test_only_the_first_files_are_unfolded() -> None:
-    page = html(*(DiffFile(f"{number}.py", [row()]) for number in range(OPEN_FILES + 5)))
-    assert page.count('<details class="diff-file" open>') == OPEN_FILES
-    assert page.count('<details class="diff-file"') == OPEN_FILES + 5
+    page = html(*(DiffFile(f"{number}.py", [row()]) for number in range(MAX_UNFOLDED + 5)))
+    assert page.count('<details class="diff-file" open>') == MAX_UNFOLDED
+    assert page.count('<details class="diff-file"') == MAX_UNFOLDED + 5
 
 
 def test_nothing_to_show_is_reported() -> None:

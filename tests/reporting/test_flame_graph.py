@@ -5,7 +5,7 @@ import re
 import pytest
 
 from viaduct.reporting import FlameGraph, FlameNode, Page, Section, render_page
-from viaduct.reporting.flame_graph import DEEPEST, MAX_BOXES, MAX_ROWS
+from viaduct.reporting.flame_graph import MAX_BOXES, MAX_DEPTH, MAX_ROWS
 
 from .test_page import Elements
 
@@ -72,4 +72,4 @@ def test_a_very_deep_tree_ends_somewhere():
     node = FlameNode("leaf", 1.0)
     for depth in range(400):
         node = FlameNode(f"level{depth}", 1.0, [node])
-    assert FlameGraph("t", node).drawing().rows == DEEPEST + 1
+    assert FlameGraph("t", node).drawing().rows == MAX_DEPTH + 1

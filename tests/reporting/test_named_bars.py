@@ -6,7 +6,7 @@ import re
 import pytest
 
 from viaduct.reporting import BarSeries, NamedBars, Page, Section, render_page
-from viaduct.reporting.named_bars import enclosing_decades
+from viaduct.reporting.named_bars import find_decades
 
 
 def html_of(part: NamedBars) -> str:
@@ -41,7 +41,7 @@ def test_equal_values_alone_have_no_scale():
 
 @pytest.mark.parametrize("values", [[1e-300, 1e300], [1.0], [1e-3, 1e-3], [0.2, 0.9]])
 def test_every_bar_has_a_length_and_stays_within_its_track(values):
-    low, high = enclosing_decades(values)
+    low, high = find_decades(values)
     assert all(low < math.log10(value) <= high for value in values)
 
 

@@ -16,7 +16,7 @@ from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair,
 from viaduct.reporting.figures import SUPERSCRIPTS
 
 ROW_TABLE = "rows"  # the table's name on the page, used in links
-# Measures that stay on a narrow screen, with their priority (DataColumn.keep).
+# Measures that stay on a narrow screen, with their priority (DataColumn.priority).
 KEEP = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
 MAX_DETAILS = 1200  # bad or flagged rows with details
 SAMPLE = 300  # good rows with details, about
@@ -56,16 +56,16 @@ def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
     tones: dict[str, Tone] = {result: TONES[result] for result in SEVERITY}
     stored = [row.tensor for row in rows]
     several = [
-        DataColumn(name.title(), values, 6, choose=True, keep=3)
+        DataColumn(name.title(), values, 6, filterable=True, priority=3)
         for name, values in (("step", [tensor.step for tensor in stored]), ("rank", [tensor.rank for tensor in stored]))
         if len(set(values)) > 1
     ]
     return [
-        DataColumn("Result", [row.result for row in rows], 9, tones=tones, choose=True, keep=1),
-        DataColumn("TensorIndex", [row.tensor_index for row in rows], 20, wraps=True, keep=1),
+        DataColumn("Result", [row.result for row in rows], 9, tones=tones, filterable=True, priority=1),
+        DataColumn("TensorIndex", [row.tensor_index for row in rows], 20, wraps=True, priority=1),
         *several,
         DataColumn("Index", [row.pair.group for row in rows], 6, "rows of one fused group share it"),
-        DataColumn("OpType", [tensor.op_type for tensor in stored], 13, keep=6),
+        DataColumn("OpType", [tensor.op_type for tensor in stored], 13, priority=6),
         *(make_measure_column(name, field, rows) for name, field in MEASURES.items()),
         DataColumn("LeftOp", [row.pair.left_op for row in rows], 24),
         DataColumn("LeftDtype", [row.pair.left.dtype if row.pair.left else "" for row in rows], 10),
@@ -78,8 +78,8 @@ def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
             orders=[math.prod(tensor.shape) for tensor in stored],
         ),
         DataColumn("OverFlow", [row.measures.overflow if row.measures else "NaN" for row in rows], 9),
-        DataColumn("CompareFailReason", [row.reason for row in rows], 34, wraps=True, keep=7),
-        DataColumn("Role", [tensor.role for tensor in stored], 12, choose=True),
+        DataColumn("CompareFailReason", [row.reason for row in rows], 34, wraps=True, priority=7),
+        DataColumn("Role", [tensor.role for tensor in stored], 12, filterable=True),
         DataColumn("FollowsFrom", [row.follows_from for row in rows], 24),
         DataColumn(
             "Matched",

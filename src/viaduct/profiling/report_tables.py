@@ -71,11 +71,11 @@ def list_operators(profile: Profile) -> Part:
     total = sum_by_rank([(operator.rank, operator.cost_us) for operator in operators])
     shares = [divide(operator.cost_us, total[operator.rank]) for operator in operators]
     columns = [  # with their widths; `keep` ranks those that remain on a narrow screen
-        DataColumn("operator", [operator.name for operator in operators], 30, wraps=True, keep=1),
-        DataColumn("module", [operator.module for operator in operators], 26, wraps=True, keep=4),
-        DataColumn("phase", [operator.phase for operator in operators], 10, choose=True),
-        DataColumn("time ms", [scale(operator.cost_us, 1e-3) for operator in operators], 10, keep=2, decimals=3),
-        DataColumn("share %", [scale(share, 100) for share in shares], 8, keep=3, decimals=1),
+        DataColumn("operator", [operator.name for operator in operators], 30, wraps=True, priority=1),
+        DataColumn("module", [operator.module for operator in operators], 26, wraps=True, priority=4),
+        DataColumn("phase", [operator.phase for operator in operators], 10, filterable=True),
+        DataColumn("time ms", [scale(operator.cost_us, 1e-3) for operator in operators], 10, priority=2, decimals=3),
+        DataColumn("share %", [scale(share, 100) for share in shares], 8, priority=3, decimals=1),
         DataColumn("roofline %", list_roofline(operators, profile), 10, decimals=1),
         DataColumn("calls", [operator.calls for operator in operators], 8, decimals=1),
         DataColumn("host total ms", [scale(operator.total_us or None, 1e-3) for operator in operators], 11, decimals=3),
@@ -83,8 +83,8 @@ def list_operators(profile: Profile) -> Part:
         DataColumn("MB", [scale(operator.bytes, 1e-6) for operator in operators], 10, decimals=2),
         DataColumn("shapes", [operator.shapes for operator in operators], 34, wraps=True),
         DataColumn("dtypes", [operator.dtypes for operator in operators], 16, wraps=True),
-        DataColumn("layout", [operator.layout for operator in operators], 13, choose=True),
-        DataColumn("waits", ["waits" if operator.synchronises else "" for operator in operators], 8, choose=True),
+        DataColumn("layout", [operator.layout for operator in operators], 13, filterable=True),
+        DataColumn("waits", ["waits" if operator.synchronises else "" for operator in operators], 8, filterable=True),
         DataColumn("line", [operator.location for operator in operators], 20, wraps=True),
         DataColumn("rank", [operator.rank for operator in operators], 6),
     ]
@@ -98,10 +98,10 @@ def list_kernels(profile: Profile) -> Part:
     total = sum_by_rank([(kernel.rank, kernel.time_us) for kernel in kernels])
     shares = [divide(kernel.time_us, total[kernel.rank]) for kernel in kernels]
     columns = [  # as in list_operators
-        DataColumn("kernel", [kernel.name for kernel in kernels], 26, wraps=True, keep=1),
-        DataColumn("kind", [kernel.kind for kernel in kernels], 16, choose=True, keep=4),
-        DataColumn("time ms", [scale(kernel.time_us, 1e-3) for kernel in kernels], 10, keep=2, decimals=3),
-        DataColumn("share %", [scale(share, 100) for share in shares], 8, keep=3, decimals=1),
+        DataColumn("kernel", [kernel.name for kernel in kernels], 26, wraps=True, priority=1),
+        DataColumn("kind", [kernel.kind for kernel in kernels], 16, filterable=True, priority=4),
+        DataColumn("time ms", [scale(kernel.time_us, 1e-3) for kernel in kernels], 10, priority=2, decimals=3),
+        DataColumn("share %", [scale(share, 100) for share in shares], 8, priority=3, decimals=1),
         DataColumn("roofline %", list_roofline(kernels, profile), 10, decimals=1),
         DataColumn("calls", [kernel.calls for kernel in kernels], 8, decimals=1),
         DataColumn("µs a call", [divide(kernel.time_us, kernel.calls) for kernel in kernels], 10, decimals=1),

@@ -14,8 +14,8 @@ from viaduct.reporting.figures import format_column, format_power, format_scient
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-SMALLEST = 1e-305
-"""Lowest end of a log axis, and the inverse of its highest: floats beyond these lose digits, then overflow."""
+MIN_LOG_END = 1e-305
+"""Lowest end of a log axis, and the inverse of its highest end: floats beyond these lose digits, then overflow."""
 UNITS = ((1e9, " G"), (1e6, " M"), (1, ""))
 """Scale and suffix of tick labels, by the size of the largest tick."""
 
@@ -66,7 +66,7 @@ def fit_y_axis(values: Floats, log: bool = False) -> Axis:
     low, high = find_range(values[values > 0] if log else values)
     if log:
         factor = 2.0 if is_one_value(low, high) else 10 ** (0.04 * (math.log10(high) - math.log10(low)))
-        return Axis(max(low / factor, SMALLEST), min(high * factor, 1 / SMALLEST), log=True)
+        return Axis(max(low / factor, MIN_LOG_END), min(high * factor, 1 / MIN_LOG_END), log=True)
     if is_one_value(low, high):
         return Axis(*widen(low, high))
     margin = 0.05 * (high - low)
@@ -79,7 +79,7 @@ def find_range(values: Floats) -> tuple[float, float]:
 
 
 def is_one_value(low: float, high: float) -> bool:
-    """Return True if the two are too close for different tick labels of twelve digits."""
+    """Return True if two values are too close for different tick labels, which have twelve digits."""
     return high - low <= 1e-9 * max(abs(low), abs(high))
 
 

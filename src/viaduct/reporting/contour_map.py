@@ -17,7 +17,7 @@ from viaduct.reporting.axis import Axis, Floats, Tick
 
 COLUMNS, ROWS = 36, 24
 """Cells of the interpolated grid."""
-BANDS = 8
+BANDS = 8  # number of shades
 REACH = 0.25
 """Distance to the nearest measurement, as a fraction of the chart's side, beyond which a cell stays empty."""
 

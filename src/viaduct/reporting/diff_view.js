@@ -1,20 +1,20 @@
 // Filters of a side-by-side diff, by rule and by state. Without this script all comments are shown.
 "use strict";
 (() => {
-  function element(tag, properties = {}, ...children) {
-    const made = Object.assign(document.createElement(tag), properties);
-    made.append(...children);
-    return made;
+  function make(tag, properties = {}, ...children) {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
   }
 
-  function chooser(words, all, values) {
-    const select = element("select");
-    select.append(element("option", { value: "", textContent: all }));
-    values.forEach(([value, count]) => select.append(element("option", { value, textContent: `${value} (${count})` })));
-    return [element("label", {}, words, select), select];
+  function makeChoice(words, all, values) {
+    const select = make("select");
+    select.append(make("option", { value: "", textContent: all }));
+    values.forEach(([value, count]) => select.append(make("option", { value, textContent: `${value} (${count})` })));
+    return [make("label", {}, words, select), select];
   }
 
-  function counted(comments, name) {
+  function countBy(comments, name) {
     const counts = new Map();
     comments.forEach((comment) => counts.set(comment.dataset[name], (counts.get(comment.dataset[name]) ?? 0) + 1));
     return [...counts].sort((a, b) => a[0].localeCompare(b[0]));
@@ -26,10 +26,10 @@
     const files = [...view.querySelectorAll(".diff-file")];
     const comments = [...view.querySelectorAll(".diff-comment")];
     if (!files.length) return;
-    const [stateLabel, state] = chooser("Show", "every finding", counted(comments, "state"));
-    const [groupLabel, group] = chooser("of", "every rule", counted(comments, "group"));
-    const fold = element("button", { type: "button", textContent: "Fold all" });
-    const said = element("output");
+    const [stateLabel, state] = makeChoice("Show", "every finding", countBy(comments, "state"));
+    const [groupLabel, group] = makeChoice("of", "every rule", countBy(comments, "group"));
+    const fold = make("button", { type: "button", textContent: "Fold all" });
+    const status = make("output");
 
     function apply() {
       const wanted = (comment) =>
@@ -39,7 +39,7 @@
       files.forEach((file) => (file.hidden = Boolean(filtering) && !file.querySelector(".diff-comment:not([hidden])")));
       const shown = comments.filter((comment) => !comment.hidden).length;
       const open = files.filter((file) => !file.hidden);
-      said.textContent = `${shown} of ${comments.length} findings, ${open.length} of ${files.length} files`;
+      status.textContent = `${shown} of ${comments.length} findings, ${open.length} of ${files.length} files`;
     }
 
     fold.addEventListener("click", () => {
@@ -48,7 +48,7 @@
       fold.textContent = folding ? "Unfold all" : "Fold all";
     });
     [state, group].forEach((select) => select.addEventListener("change", apply));
-    view.prepend(element("div", { className: "diff-bar" }, stateLabel, groupLabel, fold, said));
+    view.prepend(make("div", { className: "diff-bar" }, stateLabel, groupLabel, fold, status));
     apply();
   }
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 RowKind = Literal["same", "changed", "removed", "added"]
-OPEN_FILES = 20
-"""Files that are unfolded at first; a browser lays out a thousand of them slowly."""
+MAX_UNFOLDED = 20
+"""Number of files that are unfolded at first; a browser lays out a thousand of them slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,6 @@ class DiffView:
     """Side-by-side differences of files, with comments."""
 
     template: ClassVar[str] = "diff_view.html"
-    unfolded: ClassVar[int] = OPEN_FILES
+    max_unfolded: ClassVar[int] = MAX_UNFOLDED
 
     files: Sequence[DiffFile]

@@ -1,8 +1,8 @@
 """Flame graph: nested times as rows of boxes, outermost on top, such as the modules of a network within a step.
 
-A box's width is its share. A click or Enter widens a box to the full width, Escape goes back; the arrow keys move along
-the tree. A table below has the figures of the largest boxes. Boxes too narrow to see are joined, which keeps the page
-small for a network of thousands of operators.
+A box's width is its fraction of the root. A click or Enter widens a box to the full width, Escape goes back; the arrow
+keys move along the tree. A table below has the figures of the largest boxes. Boxes too narrow to see are joined, which
+keeps the page small for a network of thousands of operators.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from viaduct.reporting.line_chart import COLOURS
 MAX_BOXES = 1200
 MAX_ROWS = 400
 """Rows of the table; it lists the largest boxes."""
-DEEPEST = 24
+MAX_DEPTH = 24
 """Levels below the root that are drawn."""
-SMALLEST = 1 / 5000
-"""Share of the root below which boxes of one parent are joined; it is doubled until at most MAX_BOXES remain."""
+MIN_SHARE = 1 / 5000
+"""Fraction of the root below which boxes of one parent are joined; it is doubled until at most MAX_BOXES remain."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class FlameGraph:
     text: str = ""
 
     def drawing(self) -> FlameDrawing:
-        smallest = SMALLEST
-        boxes = self.flatten(smallest)
+        min_share = MIN_SHARE
+        boxes = self.flatten(min_share)
         while len(boxes) > MAX_BOXES:
-            smallest *= 2
-            boxes = self.flatten(smallest)
+            min_share *= 2
+            boxes = self.flatten(min_share)
         return FlameDrawing(boxes)
 
-    def flatten(self, smallest: float) -> list[FlameBox]:
-        """Return all boxes, parents before children; those narrower than `smallest` are joined with their siblings."""
+    def flatten(self, min_share: float) -> list[FlameBox]:
+        """Return all boxes, parents before children; those narrower than `min_share` are joined with their siblings."""
         total = self.root.value
         if total <= 0:
             return []
@@ -70,7 +70,7 @@ class FlameGraph:
             boxes.append(FlameBox(node.name, parent, depth, min(left, 1.0), width, colour, *figures))
             index, child_left = len(boxes) - 1, left
             children = []
-            for child in join_small(node.children, smallest * total) if depth < DEEPEST else ():
+            for child in join_small(node.children, min_share * total) if depth < MAX_DEPTH else ():
                 children.append((child, index, depth + 1, child_left, colour))
                 child_left += child.value / total
             pending += reversed(children)
@@ -79,7 +79,7 @@ class FlameGraph:
 
 @dataclass(frozen=True)
 class FlameBox:
-    """One drawn box; `parent` is an index into the boxes, -1 for the root; `left` and `width` are shares."""
+    """One drawn box; `parent` is an index into the boxes, -1 for the root; the root has `left` 0 and `width` 1."""
 
     name: str
     parent: int
@@ -115,10 +115,10 @@ class FlameDrawing:
         return [box for box in self.boxes if box.width >= limit][:MAX_ROWS]
 
 
-def join_small(children: Sequence[FlameNode], smallest: float) -> Iterator[FlameNode]:
-    """Yield the children in order, then one node for all that are too small; children without time are left out."""
-    small = [child for child in children if 0 < child.value < smallest]
-    yield from (child for child in children if child.value >= smallest and child.value > 0)
+def join_small(children: Sequence[FlameNode], min_value: float) -> Iterator[FlameNode]:
+    """Yield the children in order, then one node for all that are too small; children of value 0 are left out."""
+    small = [child for child in children if 0 < child.value < min_value]
+    yield from (child for child in children if child.value >= min_value and child.value > 0)
     if small:
         yield FlameNode(f"{len(small):,} smaller", sum(child.value for child in small))
 

@@ -65,7 +65,7 @@ class HistogramDrawing:
 
 
 def draw_outline(counts: Sequence[int], largest: int) -> str:
-    """Return coordinates of an SVG path along the tops of the bins, in a square of 1000, to put after `M0 ` or `V`."""
+    """Return the part of an SVG path along the tops of the bins, in a square of 1000; `M0 ` or `V` goes before it."""
     tops = 1000 - 1000 * np.log1p(np.asarray(counts, float)) / np.log1p(largest)
     width = 1000 / len(counts)
     return "V".join(f"{top:.0f}H{(position + 1) * width:.1f}" for position, top in enumerate(tops))

@@ -10,7 +10,7 @@ from viaduct.data.png import Bytes as Pixels
 from viaduct.data.png import check_pixels, encode_png
 from viaduct.reporting.links import data_uri
 
-SMALL = 128
+SMALL_SIDE = 128
 """Pixels; an image with both sides below this is enlarged without smoothing."""
 
 
@@ -25,6 +25,23 @@ class GridImage:
     def __post_init__(self) -> None:
         check_pixels(self.pixels, channels=(3, 4))
 
+    @property
+    def height(self) -> int:
+        return int(self.pixels.shape[0])
+
+    @property
+    def width(self) -> int:
+        return int(self.pixels.shape[1])
+
+    @property
+    def is_small(self) -> bool:
+        return max(self.height, self.width) < SMALL_SIDE
+
+    @property
+    def address(self) -> str:
+        """Data URI of the image."""
+        return data_uri(encode_png(self.pixels))
+
 
 @dataclass(frozen=True)
 class ImageGrid:
@@ -35,26 +52,3 @@ class ImageGrid:
     images: Sequence[GridImage]
     caption: str = ""
     mark: str = "wrong"
-
-    def drawing(self) -> list[ImageDrawing]:
-        return [draw_image(image) for image in self.images]
-
-
-@dataclass(frozen=True)
-class ImageDrawing:
-    """One image as the template needs it; `source` is a data URI."""
-
-    source: str
-    caption: str
-    marked: bool
-    width: int
-    height: int
-
-    @property
-    def small(self) -> bool:
-        return max(self.width, self.height) < SMALL
-
-
-def draw_image(image: GridImage) -> ImageDrawing:
-    height, width, _ = image.pixels.shape
-    return ImageDrawing(data_uri(encode_png(image.pixels)), image.caption, image.marked, width, height)

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from viaduct.reporting.links import Link, check_nearby
 
-SMALL = 400
-"""Width in pixels below which a sheet is enlarged without smoothing."""
+SMALL_WIDTH = 400
+"""Pixels; an image less wide than this is enlarged without smoothing."""
 
 
 @dataclass(frozen=True)
 class ImageSheet:
-    """`address` is a file beside the page; only a served page (`Page.version`) may show it."""
+    """An image with links; `address` is a file beside the page, which only a served page (`Page.version`) may show."""
 
     template: ClassVar[str] = "image_sheet.html"
 
@@ -28,5 +28,5 @@ class ImageSheet:
         check_nearby(self.address)
 
     @property
-    def small(self) -> bool:
-        return self.width < SMALL
+    def is_small(self) -> bool:
+        return self.width < SMALL_WIDTH

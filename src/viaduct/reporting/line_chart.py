@@ -18,12 +18,12 @@ from viaduct.reporting.thinning import choose_points
 
 COLOURS = 6
 """Number of `--line-…` colours in page.css; the seventh series has the first colour again, dashed."""
-LARGEST = 1e300
+MAX_VALUE = 1e300
 """Larger values count as infinite, because their differences overflow; those below its inverse count as 0."""
-DECADES = 100.0
+LOG_SCALE_RATIO = 100.0
 """Ratio of the largest to the smallest positive value above which a chart opens with a log scale."""
 OTHER_SCALE_RATIO = 10.0
-"""Ratio above which a chart has both scales and a button to switch."""
+"""The same ratio above which a chart has both scales and a button to switch."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Series:
 class LineChart:
     """Lines of one quantity.
 
-    `log_y` None: `choose_scales` decides, and may give a button for a second scale. True: a log scale without the
-    values that are not above zero; a note counts them. False: a linear scale.
+    `log_y` True: a log scale; values that are not above zero are left out, and a note counts them. False: a linear
+    scale. None: `choose_scales` decides, and may give a button for a second scale.
     `unit` follows the name of the axis and the values of the read-out.
     """
 
@@ -142,21 +142,21 @@ def concatenate(arrays: Sequence[Floats]) -> Floats:
 def read_points(series: Series) -> Points:
     """Return the points that have an x; y values that cannot be drawn become NaN."""
     x, y = np.array(series.x, dtype=np.float64), np.array(series.y, dtype=np.float64)
-    y[~(np.abs(y) < LARGEST)] = np.nan
-    y[np.abs(y) < 1 / LARGEST] = 0
-    has_x = np.abs(x) < LARGEST
+    y[~(np.abs(y) < MAX_VALUE)] = np.nan
+    y[np.abs(y) < 1 / MAX_VALUE] = 0
+    has_x = np.abs(x) < MAX_VALUE
     return Points(series.name, x[has_x], y[has_x], series.dots)
 
 
 def choose_scales(y: Floats, log_y: bool | None) -> list[bool]:
-    """Return the scales of the chart, the one shown first in front; True means a log scale."""
+    """Return one scale or two, the one shown first in front; True means a log scale, False a linear one."""
     if log_y is not None:
         return [log_y]
     positive = y[y > 0]
     if not positive.size or (y < 0).any() or positive.max() <= OTHER_SCALE_RATIO * positive.min():
         return [False]
-    spans_decades = bool(positive.max() > DECADES * positive.min())
-    return [spans_decades, not spans_decades]
+    opens_with_log = bool(positive.max() > LOG_SCALE_RATIO * positive.min())
+    return [opens_with_log, not opens_with_log]
 
 
 def draw_view(lines: Sequence[Points], x_axis: Axis, y: Floats, log: bool) -> ChartView:

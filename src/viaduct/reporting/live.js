@@ -6,7 +6,7 @@
   const RETRY_MS = 3000;
   let version = main.dataset.version;
   let run = null;
-  let alarm = null;
+  let warning = null;
   let ended = "ended" in main.dataset;
 
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -30,18 +30,18 @@
 
   function showConnection(isLost) {
     if (!isLost) {
-      alarm?.remove();
-      alarm = null;
+      warning?.remove();
+      warning = null;
       return;
     }
-    if (alarm) return;
-    alarm = page.make("div", "part callout tone-warn lead-part");
-    alarm.setAttribute("role", "status");
+    if (warning) return;
+    warning = page.make("div", "part callout tone-warn lead-part");
+    warning.setAttribute("role", "status");
     const [headline, sign] = [page.make("p", "headline"), page.make("span", "sign", "!")];
     sign.setAttribute("aria-hidden", "true");
     headline.append(sign, page.make("span", "", "The run has ended or its server is gone. This page shows the last state received."));
-    alarm.append(headline);
-    main.before(alarm);
+    warning.append(headline);
+    main.before(warning);
   }
 
   // Updates --------------------------------------------------------------------------------------------
@@ -105,12 +105,12 @@
   }
 
   function applyUpdate(text) {
-    const news = new DOMParser().parseFromString(text, "text/html");
-    const fresh = news.querySelector("main[data-version]");
+    const received = new DOMParser().parseFromString(text, "text/html");
+    const fresh = received.querySelector("main[data-version]");
     if (!fresh) return;
-    const [heading, title] = [document.querySelector("h1"), news.querySelector("h1")];
+    const [heading, title] = [document.querySelector("h1"), received.querySelector("h1")];
     if (heading.textContent !== title.textContent) heading.replaceChildren(...title.childNodes);
-    document.title = news.title;
+    document.title = received.title;
     rememberServed(fresh);
     if (keysOf(fresh) !== keysOf(main)) {
       replaceAll(fresh);

@@ -15,7 +15,7 @@ from viaduct.reporting.figures import format_power, format_scientific
 
 @dataclass(frozen=True)
 class BarSeries:
-    """One value for each name. None: no value; 0: equal; not finite: no measure.
+    """One value for each name. None: no bar; 0: the text `equal`; not finite: the text `no measure`.
 
     `bad` has the indices of the values beyond a limit.
     """
@@ -43,7 +43,7 @@ class NamedBars:
 
     def drawing(self) -> NamedBarsDrawing:
         values = [value for series in self.series for value in series.values if is_measured(value)]
-        low, high = enclosing_decades(values)
+        low, high = find_decades(values)
         rows = [
             (name, [draw_bar(number, series, index, low, high) for number, series in enumerate(self.series)])
             for index, name in enumerate(self.names)
@@ -75,20 +75,20 @@ def is_measured(value: float | None) -> bool:
     return value is not None and math.isfinite(value) and value > 0
 
 
-def enclosing_decades(values: Sequence[float | None]) -> tuple[int, int]:
+def find_decades(values: Sequence[float | None]) -> tuple[int, int]:
     """Return the exponents of the powers of ten around all values; the lower is below the smallest value."""
     logs = [math.log10(value) for value in values if value]
     low = math.ceil(min(logs)) - 1 if logs else -1
     return low, max(math.ceil(max(logs)), low + 1) if logs else 0
 
 
-def draw_bar(number: int, series: BarSeries, index: int, low: int, high: int) -> NamedBar | None:
+def draw_bar(series_index: int, series: BarSeries, index: int, low: int, high: int) -> NamedBar | None:
     """Draw the value at `index` of a series on a scale from 10^low to 10^high."""
     value, bad = series.values[index], index in series.bad
     if value is None:
         return None
     if value == 0:
-        return NamedBar(number, "equal", 0.0, bad)
+        return NamedBar(series_index, "equal", 0.0, bad)
     if not math.isfinite(value):
-        return NamedBar(number, "no measure", 0.0, bad)
-    return NamedBar(number, format_scientific(value, 2), (math.log10(value) - low) / (high - low), bad)
+        return NamedBar(series_index, "no measure", 0.0, bad)
+    return NamedBar(series_index, format_scientific(value, 2), (math.log10(value) - low) / (high - low), bad)

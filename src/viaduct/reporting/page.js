@@ -63,14 +63,14 @@ const page = (() => {
 
   // Tables ------------------------------------------------------------------------------------------------------
 
-  const alphabet = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+  const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
   const NEXT = { none: "ascending", ascending: "descending", descending: "none" };
 
   function compareCells(a, b, numeric) {
-    return numeric ? Number(a.dataset.order) - Number(b.dataset.order) || 0 : alphabet.compare(a.textContent, b.textContent);
+    return numeric ? Number(a.dataset.order) - Number(b.dataset.order) || 0 : collator.compare(a.textContent, b.textContent);
   }
 
-  function sorted(rows, column, numeric, direction) {
+  function sortedRows(rows, column, numeric, direction) {
     if (direction === "none") return rows;
     const sign = direction === "ascending" ? 1 : -1;
     return [...rows].sort((first, second) => {
@@ -89,7 +89,7 @@ const page = (() => {
 
     function sortBy(column, direction) {
       headings.forEach((each, place) => each.setAttribute("aria-sort", place === column ? direction : "none"));
-      body.append(...(column < 0 ? original : sorted(original, column, isNumeric(column), direction)));
+      body.append(...(column < 0 ? original : sortedRows(original, column, isNumeric(column), direction)));
     }
 
     headings.forEach((heading, column) => {
@@ -122,7 +122,7 @@ const page = (() => {
 
   // Read-outs ---------------------------------------------------------------------------------------------------
 
-  function write(value, precision = { maximumSignificantDigits: 10 }) {
+  function formatNumber(value, precision = { maximumSignificantDigits: 10 }) {
     const size = Math.abs(value);
     if (value !== 0 && (size < 1e-4 || size >= 1e12)) return value.toExponential(3).replace("e-", "e−");
     return value.toLocaleString("en-US", precision);
@@ -198,7 +198,7 @@ const page = (() => {
       const x = reader.stops[index];
       const share = reader.share(x);
       crosshair.replaceChildren(line(share));
-      readout.replaceChildren(make("div", "where", `${chart.dataset.x} ${write(x)}`));
+      readout.replaceChildren(make("div", "where", `${chart.dataset.x} ${formatNumber(x)}`));
       data.series.forEach((series, position) => {
         const found = nearest(series.x, x);
         const near = found >= 0 && Math.abs(reader.share(series.x[found]) - share) < 0.06;
@@ -221,11 +221,11 @@ const page = (() => {
 
     function entry(series, position, index, x) {
       const element = make("div", `entry line-${position % 6}`);
-      const elsewhere = index >= 0 && series.x[index] !== x ? ` at ${write(series.x[index])}` : "";
+      const elsewhere = index >= 0 && series.x[index] !== x ? ` at ${formatNumber(series.x[index])}` : "";
       const name = make("span", "", series.name);
       name.append(make("span", "aside", elsewhere));
       const value = index >= 0 ? series.y[index] : undefined;
-      element.append(name, make("b", "", value === undefined ? "–" : value === null ? "none" : write(value, reader.precision) + unit));
+      element.append(name, make("b", "", value === undefined ? "–" : value === null ? "none" : formatNumber(value, reader.precision) + unit));
       return element;
     }
 
@@ -281,7 +281,7 @@ const page = (() => {
       const count = data.cells[row * side + column] ?? 0;
       const what = row === column ? `${data.labels[row]} recognised` : `${data.labels[row]} taken for ${data.labels[column]}`;
       const share = data.sums[row] ? (100 * count) / data.sums[row] : 0;
-      return `${what}: ${write(count)} of ${write(data.sums[row])} (${share.toFixed(1)}\u00a0%)`;
+      return `${what}: ${formatNumber(count)} of ${formatNumber(data.sums[row])} (${share.toFixed(1)}\u00a0%)`;
     }
 
     image.addEventListener("pointermove", (event) => {
@@ -295,11 +295,12 @@ const page = (() => {
 
   function offerControls(root) {
     root.querySelectorAll("table.sortable").forEach(offerSorting);
+    // Charts of the classes `scatter` and `own` have a script of their own, or none.
     root.querySelectorAll(".chart:not(.scatter, .own)").forEach(offerReading);
     root.querySelectorAll(".heatmap:has(.matrix)").forEach(offerCells);
   }
 
   offerThemes();
   offerControls(document);
-  return { offerControls, make, breakable, draw, write, addReadout, placeReadout, offerKeys, alphabet, NEXT };
+  return { offerControls, make, breakable, draw, formatNumber, addReadout, placeReadout, offerKeys, collator, NEXT };
 })();

@@ -21,8 +21,8 @@ from viaduct.reporting.links import data_uri
 from viaduct.reporting.texts import allow_breaks, dump_json, escape_invisible
 from viaduct.reporting.tones import SIGNS
 
-CONTENTS_FROM = 4
-"""Smallest number of sections with which a page has a table of contents."""
+MIN_SECTIONS_OF_CONTENTS = 4
+"""Number of sections from which on a page has a table of contents."""
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
@@ -64,7 +64,7 @@ class Section:
 
     @property
     def groups(self) -> list[list[Part]]:
-        """Return runs of neighbouring parts that may be laid side by side: those of one template or one `beside`."""
+        """Return groups of neighbouring parts that may be laid side by side: of one template or one `beside`."""
         return [list(group) for _, group in groupby(self.parts, lambda part: getattr(part, "beside", part.template))]
 
 
@@ -105,7 +105,7 @@ def render_page(page: Page) -> str:
         .get_template("page.html")
         .render(
             page=page,
-            contents=len(page.sections) >= CONTENTS_FROM,
+            contents=len(page.sections) >= MIN_SECTIONS_OF_CONTENTS,
             icon=data_uri(ICON, "image/svg+xml"),
             style=read_asset("page.css"),
             script=join_scripts(page),

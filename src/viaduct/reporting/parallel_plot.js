@@ -1,14 +1,14 @@
 // Parallel coordinates: a filter for every axis, which also acts on the curves of the page, and a read-out of one run.
 (() => {
-  const { make, draw, addReadout, placeReadout, write } = page;
+  const { make, draw, addReadout, placeReadout, formatNumber } = page;
   const REACH = 24; // px from a line within which it answers
-  const kept = new Map(); // title -> what the filters hold, for a part that is served anew
+  const filterStates = new Map(); // title of a plot -> state of its filters, which is kept when live.js replaces the plot
 
   function offerFilters(plot, data, apply) {
     const title = plot.querySelector("h3").textContent;
-    const state = kept.get(title) ?? { name: "", axes: data.axes.map(() => ({ low: "", high: "", value: "" })), open: false };
+    const state = filterStates.get(title) ?? { name: "", axes: data.axes.map(() => ({ low: "", high: "", value: "" })), open: false };
     if (state.axes.length !== data.axes.length) state.axes = data.axes.map(() => ({ low: "", high: "", value: "" }));
-    kept.set(title, state);
+    filterStates.set(title, state);
     const panel = make("details", "filters run-filters");
     panel.open = state.open;
     panel.addEventListener("toggle", () => (state.open = panel.open));
@@ -110,7 +110,7 @@
       data.axes.forEach((axis) => {
         const value = axis.values[run];
         const entry = make("div", "entry plain", axis.name);
-        entry.append(make("b", "", value === null ? "none" : typeof value === "number" ? write(value, { maximumSignificantDigits: 6 }) + (axis.unit ? `\u00a0${axis.unit}` : "") : value));
+        entry.append(make("b", "", value === null ? "none" : typeof value === "number" ? formatNumber(value, { maximumSignificantDigits: 6 }) + (axis.unit ? `\u00a0${axis.unit}` : "") : value));
         readout.append(entry);
       });
       const middle = data.axes[Math.floor(data.axes.length / 2)];

@@ -14,13 +14,13 @@ from typing import ClassVar
 
 from viaduct.reporting.figures import is_number
 
-DECADES = 50.0
+LOG_SCALE_RATIO = 50.0
 """Ratio of the largest to the smallest value above which an axis of positive numbers has a log scale."""
 MISSING_SHARE = 0.1
 """Fraction of an axis below its values that is reserved for runs without a value."""
 MAX_CATEGORIES = 12
 """Largest number of labels on an axis of categories."""
-Cell = float | int | str | bool | None
+AxisValue = float | int | str | bool | None
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PlotAxis:
     """One value for each run, or None. A value that is not a number makes this an axis of categories."""
 
     name: str
-    values: Sequence[Cell]
+    values: Sequence[AxisValue]
     unit: str = ""
 
     @cached_property
@@ -36,9 +36,9 @@ class PlotAxis:
         return all(value is None or is_finite_number(value) for value in self.values)
 
     @cached_property
-    def known(self) -> list[Cell]:
+    def known(self) -> list[AxisValue]:
         """Return the distinct values: numbers ascending, categories in order of appearance."""
-        distinct = {format_cell(value): value for value in self.values if value is not None}
+        distinct = {format_axis_value(value): value for value in self.values if value is not None}
         if self.is_numeric:
             return sorted(distinct.values(), key=lambda value: float(value))  # type: ignore[arg-type]
         return list(distinct.values())
@@ -48,15 +48,15 @@ class PlotAxis:
         if not self.is_numeric or len(self.known) < 3:
             return False
         low, high = float(self.known[0] or 0), float(self.known[-1] or 0)
-        return low > 0 and high > DECADES * low
+        return low > 0 and high > LOG_SCALE_RATIO * low
 
-    def compute_height(self, value: Cell) -> float:
+    def compute_height(self, value: AxisValue) -> float:
         """Return the height of a value from 0 (bottom) to 1 (top)."""
         if value is None:
             return 0.0
         if not self.is_numeric:
-            names = [format_cell(category) for category in self.known]
-            height = 0.5 if len(names) == 1 else names.index(format_cell(value)) / (len(names) - 1)
+            names = [format_axis_value(category) for category in self.known]
+            height = 0.5 if len(names) == 1 else names.index(format_axis_value(value)) / (len(names) - 1)
         else:
             low, high = (self.scale(float(end)) for end in (self.known[0], self.known[-1]))  # type: ignore[arg-type]
             height = 0.5 if high == low else (self.scale(float(value)) - low) / (high - low)
@@ -75,7 +75,7 @@ class PlotAxis:
         elif len(shown) > MAX_CATEGORIES:
             stride = (len(shown) - 1) / (MAX_CATEGORIES - 1)
             shown = [shown[round(index * stride)] for index in range(MAX_CATEGORIES)]
-        ticks = [(self.compute_height(value), format_cell(value)) for value in shown]
+        ticks = [(self.compute_height(value), format_axis_value(value)) for value in shown]
         return [*ticks, (0.0, "none")] if None in self.values else ticks
 
     @property
@@ -85,9 +85,9 @@ class PlotAxis:
         return section + dot, field
 
 
-def choose_between_ends(axis: PlotAxis) -> list[Cell]:
+def choose_between_ends(axis: PlotAxis) -> list[AxisValue]:
     """Return up to three values near the quarters of an axis, none too close to another or to an end."""
-    chosen: list[Cell] = []
+    chosen: list[AxisValue] = []
     for quarter in (0.25, 0.5, 0.75):
         nearest = min(axis.known, key=lambda value: abs(axis.compute_height(value) - quarter))
         used_heights = [axis.compute_height(value) for value in (axis.known[0], axis.known[-1], *chosen)]
@@ -138,10 +138,10 @@ class ParallelPlot:
                     "name": axis.name,
                     "unit": axis.unit,
                     "numeric": axis.is_numeric,
-                    "values": [value if axis.is_numeric else format_cell_or_none(value) for value in axis.values],
+                    "values": [value if axis.is_numeric else format_or_none(value) for value in axis.values],
                     "places": [round(1 - axis.compute_height(value), 4) for value in axis.values],
                     "across": round(x, 4),
-                    "known": [format_cell_or_none(value) for value in axis.known],
+                    "known": [format_or_none(value) for value in axis.known],
                 }
                 for x, axis in self.placed_axes
             ],
@@ -154,18 +154,18 @@ class RunLine:
 
     name: str
     path: str
-    share: int | None
+    colour_height: int | None
     """Height on the axis that colours the lines, in percent; None: no value."""
 
 
-def is_finite_number(value: Cell) -> bool:
+def is_finite_number(value: AxisValue) -> bool:
     return not isinstance(value, bool) and is_number(value) and abs(float(value)) < 1e300
 
 
-def format_cell(value: Cell) -> str:
+def format_axis_value(value: AxisValue) -> str:
     """Return a number with five significant digits, other values as text, and an empty text as two quotes."""
     return f"{float(value):.5g}" if is_finite_number(value) else str(value) or '""'  # type: ignore[arg-type]
 
 
-def format_cell_or_none(value: Cell) -> str | None:
-    return None if value is None else format_cell(value)
+def format_or_none(value: AxisValue) -> str | None:
+    return None if value is None else format_axis_value(value)

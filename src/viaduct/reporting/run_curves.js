@@ -1,7 +1,7 @@
 // Curves of many runs: checkboxes that show and hide runs in every chart of the page, and a read-out.
 // `page.runChoice` has the choice for all parts, also for those that live.js replaces.
 (() => {
-  const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
+  const { make, draw, addReadout, placeReadout, offerKeys, formatNumber } = page;
   const MOST_READ = 12; // lines in the read-out
   const choice = { off: new Set(), filtered: new Set() };
   page.runChoice = choice;
@@ -74,13 +74,13 @@
       stop = index;
       const share = (stops[index] - low) / (high - low || 1);
       const shown = data.series.map((series, place) => ({ series, place })).filter(({ series }) => isShown(series.name) && series.x.length);
-      readout.replaceChildren(make("div", "where", `${chart.dataset.x} ${write(stops[index])}`));
+      readout.replaceChildren(make("div", "where", `${chart.dataset.x} ${formatNumber(stops[index])}`));
       shown.slice(0, MOST_READ).forEach(({ series, place }) => {
         const found = nearestIndex(series.x, stops[index]);
         const near = Math.abs(series.x[found] - stops[index]) <= 0.06 * (high - low);
         const entry = make("div", `entry line-${place % 6}`, series.name);
         const value = near ? series.y[found] : undefined;
-        entry.append(make("b", "", value === undefined ? "–" : value === null ? "none" : write(value, { maximumSignificantDigits: 5 }) + unit));
+        entry.append(make("b", "", value === undefined ? "–" : value === null ? "none" : formatNumber(value, { maximumSignificantDigits: 5 }) + unit));
         readout.append(entry);
       });
       if (shown.length > MOST_READ) readout.append(make("div", "where", `and ${shown.length - MOST_READ} more runs`));

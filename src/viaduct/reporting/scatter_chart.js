@@ -1,6 +1,6 @@
 // Scatter charts: a read-out for the nearest point; a click or Enter follows its link.
 (() => {
-  const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
+  const { make, draw, addReadout, placeReadout, offerKeys, formatNumber } = page;
   const REACH = 40; // largest distance from the pointer in px
 
   function offerPoints(chart) {
@@ -29,7 +29,7 @@
       const [box, frame] = [surface.getBoundingClientRect(), plot.getBoundingClientRect()];
       const value = data.text[point] || data.value[point];
       const entry = make("div", `entry tone-${data.tones[data.tone[point]]}`, data.label[point]);
-      entry.append(make("b", "", typeof value === "string" ? value.replace("nan", "NaN").replace("inf", "∞") : write(value)));
+      entry.append(make("b", "", typeof value === "string" ? value.replace("nan", "NaN").replace("inf", "∞") : formatNumber(value)));
       readout.replaceChildren(entry);
       if (data.address[point]) readout.append(make("div", "where", "click for its details"));
       ring.setAttribute("cx", `${data.x[point] * 100}%`);

@@ -1,6 +1,6 @@
 // Stacked bars: a read-out for the bar under the pointer or selected by arrow keys, and a choice of the group.
 (() => {
-  const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
+  const { make, draw, addReadout, placeReadout, offerKeys, formatNumber } = page;
 
   function offerBars(view, data, layers, unit, axis) {
     const count = data.labels.length;
@@ -8,7 +8,7 @@
     const [plot, surface] = [view.querySelector(".plot"), view.querySelector(".surface")];
     const readout = addReadout(plot);
     const slot = draw("rect", { class: "slot", y: 0, height: "100%", width: `${100 / count}%` });
-    const number = (value) => (value === null ? "–" : write(value, { maximumSignificantDigits: 4 }) + (unit ? `\u00a0${unit}` : ""));
+    const number = (value) => (value === null ? "–" : formatNumber(value, { maximumSignificantDigits: 4 }) + (unit ? `\u00a0${unit}` : ""));
     let current = -1;
 
     function entry(className, name, value) {

@@ -20,8 +20,8 @@ from viaduct.reporting.line_chart import COLOURS
 
 MAX_BARS = 180
 MAX_GROUPS = 32
-SPACED = 90
-"""Largest number of bars that are drawn with gaps between them."""
+MAX_SPACED_BARS = 90
+"""With more bars than this, there are no gaps between them."""
 MAX_LABELS = 10
 STRIDES = (1, 2, 5, 10, 20)
 """Distances between labelled bars; the smallest that leaves at most MAX_LABELS is taken."""
@@ -175,7 +175,7 @@ def find_top(heights: Floats) -> float:
 def draw_group(bars: DrawnBars, axis: Axis) -> GroupView:
     count = bars.count
     slot = 1000 / count if count else 1000.0
-    width = min(slot * (0.8 if count <= SPACED else 1.0), 120.0)
+    width = min(slot * (0.8 if count <= MAX_SPACED_BARS else 1.0), 120.0)
     left = np.arange(count) * slot + (slot - width) / 2
     levels = np.vstack([np.zeros(count), np.nancumsum(bars.means, axis=0)])
     positions = 1000 * (1 - axis.compute_positions(levels).clip(0, 1))
@@ -202,7 +202,7 @@ def draw_layer(left: Floats, width: float, low: Floats, high: Floats) -> str:
 
 
 def draw_marks(left: Floats, width: float, longest: Floats, axis: Axis) -> str:
-    """Return a path with a stroke at the longest neighbour of each bar."""
+    """Return a path with a stroke at the height of the longest neighbour that each bar joins."""
     heights = (1000 * (1 - axis.compute_positions(longest).clip(0, 1))).tolist()
     return "".join(f"M{x:.1f} {y:.1f}h{width:.1f}" for x, y in zip(left.tolist(), heights, strict=True))
 

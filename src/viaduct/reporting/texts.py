@@ -1,4 +1,4 @@
-"""Make foreign text safe to show on a page: write out invisible characters, let long names break.
+"""Make the text of other people's files safe to show on a page: write out invisible characters, let long names break.
 
 A file may be called `photo<U+202E>gpj.exe`, and a browser would show `photoexe.jpg`; a source line may contain ESC.
 Such characters are written out (`\\u202e`, `\\x1b`), in the HTML and in the JSON that the page's scripts read.
@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 from viaduct.terminal import escape_controls
 
-LONG = 20
-"""A word with more letters may break after its separators."""
+MAX_UNBROKEN = 20
+"""A word with more letters than this may break after its separators."""
 SEPARATORS = r"./\\:_,=(\[-"
 BREAKS = re.compile(rf"(?<=[^{SEPARATORS}][{SEPARATORS}])(?=[^{SEPARATORS}])")
 """The position after a single separator between two other characters."""
@@ -48,7 +48,7 @@ def allow_breaks(value: object) -> Markup:
 
 
 def break_word(word: str) -> Markup:
-    if len(word) > LONG:
+    if len(word) > MAX_UNBROKEN:
         return Markup("<wbr>").join(map(escape, BREAKS.split(word)))
     # A browser breaks after any hyphen, also after those of --steps.
     return Markup('<span class="flag">{}</span>').format(word) if word.startswith("--") else escape(word)

@@ -18,7 +18,7 @@ def choose_points(y: npt.NDArray[np.float64], most: int = MAX_POINTS) -> npt.NDA
         return np.arange(len(y))
     kept_per_stretch = 2 if np.isfinite(y).all() else 3
     indices = {0, len(y) - 1}
-    for stretch in np.array_split(np.arange(len(y)), most // kept_per_stretch - 1):
+    for stretch in np.array_split(np.arange(len(y)), most // kept_per_stretch - 1):  # - 1: room for both ends
         finite = np.isfinite(y[stretch])
         values, gaps = stretch[finite], stretch[~finite]
         if values.size:

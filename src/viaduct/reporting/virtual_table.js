@@ -1,7 +1,7 @@
 // Tables of thousands of rows: only visible rows are in the page. Rows have the numbers of the data; `view` lists those
 // that pass the filters, in the chosen order.
 (() => {
-  const { make, breakable, draw, alphabet, NEXT } = page;
+  const { make, breakable, draw, collator, NEXT } = page;
   const EXTRA_ROWS = 8; // rows in the page above and below the visible ones
   const MISSING = "\u2013";
   const NOT_FINITE = { NaN, Inf: Infinity, "-Inf": -Infinity };
@@ -26,10 +26,10 @@
     function sortKeys() {
       if (!record.words) return Float64Array.from(record.numbers, asNumber);
       if (record.orders) return Float64Array.from(record.orders, asNumber);
-      const ranks = new Map([...record.words].sort(alphabet.compare).map((word, rank) => [word, word === MISSING || word === "" ? NaN : rank]));
+      const ranks = new Map([...record.words].sort(collator.compare).map((word, rank) => [word, word === MISSING || word === "" ? NaN : rank]));
       return Float64Array.from(record.places, (place) => ranks.get(record.words[place]));
     }
-    return { name: record.name, choose: record.choose, wraps: record.wraps, width: record.width, keep: record.keep, words: record.words, tones: record.tones ?? {}, numeric: !record.words, text, keys: () => (keys ??= sortKeys()) };
+    return { name: record.name, filterable: record.filterable, wraps: record.wraps, width: record.width, priority: record.priority, words: record.words, tones: record.tones ?? {}, numeric: !record.words, text, keys: () => (keys ??= sortKeys()) };
   }
 
   function sortRows(rows, column, direction) {
@@ -141,7 +141,7 @@
     const width = make("button", "width");
     let rowHeight = body.rows[0].getBoundingClientRect().height;
     let shown = columns.map(() => true);
-    let everyColumn = !columns.some((column) => column.keep);
+    let everyColumn = !columns.some((column) => column.priority);
     let view = allRows;
     let sort = { column: null, direction: "none" };
     let active = -1; // place in the view
@@ -193,7 +193,7 @@
       return element;
     }
 
-    // Columns are added by importance (`keep`) as long as they fit.
+    // Columns are added by `priority` as long as they fit.
     function fitColumns() {
       const letter = 0.45 * parseFloat(getComputedStyle(document.documentElement).fontSize);
       const needed = columns.map((column, place) => {
@@ -204,7 +204,7 @@
       const everyFits = needed.reduce((sum, each) => sum + each, 0) <= room;
       shown = columns.map(() => everyColumn || everyFits);
       if (!everyColumn && !everyFits) {
-        const order = columns.map((_, place) => place).filter((place) => columns[place].keep).sort((a, b) => columns[a].keep - columns[b].keep || a - b);
+        const order = columns.map((_, place) => place).filter((place) => columns[place].priority).sort((a, b) => columns[a].priority - columns[b].priority || a - b);
         order.forEach((place) => {
           if (needed[place] > room) return;
           shown[place] = true;
@@ -218,7 +218,7 @@
         frame.style.width = narrowed && columns[place].wraps ? "" : `${needed[place]}px`;
       });
       table.style.width = narrowed ? "100%" : fullWidth;
-      width.hidden = !columns.some((column) => column.keep) || everyFits;
+      width.hidden = !columns.some((column) => column.priority) || everyFits;
       width.textContent = everyColumn ? "Fewer columns" : `All ${columns.length} columns`;
     }
 
@@ -403,7 +403,7 @@
 
     function makePicker(column) {
       const [label, select] = [make("label", "", `${column.name} `), make("select", "")];
-      const values = [...countTexts(column).keys()].sort(alphabet.compare);
+      const values = [...countTexts(column).keys()].sort(collator.compare);
       [["", "all"], ...values.map((value) => [value, value])].forEach(([value, text]) => {
         const option = make("option", "", text);
         option.value = value;
@@ -432,7 +432,7 @@
       button.type = "button";
       button.addEventListener("click", clearFilters);
       count.setAttribute("role", "status");
-      bar.append(search, ...columns.filter((column) => column.choose).map((column) => (Object.keys(column.tones).length ? makeChips(column) : makePicker(column))), button, width, count);
+      bar.append(search, ...columns.filter((column) => column.filterable).map((column) => (Object.keys(column.tones).length ? makeChips(column) : makePicker(column))), button, width, count);
       scroller.before(bar);
     }
 

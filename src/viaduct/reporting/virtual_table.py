@@ -35,12 +35,12 @@ class DataColumn:
     """One column of numbers (None: missing; NaN and infinity are shown) or text.
 
     `width` is in letters, `note` the tooltip of the heading. `orders` are numbers to sort by instead of the text
-    (shapes by their size). `tones` give texts their colour and sign. A column with `choose` has a filter above the
+    (shapes by their size). `tones` give texts their colour and sign. A `filterable` column has a filter above the
     table. A column that `wraps` breaks its text into lines and takes the remaining width. With `decimals`, all numbers
     have that many decimals, and thousands separators.
 
-    If not all columns fit, those with a `keep` above 0 are shown in its order, 1 first, as far as there is room. A
-    button and the details of a row show the others.
+    If not all columns fit, those with a `priority` are shown, 1 first, as far as there is room. A button and the
+    details of a row show the others.
     """
 
     name: str
@@ -49,9 +49,9 @@ class DataColumn:
     note: str = ""
     orders: Sequence[float | None] | None = None
     tones: Mapping[str, Tone] = field(default_factory=dict)
-    choose: bool = False
+    filterable: bool = False
     wraps: bool = False
-    keep: int = 0
+    priority: int = 0
     decimals: int | None = None
 
     @cached_property
@@ -131,7 +131,8 @@ class VirtualDrawing:
 
 def column_to_json(column: DataColumn) -> dict[str, Any]:
     """Return a column as JSON data; each distinct text is listed once in `words`, and `places` are indices of it."""
-    record: dict[str, Any] = {"name": column.name, "choose": column.choose, "width": column.width, "keep": column.keep}
+    record: dict[str, Any] = {"name": column.name, "width": column.width}
+    record |= {"filterable": column.filterable, "priority": column.priority}
     if column.wraps:
         record["wraps"] = True
     if column.numeric:
