@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from viaduct.benching import record
-from viaduct.benching.counting import Work
+from viaduct.benching.counting import StepWork
 from viaduct.benching.measure import VariantResult, reset_compiler
 from viaduct.benching.shares import Shares
 from viaduct.devices.timing import Sample
@@ -32,7 +32,7 @@ class Still:
 
 def run(milliseconds: float, shares: Shares) -> VariantResult:
     return VariantResult(
-        "viaduct", "viaduct", "", Still(), Work(), seconds=Sample([milliseconds / 1000]), shares=shares
+        "viaduct", "viaduct", "", Still(), StepWork(), seconds=Sample([milliseconds / 1000]), shares=shares
     )
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from viaduct.profiling.clocks import DeviceClock, HostClock
+from viaduct.profiling.clocks import Clock, DeviceClock
 from viaduct.profiling.collector import Collector, Plan
 from viaduct.profiling.record import RECORDING, Collective, Facts, MemoryPoint, Profile, Sample, Step
 
 from .fake_device import FakeVendor
 
 
-class HandClock(HostClock):
+class HandClock(Clock):
     """Shows what it was set to."""
 
     def __init__(self) -> None:

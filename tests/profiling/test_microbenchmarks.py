@@ -3,7 +3,7 @@
 import torch
 
 from viaduct.profiling.figures import Convolution, MatrixProduct
-from viaduct.profiling.microbenchmarks import DeviceMicrobenchmarks, make_convolution_pass, make_update
+from viaduct.profiling.microbenchmarks import DeviceMicrobenchmarks, make_pass, make_update
 
 SMALL = Convolution((2, 4, 8, 8), (8, 4, 3, 3), 1, 1, 1, "float32")
 
@@ -63,6 +63,6 @@ def test_channels_last_work_has_channels_last_weights(monkeypatch) -> None:  # t
         return convolve(image, weight, *arguments)
 
     monkeypatch.setattr("viaduct.profiling.microbenchmarks.functional.conv2d", watch)
-    make_convolution_pass(SMALL, "cpu", "float32")()
-    make_convolution_pass(SMALL, "cpu", "float32", torch.channels_last)()
+    make_pass(SMALL, "cpu", "float32")()
+    make_pass(SMALL, "cpu", "float32", torch.channels_last)()
     assert seen == [False, True]

@@ -87,8 +87,8 @@ def test_a_torch_without_the_known_iterator_is_named(monkeypatch: pytest.MonkeyP
 def test_saving_and_new_optimizers_call_back(tmp_path: Any) -> None:
     calls: list[str] = []
     with (
-        patches.observe_saving(lambda: calls.append("save")),
-        patches.observe_optimizers(lambda: calls.append("optimizer")),
+        patches.call_around(torch, "save", lambda: calls.append("save")),
+        patches.call_around(torch.optim.Optimizer, "__init__", lambda: calls.append("optimizer")),
     ):
         torch.save({}, tmp_path / "weights.pt")
         torch.optim.AdamW(nn.Linear(2, 2).parameters())
@@ -102,7 +102,9 @@ def test_a_scaler_that_skips_the_update_calls_back_all_the_same() -> None:
     scaler = torch.amp.GradScaler("cpu")
     calls: list[str] = []
     scaler.scale(weight.sum() * float("inf")).backward()
-    with patches.observe_scaler(lambda: calls.append("before"), lambda: calls.append("after")):
+    with patches.call_around(
+        torch.amp.GradScaler, "step", lambda: calls.append("before"), lambda: calls.append("after")
+    ):
         scaler.step(optimizer)
     assert calls == ["before", "after"]
     assert torch.equal(weight, torch.ones(2))

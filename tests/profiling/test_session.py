@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from viaduct.profiling.script_job import FINISHED_FILE, STEPS_FILE, ScriptJob
-from viaduct.profiling.session import Session, count_ranks, describe_device, find_rank
+from viaduct.profiling.session import Session, describe_device, find_rank_and_size
 
 
 class Stopped(Exception):
@@ -84,13 +84,13 @@ def test_the_script_is_ended_after_its_last_step_and_the_profile_is_whole(job: S
 def test_the_rank_is_that_of_the_environment_where_there_is_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "LOCAL_RANK", "RANK_ID", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    assert (find_rank(), count_ranks()) == (0, 1)
+    assert find_rank_and_size() == (0, 1)
     monkeypatch.setenv("RANK_ID", "3")
     monkeypatch.setenv("WORLD_SIZE", "many")
-    assert (find_rank(), count_ranks()) == (3, 1)
+    assert find_rank_and_size() == (3, 1)
     monkeypatch.setenv("RANK", "5")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    assert (find_rank(), count_ranks()) == (5, 8)
+    assert find_rank_and_size() == (5, 8)
 
 
 def test_a_device_that_cannot_be_used_has_no_description() -> None:

@@ -20,12 +20,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from viaduct.devices.base import first_line
+from viaduct.profiling.flop_formulas import Call, count_work
 
 UPDATE_BYTES = 5 * 4  # fp32 per parameter: weight, gradient and momentum are read, weight and momentum are written
 
 
 @dataclass(frozen=True)
-class Work:
+class StepWork:
     """Operations and bytes of one training step; `why_not` is the reason if they could not be counted."""
 
     flop: int | None = None
@@ -46,8 +47,9 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not func.is_view:
             name, moved_bytes = func.overloadpacket.__name__, count_bytes((args, kwargs, output))
             self.unfused += moved_bytes
-            if name in FLOP:
-                self.flop += FLOP[name](args, output)
+            work = count_work(describe_call(name, args))
+            if work.family in ("convolution", "product") and work.flops is not None:
+                self.flop += int(work.flops)
                 self.least += moved_bytes + (count_second_read(args) if name == "convolution_backward" else 0)
         return output
 
@@ -56,44 +58,28 @@ def count_bytes(tree: Any) -> int:
     return sum(leaf.nbytes for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
 
 
-# `args` are the arguments of an aten operator by position, as native_functions.yaml of PyTorch lists them.
-
-
 def count_second_read(args: Any) -> int:
     """Return the bytes of the output gradient if a convolution's backward pass reads it twice.
 
-    The gradients w.r.t. input and w.r.t. weight are two convolutions; each of them reads the output gradient.
+    The gradients w.r.t. input and w.r.t. weight are two convolutions, and each of them reads the output gradient.
+    `args` are the arguments of aten::convolution_backward.
     """
     gradient, output_mask = args[0], args[10]
     return int(gradient.nbytes) if output_mask[0] and output_mask[1] else 0
 
 
-def count_convolution_flop(args: Any, output: Any) -> int:
-    images, weight, transposed = args[0], args[1], args[6]
-    return 2 * int((images if transposed else output).numel()) * int(weight[0].numel())
+def describe_call(name: str, args: Any) -> Call:
+    """Return the call of an aten operator as a trace of torch.profiler describes it."""
+    tensors = [arg if isinstance(arg, Tensor) else None for arg in args]
+    return Call(
+        name,
+        shapes=[[] if tensor is None else list(tensor.shape) for tensor in tensors],
+        dtypes=["" if tensor is None else str(tensor.dtype).removeprefix("torch.") for tensor in tensors],
+        values=["" if tensor is not None else str(arg) for arg, tensor in zip(args, tensors, strict=True)],
+    )
 
 
-def count_convolution_backward_flop(args: Any, output: Any) -> int:
-    """Return the forward operations once for each requested gradient: w.r.t. input and w.r.t. weight."""
-    gradient, images, weight, transposed, output_mask = args[0], args[1], args[2], args[7], args[10]
-    flop_per_gradient = 2 * int((images if transposed else gradient).numel()) * int(weight[0].numel())
-    return flop_per_gradient * (bool(output_mask[0]) + bool(output_mask[1]))
-
-
-def count_matmul_flop(args: Any, output: Any) -> int:
-    left = args[-2]  # the two matrices come last: addmm(bias, left, right)
-    return 2 * int(output.numel()) * int(left.shape[-1])
-
-
-# torch.utils.flop_counter counts the backward pass of grouped convolutions as if they were not grouped (torch 2.13).
-FLOP: dict[str, Callable[[Any, Any], int]] = {
-    "convolution": count_convolution_flop,
-    "convolution_backward": count_convolution_backward_flop,
-    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), count_matmul_flop),
-}
-
-
-def count_step_work(build: Callable[[], nn.Module], batch: int, size: int, dtype: torch.dtype) -> Work:
+def count_step_work(build: Callable[[], nn.Module], batch: int, size: int, dtype: torch.dtype) -> StepWork:
     """Return the work of one training step; for a network that fails on meta tensors only `why_not`."""
     try:
         with torch.device("meta"):
@@ -105,6 +91,6 @@ def count_step_work(build: Callable[[], nn.Module], batch: int, size: int, dtype
             torch.stack([head.sum() for head in outputs]).sum().backward()  # type: ignore[no-untyped-call]
     except Exception as error:
         # A user's own network may read tensor values.
-        return Work(why_not=f"the network does not run without values: {first_line(error)}")
+        return StepWork(why_not=f"the network does not run without values: {first_line(error)}")
     update = UPDATE_BYTES * sum(parameter.numel() for parameter in network.parameters())
-    return Work(tally.flop, tally.least + update, tally.unfused + update)
+    return StepWork(tally.flop, tally.least + update, tally.unfused + update)

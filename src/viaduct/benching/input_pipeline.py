@@ -9,7 +9,6 @@ the others.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import itertools
 import json
 import os
@@ -37,7 +36,7 @@ from viaduct.data.output_files import check_output, write_result
 from viaduct.data.preprocess import choose_view, make_normalisation_rows, normalise
 from viaduct.data.views import View
 from viaduct.errors import BadData, UnknownName, ViaductError
-from viaduct.extras import require
+from viaduct.extras import is_installed, require
 
 PEER_MODULES = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
@@ -103,13 +102,6 @@ def write_figures(out: Path, result: dict[str, Any]) -> None:
 
 def check_figures_path(out: Path) -> None:
     check_output(out, ".json", FIGURES_PREFIX, "a file of figures")
-
-
-def is_installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple[list[dict[str, Any]], dict[str, str]]:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from viaduct.benching import counting, shares
-from viaduct.benching.counting import Work
+from viaduct.benching.counting import StepWork
 from viaduct.benching.ours import Ours, Setting
 from viaduct.benching.peers import Peer, PlainLoop
 from viaduct.devices import ceilings
@@ -74,7 +74,7 @@ class VariantResult:
     peer: str  # package of the peer, "plain", or OURS
     mode: str  # of peers.MODES, or a description of ours
     variant: Variant
-    work: Work
+    work: StepWork
     build_s: float = 0.0
     first_step_s: float = 0.0
     memory_bytes: int | None = None

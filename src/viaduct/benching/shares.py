@@ -8,13 +8,10 @@ outside all operators is Python.
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,6 +30,7 @@ from viaduct.profiling.events import (
     sum_children,
     sum_spans,
 )
+from viaduct.profiling.recorder import export_events
 from viaduct.torch_compat import hide_profiler_cycle_warning
 
 FETCH, WINDOW = "viaduct: next batch", "viaduct: window"  # our annotations around each fetch and all profiled steps
@@ -74,10 +72,7 @@ def record_trace(run: Callable[[int], object], steps: int, device_type: str) -> 
         run(steps)
         if cuda:
             torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(path))
-        return nest_events(json.loads(path.read_text())["traceEvents"])
+    return nest_events(export_events(profiler)[0])
 
 
 def attribute_kernels(events: list[Event], steps: int, ms_per_step: float) -> Shares:

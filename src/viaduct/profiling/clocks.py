@@ -12,43 +12,31 @@ A mark of an accelerator is an event on the current stream: its time is when the
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
-
-
-class Clock(Protocol):
-    """Clock that takes marks, and converts them later to microseconds of the host's counter."""
-
-    def mark(self) -> Any: ...
-
-    def is_ready(self, mark: Any) -> bool: ...
-
-    def read(self, mark: Any) -> float: ...
-
-    def synchronize(self) -> None: ...
+from typing import Any
 
 
 def read_host_us() -> float:
     return time.perf_counter_ns() / 1000
 
 
-class HostClock:
-    """Marks are microseconds already."""
+class Clock:
+    """Clock that takes marks, and converts them later to microseconds; on the host, marks are microseconds already."""
 
-    def mark(self) -> float:
+    def mark(self) -> Any:
         return read_host_us()
 
-    def is_ready(self, mark: float) -> bool:
+    def is_ready(self, mark: Any) -> bool:
         return True
 
-    def read(self, mark: float) -> float:
-        return mark
+    def read(self, mark: Any) -> float:
+        return float(mark)
 
     def synchronize(self) -> None:
-        return None
+        """Wait until all marks can be read."""
 
 
-class DeviceClock:
-    """Marks are events of `torch.cuda`, `torch.npu` or `torch.mlu`, which share one interface.
+class DeviceClock(Clock):
+    """Clock of an accelerator: marks are events of `torch.cuda`, `torch.npu` or `torch.mlu`, which share one interface.
 
     `elapsed_time` returns a 32-bit number of milliseconds, which is coarse over minutes, so each event is read relative
     to the previously read one.
@@ -80,7 +68,7 @@ class DeviceClock:
 def open_clock(device: str) -> Clock:
     """Return the clock of a device by its kind: cpu, cuda, npu, mlu."""
     if device == "cpu":
-        return HostClock()
+        return Clock()
     import torch
 
     vendor: Any = getattr(torch, device)

@@ -97,7 +97,7 @@ class Collector:
         self.ended_steps = 0
         self.events: list[dict[str, Any]] = []  # Chrome trace events on the profile's clock; set by `finish`
         self.missing_forward = self.missing_backward = 0  # steps in which a mark did not come
-        self._device, self._script_folder, self._system = device, script_folder, system
+        self.device, self._script_folder, self._system = device, script_folder, system
         self._on_step = on_step
         self._make_recorder = make_recorder or self._make_default_recorder
         self._make_sampler = make_sampler
@@ -120,11 +120,7 @@ class Collector:
     def set_device(self, device: str) -> None:
         """Set the device; without effect after the first mark, which opens the device's clock."""
         if self._clock is None:
-            self._device = device
-
-    @property
-    def device(self) -> str:
-        return self._device
+            self.device = device
 
     def add_network(self, network: Any) -> None:
         if not any(network is known for known in self._networks):
@@ -179,7 +175,7 @@ class Collector:
     def _get_clock(self) -> Clock:
         """Return the clock; the first call opens it and begins to sample the system."""
         if self._clock is None:
-            self._clock = open_clock(self._device)
+            self._clock = open_clock(self.device)
             self._pauses.start()
         if self._sampler is None and self._system:
             self._sampler = self._make_sampler()
@@ -229,7 +225,7 @@ class Collector:
     def _make_default_recorder(self) -> OperatorRecorder:
         from viaduct.profiling.recorder import OperatorRecorder
 
-        return OperatorRecorder(self._device, self.rank, self._script_folder)
+        return OperatorRecorder(self.device, self.rank, self._script_folder)
 
     def _stop(self) -> None:
         """Read the remaining marks, stop sampler and recorder; a second call does nothing."""
@@ -278,7 +274,7 @@ class Collector:
         parts = self._steps
         facts = replace(
             facts,
-            device=self._device,
+            device=self.device,
             warmup_steps=len(parts["skip"]),
             timed_steps=len(parts["timed"]),
             recorded_steps=len(parts["recorded"]),

@@ -14,7 +14,7 @@ import codecs
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,7 @@ class CsvRow:
 
     def text(self, *names: str) -> str:
         """Return the cell of the first of these columns that exists; "" for N/A."""
-        for name in names:
-            for position, _ in self.columns.get(normalise_name(name), ()):
-                return clean_cell(self.cells[position])
-        return ""
+        return next((clean_cell(self.cells[position]) for position, _ in self.find_columns(names)), "")
 
     def number(self, *names: str) -> float | None:
         """Return the cell as a number, without regard to its unit."""
@@ -61,23 +58,22 @@ class CsvRow:
 
     def time_us(self, *names: str) -> float | None:
         """Return the cell in microseconds, the unit of a column without a unit in its name."""
-        times = [time for name in names for time in self.times_us(name)]
-        return times[0] if times else None
+        return next(iter(self.times_us(*names)), None)
 
-    def times_us(self, name: str) -> list[float | None]:
-        """Return the cells of all columns of this name in microseconds."""
-        return [
-            self.scale_number(position, TO_US.get(unit, 1.0))
-            for position, unit in self.columns.get(normalise_name(name), ())
-        ]
+    def times_us(self, *names: str) -> list[float | None]:
+        """Return the cells of all columns of these names in microseconds."""
+        return [self.scale_number(position, TO_US.get(unit, 1.0)) for position, unit in self.find_columns(names)]
 
     def bytes(self, *names: str) -> int | None:
         """Return the cell in bytes; None if the column names no unit of memory."""
+        position, unit = next(self.find_columns(names), (0, ""))
+        value = self.scale_number(position, TO_BYTES[unit]) if unit in TO_BYTES else None
+        return None if value is None else round(value)
+
+    def find_columns(self, names: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """Yield position and unit of each column that has one of these names."""
         for name in names:
-            for position, unit in self.columns.get(normalise_name(name), ()):
-                value = self.scale_number(position, TO_BYTES[unit]) if unit in TO_BYTES else None
-                return None if value is None else round(value)
-        return None
+            yield from self.columns.get(normalise_name(name), ())
 
     def scale_number(self, position: int, factor: float) -> float | None:
         value = parse_number(self.cells[position])

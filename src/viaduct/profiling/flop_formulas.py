@@ -135,22 +135,19 @@ def count_convolution_backward(call: Call, mask_at: int = 10, transposed_at: int
     return Work(forward * gradients, gradients * sum(map(call.count_bytes, range(3))), "convolution")
 
 
-def count_product(call: Call, left: int = 0) -> Work:
-    """Return the work of a matrix product, batched or not, of the arguments `left` and `left + 1`."""
+def count_product(call: Call, left: int = 0, is_linear: bool = False) -> Work:
+    """Return the work of a matrix product, batched or not, of the arguments `left` and `left + 1`.
+
+    With `is_linear` the second is the weight of a linear layer, (outputs, inputs).
+    """
     first, second, itemsize = call.shape(left), call.shape(left + 1), call.itemsize(left)
-    if not first or not second or len(first) < 2 or itemsize is None or first[-1] != second[-2]:
+    if not first or not second or itemsize is None:
         return NOTHING_KNOWN
-    output = prod(first[:-1]) * second[-1]
-    return Work(2 * output * first[-1], call.input_bytes + output * itemsize, "product")
-
-
-def count_linear(call: Call) -> Work:
-    """Return the work of a linear layer, whose weight is (outputs, inputs)."""
-    values, weight, itemsize = call.shape(0), call.shape(1), call.itemsize()
-    if not values or not weight or itemsize is None:
+    inner, columns = (second[-1], second[0]) if is_linear else second[-2:]
+    if first[-1] != inner:
         return NOTHING_KNOWN
-    output = prod(values[:-1]) * weight[0]
-    return Work(2 * output * values[-1], call.input_bytes + output * itemsize, "product")
+    output = prod(first[:-1]) * columns
+    return Work(2 * output * inner, call.input_bytes + output * itemsize, "product")
 
 
 def count_attention(call: Call) -> Work:
@@ -242,7 +239,7 @@ def make_formula_table() -> dict[str, Formula]:
         "_slow_conv2d_forward": lambda call: count_convolution(call, stride_at=4, padding_at=5),
         "convolution_backward": count_convolution_backward,
         "_slow_conv2d_backward": lambda call: count_convolution_backward(call, mask_at=6, transposed_at=None),
-        **dict.fromkeys(("linear", "mkldnn_linear"), count_linear),
+        **dict.fromkeys(("linear", "mkldnn_linear"), lambda call: count_product(call, is_linear=True)),
         **dict.fromkeys(("mm", "bmm"), count_product),
         **dict.fromkeys(("addmm", "baddbmm"), lambda call: count_product(call, left=1)),
         **dict.fromkeys(ATTENTIONS, count_attention),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,10 @@ class ScriptFiles:
     def __init__(self, folder: Path | None, search_path: Iterable[str] | None = None) -> None:
         self.folder = folder.resolve() if folder is not None else None
         self.roots = [Path(root or ".").resolve() for root in (sys.path if search_path is None else search_path)]
-        self.names: dict[str, str] = {}  # results of `find_name`
-
-    def find_name(self, file: str) -> str:
-        """Return the file's name relative to the user's folder; "" for files elsewhere and installed packages."""
-        if file not in self.names:
-            self.names[file] = self.resolve_name(file)
-        return self.names[file]
+        self.find_name = cache(self.resolve_name)  # few files occur, each many times
 
     def resolve_name(self, file: str) -> str:
+        """Return the file's name relative to the user's folder; "" for files elsewhere and installed packages."""
         folder = self.folder
         if folder is None or file.startswith("<"):
             return ""

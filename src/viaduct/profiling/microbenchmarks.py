@@ -40,13 +40,14 @@ class DeviceMicrobenchmarks(Microbenchmarks):
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
         return self.compare(
-            lambda: make_convolution_pass(convolution, self.device, convolution.dtype),
-            lambda: make_convolution_pass(convolution, self.device, convolution.dtype, torch.channels_last),
+            lambda: make_pass(convolution, self.device, convolution.dtype),
+            lambda: make_pass(convolution, self.device, convolution.dtype, torch.channels_last),
         )
 
     def time_dtypes(self, work: Convolution | MatrixProduct, dtype: str) -> tuple[float, float] | None:
-        make: Any = make_convolution_pass if isinstance(work, Convolution) else make_product_pass
-        return self.compare(lambda: make(work, self.device, "float32"), lambda: make(work, self.device, dtype))
+        return self.compare(
+            lambda: make_pass(work, self.device, "float32"), lambda: make_pass(work, self.device, dtype)
+        )
 
     def time_updates(self, class_name: str, sizes: Sequence[int]) -> tuple[float, float] | None:
         default = {"foreach": self.device != "cpu"}  # on the CPU torch updates one parameter at a time
@@ -91,30 +92,21 @@ class DeviceMicrobenchmarks(Microbenchmarks):
             torch.set_num_threads(original)
 
 
-def make_convolution_pass(
-    convolution: Convolution, device: str, dtype: str, layout: torch.memory_format = torch.contiguous_format
+def make_pass(
+    work: Convolution | MatrixProduct,
+    device: str,
+    dtype: str,
+    layout: torch.memory_format = torch.contiguous_format,
 ) -> Work:
-    """Return a function that runs a convolution forward and backward, in another dtype than float32 with all casts."""
-    image = make_tensor(convolution.input, device).to(memory_format=layout).requires_grad_()
-    weight = make_tensor(convolution.weight, device).to(memory_format=layout).requires_grad_()
+    """Return a function that does the work forward and backward, in another dtype than float32 with all casts."""
+    is_product = isinstance(work, MatrixProduct)
+    shapes = ((work.rows, work.inner), (work.inner, work.columns)) if is_product else (work.input, work.weight)
+    left, right = (make_tensor(shape, device).to(memory_format=layout).requires_grad_() for shape in shapes)
     torch_dtype = getattr(torch, dtype)
 
     def run() -> None:
-        x, w = image.to(torch_dtype), weight.to(torch_dtype)
-        y = functional.conv2d(x, w, None, convolution.stride, convolution.padding, 1, convolution.groups)
-        torch.autograd.grad(y, (image, weight), torch.ones_like(y))
-
-    return run
-
-
-def make_product_pass(product: MatrixProduct, device: str, dtype: str) -> Work:
-    """Return a function that runs a matrix product forward and backward, as in `make_convolution_pass`."""
-    left = make_tensor((product.rows, product.inner), device).requires_grad_()
-    right = make_tensor((product.inner, product.columns), device).requires_grad_()
-    torch_dtype = getattr(torch, dtype)
-
-    def run() -> None:
-        y = left.to(torch_dtype) @ right.to(torch_dtype)
+        x, w = left.to(torch_dtype), right.to(torch_dtype)
+        y = x @ w if is_product else functional.conv2d(x, w, None, work.stride, work.padding, 1, work.groups)
         torch.autograd.grad(y, (left, right), torch.ones_like(y))
 
     return run

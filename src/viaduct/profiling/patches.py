@@ -1,6 +1,6 @@
-"""Callbacks around functions of torch while a script runs: loaders, backward passes, saving, loss scaling, optimizers.
+"""Callbacks around functions of torch while a script runs.
 
-Each `observe_…` is a context manager that replaces a function of torch by one that also calls back.
+Each function returns a context manager that replaces functions of torch by some that also call back.
 """
 
 from __future__ import annotations
@@ -94,22 +94,3 @@ def observe_backward(after: Callable[[], None]) -> Iterator[None]:
         call_around(torch.autograd, "grad", after=call_after),
     ):
         yield
-
-
-def observe_saving(before: Callable[[], None]) -> Any:
-    import torch
-
-    return call_around(torch, "save", before)
-
-
-def observe_scaler(before: Callable[[], None], after: Callable[[], None]) -> Any:
-    """Call back around each `GradScaler.step`, even if it skips the optimizer."""
-    from torch.amp import GradScaler
-
-    return call_around(GradScaler, "step", before, after)
-
-
-def observe_optimizers(before: Callable[[], None]) -> Any:
-    from torch.optim import Optimizer
-
-    return call_around(Optimizer, "__init__", before)

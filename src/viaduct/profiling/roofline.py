@@ -20,6 +20,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from viaduct.profiling.json_fields import decode_record
 from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1
@@ -128,13 +129,12 @@ def read_cache(path: Path, key: Key) -> CachedCeilings | None:
     """Return cached ceilings; None if the file is missing, damaged, or of another device."""
     try:
         content = json.loads(path.read_text())
-        flops = {str(name): float(rate) for name, rate in content["flops"].items()}
-        counts = {str(name): int(count) for name, count in content["counts"].items()}
-        cached = CachedCeilings(float(content["bandwidth"]), flops, counts)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        cached: CachedCeilings = decode_record(CachedCeilings, content)
+    except (OSError, ValueError):  # Damaged is a ValueError
         return None
-    is_current = content.get("schema") == SCHEMA and content.get("key") == key and flops.keys() == counts.keys()
-    is_sound = all(isfinite(rate) and rate > 0 for rate in (cached.bandwidth, *flops.values()))
+    is_current = content.get("schema") == SCHEMA and content.get("key") == key
+    is_current = is_current and cached.flops.keys() == cached.counts.keys()
+    is_sound = all(isfinite(rate) and rate > 0 for rate in (cached.bandwidth, *cached.flops.values()))
     return cached if is_current and is_sound else None
 
 

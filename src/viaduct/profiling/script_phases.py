@@ -69,12 +69,14 @@ class ScriptPhases(Watcher):
         self._graphs_before = count_graphs()
 
     def __enter__(self) -> ScriptPhases:
-        enter = self._patches.enter_context
+        import torch
+
+        enter, call_around = self._patches.enter_context, patches.call_around
         enter(patches.observe_loaders(self._on_batch_requested, self._on_batch, self.notes.append))
         enter(patches.observe_backward(self._on_backward_end))
-        enter(patches.observe_saving(self._on_save))
-        enter(patches.observe_scaler(self._on_scaler_begin, self._on_scaler_end))
-        enter(patches.observe_optimizers(self._on_optimizer_created))
+        enter(call_around(torch, "save", before=self._on_save))
+        enter(call_around(torch.amp.GradScaler, "step", self._on_scaler_begin, self._on_scaler_end))
+        enter(call_around(torch.optim.Optimizer, "__init__", before=self._on_optimizer_created))
         enter(self._calls)
         enter(OptimizerSteps(self))  # calls on_update_begin and on_update_end
         return self

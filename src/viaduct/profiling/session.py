@@ -93,7 +93,7 @@ class Session:
         self._stop()
 
     def _on_network_facts(self, network: NetworkFacts) -> None:
-        self.collector.rank, self._ranks = find_rank(), count_ranks()
+        self.collector.rank, self._ranks = find_rank_and_size()
         self._write_facts()
 
     def _write_facts(self) -> None:
@@ -123,28 +123,16 @@ def describe_device(kind: str) -> str:
         return ""
 
 
-def find_rank() -> int:
-    """Return this process's rank from torch.distributed, else from the environment, else 0."""
-    distributed = find_group()
-    if distributed is not None:
-        return int(distributed.get_rank())
-    for name in ("RANK", "LOCAL_RANK", "RANK_ID"):
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return 0
+def find_rank_and_size() -> tuple[int, int]:
+    """Return this process's rank and the number of ranks.
 
-
-def count_ranks() -> int:
-    """Return the number of ranks from torch.distributed, else from the environment, else 1."""
-    distributed = find_group()
-    if distributed is not None:
-        return int(distributed.get_world_size())
-    size = os.environ.get("WORLD_SIZE", "")
-    return int(size) if size.isdigit() else 1
-
-
-def find_group() -> Any:
-    """Return torch.distributed if this process is in a group, else None."""
+    They are those of torch.distributed, else those in the environment, else 0 and 1.
+    """
     import torch.distributed as distributed
 
-    return distributed if distributed.is_available() and distributed.is_initialized() else None
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    numbers = [os.environ.get(name, "") for name in ("RANK", "LOCAL_RANK", "RANK_ID")]
+    size = os.environ.get("WORLD_SIZE", "")
+    rank = next((int(number) for number in numbers if number.isdigit()), 0)
+    return rank, int(size) if size.isdigit() else 1

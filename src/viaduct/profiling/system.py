@@ -77,26 +77,6 @@ class SystemSampler:
         self.samples.append(Sample(time.perf_counter_ns() / 1000, values))
 
 
-class ProcFile:
-    """One file of /proc, kept open."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.descriptor: int | None = None
-
-    def read(self) -> str:
-        if self.descriptor is None:
-            self.descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        content = b""
-        while chunk := os.pread(self.descriptor, 1 << 16, len(content)):
-            content += chunk
-        return content.decode(errors="replace")
-
-    def __del__(self) -> None:
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-
-
 class Rates:
     """Rates of counters that only grow."""
 
@@ -116,14 +96,14 @@ class CoreReader:
     """Load of each core in percent."""
 
     def __init__(self, proc: Path) -> None:
-        self.file = ProcFile(proc / "stat")
+        self.file = proc / "stat"
         self.previous: dict[str, tuple[int, int]] = {}  # busy and idle ticks by core
 
     def read(self) -> Figures:
-        lines = self.file.read().splitlines()
+        lines = self.file.read_text(errors="replace").splitlines()
         counts = {line.split()[0].removeprefix("cpu"): count_ticks(line) for line in lines if re.match(r"cpu\d", line)}
         if not counts:
-            raise ValueError(f"{self.file.path} names no core")
+            raise ValueError(f"{self.file} names no core")
         previous, self.previous = self.previous, counts
         new = {
             core: (busy - previous[core][0], idle - previous[core][1])
@@ -145,14 +125,14 @@ class MemoryReader:
 
     def __init__(self, proc: Path) -> None:
         self.proc = proc
-        self.file = ProcFile(proc / "meminfo")
+        self.file = proc / "meminfo"
         self.processes: list[str] = []
         self.calls = 0
 
     def read(self) -> Figures:
-        available = re.search(r"^MemAvailable:\s+(\d+) kB", self.file.read(), re.MULTILINE)
+        available = re.search(r"^MemAvailable:\s+(\d+) kB", self.file.read_text(errors="replace"), re.MULTILINE)
         if available is None:
-            raise ValueError(f"{self.file.path} has no MemAvailable")
+            raise ValueError(f"{self.file} has no MemAvailable")
         if self.calls % CHILDREN_EVERY == 0:
             self.processes = list_processes(self.proc, str(os.getpid()))
         self.calls += 1
@@ -184,14 +164,14 @@ class DiskReader:
     """Traffic of all disks."""
 
     def __init__(self, proc: Path) -> None:
-        self.file = ProcFile(proc / "diskstats")
+        self.file = proc / "diskstats"
         self.rates = Rates()
 
     def read(self) -> Figures:
-        rows = [line.split() for line in self.file.read().splitlines()]
+        rows = [line.split() for line in self.file.read_text(errors="replace").splitlines()]
         disks = [row for row in rows if not row[2].startswith(NO_DISKS) and not is_partition(row[2])]
         if not disks:
-            raise ValueError(f"{self.file.path} names no disk")
+            raise ValueError(f"{self.file} names no disk")
         counters = {"disk read MiB/s": 5, "disk write MiB/s": 9}  # columns of sectors
         return self.rates.update(
             {name: sum(int(row[column]) for row in disks) * SECTOR / MIB for name, column in counters.items()}
@@ -207,14 +187,14 @@ class NetworkReader:
     """Traffic of all external network interfaces."""
 
     def __init__(self, proc: Path) -> None:
-        self.file = ProcFile(proc / "net" / "dev")
+        self.file = proc / "net" / "dev"
         self.rates = Rates()
 
     def read(self) -> Figures:
-        lines = [line.partition(":") for line in self.file.read().splitlines() if ":" in line]
+        lines = [line.partition(":") for line in self.file.read_text(errors="replace").splitlines() if ":" in line]
         rows = [columns.split() for name, _, columns in lines if not name.strip().startswith(NO_NETWORKS)]
         if not rows:
-            raise ValueError(f"{self.file.path} names no interface to other machines")
+            raise ValueError(f"{self.file} names no interface to other machines")
         counters = {"network in MiB/s": 0, "network out MiB/s": 8}  # columns of bytes
         return self.rates.update(
             {name: sum(int(row[column]) for row in rows) / MIB for name, column in counters.items()}

@@ -9,6 +9,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def write_trace(profile: Profile, folder: Path, events: Sequence[RawEvent] = ())
     `events` are the recorded events; `build_trace` draws the others from the profile.
     """
     trace = build_trace(profile, events)
-    is_large = exceeds(trace, PACK_FROM_BYTES)
+    is_large = any(size > PACK_FROM_BYTES for size in accumulate(map(len, encode_trace(trace))))
     path, stale = folder / PLAIN_TRACE, folder / PACKED_TRACE
     if is_large:
         path, stale = stale, path
@@ -50,16 +51,6 @@ def write_trace(profile: Profile, folder: Path, events: Sequence[RawEvent] = ())
         f"{path.name} has {size / 1e6:,.0f} MB when unpacked: chrome://tracing fails from about 500 MB, Perfetto from "
         "about 2 GB. Record fewer steps for a smaller trace."
     )
-
-
-def exceeds(trace: dict[str, Any], limit: int) -> bool:
-    """Return True if the encoded trace has more than `limit` bytes."""
-    size = 0
-    for piece in encode_trace(trace):
-        size += len(piece)
-        if size > limit:
-            return True
-    return False
 
 
 def encode_trace(trace: dict[str, Any]) -> Iterator[bytes]:
