@@ -124,7 +124,7 @@ def test_a_file_that_takes_too_long_is_named_and_left_out(
 ) -> None:
     monkeypatch.setattr(run, "MAX_FILE_SECONDS", 0.3)
     monkeypatch.setattr(run, "MIN_SURVEY_BYTES_A_SECOND", 1e6)
-    monkeypatch.setattr(run, "PARALLEL_FROM_BYTES", 0)
+    monkeypatch.setattr(run, "MIN_PARALLEL_BYTES", 0)
     migrate, survey = run.migrate_bytes, run.survey
 
     def spin(path: str) -> None:
@@ -154,7 +154,7 @@ def test_a_file_that_takes_too_long_is_named_and_left_out(
 def test_a_worker_that_is_killed_ends_the_migration_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "PARALLEL_FROM_BYTES", 0)
+    monkeypatch.setattr(run, "MIN_PARALLEL_BYTES", 0)
     parent = os.getpid()
 
     def die(*_: object) -> None:
@@ -172,7 +172,7 @@ def test_ctrl_c_ends_it_with_one_line_and_writes_nothing(tmp_path: Path) -> None
     code = """
         import os, signal, sys, time
         from viaduct.migration import run
-        run.PARALLEL_FROM_BYTES = 0
+        run.MIN_PARALLEL_BYTES = 0
         def wait(path, *_):
             if path == "train.py":
                 os.killpg(0, signal.SIGINT)

@@ -32,7 +32,7 @@ def test_the_order_is_that_of_names_whatever_the_number_of_processes(
     for number in range(12):
         (tmp_path / f"more_{number}.py").write_text((tmp_path / "data/pipeline.py").read_text())
     single = migrated_project(tmp_path, jobs=1)
-    monkeypatch.setattr(run, "PARALLEL_FROM_BYTES", 0)
+    monkeypatch.setattr(run, "MIN_PARALLEL_BYTES", 0)
     two = migrated_project(tmp_path, jobs=2)
     strip = [(file.path, file.after, file.findings, file.stems) for file in single.files]
     assert strip == [(file.path, file.after, file.findings, file.stems) for file in two.files]

@@ -1,7 +1,7 @@
 """Bash lines for each card: environment variables of its software, and devices and mounts for a container.
 
-The start scripts that viaduct writes (`cluster/scripts.py`, `tf1_scripts.py`, `torch_scripts.py`) contain these texts
-and run under `set -eu`. A variable that the user has set keeps its value; lists of paths are extended.
+The start scripts that viaduct writes (`cluster/scripts.py` and `cluster/project_scripts.py`) contain these texts and
+run under `set -eu`. A variable that the user has set keeps its value; lists of paths are extended.
 
 A single backslash at the end of a line joins two lines in Python. A double backslash becomes a line continuation in the
 script.

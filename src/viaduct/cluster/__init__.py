@@ -4,11 +4,12 @@
     table = read("rank_table_16p.json")
     table.environment(rank=3)["MASTER_ADDR"]
 
-`jsontext` and `draft` parse a file, `findings` and `rules` check it, `ranktable` is the checked table. `generate` and
-`device_ips` make a table, `convert` changes its form, `drawing` prints it, `environment` builds the variables of its
-processes. `launch` starts ranks through `agent` and `rendezvous`, the only modules that import torch. `links` describes
-this machine's network. `scripts`, `slurm`, `tf1_scripts` and `torch_scripts` write start scripts. `plan` predicts how a
-job scales, `layout` compares layouts of its classifier.
+`jsontext` and `draft` parse a rank table, `findings` and `rules` check it, `ranktable` has the checked table.
+`generate` and `device_ips` make a table, `convert` converts it to another template, `drawing` prints it, `environment`
+builds the variables of its processes. `launch` starts ranks through `agent` and `rendezvous`, the only modules that
+import torch. `links` describes this machine's network, `secret` has the secret that a job's machines share. `scripts`,
+`slurm` and `project_scripts` write start scripts. `plan` predicts how a job scales, `layout` if its classifier should
+be split.
 """
 
 from __future__ import annotations

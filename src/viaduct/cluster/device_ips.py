@@ -17,7 +17,7 @@ from pathlib import Path
 
 from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import read_bytes
-from viaduct.cluster.rules import DEVICES_PER_SERVER, SERVERS_LIMIT, is_ipv4_address
+from viaduct.cluster.rules import DEVICES_PER_SERVER, MAX_SERVERS, is_ipv4_address
 from viaduct.errors import BadData, BadValue
 
 AUTO = "auto"
@@ -47,10 +47,10 @@ def read_addresses(servers: Sequence[str], devices: int, source: Sequence[str]) 
 
 def plan_addresses(servers: Sequence[str], devices: int) -> Addresses:
     """Return the addresses of `--device-ips auto` for devices 0 to `devices` - 1 of each server."""
-    if devices > DEVICES_PER_SERVER or len(servers) > SERVERS_LIMIT:
+    if devices > DEVICES_PER_SERVER or len(servers) > MAX_SERVERS:
         raise BadValue(
             f"--device-ips auto cannot plan {format_count(len(servers), 'server')} with devices 0 to {devices - 1}.",
-            f"It goes up to {SERVERS_LIMIT} servers of {DEVICES_PER_SERVER}; give a CSV of server,device,ip instead.",
+            f"It goes up to {MAX_SERVERS} servers of {DEVICES_PER_SERVER}; give a CSV of server,device,ip instead.",
         )
     base = next((base for base in BASES if not any(server.startswith(base + ".") for server in servers)), None)
     if base is None:

@@ -51,7 +51,6 @@ MAX_RESTARTS = 3
 CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
 LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
 TIMEOUT_S = 300.0  # until all machines must have joined
-# Names of environment variables; `rank_table` and `interface` of a card are such names too.
 HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table_variable, "JOB_ID")
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface_variable, NPU.interface_variable)
 """Variables that bind the collectives to the network interface that the job uses."""
@@ -106,7 +105,7 @@ def check_script(arguments: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class NodeShare:
-    """This machine's share of a job: its ranks, its number, the rendezvous."""
+    """This machine's share of a job: its ranks, its number among the machines, the rendezvous."""
 
     ranks: int  # number of ranks on this machine
     host: str = ""  # address of the rendezvous and its store; empty if this is the only machine
@@ -356,10 +355,8 @@ def start_ranks(
         if rendezvous is None or rendezvous.round < 0:  # no rank was started
             raise
         return Outcome(abort_reason=str(end))
-    if (
-        rendezvous and outcome.rank_was_signalled
-    ):  # other machines' ranks are ending too: let those machines report first
-        time.sleep(LINGER_S)
+    if rendezvous and outcome.rank_was_signalled:
+        time.sleep(LINGER_S)  # ranks of other machines are ending too: let those machines report first
     if rendezvous and (outcome.failures or outcome.signal):
         rendezvous.leave(describe_end(outcome.failures[0]) if outcome.failures else "was interrupted")
     elif rendezvous:

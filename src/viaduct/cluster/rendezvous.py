@@ -195,7 +195,19 @@ class Heartbeat(threading.Thread):
         return self.store_heard_at < time.monotonic() - SILENCE_S
 
 
-class ServerRendezvous(RendezvousHandler):
+class StoreRendezvous(RendezvousHandler):
+    """Base class: the ranks use a store that viaduct opens, not one that torch's agent opens for them."""
+
+    @property
+    def use_agent_store(self) -> bool:
+        """True: torch passes the store of `next_rendezvous` to the ranks."""
+        return True
+
+    def get_backend(self) -> str:
+        return "viaduct"
+
+
+class ServerRendezvous(StoreRendezvous):
     """Rendezvous of several servers, each with a fixed number."""
 
     def __init__(self, share: NodeShare, timeout: float, report: Callable[[str], None]) -> None:
@@ -225,9 +237,6 @@ class ServerRendezvous(RendezvousHandler):
                 *(["The secret is that of VIADUCT_JOB_SECRET or --secret-file."] if "secret" in agreed else []),
             )
 
-    def get_backend(self) -> str:
-        return "viaduct"
-
     def get_run_id(self) -> str:
         return self.share.job
 
@@ -246,11 +255,6 @@ class ServerRendezvous(RendezvousHandler):
         address, port = json.loads(self._call_store(lambda: store.get("ranks")))
         return RendezvousInfo(store, self.node, len(self.share.names), RendezvousStoreInfo(str(address), int(port)))
 
-    @property
-    def use_agent_store(self) -> bool:
-        """True: the ranks use the store that server 0 has opened for this round."""
-        return True
-
     def _wait_for_all(self, number: int) -> int:
         """Wait until all servers are ready for round `number` or a later one; return the round's number."""
         begin = time.monotonic()
@@ -260,14 +264,14 @@ class ServerRendezvous(RendezvousHandler):
             number = max(number, self._heartbeat.round)
             waited = time.monotonic() - begin
             if waited > self.timeout:
-                missing = name_servers(self._call_store(partial(self._list_missing, number)))
+                missing = format_servers(self._call_store(partial(self._list_missing, number)))
                 self.leave(f"{missing} did not join")
                 raise JobEnded(
                     f"{missing} did not join within {self.timeout:g} seconds.",
                     "Is `viaduct launch` running there, with the same table and port? --timeout SECONDS waits longer.",
                 )
             if not has_reported and waited > 2:
-                self._report(f"waiting for {name_servers(self._call_store(partial(self._list_missing, number)))}.")
+                self._report(f"waiting for {format_servers(self._call_store(partial(self._list_missing, number)))}.")
                 has_reported = True
             time.sleep(POLL_S)
         return number
@@ -302,9 +306,9 @@ class ServerRendezvous(RendezvousHandler):
             raise JobEnded(f"another server ended the job: {reason}.", "Its own output says more.")
         silent = [self.share.host] if self._heartbeat.is_store_silent else self._heartbeat.list_silent()
         if silent:
-            self.leave(f"{name_servers(silent)} was not heard for {SILENCE_S:g} seconds")
+            self.leave(f"{format_servers(silent)} was not heard for {SILENCE_S:g} seconds")
             raise JobEnded(
-                f"{name_servers(silent)} does not answer any more: not heard for {SILENCE_S:g} seconds.",
+                f"{format_servers(silent)} does not answer any more: not heard for {SILENCE_S:g} seconds.",
                 "Look at the network and at that machine; then start all servers again: a run continues.",
             )
 
@@ -334,7 +338,7 @@ class ServerRendezvous(RendezvousHandler):
         return True
 
 
-class LocalRendezvous(RendezvousHandler):
+class LocalRendezvous(StoreRendezvous):
     """Rendezvous of a single machine; its store listens on loopback only."""
 
     def __init__(self, job: str) -> None:
@@ -344,13 +348,6 @@ class LocalRendezvous(RendezvousHandler):
     def next_rendezvous(self) -> RendezvousInfo:
         self._store = serve_store("127.0.0.1")  # a new store for each start, without the keys of the last one
         return RendezvousInfo(self._store, 0, 1, RendezvousStoreInfo(self._store.host, self._store.port))
-
-    @property
-    def use_agent_store(self) -> bool:
-        return True
-
-    def get_backend(self) -> str:
-        return "viaduct"
 
     def get_run_id(self) -> str:
         return self.job
@@ -411,6 +408,6 @@ def read_beats(store: Store, servers: int) -> list[int]:
     return [store.add(f"beat/{node}", 0) for node in range(servers)]
 
 
-def name_servers(servers: Sequence[str]) -> str:
+def format_servers(servers: Sequence[str]) -> str:
     """Return the names of the first servers and the number of the others, for a message."""
     return f"{'server' if len(servers) == 1 else 'servers'} {join_first(servers)}"

@@ -25,11 +25,10 @@ Card = Literal["ascend-910", "atlas-300-9000", "atlas-300t-lite-6000", "other"]
 CARDS: tuple[Card, ...] = get_args(Card)
 TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")
 DEFAULT_CARD: Card = "ascend-910"
-"""Servers of eight devices. With `other` (GPUs, MLUs, CPUs) any number of devices and any device ids are allowed."""
-
+"""Servers of eight NPUs. With `other` (GPUs, MLUs, CPUs) any number of devices and any device ids are allowed."""
 DEVICES_PER_SERVER = 8
-SERVERS_LIMIT = 128
-NAME_LIMIT = 64  # a `server_id` is shorter than this
+MAX_SERVERS = 128
+MAX_NAME_CHARACTERS = 63  # of a `server_id`
 MAX_DIGITS = 9  # longer numbers are not converted; Python refuses thousands of digits
 NOT_WHOLE = "is not a whole number without sign or leading zeros"
 GROUP_NAME = NPU.world_group
@@ -131,7 +130,7 @@ def check_groups(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 def check_server_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     for field in (server.server_id for server in table.servers if server.server_id):
-        if not field.text.strip() or len(field.text) >= NAME_LIMIT:
+        if not field.text.strip() or len(field.text) > MAX_NAME_CHARACTERS:
             wrong = f"{len(field.text)} characters" if field.text.strip() else "it is blank"
             yield make_finding(field, "server-id-length", wrong, "Write the server's IPv4 address.")
         elif re.fullmatch(r"[0-9.]+", field.text) and not is_ipv4_address(field.text):
@@ -314,9 +313,9 @@ def check_number_of_servers(table: Draft, hardware: Hardware) -> Iterator[Findin
     servers = group_by_server(table)
     if not has_fixed_topology(table, hardware):
         return
-    if len(servers) > SERVERS_LIMIT:
-        wrong = f"{len(servers)} servers; HCCL goes up to {SERVERS_LIMIT}"
-        fix = f"Take {SERVERS_LIMIT} servers or fewer."
+    if len(servers) > MAX_SERVERS:
+        wrong = f"{len(servers)} servers; HCCL goes up to {MAX_SERVERS}"
+        fix = f"Take {MAX_SERVERS} servers or fewer."
         yield Finding("cluster-servers-limit", get_server_list_path(table), str(len(servers)), wrong, fix)
     elif len(servers) & (len(servers) - 1):
         nearest = 1 << (len(servers).bit_length() - 1)
@@ -369,6 +368,9 @@ CHECKS: tuple[Callable[[Draft, Hardware], Iterator[Finding]], ...] = (
     check_training_cards,
     check_present_devices,
 )
+
+
+"""All have the same parameters: the draft of the table, and the hardware, which most of them do not need."""
 
 
 # Helpers of the checks

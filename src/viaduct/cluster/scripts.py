@@ -49,7 +49,7 @@ if [ -z "${{{SECRET_VARIABLE}:-}}" ] && [ -f "$here/{SECRET}" ]; then
     export {SECRET_VARIABLE}
 fi
 """
-VIADUCT = 'exec "${PYTHON:-python3}" -m viaduct launch'
+LAUNCH = 'exec "${PYTHON:-python3}" -m viaduct launch'
 TRAIN_PROFILING = """\
 # PROFILING_MODE=true lets `viaduct train` profile 20 steps into RUN/profile; the options are those of CANN, as JSON.
 """
@@ -172,7 +172,7 @@ export PROFILING_OPTIONS
 def render_run_local(job: Job, ranks: int) -> str:
     return (
         f"{HEAD}# {format_count(ranks, 'rank')} on this machine. Arguments of this script are added to the command.\n"
-        f'set -eu\n{HERE}. "$here/env.sh"\n{VIADUCT} --ranks {ranks} {job.launch_flags} {job.command_line}'
+        f'set -eu\n{HERE}. "$here/env.sh"\n{LAUNCH} --ranks {ranks} {job.launch_flags} {job.command_line}'
     )
 
 
@@ -222,7 +222,7 @@ def render_run_cluster(job: Job) -> str:
         rendezvous = (
             f'--nodes {job.machines} --ranks {job.per_machine} --rdzv "$RDZV" ${{NODE_RANK:+--node-rank "$NODE_RANK"}}'
         )
-    start = f"{check}{READ_SECRET}{VIADUCT} {rendezvous} {job.launch_flags} {job.command_line}"
+    start = f"{check}{READ_SECRET}{LAUNCH} {rendezvous} {job.launch_flags} {job.command_line}"
     return f'{HEAD}{title}\nset -eu\n{HERE}. "$here/env.sh"\n{start}'
 
 
@@ -354,7 +354,7 @@ def render_pod_command(job: Job) -> str:
     rendezvous = (
         f' --nodes {job.machines} --rdzv "$MASTER_ADDR:$MASTER_PORT" --node-rank "$RANK"' if job.machines > 1 else ""
     )
-    launch = f"{VIADUCT} --ranks {job.per_machine}{rendezvous} {job.launch_flags} -- {shlex.join(job.command)}"
+    launch = f"{LAUNCH} --ranks {job.per_machine}{rendezvous} {job.launch_flags} -- {shlex.join(job.command)}"
     return f"set -eu; . /job/env.sh; {launch}"
 
 

@@ -1,7 +1,7 @@
-"""Change all files of a project or none, even if the process is killed: journal.py then restores the files.
+"""Change all files of a project or none. If the process is killed, the next start restores the files (journal.py).
 
-A file is replaced by renaming a new one to it. It is overwritten instead if it has several hard links, or if a new file
-could not be put in its place with its owner and attributes.
+A file is replaced by renaming a new one to its path. It is overwritten instead if it has several hard links, or if a
+new file could not get its owner and attributes.
 """
 
 from __future__ import annotations
@@ -14,33 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from viaduct.errors import BadValue
-from viaduct.migration.durable import (
-    copy_metadata,
-    digest,
-    digest_file,
-    flush,
-    flush_folders,
-    inherit_group,
-    write_file,
-)
-from viaduct.migration.journal import (
-    JOURNAL,
-    NEW,
-    OLD,
-    Change,
-    ChangedMeanwhile,
-    WriteMethod,
-    begun_name,
-    check_folder,
-    make_busy_error,
-    make_changed_error,
-    make_edited_error,
-    make_recovery_error,
-    remove_contents,
-    rewrite,
-    undo,
-    write_journal,
-)
+from viaduct.migration import durable, journal
+from viaduct.migration.journal import JOURNAL, NEW, OLD, Change, ChangedMeanwhile, WriteMethod
 from viaduct.migration.locking import (
     DeferredSignal,
     FolderBusy,
@@ -64,14 +39,14 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
     files = list(files)
     if not files:
         return
-    with defer_signals() as stop:
-        run = InPlaceRun(root, prepare_folder(root), stop)
+    with defer_signals() as deferred:
+        run = InPlaceRun(root, prepare_folder(root), deferred)
         try:
             run.write(files)
         except Stopped:
             run.roll_back()
-            stop.report_outcome("No file was changed.")
-            raise BadValue(f"stopped by {stop.name}.", "No file was changed.") from None
+            deferred.report_outcome("No file was changed.")
+            raise BadValue(f"stopped by {deferred.name}.", "No file was changed.") from None
         except OSError as error:
             run.roll_back()
             path = printable_path(error.filename or root)
@@ -90,7 +65,7 @@ def prepare_folder(root: Path) -> LockedFolder:
     try:
         locked = lock_folder(folder)
     except FolderBusy:
-        raise make_busy_error(root) from None
+        raise journal.make_busy_error(root) from None
     except NotOurFolder as error:
         raise BadValue(f"{printable_path(error)}.", "--in-place keeps its journal there: move that away.") from None
     except OSError as error:
@@ -104,21 +79,21 @@ def prepare_folder(root: Path) -> LockedFolder:
             f"a migration of {printable_path(root)} was interrupted just now.", "Start again: that undoes it."
         )
     try:
-        remove_contents(folder)
+        journal.remove_contents(folder)
     except OSError as error:
         locked.release(remove=False)
-        raise make_recovery_error(folder, error) from None
+        raise journal.make_recovery_error(folder, error) from None
     return locked
 
 
 class InPlaceRun:
     """One run of --in-place."""
 
-    def __init__(self, root: Path, locked: LockedFolder, stop: DeferredSignal) -> None:
-        self.root, self.locked, self.stop = root, locked, stop
+    def __init__(self, root: Path, locked: LockedFolder, deferred: DeferredSignal) -> None:
+        self.root, self.locked, self.deferred = root, locked, deferred
         self.folder = locked.folder
         self.changes: list[Change] = []
-        self.written = False  # True: all files have their new content
+        self.is_complete = False  # True: all files have their new content
         self.rewritten: dict[tuple[int, int], str] = {}  # (device, inode) -> digest of the new content
 
     def write(self, files: list[FileResult]) -> None:
@@ -126,68 +101,68 @@ class InPlaceRun:
         for name in (OLD, NEW):
             os.mkdir(self.folder / name, 0o700)
         for number, file in enumerate(files):
-            self.stop.raise_if_signalled()
+            self.deferred.raise_if_signalled()
             self.changes.append(prepare_change(self.root, self.folder, number, file))
         check_hard_links(self.root, self.changes)
         flush_contents(self.folder, len(files))
-        self.stop.raise_if_signalled()
-        write_journal(self.folder, self.changes)
+        self.deferred.raise_if_signalled()
+        journal.write_journal(self.folder, self.changes)
         for number, change in enumerate(self.changes):
-            self.stop.raise_if_signalled()
+            self.deferred.raise_if_signalled()
             self.replace_content(number, change)
         self.check_backups()
-        flush_folders({(self.root / change.path).parent for change in self.changes})
-        self.stop.raise_if_signalled()
+        durable.flush_folders({(self.root / change.path).parent for change in self.changes})
+        self.deferred.raise_if_signalled()
         os.unlink(self.folder / JOURNAL)
-        self.written = True
+        self.is_complete = True
         self.finish()
 
     def replace_content(self, number: int, change: Change) -> None:
         """Change one file; a file with several hard links is written once."""
         path, new = self.root / change.path, self.folder / NEW / str(number)
-        check_folder(self.root, change.path)
+        journal.check_folder(self.root, change.path)
         if change.way == "create":
             return move_new_file(new, path)
         status = os.lstat(path)
         if self.rewritten.get((status.st_dev, status.st_ino)) == change.new:
             return None
         if (status.st_ino, status.st_mtime_ns, stat.S_ISREG(status.st_mode)) != (change.inode, change.modified, True):
-            raise make_changed_error(path)
+            raise journal.make_changed_error(path)
         if change.way == "rename":
             return os.rename(new, path)
-        if digest_file(path) != change.old:
-            raise make_changed_error(path)
-        begun = begun_name(new)
+        if durable.digest_file(path) != change.old:
+            raise journal.make_changed_error(path)
+        begun = journal.begun_name(new)
         os.rename(new, begun)
-        flush_folders({new.parent})
-        rewrite(path, read_plain_file(begun), change.inode)
+        durable.flush_folders({new.parent})
+        journal.rewrite(path, read_plain_file(begun), change.inode)
         self.rewritten[status.st_dev, status.st_ino] = change.new
         return None
 
     def check_backups(self) -> None:
         """Raise ChangedMeanwhile if a file was changed just before the rename: its hard link in old/ shows that."""
         for number, change in enumerate(self.changes):
-            if change.way == "rename" and digest_file(self.folder / OLD / str(number)) != change.old:
-                raise make_changed_error(self.root / change.path)
+            if change.way == "rename" and durable.digest_file(self.folder / OLD / str(number)) != change.old:
+                raise journal.make_changed_error(self.root / change.path)
 
     def finish(self) -> None:
-        """Remove the copies and release the folder; the next start removes files that cannot be removed now."""
+        """Remove old/ and new/ and release the folder; the next start removes what cannot be removed now."""
         with contextlib.suppress(OSError):
-            flush_folders({self.folder})
+            durable.flush_folders({self.folder})
         with contextlib.suppress(OSError):
-            remove_contents(self.folder)
+            journal.remove_contents(self.folder)
         self.locked.release(remove=True)
-        if self.stop.signal is not None and self.written:
-            self.stop.report_outcome("All files had been written.")
+        if self.deferred.signal is not None and self.is_complete:
+            self.deferred.report_outcome("All files had been written.")
 
     def roll_back(self) -> None:
         """Restore every file; if that fails, raise BadValue and leave the journal for the next start."""
         try:
             if os.path.lexists(self.folder / JOURNAL):
-                edited = undo(self.root, self.folder, self.changes)
+                edited = journal.undo(self.root, self.folder, self.changes)
                 if edited:
                     self.locked.release(remove=False)
-                    raise make_edited_error(self.root, self.folder, edited)
+                    raise journal.make_edited_error(self.root, self.folder, edited)
                 os.unlink(self.folder / JOURNAL)
         except OSError as error:
             self.locked.release(remove=False)
@@ -203,24 +178,25 @@ class InPlaceRun:
 def prepare_change(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     """Save the new and the old content of a file; the file itself is not changed."""
     path, new = root / file.path, folder / NEW / str(number)
-    check_folder(root, file.path)
+    journal.check_folder(root, file.path)
     if not file.before:
         if os.path.lexists(path):
             raise make_appeared_error(path)
-        write_file(new, file.after, 0o666)
-        inherit_group(new, path.parent)
-        return Change(file.path, "create", "", digest(file.after))
+        durable.write_file(new, file.after, 0o666)
+        durable.inherit_group(new, path.parent)
+        return Change(file.path, "create", "", durable.digest(file.after))
     status = os.lstat(path)
     if read_plain_file(path) != file.before:
-        raise make_changed_error(path)
+        raise journal.make_changed_error(path)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", str(path))
-    write_file(new, file.after, 0o600)
+    durable.write_file(new, file.after, 0o600)
     method: WriteMethod = (
-        "rename" if can_replace(path, status, folder) and copy_metadata(path, status, new) else "rewrite"
+        "rename" if can_replace(path, status, folder) and durable.copy_metadata(path, status, new) else "rewrite"
     )
     save_old(path, folder / OLD / str(number), status, method)
-    return Change(file.path, method, digest(file.before), digest(file.after), status.st_mtime_ns, status.st_ino)
+    old_digest, new_digest = durable.digest(file.before), durable.digest(file.after)
+    return Change(file.path, method, old_digest, new_digest, status.st_mtime_ns, status.st_ino)
 
 
 def can_replace(path: Path, status: os.stat_result, folder: Path) -> bool:
@@ -242,8 +218,8 @@ def save_old(path: Path, old: Path, status: os.stat_result, method: WriteMethod)
             if error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS):
                 raise
             # this file system has no hard links
-    write_file(old, read_plain_file(path), 0o600)
-    copy_metadata(path, status, old)
+    durable.write_file(old, read_plain_file(path), 0o600)
+    durable.copy_metadata(path, status, old)
 
 
 def flush_contents(folder: Path, count: int) -> None:
@@ -251,8 +227,8 @@ def flush_contents(folder: Path, count: int) -> None:
     for name in (NEW, OLD):
         for number in range(count):
             if os.path.lexists(folder / name / str(number)):
-                flush(folder / name / str(number))
-    flush_folders({folder / NEW, folder / OLD, folder, folder.parent})
+                durable.flush(folder / name / str(number))
+    durable.flush_folders({folder / NEW, folder / OLD, folder, folder.parent})
 
 
 def check_hard_links(root: Path, changes: list[Change]) -> None:

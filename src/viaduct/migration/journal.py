@@ -23,16 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.errors import BadValue
-from viaduct.migration.durable import (
-    add_path_to_errors,
-    digest,
-    digest_file,
-    flush,
-    flush_folders,
-    read_content,
-    write_all,
-    write_file,
-)
+from viaduct.migration import durable
 from viaduct.migration.locking import FolderBusy, NotOurFolder, lock_folder
 from viaduct.migration.walk import STATE_FOLDER, printable_path
 from viaduct.plain_files import read_plain_file
@@ -93,10 +84,10 @@ def begun_name(new: Path) -> Path:
 def write_journal(folder: Path, changes: list[Change]) -> None:
     """Write the journal, before any file is changed."""
     record = {"version": VERSION, "pid": os.getpid(), "changes": [asdict(change) for change in changes]}
-    write_file(folder / DRAFT, json.dumps(record).encode(), 0o600)
-    flush(folder / DRAFT)
+    durable.write_file(folder / DRAFT, json.dumps(record).encode(), 0o600)
+    durable.flush(folder / DRAFT)
     os.rename(folder / DRAFT, folder / JOURNAL)
-    flush_folders({folder})
+    durable.flush_folders({folder})
 
 
 def read_journal(state: Path) -> list[Change]:
@@ -150,8 +141,8 @@ def rewrite(path: Path, data: bytes, inode: int) -> None:
     try:
         if os.fstat(number).st_ino != inode:
             raise make_changed_error(path)
-        write_all(number, data, path)
-        with add_path_to_errors(path):
+        durable.write_all(number, data, path)
+        with durable.add_path_to_errors(path):
             os.ftruncate(number, len(data))
             os.fsync(number)
     finally:
@@ -169,7 +160,7 @@ def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
             restored = False
         if not restored:
             edited[change.path] = number
-    flush_folders({(root / change.path).parent for change in changes if (root / change.path).parent.is_dir()})
+    durable.flush_folders({(root / change.path).parent for change in changes if (root / change.path).parent.is_dir()})
     return edited
 
 
@@ -179,23 +170,23 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
     A new file is removed; one that was edited since stays, which is no failure.
     """
     old, new = folder / OLD / str(number), folder / NEW / str(number)
-    present = read_content(path)
+    present = durable.read_content(path)
     if change.way == "create":
         is_ours = os.path.samefile(new, path) if os.path.lexists(new) and present is not None else True
-        if present is not None and is_ours and digest(present) == change.new:
+        if present is not None and is_ours and durable.digest(present) == change.new:
             os.unlink(path)
         return True
-    if os.path.lexists(new) or (present is not None and digest(present) == change.old):
+    if os.path.lexists(new) or (present is not None and durable.digest(present) == change.old):
         return True  # not yet changed, or already restored
-    if digest_file(old) != change.old and not is_inode(old, change.inode):
+    if durable.digest_file(old) != change.old and not is_inode(old, change.inode):
         return False
     if present is None:
         if os.path.lexists(path) or not path.parent.is_dir():
             return False
         os.rename(old, path)
-    elif change.way == "rename" and digest(present) == change.new:
+    elif change.way == "rename" and durable.digest(present) == change.new:
         os.rename(old, path)
-    elif change.way == "rewrite" and is_mixture(present, read_plain_file(old), read_content(begun_name(new))):
+    elif change.way == "rewrite" and is_mixture(present, read_plain_file(old), durable.read_content(begun_name(new))):
         rewrite(path, read_plain_file(old), os.lstat(path).st_ino)
         os.utime(path, ns=(os.lstat(path).st_atime_ns, change.modified))
     else:

@@ -18,43 +18,42 @@ MAX_LISTED_PLACES = 5
 
 
 def merge_operator_findings(results: Iterable[FileResult]) -> list[FileResult]:
-    """Return the results of all files with the findings about operators merged."""
-    files = list(results)
-    groups: defaultdict[str, list[tuple[FileResult, Finding]]] = defaultdict(list)
-    for file in sorted(files, key=lambda file: file.path):
+    """Return the results of all files, sorted by path, with the findings about operators merged."""
+    files = sorted(results, key=lambda file: file.path)
+    locations: defaultdict[str, list[str]] = defaultdict(list)  # message -> its locations in all files
+    for file in files:
         for finding in file.findings:
             if finding.rule == OPERATORS_RULE:
-                groups[finding.message].append((file, finding))
-    merged: dict[tuple[str, int, str], Finding] = {}
-    for message, group in groups.items():
-        _, first = group[0]
-        merged[first.file, first.line, message] = merge_findings(group)
-    return [replace_findings(file, merged) for file in files]
+                locations[finding.message].append(file.locate(finding.line))
+    return [keep_first_findings(file, locations) for file in files]
 
 
-def merge_findings(group: list[tuple[FileResult, Finding]]) -> Finding:
-    """Return the first finding of a group with the places of all in its message, at most MAX_LISTED_PLACES."""
-    _, first = group[0]
-    if len(group) == 1:
-        return first
-    listed = ", ".join(file.locate(finding.line) for file, finding in group[:MAX_LISTED_PLACES])
-    unlisted = len(group) - MAX_LISTED_PLACES
-    english = f"{len(group)} places: {listed}" + (f" and {unlisted} more" if unlisted > 0 else "")
-    chinese = f"共 {len(group)} 处:{listed}" + (" 等" if unlisted > 0 else "")
-    return replace(first, message=f"{first.message} ({english})", message_zh=f"{first.message_zh}({chinese})")
+def keep_first_findings(file: FileResult, locations: dict[str, list[str]]) -> FileResult:
+    """Keep the first finding with each message, and add the locations of all; remove the others and their places.
 
-
-def replace_findings(file: FileResult, merged: dict[tuple[str, int, str], Finding]) -> FileResult:
-    """Replace the first finding about each operator by the merged one; remove the others and their places."""
+    Messages that were handled are removed from `locations`.
+    """
     findings: list[Finding] = []
+    kept: set[tuple[int, str]] = set()
     removed: set[tuple[int, str]] = set()
     for finding in file.findings:
-        replacement = merged.get((finding.file, finding.line, finding.message))
         if finding.rule != OPERATORS_RULE:
             findings.append(finding)
-        elif replacement is None:
+        elif finding.message in locations:
+            findings.append(add_locations(finding, locations.pop(finding.message)))
+            kept.add((finding.line, finding.message))
+        else:
             removed.add((finding.line, finding.message))
-        elif replacement not in findings:  # the operator may be used twice in the first line
-            findings.append(replacement)
-    places = tuple(place for place in file.places if (place.line, place.message) not in removed)
+    places = tuple(place for place in file.places if (place.line, place.message) not in removed - kept)
     return replace(file, findings=tuple(findings), places=places)
+
+
+def add_locations(finding: Finding, locations: list[str]) -> Finding:
+    """Return the finding with the locations in its message, at most MAX_LISTED_PLACES; a single one is not added."""
+    if len(locations) == 1:
+        return finding
+    listed = ", ".join(locations[:MAX_LISTED_PLACES])
+    unlisted = len(locations) - MAX_LISTED_PLACES
+    english = f"{len(locations)} places: {listed}" + (f" and {unlisted} more" if unlisted > 0 else "")
+    chinese = f"共 {len(locations)} 处:{listed}" + (" 等" if unlisted > 0 else "")
+    return replace(finding, message=f"{finding.message} ({english})", message_zh=f"{finding.message_zh}({chinese})")

@@ -1,8 +1,8 @@
 """Survey of a project: facts that rules need across files, such as what kind of value a function returns or gets.
 
-A kind is a string such as "dataset" or "session" (values.py). Files are parsed, never imported. Kinds of results are
-computed twice, so that a function may return another function's result; then kinds of parameters; then kinds of results
-once more.
+A kind is a string such as "dataset" or "session" (values.py). Files are parsed, never imported. The kinds of functions'
+results are computed twice, because a function may return the result of another. Then follow the kinds of parameters,
+and once more those of results, which may depend on parameters.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Survey of how a project's files use TensorFlow and Horovod: session configs, Keras models, training, ranks.
+"""Record how a project's files use TensorFlow and Horovod: session configs, Keras models, training, ranks.
 
-A rule works on one file. It reads here, for example, whether an imported file needs communication between ranks.
+A rule works on one file. It learns from this record, for example, if an imported file needs communication between
+ranks. An initialiser is the operator that `tf.global_variables_initializer()` returns.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def record_call(project: Project, path: str, call: ast.Call, values: Values) -> 
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
         project.calling_files.setdefault(name, set()).add(path)
-    if name is not None and asks_for_rank(name):
+    if name is not None and is_rank_query(name):
         (project.horovod_ranks if name.startswith("horovod.") else project.rank_files).add(path)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method in KERAS_RUN_METHODS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
@@ -100,7 +101,7 @@ def record_call(project: Project, path: str, call: ast.Call, values: Values) -> 
 
 
 def record_variables(project: Project, path: str, values: Values) -> None:
-    """Record files that train or broadcast variables, and values that are global_variables_initializer's operator.
+    """Record files that train or broadcast variables, and the names, attributes and results that are an initialiser.
 
     Keys of `project.initialisers`: `module.name`, `.attribute`, `module.function(parameter)`, and for results
     `module.function` and `module.Class.method`, with `[index]` for an element of a returned tuple.
@@ -238,7 +239,7 @@ def find_functions(values: Values, value: ast.expr, depth: int = 0) -> Iterator[
         yield from find_functions(values, part, depth + 1)
 
 
-def asks_for_rank(name: str) -> bool:
+def is_rank_query(name: str) -> bool:
     """Return True for Horovod's functions that return a rank or a size, and for all functions of HCCL."""
     if name.startswith("horovod."):
         return name.rpartition(".")[2] in HOROVOD_RANK_CALLS

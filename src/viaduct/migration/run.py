@@ -43,10 +43,8 @@ MAX_FILE_SECONDS = 20.0
 """Limit of the processor time for one file."""
 MIN_SURVEY_BYTES_A_SECOND = 100_000
 """If a survey is slower, each file is surveyed alone to find those that take too long; these are left out."""
-PARALLEL_FROM_BYTES = 300_000
-"""Below this size of a project, starting processes takes longer than the work."""
-
-
+MIN_PARALLEL_BYTES = 300_000
+"""In a smaller project, starting processes takes longer than the migration."""
 Progress = Callable[[int, int], None]
 """Called with the number of finished files and the number of all files."""
 
@@ -300,7 +298,7 @@ class Batch:
         """Survey all files together, then migrate each; in several processes if the project is large enough."""
         project, slow = self.survey(self.surveyed_texts)
         refuse_framework(project, self.options)
-        if sum(map(len, self.texts.values())) < PARALLEL_FROM_BYTES:
+        if sum(map(len, self.texts.values())) < MIN_PARALLEL_BYTES:
             workers = 1
         # Large files first, so that no worker is still busy with one when the others have finished.
         paths = sorted((path for path in self.texts if path not in slow), key=lambda path: -len(self.texts[path]))
@@ -431,7 +429,7 @@ def report_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
 
 def make_too_large_result(path: str, data: bytes) -> FileResult:
     """Return the result of a file above the size limit; it gets a finding only if it mentions a framework."""
-    reason = f"has {len(data) / 1e6:.1f} MB, more than the {MAX_FILE_BYTES / 1e6:g} MB that are looked into"
+    reason = f"has {len(data) / 1e6:.1f} MB, more than the {MAX_FILE_BYTES / 1e6:g} MB that are analysed"
     zh = f"大小为 {len(data) / 1e6:.1f} MB,超过可处理的 {MAX_FILE_BYTES / 1e6:g} MB"
     if not mentions_framework(data):
         return FileResult(path, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")

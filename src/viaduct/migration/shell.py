@@ -3,10 +3,10 @@
     CUDA_VISIBLE_DEVICES=0,1 python train.py --device cuda     becomes
     ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py --device npu
 
-CUDA_VISIBLE_DEVICES is not renamed in comments, nor in printed text except `$CUDA_VISIBLE_DEVICES`, and nowhere in a
-script with a list of devices that the card does not accept. Other variables of CUDA and NCCL are reported. Values of
-options are changed if a PyTorch script declares the option as a device or a backend, else reported. Findings name the
-rules that do the same in Python.
+CUDA_VISIBLE_DEVICES stays as it is in comments, and in printed text except `$CUDA_VISIBLE_DEVICES`. It stays in the
+whole script if one of its lists of devices is not valid on the card; the list is then reported. Other variables of CUDA
+and NCCL are reported. The value of an option is changed if a PyTorch script of the project declares the option for a
+device or a backend, else reported. Findings name the rules that do the same in Python.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
 def record_options(project: Project) -> None:
-    """Record in the project its command-line options for devices and backends."""
+    """Record the command-line options by which the project's PyTorch scripts get a device or a backend."""
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
         for call in project.parsed[path].source.of_kind(ast.Call):
@@ -71,14 +71,14 @@ def normalize_option(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
 
 
-def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[FileResult]:
+def migrate_all(walk: Walk, options: Options, project: Project) -> Iterator[FileResult]:
     """Yield the migrated shell scripts with changes or findings; none with --mode patch."""
-    scripts = [path for path in files.others if path.endswith(SUFFIXES)]
+    scripts = [path for path in walk.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
     record_options(project)  # no effect on a project that was migrated in parts: each part has called it
     for path in scripts:
-        data = files.read(path)
+        data = walk.read(path)
         if data is None:
             continue
         migrated = migrate(path, data, options, project)
@@ -117,7 +117,7 @@ class ShellMigration:
 
     def __post_init__(self) -> None:
         self.script = read_script(self.text)
-        # With --to any the NPU, which accepts the fewest lists of devices.
+        # With --to any: lists of devices must be valid on the NPU, which accepts the fewest.
         self.card = CARDS.get(self.options.to, CARDS["npu"])
 
     @property
@@ -202,16 +202,16 @@ class ShellMigration:
             value = command[index + 1] if match[2] is None else Word(word.start + match.start(2), match[2])
             name = normalize_option(match[1])
             if EXACT_CUDA_DEVICE.fullmatch(value.plain):
-                declared = name in self.project.device_options
-                self.change_option(device_argparse.rule, declared, value, "cuda", self.card.device, match[1])
+                is_declared = name in self.project.device_options
+                self.change_option(device_argparse.rule, is_declared, value, "cuda", self.card.device, match[1])
             elif value.plain == "nccl":
-                declared = name in self.project.backend_options
-                self.change_option(backend.rule, declared, value, "nccl", self.card.backend, match[1])
+                is_declared = name in self.project.backend_options
+                self.change_option(backend.rule, is_declared, value, "nccl", self.card.backend, match[1])
 
-    def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
-        """Change the value of an option that `record_options` found `declared` for a device or backend; else report."""
+    def change_option(self, rule: Rule, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
+        """Change the value of an option; only report it if no script declares the option for a device or backend."""
         start = value.start + value.text.index(old)
-        if declared:
+        if is_declared:
             if rule.is_wanted(self.options):
                 self.edits[start] = (start + len(old), new)
             messages = f"{option} {old} becomes {new}", f"{option} 的值 {old} 改为 {new}"
@@ -256,11 +256,11 @@ class ShellMigration:
             )
 
     def render(self) -> str:
-        pieces, location = [], 0
+        pieces, position = [], 0
         for start, (end, text) in sorted(self.edits.items()):
-            pieces += [self.text[location:start], text]
-            location = end
-        return "".join([*pieces, self.text[location:]])
+            pieces += [self.text[position:start], text]
+            position = end
+        return "".join([*pieces, self.text[position:]])
 
     def sorted_findings(self) -> Iterator[Finding]:
         """Yield the findings with the text of their lines before and after, without duplicates."""

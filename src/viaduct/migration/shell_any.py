@@ -72,12 +72,14 @@ class AnyShellMigration(ShellMigration):
                 for card in CARDS.values():
                     self.report(nccl.rule, "advice", word, describe_cuda_variable(match[1], card), "low")
 
-    def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
+    def change_option(self, rule: Rule, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Report the value of an option, which names CUDA on every machine."""
         rule = backend.rule if rule is backend.rule else any_device_text.rule
         message = f"{option} {value.plain} names CUDA on every machine: remove it where the default is right"
         zh = f"{option} {value.plain} 在任何机器上都指定 CUDA:若默认值可用,请去掉此选项"
-        self.report(rule, "manual" if declared else "advice", value, (message, zh), "medium" if declared else "low")
+        self.report(
+            rule, "manual" if is_declared else "advice", value, (message, zh), "medium" if is_declared else "low"
+        )
 
     def report_python(self, start: int) -> None:
         """Report Python code that begins at a position."""

@@ -37,7 +37,7 @@ ELSEWHERE = {
     "D10": "left alone: iterators and feed dicts work as they are",
     "E9": "left alone: NPUEstimator accepts an EstimatorSpec",
     "E14": "left alone otherwise: train, evaluate, predict, their specs and hooks work as they are",
-    "E17": "the start scripts that `--out` writes set these variables: `cluster/tf1_scripts.py`",
+    "E17": "the start scripts that `--out` writes set these variables: `cluster/project_scripts.py`",
     "S6": "left alone in explicit style; `--style wrapper` inherits the adapter's setting",
     "V8": "left alone: each model decides how it splits its gradients",
     "C3": "with `--resources plugin`",

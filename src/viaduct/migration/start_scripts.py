@@ -1,4 +1,4 @@
-"""Write start scripts for a migrated project: environment, one device, eight devices; for TensorFlow 1 a rank table."""
+"""Render start scripts for a migrated project (cluster/project_scripts.py): choose their folder and their arguments."""
 
 from __future__ import annotations
 
@@ -32,21 +32,20 @@ def render_start_scripts(outcome: Outcome) -> dict[str, str]:
 
 def render_by_name(outcome: Outcome) -> dict[str, str]:
     """Return the texts of the start scripts by name, for the framework of the entry script."""
+    from viaduct.cluster import project_scripts
+
     target = outcome.options.to
     assert target != "any"
     rules = {finding.rule for finding in outcome.findings if finding.status == "changed"}
     if find_entry_framework(outcome) == TENSORFLOW:
-        from viaduct.cluster import tf1_scripts
-
         flags = [(flag.name, flag.default, flag.file) for flag in list_flags(outcome)]
         profiling = {"profiling": render_profiling_options(outcome.options)} if outcome.options.profile else {}
-        return tf1_scripts.render_files(target, outcome.entry, flags, **profiling)
-    from viaduct.cluster import torch_scripts
-
-    is_started_per_rank = any(
+        return project_scripts.render_tensorflow_files(target, outcome.entry, flags, **profiling)
+    can_run_as_ranks = any(
         LOCAL_RANK_TEXT.search(file.new) and not SPAWN_CALL.search(file.new) for file in outcome.changed
     )
-    return torch_scripts.render_files(target, outcome.entry, is_started_per_rank, "torch.data_parallel_ddp" in rules)
+    needs_torchrun = "torch.data_parallel_ddp" in rules
+    return project_scripts.render_torch_files(target, outcome.entry, can_run_as_ranks, needs_torchrun)
 
 
 def find_entry_framework(outcome: Outcome) -> Framework:

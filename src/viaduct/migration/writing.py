@@ -30,14 +30,13 @@ from viaduct.repository import UnreadableRepository
 
 COPY_FOLDER = "copy"
 MAX_NAME_BYTES = 200
-"""A folder's name of this length or more is replaced by its digest: a suffix could make it too long for a file name."""
-
+"""Maximum length of a folder's name with a suffix; a longer name is replaced by its digest, since 255 is the limit."""
 LARGE_BYTES = 1 << 18
 """With `link_data`, a file above this is linked, not copied."""
 MANY_FILES = 100
 """With `link_data`, a folder with more files than this and no script is linked."""
 MANY_DATA_FILES = 1000
-"""With `link_data`, all remaining data files are linked if there are more than this."""
+"""With `link_data`, all other data files are linked too if there are more of them than this."""
 MAX_SHOWN_FILES = 4
 """Number of files that a refusal names."""
 
@@ -83,20 +82,20 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
     be read are moved to `walk.skipped`.
     """
     out = Path(os.path.realpath(out))
-    with defer_signals() as stop, temporary_parents(out.parent):
+    with defer_signals() as deferred, temporary_parents(out.parent):
         locked = lock_partial_folder(out)
         try:
             copy = locked.folder / COPY_FOLDER
             os.mkdir(copy)
-            copy_project(outcome, copy, stop, Links(outcome) if link_data else None)
+            copy_project(outcome, copy, deferred, Links(outcome) if link_data else None)
             write_extra(copy, extra)
             if out.is_dir():
                 shutil.copymode(out, copy)
-            stop.raise_if_signalled()
+            deferred.raise_if_signalled()
             os.rename(copy, out)
         except Stopped:
-            stop.report_outcome(f"{printable_path(out)} was not written.")
-            raise BadValue(f"stopped by {stop.name}.", f"{printable_path(out)} was not written.") from None
+            deferred.report_outcome(f"{printable_path(out)} was not written.")
+            raise BadValue(f"stopped by {deferred.name}.", f"{printable_path(out)} was not written.") from None
         except OSError as error:
             raise make_write_error(out, error) from error
         finally:
@@ -137,7 +136,7 @@ def remove_empty(folders: list[Path]) -> None:
 def lock_partial_folder(out: Path) -> LockedFolder:
     """Make and lock the folder for the unfinished copy; remove the copy of an interrupted run from it."""
     raw = os.fsencode(out.name)
-    name = out.name if len(raw) < MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
+    name = out.name if len(raw) <= MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
     folder = out.with_name(f".{name}{PARTIAL_SUFFIX}")
     try:
         locked = lock_folder(folder)
@@ -182,7 +181,7 @@ class Links:
         os.symlink(self.root / path, copy / path)
 
 
-def copy_project(outcome: Outcome, copy: Path, stop: DeferredSignal, links: Links | None) -> None:
+def copy_project(outcome: Outcome, copy: Path, deferred: DeferredSignal, links: Links | None) -> None:
     """Copy the files of a project and apply their changes; a file that cannot be read is left out."""
     for folder in outcome.walk.folders:
         if links is not None and folder in links.folders:
@@ -194,7 +193,7 @@ def copy_project(outcome: Outcome, copy: Path, stop: DeferredSignal, links: Link
     replaced = {file.path: file for file in outcome.files_to_write}
     helpers = [file.path for file in outcome.added if file.before]
     for path in {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.excluded, *helpers}:
-        stop.raise_if_signalled()
+        deferred.raise_if_signalled()
         if links is not None and path in links.files:
             links.create(path, copy)
         elif links is None or not links.is_within(path):
@@ -267,7 +266,7 @@ def check_in_place(path: Path) -> None:
 
 
 def check_clean(outcome: Outcome) -> bool:
-    """Raise BadValue for a project with files that git could not restore; return False without a repository."""
+    """Raise BadValue for a project with files that git could not restore; return False if there is no repository."""
     try:
         unsaved = find_unsaved_files(outcome.walk)
     except UnreadableRepository as error:

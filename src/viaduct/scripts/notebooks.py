@@ -71,7 +71,7 @@ class Notebook:
     originals: list[str] = field(default_factory=list)  # IPython text of each placeholder, by number
     skipped: list[Skipped] = field(default_factory=list)
     tag: str = ""  # end of cell comments and placeholders; lengthened until no line of the notebook looks like one
-    bom: bool = False
+    bom: bool = False  # the file begins with a byte order mark
 
     @property
     def cell_comment(self) -> re.Pattern[str]:

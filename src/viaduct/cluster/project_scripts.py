@@ -1,10 +1,11 @@
-"""Bash scripts that start a migrated TensorFlow 1 project without viaduct, one process for each device.
+"""Bash scripts that start a migrated project on the NPU or the MLU without viaduct.
 
-env.sh                    the vendor's environment, sourced by the others
-run_1p.sh                 one device
-run_8p.sh                 eight devices of this machine: one process and one log each; on the MLU under horovodrun
-rank_table_8p.json        NPU only: a rank table in which the server and the devices' addresses are to be replaced
-config.py                 arguments of the script, for run_1p.sh and run_8p.sh; only if the script to start is known
+env.sh                the vendor's environment; the other scripts source it
+run_1p.sh             one device; for PyTorch under torchrun if the script cannot run without it
+run_8p.sh             eight devices of this machine, one process each. TensorFlow 1: each process has a log; on the MLU
+                      under horovodrun. PyTorch: under torchrun; only for scripts that can run as several ranks
+rank_table_8p.json    TensorFlow 1 on the NPU: a rank table in which the user replaces the server and the addresses
+config.py             TensorFlow 1: arguments of the script that the run scripts add; only if that script is known
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from viaduct.cards.shell import ENVIRONMENTS, TF_PLUGIN
 from viaduct.cluster.generate import make_table
 from viaduct.cluster.scripts import ENVIRONMENT_HEAD, HEAD, HERE, render_profiling_variables
 
-DEVICES = 8
+DEVICES = 8  # of one machine
 EXAMPLE_SERVER = "192.0.2.1"
 """An address that is reserved for documentation (RFC 5737); run_8p.sh refuses a table that still has it."""
 TABLE = f"rank_table_{DEVICES}p.json"
@@ -106,15 +107,17 @@ MLU_ALL = """\
 # Horovod stays with Cambricon's TensorFlow; it starts the ranks.
 exec horovodrun -np %(devices)s "${PYTHON:-python3}" %(arguments)s
 """
+PYTHON = 'exec "${PYTHON:-python3}"'
+TORCHRUN = PYTHON + ' -m torch.distributed.run --standalone --nproc_per_node="${RANKS:-%d}"'
 
 
-def render_files(
+def render_tensorflow_files(
     kind: Literal["npu", "mlu"],
     entry: str,
     flags: Sequence[tuple[str, str, str]] = (),
     profiling: str = PROFILING_OPTIONS,
 ) -> dict[str, str]:
-    """Return the texts of the files by name. `entry` is the script to start; if empty, it is the first argument.
+    """Return the files for TensorFlow 1: name -> text. `entry`: the script to start; if empty, the first argument.
 
     `flags` are (name, default as a literal, file) of the script's flags, for config.py. `profiling` has the options of
     CANN's profiler as JSON.
@@ -136,6 +139,24 @@ def render_files(
     if entry:
         files["config.py"] = render_config(entry, flags)
     return files
+
+
+def render_torch_files(
+    kind: Literal["npu", "mlu"], entry: str, can_run_as_ranks: bool, needs_torchrun: bool
+) -> dict[str, str]:
+    """Return the files for PyTorch: name -> text. `needs_torchrun`: the script needs torchrun even on one device."""
+    files = {
+        "env.sh": ENVIRONMENT_HEAD + ENVIRONMENTS[kind],
+        "run_1p.sh": render_torch_run("One device.", TORCHRUN % 1 if needs_torchrun else PYTHON, entry),
+    }
+    if can_run_as_ranks or needs_torchrun:
+        title = f"{DEVICES} devices of this machine; RANKS=4 before the command makes it four."
+        files[f"run_{DEVICES}p.sh"] = render_torch_run(title, TORCHRUN % DEVICES, entry)
+    return files
+
+
+def render_torch_run(title: str, command: str, entry: str) -> str:
+    return f"{render_head(title, entry)}{command} {render_arguments(entry)}\n"
 
 
 def render_config(entry: str, flags: Sequence[tuple[str, str, str]]) -> str:
