@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class TorchStepCounter(Watcher):
-    """Counts steps, records observations, and stops the script."""
+    """Counts steps, records observations, and stops the script; `OptimizerSteps` calls the `on_…` methods."""
 
     def __init__(self, plan: Plan, started_by_viaduct: bool) -> None:
         self.plan, self.started_by_viaduct = plan, started_by_viaduct
@@ -42,7 +42,7 @@ class TorchStepCounter(Watcher):
         self.rank = 0  # at the last step; at the script's end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
-        self._by_hand = UpdatesByHand(
+        self._by_hand = UpdatesByHand(  # for scripts that update their weights without an optimizer
             self.on_backward_by_hand, lambda: self.on_step_end(self.step_count), self.on_gradient_function
         )
         self._step_at = StepAt(parse_target(plan.step_at), self.count_step) if plan.step_at else None

@@ -59,7 +59,8 @@ class Inspection:
     # Module, "input N" or "" for an output, and the thinned array.
     _tensors: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)
     _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # in the order of their numbers
-    _schedules: list[Any] = field(default_factory=list)  # created learning rate schedulers; one may be in it twice
+    # Learning rate schedulers; one may be in the list twice, since two wrapped constructors may run for it.
+    _schedules: list[Any] = field(default_factory=list)
     together: bool = False  # this rank was in a process group with others
     _is_first_step_over: bool = False
     _handle: Any = None  # of the forward hook

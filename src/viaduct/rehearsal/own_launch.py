@@ -13,29 +13,30 @@ from viaduct.rehearsal.project import Project, find_strings, last_name
 ELASTIC = "torch.distributed.elastic"
 # Functions that start ranks.
 LAUNCHERS = {
-    *("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn"),
-    *("torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.start_processes"),
-    *(f"torch.distributed.launcher.{name}" for name in ("elastic_launch", "launch_agent")),
-    *(f"torch.distributed.launcher.api.{name}" for name in ("elastic_launch", "launch_agent")),
-    *(f"torch.distributed.run.{name}" for name in ("main", "run")),
-    *(f"torch.distributed.launch.{name}" for name in ("main", "run", "launch")),
-    *(f"{ELASTIC}.multiprocessing.{name}" for name in ("start_processes", "api.start_processes")),
-    *(f"{ELASTIC}.agent.server.{name}LocalElasticAgent" for name in ("", "local_elastic_agent.")),
-    *("accelerate.notebook_launcher", "accelerate.launchers.notebook_launcher"),
-    *("accelerate.debug_launcher", "accelerate.launchers.debug_launcher"),
-}
+    "torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn",
+    "torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.start_processes",
+    "torch.distributed.launcher.elastic_launch", "torch.distributed.launcher.api.elastic_launch",
+    "torch.distributed.launcher.launch_agent", "torch.distributed.launcher.api.launch_agent",
+    "torch.distributed.run.main", "torch.distributed.run.run",
+    "torch.distributed.launch.main", "torch.distributed.launch.run", "torch.distributed.launch.launch",
+    f"{ELASTIC}.multiprocessing.start_processes", f"{ELASTIC}.multiprocessing.api.start_processes",
+    f"{ELASTIC}.agent.server.LocalElasticAgent",
+    f"{ELASTIC}.agent.server.local_elastic_agent.LocalElasticAgent",
+    "accelerate.notebook_launcher", "accelerate.launchers.notebook_launcher",
+    "accelerate.debug_launcher", "accelerate.launchers.debug_launcher",
+}  # fmt: skip
 # Names of functions that run a command.
 STARTERS = {
-    *("run", "call", "check_call", "check_output", "Popen", "system", "popen", "getoutput", "getstatusoutput"),
-    *("execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe"),
-    *("spawnl", "spawnle", "spawnlp", "spawnlpe", "spawnv", "spawnve", "spawnvp", "spawnvpe"),
-    *("posix_spawn", "posix_spawnp", "create_subprocess_exec", "create_subprocess_shell", "run_module"),
-}
+    "run", "call", "check_call", "check_output", "Popen", "system", "popen", "getoutput", "getstatusoutput", "execl",
+    "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe", "spawnl", "spawnle", "spawnlp", "spawnlpe",
+    "spawnv", "spawnve", "spawnvp", "spawnvpe", "posix_spawn", "posix_spawnp", "create_subprocess_exec",
+    "create_subprocess_shell", "run_module",
+}  # fmt: skip
 # Words of a command that starts ranks; `starts_command` recognises "accelerate launch", which is two words.
 COMMANDS = {
-    *("torchrun", "torch.distributed.run", "torch.distributed.launch"),
-    *("accelerate-launch", "accelerate.commands.launch"),
-}
+    "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate-launch",
+    "accelerate.commands.launch",
+}  # fmt: skip
 
 
 def find_launch_line(project: Project) -> str:

@@ -20,12 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal.bounds import GRACE_S, iterate_processes
-from viaduct.rehearsal.environment import (
-    VIADUCT_ROOT,
-    make_environment,
-    make_rank_variables,
-    write_rank_table,
-)
+from viaduct.rehearsal.environment import VIADUCT_ROOT, make_environment, make_rank_variables, write_rank_table
 from viaduct.rehearsal.files import open_files
 from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 from viaduct.rehearsal.progress import read_last_activity

@@ -47,12 +47,12 @@ def install() -> None:
         from torchvision import datasets
     except (ImportError, RuntimeError):
         return
-    for name, facts in KNOWN_SETS.items():
+    for name, image_set in KNOWN_SETS.items():
         if (kind := getattr(datasets, name, None)) is not None:
-            kind.__init__ = wrap_init(kind.__init__, facts, make_fake_class(kind))
+            kind.__init__ = wrap_init(kind.__init__, image_set, make_fake_class(kind))
 
 
-def wrap_init(plain: Callable[..., Any], facts: ImageSet, fake_class: type) -> Callable[..., Any]:
+def wrap_init(plain: Callable[..., Any], image_set: ImageSet, fake_class: type) -> Callable[..., Any]:
     """Return a constructor that falls back to synthetic images."""
     signature = inspect.signature(plain)
 
@@ -68,7 +68,7 @@ def wrap_init(plain: Callable[..., Any], facts: ImageSet, fake_class: type) -> C
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             print_note(f"{type(self).__name__} of {root}: {reason}; {IMAGE_COUNT} images are made up.")
             self.__class__ = fake_class
-            self.make_up(facts, bound.arguments)
+            self.make_up(image_set, bound.arguments)
 
     return init
 
@@ -77,22 +77,22 @@ def make_fake_class(kind: type) -> type:
     """Return a subclass whose images are computed from their index."""
 
     class MadeUp(kind):  # type: ignore[misc]
-        facts: ImageSet
+        image_set: ImageSet
         class_to_idx: ClassVar[dict[str, int]] = {}  # hides the property of some datasets, which cannot be assigned
 
-        def make_up(self, facts: ImageSet, arguments: Mapping[str, Any]) -> None:
-            self.facts = facts
+        def make_up(self, image_set: ImageSet, arguments: Mapping[str, Any]) -> None:
+            self.image_set = image_set
             self.transform, self.target_transform = arguments.get("transform"), arguments.get("target_transform")
-            self.classes = [str(number) for number in range(facts.classes)]
+            self.classes = [str(number) for number in range(image_set.classes)]
             self.__dict__["class_to_idx"] = {name: number for number, name in enumerate(self.classes)}
-            self.targets: Any = [number % facts.classes for number in range(IMAGE_COUNT)]
-            self.__dict__.update(make_arrays(facts, self.targets))
+            self.targets: Any = [number % image_set.classes for number in range(IMAGE_COUNT)]
+            self.__dict__.update(make_arrays(image_set, self.targets))
 
         def __len__(self) -> int:
             return IMAGE_COUNT
 
         def __getitem__(self, index: int) -> tuple[Any, Any]:
-            image, label = make_image(index, self.facts), int(self.targets[index])
+            image, label = make_image(index, self.image_set), int(self.targets[index])
             if self.transform is not None:
                 image = self.transform(image)
             return image, self.target_transform(label) if self.target_transform else label
@@ -101,27 +101,27 @@ def make_fake_class(kind: type) -> type:
     return MadeUp
 
 
-def make_arrays(facts: ImageSet, labels: list[int]) -> dict[str, Any]:
+def make_arrays(image_set: ImageSet, labels: list[int]) -> dict[str, Any]:
     """Return the attributes in which small datasets hold all their images: tensors for MNIST, arrays for CIFAR."""
-    if facts.height > MAX_SIDE_IN_MEMORY:
+    if image_set.height > MAX_SIDE_IN_MEMORY:
         return {}
-    pixels = np.stack([make_pixels(index, facts) for index in range(IMAGE_COUNT)])
-    if facts.channels > 1:
+    pixels = np.stack([make_pixels(index, image_set) for index in range(IMAGE_COUNT)])
+    if image_set.channels > 1:
         return {"data": pixels}
     import torch
 
     return {"data": torch.from_numpy(pixels[..., 0]), "targets": torch.tensor(labels)}
 
 
-def make_pixels(index: int, facts: ImageSet) -> Any:
-    return np.random.default_rng(index).integers(0, 256, facts[:3], np.uint8)
+def make_pixels(index: int, image_set: ImageSet) -> Any:
+    return np.random.default_rng(index).integers(0, 256, image_set[:3], np.uint8)
 
 
-def make_image(index: int, facts: ImageSet) -> Any:
+def make_image(index: int, image_set: ImageSet) -> Any:
     """Return a random image, the same for the same index; raise IndexError beyond the last."""
     from PIL import Image
 
     if not 0 <= index < IMAGE_COUNT:
         raise IndexError(index)
-    pixels = make_pixels(index, facts)
-    return Image.fromarray(pixels if facts.channels == 3 else pixels[..., 0])
+    pixels = make_pixels(index, image_set)
+    return Image.fromarray(pixels if image_set.channels == 3 else pixels[..., 0])

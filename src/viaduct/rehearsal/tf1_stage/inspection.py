@@ -25,8 +25,8 @@ MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; larger constants
 MAX_TEXT = 200  # characters of an attribute that is recorded as text; longer ones are recorded as a checksum
 # Attributes that follow from others, or are names that TensorFlow generates.
 OMITTED_ATTRIBUTES = {
-    *("container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func")
-}
+    "container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func",
+}  # fmt: skip
 
 
 class GraphInspection(sessions.Observer):

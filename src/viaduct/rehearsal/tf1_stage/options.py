@@ -20,49 +20,41 @@ from viaduct.rehearsal.tf1_stage import state
 Location = tuple[str, int] | None
 NPU_OPTIMIZER = "NpuOptimizer"
 
-# By key of parameter_map: the field of its AttrValue (a protocol buffer) with the value: s (bytes), b (bool), i (int).
+# Keys of parameter_map by the type of their values.
+BOOLEAN_OPTIONS = (
+    "use_off_line", "mix_compile_mode", "lower_functional_ops", "enable_data_pre_proc", "hcom_parallel",
+    "enable_reduce_precision", "hcom_multi_mode", "is_tailing_optimization", "external_weight", "frozen_variable",
+    "profiling_mode", "enable_dump", "enable_dump_debug", "enable_compress_weight", "dynamic_input",
+    "in_out_pair_flag", "variable_format_optimize", "enable_graph_parallel", "min_group_size",
+)  # fmt: skip
+INTEGER_OPTIONS = (
+    "iterations_per_loop", "deterministic", "hccl_timeout", "local_rank_id", "session_device_id", "task_index",
+    "graph_run_mode", "static_memory_policy", "atomic_clean_policy", "stream_sync_timeout", "event_sync_timeout",
+    "op_wait_timeout", "op_execute_timeout", "graph_exec_timeout", "enable_exception_dump", "op_debug_level",
+    "enable_small_channel", "topo_sorting_mode", "dynamic_node_type",
+)  # fmt: skip
+STRING_OPTIONS = (
+    "precision_mode", "precision_mode_v2", "modify_mixlist", "op_precision_mode", "customize_dtypes",
+    "HCCL_algorithm", "local_device_list", "device_type", "soc_config", "job", "graph_memory_max_size",
+    "variable_memory_max_size", "memory_optimization_policy", "variable_placement", "stream_max_parallel_num",
+    "ac_parallel_enable", "profiling_options", "dump_path", "dump_step", "dump_mode", "dump_debug_mode", "dump_data",
+    "dump_layer", "op_debug_config", "debug_dir", "fusion_switch_file", "buffer_optimize", "compress_weight_conf",
+    "op_select_implmode", "optypelist_for_implmode", "op_compiler_cache_mode", "op_compiler_cache_dir",
+    "enable_scope_fusion_passes", "insert_op_file", "input_shape", "dynamic_dims", "dynamic_graph_execute_mode",
+    "dynamic_inputs_shape_range", "aoe_mode", "work_path", "distribute_config", "aoe_config_file", "jit_compile",
+    "graph_slice", "in_out_pair", "auto_tune_mode", "es_cluster_config", "resource_config_path",
+    "graph_parallel_option_path", "graph_compiler_cache_dir",
+)  # fmt: skip
+# By key: the field of its AttrValue (a protocol buffer) that must hold the value.
 OPTION_FIELDS: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            *("use_off_line", "mix_compile_mode", "lower_functional_ops", "enable_data_pre_proc", "hcom_parallel"),
-            *("enable_reduce_precision", "hcom_multi_mode", "is_tailing_optimization", "external_weight"),
-            *("frozen_variable", "profiling_mode", "enable_dump", "enable_dump_debug", "enable_compress_weight"),
-            *("dynamic_input", "in_out_pair_flag", "variable_format_optimize", "enable_graph_parallel"),
-            "min_group_size",
-        ),
-        "b",
-    ),
-    **dict.fromkeys(
-        (
-            *("iterations_per_loop", "deterministic", "hccl_timeout", "local_rank_id", "session_device_id"),
-            *("task_index", "graph_run_mode", "static_memory_policy", "atomic_clean_policy", "stream_sync_timeout"),
-            *("event_sync_timeout", "op_wait_timeout", "op_execute_timeout", "graph_exec_timeout"),
-            *("enable_exception_dump", "op_debug_level", "enable_small_channel", "topo_sorting_mode"),
-            "dynamic_node_type",
-        ),
-        "i",
-    ),
-    **dict.fromkeys(
-        (
-            *("precision_mode", "precision_mode_v2", "modify_mixlist", "op_precision_mode", "customize_dtypes"),
-            *("HCCL_algorithm", "local_device_list", "device_type", "soc_config", "job", "graph_memory_max_size"),
-            *("variable_memory_max_size", "memory_optimization_policy", "variable_placement"),
-            *("stream_max_parallel_num", "ac_parallel_enable", "profiling_options", "dump_path", "dump_step"),
-            *("dump_mode", "dump_debug_mode", "dump_data", "dump_layer", "op_debug_config", "debug_dir"),
-            *("fusion_switch_file", "buffer_optimize", "compress_weight_conf", "op_select_implmode"),
-            *("optypelist_for_implmode", "op_compiler_cache_mode", "op_compiler_cache_dir"),
-            *("enable_scope_fusion_passes", "insert_op_file", "input_shape", "dynamic_dims"),
-            *("dynamic_graph_execute_mode", "dynamic_inputs_shape_range", "aoe_mode", "work_path"),
-            *("distribute_config", "aoe_config_file", "jit_compile", "graph_slice", "in_out_pair", "auto_tune_mode"),
-            *("es_cluster_config", "resource_config_path", "graph_parallel_option_path", "graph_compiler_cache_dir"),
-        ),
-        "s",
-    ),
+    **dict.fromkeys(BOOLEAN_OPTIONS, "b"),
+    **dict.fromkeys(INTEGER_OPTIONS, "i"),
+    **dict.fromkeys(STRING_OPTIONS, "s"),
 }
 PRECISION_MODES = (
-    *("force_fp32", "allow_fp32_to_fp16", "force_fp16", "must_keep_origin_dtype", "allow_mix_precision"),
-    *("cube_fp16in_fp32out", "allow_mix_precision_fp16", "allow_mix_precision_bf16", "allow_fp32_to_bf16"),
-)
+    "force_fp32", "allow_fp32_to_fp16", "force_fp16", "must_keep_origin_dtype", "allow_mix_precision",
+    "cube_fp16in_fp32out", "allow_mix_precision_fp16", "allow_mix_precision_bf16", "allow_fp32_to_bf16",
+)  # fmt: skip
 OPTION_CHOICES: dict[str, tuple[str | int, ...]] = {
     "precision_mode": PRECISION_MODES,
     "precision_mode_v2": ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16"),

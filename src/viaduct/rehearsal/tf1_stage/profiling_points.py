@@ -57,8 +57,8 @@ def find_points(run: GraphRun) -> dict[str, str]:
 def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
     """Return the first operator that depends on both the batch and a trainable variable; None if there is none."""
     weights = find_trainable_names(run.graph)
-    of_batch: set[Any] = set()
-    of_weights: set[Any] = set()
+    of_batch: set[Any] = set()  # operators that depend on the batch
+    of_weights: set[Any] = set()  # operators that depend on a trainable variable
     for op in sorted(forward, key=lambda op: op._id):
         sources = [tensor.op for tensor in op.inputs]
         fed = any(tensor.name in run.reach.fed for tensor in op.inputs)
@@ -73,14 +73,14 @@ def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
 
 def find_last_gradient(run: GraphRun, record: gradients.Gradients, forward: Collection[Any]) -> Any:
     """Return the operator that computes the deepest gradient of a trainable variable; None if there is none."""
-    ops = [find_source(gradients.get_dense_tensor(gradient).op) for _, gradient in record.pairs]
+    ops = [skip_pass_through(gradients.get_dense_tensor(gradient).op) for _, gradient in record.pairs]
     backward = [op for op in ops if op in run.reach.ops and op not in forward]
     depth = measure_depth(run.reach.ops)
     return max(backward, key=lambda op: (depth[op], op._id), default=None)
 
 
-def find_source(op: Any) -> Any:
-    """Return the operator whose value a chain of pass-through operators ends with."""
+def skip_pass_through(op: Any) -> Any:
+    """Return an operator, or if it only passes a value on, the operator that has computed the value."""
     while op.type in PASS_THROUGH_TYPES:
         op = op.inputs[0].op
     return op

@@ -24,9 +24,9 @@ from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 
 MAX_TIMELINES = 10  # steps of a session that get a timeline
 STEP_TRACE_COLUMNS = (
-    *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
-    *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
-)
+    "Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)",
+    "FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID",
+)  # fmt: skip
 _tracers: dict[int, Tracer | None] = {}  # by the id of the session's record; None if its options are invalid
 
 

@@ -1,10 +1,8 @@
-"""The modules of torch_mlu, and its names that torch.cuda does not have: cnpx, cncl."""
+"""The modules of torch_mlu, with cnpx and cncl, its counterparts of torch.cuda.nvtx and nccl."""
 
 from __future__ import annotations
 
-import contextlib
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,32 +23,6 @@ class _Properties(surface.Properties):
     multi_processor_count = 48
 
 
-class cnpx:
-    """torch.mlu.cnpx, which marks ranges in a profile as torch.cuda.nvtx does."""
-
-    _ranges = 0  # ranges that are open
-
-    @staticmethod
-    def mark(msg: str) -> None:
-        pass
-
-    @classmethod
-    def range_push(cls, msg: str) -> int:
-        cls._ranges += 1
-        return cls._ranges - 1
-
-    @classmethod
-    def range_pop(cls) -> int:
-        cls._ranges = max(cls._ranges - 1, 0)
-        return cls._ranges
-
-    @staticmethod
-    @contextlib.contextmanager
-    def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-        with torch.profiler.record_function(msg.format(*args, **kwargs)):
-            yield
-
-
 class cncl:
     """Version and availability of the collective library: torch.mlu.cncl."""
 
@@ -68,7 +40,7 @@ def build() -> types.ModuleType:
     streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
     surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
     names = surface.collect_shared_names() | surface.make_property_functions(_Properties)
-    names |= surface.collect_defined_names(__name__)
+    names |= {"cnpx": surface.ProfileRanges, "cncl": cncl}
     device = surface.make_device_module(f"{PACKAGE}.mlu", names)
     surface.make_submodules(f"{PACKAGE}.mlu")
     contents = {**profiling.make_module_contents(), "emit_cnpx": profiling.emit_cnpx}

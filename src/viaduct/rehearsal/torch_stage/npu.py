@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -207,11 +205,9 @@ class mstx:
         """Do nothing: there is no profiler of the card."""
 
     @staticmethod
-    @contextlib.contextmanager
-    def mstx_range(message: str, stream: Any = None, domain: str = "default") -> Iterator[None]:
+    def mstx_range(message: str, stream: Any = None, domain: str = "default") -> Any:
         """Record the block under its message in torch's profiler."""
-        with torch.profiler.record_function(message):
-            yield
+        return torch.profiler.record_function(message)
 
 
 def _make_settings() -> dict[str, Any]:
@@ -256,9 +252,8 @@ def npu_swiglu(self: torch.Tensor, dim: int = -1) -> torch.Tensor:
 
 # Functions of torch_npu itself; the others are torch.npu's.
 _OPERATORS = (
-    *(npu_format_cast, get_npu_format, npu_dtype_cast, fast_gelu),
-    *(npu_rms_norm, npu_swiglu, npu_fusion_attention),
-)
+    npu_format_cast, get_npu_format, npu_dtype_cast, fast_gelu, npu_rms_norm, npu_swiglu, npu_fusion_attention,
+)  # fmt: skip
 
 
 def _collect_device_names() -> dict[str, Any]:

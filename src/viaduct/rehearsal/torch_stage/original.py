@@ -7,9 +7,7 @@ and branches on `device.type == "cuda"` behave as on a GPU.
 
 from __future__ import annotations
 
-import contextlib
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -29,35 +27,11 @@ class _Properties(surface.Properties):
     warp_size = 32
 
 
-def get_arch_list() -> list[str]:
-    return ["sm_80"]
-
-
-class nvtx:
-    """torch.cuda.nvtx, without effect."""
-
-    @staticmethod
-    def mark(msg: str) -> None:
-        pass
-
-    @staticmethod
-    def range_push(msg: str) -> int:
-        return 0
-
-    @staticmethod
-    def range_pop() -> int:
-        return 0
-
-    @staticmethod
-    @contextlib.contextmanager
-    def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-        yield
-
-
 def build() -> types.ModuleType:
     """Make the module whose names replace those of torch.cuda."""
     names = surface.collect_shared_names() | surface.make_property_functions(_Properties)
-    return surface.make_module(f"torch_{NAME}", {**names, "get_arch_list": get_arch_list, "nvtx": nvtx})
+    names |= {"get_arch_list": lambda: ["sm_80"], "nvtx": surface.ProfileRanges}
+    return surface.make_module(f"torch_{NAME}", names)
 
 
 def install() -> None:

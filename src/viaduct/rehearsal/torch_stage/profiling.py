@@ -39,51 +39,18 @@ class ExportType(enum.Enum):
 
 
 class _ExperimentalConfig:
-    """Options for the card, stored without effect."""
+    """Options for the card, such as profiler_level and aic_metrics; without effect."""
 
-    def __init__(
-        self,
-        profiler_level: Any = ProfilerLevel.Level0,
-        aic_metrics: Any = AiCMetrics.AiCoreNone,
-        l2_cache: bool = False,
-        msprof_tx: bool = False,
-        data_simplification: bool = True,
-        record_op_args: bool = False,
-        op_attr: bool = False,
-        gc_detect_threshold: Any = None,
-        export_type: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        self.options = {name: value for name, value in locals().items() if name != "self"}
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
 
 class profile(torch.profiler.profile):
-    """torch.profiler.profile of the host; arguments about the card are ignored."""
+    """torch.profiler.profile of the host; its three arguments about the card are ignored."""
 
     def __init__(
-        self,
-        *,
-        activities: Any = None,
-        schedule: Any = None,
-        on_trace_ready: Any = None,
-        record_shapes: bool = False,
-        profile_memory: bool = False,
-        with_stack: bool = False,
-        with_flops: bool = False,
-        with_modules: bool = False,
-        experimental_config: Any = None,
-        use_cuda: Any = None,
+        self, *, activities: Any = None, experimental_config: Any = None, use_cuda: Any = None, **options: Any
     ) -> None:
-        super().__init__(
-            activities=[torch.profiler.ProfilerActivity.CPU],
-            schedule=schedule,
-            on_trace_ready=on_trace_ready,
-            record_shapes=record_shapes,
-            profile_memory=profile_memory,
-            with_stack=with_stack,
-            with_flops=with_flops,
-            with_modules=with_modules,
-        )
+        super().__init__(activities=[torch.profiler.ProfilerActivity.CPU], **options)
 
 
 def tensorboard_trace_handler(

@@ -32,6 +32,30 @@ class Properties:
         return f"_{cards.name.upper()}DeviceProperties(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
 
 
+class ProfileRanges:
+    """torch.cuda.nvtx and torch.mlu.cnpx; only `range` is seen by torch's profiler."""
+
+    _depth = 0  # ranges that are open
+
+    @staticmethod
+    def mark(msg: str) -> None:
+        pass
+
+    @classmethod
+    def range_push(cls, msg: str) -> int:
+        cls._depth += 1
+        return cls._depth - 1
+
+    @classmethod
+    def range_pop(cls) -> int:
+        cls._depth = max(cls._depth - 1, 0)
+        return cls._depth
+
+    @staticmethod
+    def range(msg: str, *args: Any, **kwargs: Any) -> Any:
+        return torch.profiler.record_function(msg.format(*args, **kwargs))
+
+
 def make_property_functions(properties: type[Properties]) -> dict[str, Any]:
     """Return the three functions of torch.cuda that describe a device, for a card with these properties."""
 

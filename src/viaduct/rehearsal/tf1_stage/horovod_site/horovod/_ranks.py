@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from viaduct.rehearsal.tf1_stage import state
+from viaduct.rehearsal.tf1_stage import state as _state
 
 _initialized = False
 
@@ -26,7 +26,7 @@ def is_initialized() -> bool:
     return _initialized
 
 
-def require_init(function: Callable[[], Any]) -> Callable[[], Any]:
+def _require_init(function: Callable[[], Any]) -> Callable[[], Any]:
     """Return a function with the same result that raises ValueError before init()."""
 
     def checked() -> Any:
@@ -37,12 +37,12 @@ def require_init(function: Callable[[], Any]) -> Callable[[], Any]:
     return checked
 
 
-rank, size = require_init(state.rank), require_init(state.size)
-local_rank, local_size = require_init(state.local_rank), require_init(state.local_size)
-cross_rank = require_init(lambda: state.rank() // state.local_size())  # the number of this machine
-cross_size = require_init(lambda: state.size() // state.local_size())  # the number of machines
-is_homogeneous = require_init(lambda: True)  # every machine has the same number of ranks
-mpi_threads_supported = require_init(lambda: False)
+rank, size = _require_init(_state.rank), _require_init(_state.size)
+local_rank, local_size = _require_init(_state.local_rank), _require_init(_state.local_size)
+cross_rank = _require_init(lambda: _state.rank() // _state.local_size())  # the number of this machine
+cross_size = _require_init(lambda: _state.size() // _state.local_size())  # the number of machines
+is_homogeneous = _require_init(lambda: True)  # every machine has the same number of ranks
+mpi_threads_supported = _require_init(lambda: False)
 
 
 def gloo_built() -> bool:

@@ -32,8 +32,8 @@ def test_before_communication_has_started_nothing_is_answered() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("pair", 3, [0, 2]), "3 ranks are announced"),
-        (("pair", 2, [2, 2]), "2 ranks are announced"),
+        (("pair", 3, [0, 2]), "rank_num is 3"),
+        (("pair", 2, [2, 2]), "rank_num is 2"),
         (("pair", 2, [2, 4]), "not all within 0 to 3"),
         ((api.WORLD, 2, [0, 2]), "always there"),
     ],

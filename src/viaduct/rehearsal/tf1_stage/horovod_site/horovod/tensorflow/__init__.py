@@ -11,28 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from viaduct.rehearsal.tf1_stage import data_parallel
 
-from .._ranks import (
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-)
+from .._ranks import *  # noqa: F403
 from ._exchanges import (
     Adasum,
     Average,

@@ -1,4 +1,4 @@
-"""Ranks, sizes and groups. Calls before communication is initialised, except destroy_group, are reported as failing."""
+"""Ranks, sizes and groups. All functions but destroy_group report a call before communication is initialised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def create_group(group: str, rank_num: int, rank_ids: Sequence[int]) -> None:
     """Make a group of some ranks after HCCL's checks."""
     need_communication("create_group")
     if len(rank_ids) != rank_num or len(set(rank_ids)) != rank_num:
-        raise ValueError(f"create_group: {rank_num} ranks are announced, and rank_ids are {list(rank_ids)}")
+        raise ValueError(f"create_group: rank_num is {rank_num}, and rank_ids are {list(rank_ids)}")
     if any(rank not in range(state.size()) for rank in rank_ids):
         raise ValueError(f"create_group: rank_ids {list(rank_ids)} are not all within 0 to {state.size() - 1}")
     if group == WORLD:

@@ -10,9 +10,9 @@ from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from viaduct.rehearsal.tf1_stage.options import OPTION_FIELDS
 
 OPTIMIZER_PASSES = (  # of Grappler, TensorFlow's graph optimizer: the default passes and the NPU's
-    *("pruning", "function", "constfold", "shape", "arithmetic", "loop", "dependency", "layout"),
+    "pruning", "function", "constfold", "shape", "arithmetic", "loop", "dependency", "layout",
     "GradFusionOptimizer",
-)
+)  # fmt: skip
 
 
 def npu_session_config(config: Any = None) -> Any:
