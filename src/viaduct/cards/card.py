@@ -38,12 +38,7 @@ class Card:
 
     @property
     def device(self) -> str:
-        """Device type: the "npu" of "npu:0"."""
-        return self.name
-
-    @property
-    def method(self) -> str:
-        """Method of tensors and modules that moves them to the card: tensor.npu()."""
+        """Device type, the "npu" of "npu:0"; also the method that moves a tensor or a module there: tensor.npu()."""
         return self.name
 
     @property

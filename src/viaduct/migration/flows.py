@@ -1,9 +1,9 @@
 """Find the uses of a value, such as the result of torch.load, by following it from the expression that makes it.
 
 A value is followed through names, attributes, subscripts, new dictionaries, loops, parameters and results of functions.
-Where it leaves a file, a question is recorded as text, `result of pkg.load_weights` or `parameter state of pkg.resume`,
-and the survey of the other files answers it. A method is named without its class and module: `result of .load`,
-`value of .weights` (a property).
+Where it leaves a file, a question is recorded as text: what uses has the `result of pkg.load_weights`, or the
+`parameter state of pkg.resume`? The survey of the other files answers it (`record_uses`). A method is named without its
+class and module: `result of .load`, `value of .weights` (a property).
 """
 
 from __future__ import annotations
@@ -80,6 +80,11 @@ STATE_NAME = re.compile(
 DATASET_CLASS = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
 DEVICE_WORD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
 Loop = ast.For | ast.AsyncFor | ast.While
+# Expressions whose value is, or contains, the value of a child.
+CONTAINING_NODES = (
+    *(ast.Subscript, ast.IfExp, ast.BoolOp, ast.Await, ast.Starred, ast.Dict, ast.List, ast.Tuple, ast.Set),
+    *(ast.DictComp, ast.ListComp, ast.GeneratorExp, ast.SetComp),
+)
 EVERYWHERE = (0, sys.maxsize)
 """First and last line for `follow_name`: all reads are followed."""
 
@@ -97,14 +102,14 @@ class Trail:
 
 
 class Flow:
-    """Uses of the values of one file. `questions` are for other files to answer."""
+    """Finds the uses of the values of one file. Other files answer its `questions`."""
 
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.source, self.project = names, names.source, project
         self.questions: set[str] = set()
         # Cache of uses_everywhere: (scope's node, name) or (None, attribute) -> uses and questions
         self.known: dict[tuple[ast.AST | None, str], tuple[set[str], set[str]]] = {}
-        self.is_within_known = False  # True while an entry of `known` is computed
+        self.is_filling_cache = False  # True while an entry of `known` is computed; no other entry is then added
         self.blocks: dict[int, dict[str, list[ast.stmt]]] = {}  # see assigned_in_block
 
     # ---- results
@@ -166,18 +171,14 @@ class Flow:
                 pass
             case ast.Subscript() if parent.value is not node:
                 pass
-            case ast.Subscript() | ast.IfExp() | ast.BoolOp() | ast.Await() | ast.Starred():
-                self.follow(parent, trail.deeper())
-            case ast.Dict() | ast.List() | ast.Tuple() | ast.Set():
-                self.follow(parent, trail.deeper())
-            case ast.DictComp() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
-                self.follow(parent, trail.deeper())
             case ast.Lambda():
                 trail.uses.add(UNKNOWN)
             case ast.withitem() if isinstance(parent.optional_vars, ast.expr):
                 self.follow_target(parent.optional_vars, parent, trail)
             case ast.BinOp() | ast.UnaryOp() if not isinstance(parent.op, ast.Not):
                 trail.uses.add(TENSOR)
+            case _ if isinstance(parent, CONTAINING_NODES):
+                self.follow(parent, trail.deeper())
 
     def follow_attribute(self, node: ast.Attribute, trail: Trail) -> None:
         """Follow `value.name`, called or not."""
@@ -272,7 +273,7 @@ class Flow:
         direct, nested = self.reads.get((scope.node, name), ([], []))
         if scope.outer is None and not direct and not nested:
             trail.uses.add(UNKNOWN)  # a module-level name; other files may read it
-        if first == 0 and not self.is_within_known:
+        if first == 0 and not self.is_filling_cache:
             trail.uses.update(self.uses_everywhere((scope.node, name), (*direct, *nested), key))
             return
         start = bisect_left(direct, first, key=lambda read: read.lineno)
@@ -284,12 +285,12 @@ class Flow:
         """Return the uses of all reads, cached under `key`. `visited`: the entry by which a trail marks these reads."""
         if key not in self.known:
             outer_questions, self.questions = self.questions, set()
-            self.is_within_known, trail = True, Trail(visited={visited}, depth=1)
+            self.is_filling_cache, trail = True, Trail(visited={visited}, depth=1)
             try:
                 for read in reads:
                     self.follow(read, trail)
             finally:
-                self.is_within_known = False
+                self.is_filling_cache = False
             self.known[key] = trail.uses, self.questions
             self.questions = outer_questions
         uses, questions = self.known[key]
@@ -335,7 +336,7 @@ class Flow:
         if key in trail.visited:
             return
         trail.visited.add(key)
-        if not self.is_within_known:
+        if not self.is_filling_cache:
             trail.uses.update(self.uses_everywhere((None, target.attr), reads, key))
             return
         for read in reads:

@@ -421,7 +421,7 @@ class Names:
         if key in self.resolving or key in self.provisional or len(self.resolving) > 100:
             return None
         self.resolving[key] = None
-        result = self.common_name(bound) or self.narrow_alias(bound, name)
+        result = self.common_name(bound) or self.resolve_equivalent_bindings(bound, name)
         del self.resolving[key]
         if result is not None or not self.resolving:
             self.resolved[key] = result
@@ -434,7 +434,7 @@ class Names:
         return result
 
     @staticmethod
-    def narrow_alias(bound: Bound, name: str) -> str | None:
+    def resolve_equivalent_bindings(bound: Bound, name: str) -> str | None:
         """Return the imported name if all other bindings are equivalent members of it, as in `tf = tf.compat.v1`."""
         imported = {value for value in bound if not isinstance(value, ast.expr)}
         base = imported.pop() if len(imported) == 1 else None
@@ -467,8 +467,8 @@ class Names:
         if exported is not None:
             return exported
         without_classes = ("tensorflow", *MODULES_WITHOUT_CLASSES)
-        is_sure = all(star.partition(".")[0] in without_classes for star in modules)
-        if name in TENSORFLOW_TOP_CLASSES and "tensorflow" in modules and is_sure:
+        is_unambiguous = all(star.partition(".")[0] in without_classes for star in modules)
+        if name in TENSORFLOW_TOP_CLASSES and "tensorflow" in modules and is_unambiguous:
             return f"tensorflow.{name}"
         return canonical(f"{modules[-1]}.{name}") if modules else None  # the last star import wins
 

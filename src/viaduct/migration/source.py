@@ -1,7 +1,9 @@
 """One Python file as text, syntax tree (`ast`) and tokens, all addressed by offsets into the text.
 
-source = Source("import torch")
-source.text_of(source.tree.body[0])  # "import torch"
+    source = Source("import torch")
+    source.text_of(source.tree.body[0])  # "import torch"
+
+Offsets count characters; `ast` has lines and columns in bytes. A span is (start, end): `text[start:end]`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import TypeVar
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 ImportNode = ast.Import | ast.ImportFrom
 LINE_END = re.compile(r"\r\n|\r|\n")
-# Fields of nodes that contain no nodes, and fields of operators and contexts: `ast` shares those nodes between parents.
+# Fields that are not visited: they hold no nodes, or operators and contexts, which `ast` shares between nodes.
 LEAF_FIELDS = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
     *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
@@ -40,7 +42,7 @@ LAYOUT_TOKENS = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDEN
 class Unparsable(Exception):
     """The text is not Python 3 as this interpreter parses it.
 
-    The exception names the reason, mostly with the line; `zh` the same in Chinese. Messages put `prefix` before it.
+    The exception's text is the reason, mostly with the line; `zh` is the same in Chinese. Messages put `prefix` before.
     """
 
     prefix = "cannot be read as Python 3: "
@@ -281,7 +283,7 @@ class Source:
         return children_of
 
     def find_known_parts(self) -> Iterator[tuple[ast.stmt, list[tuple[ast.AST, list[ast.AST]]]]]:
-        """Yield each top-level statement with its items of the former text's `children`; with [] if it is new."""
+        """Yield each top-level statement with its (node, children) pairs in the former text; [] if it is new."""
         if self.former is None:
             yield from ((statement, []) for statement in self.tree.body)
             return

@@ -44,8 +44,9 @@ TENSORFLOW_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
 OTHER_LIBRARIES = (
     *("webdataset", "datasets", "torch", "torchdata", "torchtext", "ray", "mxnet", "paddle", "pandas", "numpy"),
 )
+# Methods of modules and tensors that return the same kind.
 CONVERSIONS = {"to", "cuda", "npu", "mlu", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
-# Kind of the receiver -> methods that return an object of the same kind.
+# Kind of an object -> its methods that return an object of the same kind.
 SAME_KIND_METHODS = {
     "dataset": DATASET_METHODS - {"reduce"},
     "module": CONVERSIONS | {"train", "eval", "apply"},
@@ -304,11 +305,11 @@ class Values:
         """Return the kind of `receiver.method()` or `receiver.attribute`."""
         if isinstance(link, ast.Attribute):
             owner = receiver.removeprefix(OBJECT)
-            return find_attribute_kind(self.project, owner, link.attr) if is_object(receiver) else None
+            return find_attribute_kind(self.project, owner, link.attr) if receiver.startswith(OBJECT) else None
         method = link.func.attr  # type: ignore[attr-defined]
         if method in SAME_KIND_METHODS.get(receiver, ()):
             return receiver
-        return self.kind_from_method(receiver, method) if is_object(receiver) else None
+        return self.kind_from_method(receiver, method) if receiver.startswith(OBJECT) else None
 
     def kind_from_method(self, receiver: str, method: str) -> str | None:
         """Return the kind of `receiver.method()` for an object of the project's class, also for nn.Module's methods."""
@@ -556,10 +557,6 @@ def single_kind(kinds: set[Kind]) -> Kind:
     if not decided:
         return UNDECIDED if kinds else None
     return decided.pop() if len(decided) == 1 else None
-
-
-def is_object(kind: str) -> bool:
-    return kind.startswith(OBJECT)
 
 
 def element_of(kind: str | None, index: int, count: int = 0) -> str | None:

@@ -102,7 +102,7 @@ class Rewriter:
         text = self.site.text(model)
         is_moved = isinstance(model, ast.Call) and method_name(model) in MOVING_METHODS
         if not is_moved:
-            text = f"{text if isinstance(model, NO_PARENTHESES) else f'({text})'}.{self.card.method}()"
+            text = f"{text if isinstance(model, NO_PARENTHESES) else f'({text})'}.{self.card.device}()"
         self.site.edit.replace_node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
 
     def rename_references(self) -> None:

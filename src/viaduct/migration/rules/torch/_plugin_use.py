@@ -22,7 +22,7 @@ def uses_card(site: Site) -> bool:
 def card_uses(site: Site) -> Iterator[ast.AST]:
     """Yield the nodes that need the plug-in: its module, its methods and attributes, its device strings."""
     card = site.target.card
-    for name in (card.method, card.is_attr, card.profiler_activity):
+    for name in (card.device, card.is_attr, card.profiler_activity):
         yield from site.source.attributes.get(name, ())
     yield from (node for node in site.source.of_kind(ast.Name) if node.id == card.plugin)
     for node in site.source.of_kind(ast.Constant):

@@ -40,8 +40,8 @@ rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_met
 # A message for one card, and one for `--to any`:
 METHOD_BY_NAME: tuple[Bilingual, Bilingual] = (
     (
-        "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{card.method}'",
-        "此处按名称查找 'cuda':若指张量或模块的方法,请改为 '{card.method}'",
+        "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{card.device}'",
+        "此处按名称查找 'cuda':若指张量或模块的方法,请改为 '{card.device}'",
     ),
     (
         "'cuda' is looked up by name: if a tensor's or module's method is meant, call .to(accelerator.device())",
@@ -137,7 +137,7 @@ def is_bound_move(site: Site) -> bool:
 
 def rename(site: Site, function: ast.Attribute) -> None:
     """Replace `.cuda` by the card's method."""
-    method = site.target.card.method
+    method = site.target.card.device
     if site.source.is_in_f_string(function):
         site.request_review(
             f"`.cuda` within an f-string cannot be edited safely: write .{method}",
@@ -150,7 +150,7 @@ def rename(site: Site, function: ast.Attribute) -> None:
 
 def report_undecided(site: Site, own_class: str) -> None:
     """Report a call that may be a method of the project's class `own_class`, a qualified name."""
-    method, owner = site.target.card.method, own_class.rpartition(".")[2]
+    method, owner = site.target.card.device, own_class.rpartition(".")[2]
     site.request_review(
         f"{owner} has its own method `cuda`, and this may be a call of it: if it is a tensor's or module's, "
         f"write .{method}()",

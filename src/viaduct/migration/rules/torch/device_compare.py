@@ -82,7 +82,7 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
 
 def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
     """Return True if the branch that the comparison decides on calls functions of CUDA or the card."""
-    call_texts = ("torch.cuda", ".cuda(", f".{site.target.card.device}.", f".{site.target.card.method}(")
+    call_texts = ("torch.cuda", ".cuda(", f".{site.target.card.device}.", f".{site.target.card.device}(")
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):
             body = [parent.body] if isinstance(parent.body, ast.expr) else parent.body

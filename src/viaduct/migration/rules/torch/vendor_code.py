@@ -23,7 +23,7 @@ rule = Rule(__name__, category="report", targets=("any",), former_names=("any_ve
 
 PLUGINS = tuple(card.plugin for card in CARDS.values())
 VENDOR_NAMES = tuple(f"{card.torch_module}.*" for card in CARDS.values())
-VENDOR_METHODS = tuple(card.method for card in CARDS.values())
+VENDOR_METHODS = tuple(card.device for card in CARDS.values())
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=PLUGINS)
