@@ -85,7 +85,7 @@ def reserve_name(site: Site, wanted: str) -> str:
 
 
 def npu_optimizer_statements(site: Site, config: str, at: ast.AST) -> list[str]:
-    """Return the statements that let a session with the ConfigProto `config` run on the accelerator.
+    """Return the statements that let a session with the ConfigProto `config` run on the NPU.
 
     Request the import that registers NpuOptimizer.
     """

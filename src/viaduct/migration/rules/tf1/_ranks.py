@@ -40,7 +40,7 @@ def render_rank(site: Site, node: ast.AST, quantity: str) -> str | None:
 
 
 def function_name(site: Site, quantity: str) -> str:
-    """Return the local name of hccl's function for a quantity, or of the vendor's helper with `--style wrapper`."""
+    """Return the local name of hccl's function for a quantity, or of Ascend's helper with `--style wrapper`."""
     return site.import_name(VENDOR_HELPERS[quantity] if site.options.style == "wrapper" else HCCL_FUNCTIONS[quantity])
 
 

@@ -1,4 +1,4 @@
-"""Uses of a RunConfig: by canned estimators, or by the vendor's npu_run_config_init.
+"""Uses of a RunConfig: by canned estimators, or by Ascend's npu_run_config_init.
 
 TensorFlow calls its ready-made Estimators, such as DNNClassifier, canned. npu_run_config_init converts a RunConfig for
 them.
@@ -32,7 +32,7 @@ def is_for_canned(site: Site, config: ast.expr) -> bool:
 
 
 def is_converted(site: Site, config: ast.expr) -> bool:
-    """Return True for a RunConfig that is only passed to npu_run_config_init, as in code that the vendor's tool wrote.
+    """Return True for a RunConfig that is only passed to npu_run_config_init, as in code that Ascend's tool wrote.
 
     False if an NPUEstimator gets the result, since it needs an NPURunConfig.
     """

@@ -92,7 +92,7 @@ def is_from_config_helper(site: Site, value: ast.expr) -> bool:
 
 
 def add_npu_optimizer(site: Site, value: ast.expr) -> None:
-    """Add NpuOptimizer to a config after its assignment, else before its use, else by the vendor's npu_config_proto."""
+    """Add NpuOptimizer to a config after its assignment, else before its use, else by Ascend's npu_config_proto."""
     is_explicit = site.options.style == "explicit"
     config = proto.find_variable(site, value) if is_explicit else None
     if config and config.values and all(map(partial(can_add_after, site), config.assignments, config.values)):

@@ -1,4 +1,4 @@
-"""Advise on parts of an input pipeline that may not suit the accelerator.
+"""Advise on parts of an input pipeline that may not suit the NPU.
 
 There is advice on `repeat` with a count, on a shuffled numpy_input_fn or pandas_input_fn whose num_epochs is not None,
 on a batch size divided by the number of GPUs, and on placeholders with an unknown dimension other than the first.

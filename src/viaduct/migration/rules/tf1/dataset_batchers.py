@@ -1,4 +1,4 @@
-"""Give batches of functions other than `Dataset.batch` the same size.
+"""Make batches equally large where a function other than `Dataset.batch` creates them.
 
      import tensorflow as tf
     -images = tf.train.batch([image], 32, allow_smaller_final_batch=True)
@@ -6,9 +6,9 @@
     -ds = tf.data.experimental.make_batched_features_dataset("a", 32, columns, num_epochs=1)
     +ds = tf.data.experimental.make_batched_features_dataset("a", 32, columns, num_epochs=1, drop_final_batch=True)
 
-The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Readers that repeat their files
-without end (num_epochs=None) have no shorter batch. A CSV reader with num_epochs, buckets by sequence length (each has
-its own shape) and sparse batches (which have no fixed shape) need manual review.
+The NPU compiles a graph for fixed shapes, so a shorter last batch cannot run. Readers that repeat their files without
+end (num_epochs=None) have no shorter batch. A CSV reader with num_epochs, buckets by sequence length (each has its own
+shape) and sparse batches (which have no fixed shape) need manual review.
 """
 
 from __future__ import annotations

@@ -5,14 +5,13 @@
     -ds = ds.batch(32)
     +ds = ds.batch(32, drop_remainder=True)
 
-The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. The rule edits batch,
-padded_batch and map_and_batch of datasets, and reports `.batch()` of an object that only looks like a dataset. A value
-of drop_remainder that is a parameter of the function is replaced too: if every call in the project passes a literal for
-it, the finding names the calls, which may be changed instead. Evaluation and prediction lose the examples of the last
-batch: the finding says so, and needs manual review if an Estimator's predict() gets the data. With `--pad-predict` the
-last batch of a prediction is padded: `ds.batch(n)` becomes
-`ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`, which yields every example, and at the end at
-most n - 1 of the first examples again.
+The NPU compiles a graph for fixed shapes, so a shorter last batch cannot run. The rule edits batch, padded_batch and
+map_and_batch of datasets, and reports `.batch()` of an object that only looks like a dataset. A value of drop_remainder
+that is a parameter of the function is replaced too: if every call in the project passes a literal for it, the finding
+names the calls, which may be changed instead. Evaluation and prediction lose the examples of the last batch: the
+finding says so, and needs manual review if an Estimator's predict() gets the data. With `--pad-predict` the last batch
+of a prediction is padded: `ds.concatenate(ds.repeat().take(n - 1))` replaces `ds` before the batch of n examples. This
+yields every example, and at the end at most n - 1 of the first examples again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shard a dataset by the accelerator's ranks.
+"""Shard a dataset by the NPU's ranks.
 
 With `--distributed`:
 

@@ -1,4 +1,4 @@
-"""Remove `with tf.device(…)` of a GPU, so that the accelerator's compiler places the operators.
+"""Remove `with tf.device(…)` of a GPU, so that the NPU's compiler places the operators.
 
      import tensorflow as tf
     -with tf.device("/gpu:0"):

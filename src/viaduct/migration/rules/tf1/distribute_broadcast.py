@@ -13,9 +13,9 @@ With `--distributed`:
          sess.run(step)
 
 The rule edits programs that train; the optimizer, the initialiser and the session may be in different files. If the
-session may have another graph than the default one, the operation is created under `sess.graph.as_default()`. Monitored
+session may have another graph than the default one, the broadcast is created under `sess.graph.as_default()`. Monitored
 sessions, and the training of canned Estimators (DNN, linear, baseline), get a hook with the same effect. NPUEstimator
-broadcasts by itself. If no code of the project runs an initialiser, it is reported as unresolved. A Supervisor,
+broadcasts by itself. An initialiser that no code of the project runs is reported as unresolved. A Supervisor,
 `slim.learning.train` and an initialiser of a list of variables need manual review.
 """
 

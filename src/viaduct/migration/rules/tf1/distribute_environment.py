@@ -5,7 +5,7 @@
     -rank_size = int(os.getenv("RANK_SIZE"))
     +rank_size = int(os.getenv("RANK_SIZE", "1"))
 
-On a single device the variables may not be set, and `int(…)` would fail. RANK_SIZE is 1 then; RANK_ID, DEVICE_ID and
+On a single device the variables may be missing, and `int(…)` would fail. RANK_SIZE is 1 then; RANK_ID, DEVICE_ID and
 ASCEND_DEVICE_ID are 0. An empty default is replaced too. Only files that import npu_bridge, npu_device or hccl change.
 """
 
@@ -28,7 +28,7 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 def edit_int_call(site: Site) -> None:
     """Add a default to an environment variable that `int(…)` converts, directly or through a name.
 
-    An import of the vendor's modules that another rule has requested counts, too.
+    An import of Ascend's modules that another rule has requested counts, too.
     """
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.file.needed.values())

@@ -12,10 +12,10 @@ With `--distributed`:
     +    grads = [grad for grad, _ in opt.compute_gradients(loss, tvars)]
          return opt.apply_gradients(zip(grads, tvars))
 
-The rule edits gradients that reach apply_gradients, either with their variables or computed for all trainable
-variables or a collection; penalties and saliency maps stay. If the file does not show that the gradients belong to the
-updated variables, they need manual review. With `--style wrapper`, or if the optimizer is not wrapped before,
-npu_allreduce averages the gradients; with `--reduction sum` it is always used, as `npu_allreduce(…, "sum")`.
+The rule edits gradients that reach apply_gradients, if they are passed with their variables, or were computed for all
+trainable variables or a collection. Penalties and saliency maps stay. If the file does not show that the gradients
+belong to the updated variables, they need manual review. With `--style wrapper`, or if the optimizer is not wrapped
+before, npu_allreduce averages the gradients; with `--reduction sum` it is always used, as `npu_allreduce(…, "sum")`.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def wrap_expression(site: Site, node: ast.expr) -> None:
 
 
 def wrapper_name(site: Site) -> str:
-    """Return the name of the vendor's class; with `--style wrapper` of the vendor's function."""
+    """Return the name of Ascend's class; with `--style wrapper` of Ascend's function."""
     return "npu_distributed_optimizer_wrapper" if site.options.style == "wrapper" else "NPUDistributedOptimizer"
 
 

@@ -10,10 +10,10 @@ With `--distributed --reduction sum`:
     +    grads = [(g if g is None else hccl_ops.allreduce(g, "sum"), v) for g, v in opt.compute_gradients(loss)]
     +    return opt.apply_gradients(grads, global_step=step)
 
-The vendor's guide sums the gradients of a session script. The default is the average, as in NPUDistributedOptimizer and
-Horovod, for which the learning rate does not depend on the number of ranks. distribute_gradients handles
-`tf.gradients`. An optimizer whose calls cannot be rewritten is wrapped, so that it averages, and distribute_sum_left
-reports it.
+Ascend's guide sums gradients in scripts with sessions. The default of the migration is the average, as in
+NPUDistributedOptimizer and Horovod, for which the learning rate does not depend on the number of ranks.
+distribute_gradients handles `tf.gradients`. An optimizer whose calls cannot be rewritten is wrapped, so that it
+averages, and distribute_sum_left reports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replace dropout by the accelerator's operator.
+"""Replace dropout by the NPU's operator.
 
      import tensorflow as tf
     +from npu_bridge.estimator import npu_ops

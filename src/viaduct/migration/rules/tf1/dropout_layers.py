@@ -1,4 +1,4 @@
-"""Replace the dropout of tf.layers and Keras layers by the accelerator's operator.
+"""Replace the dropout of tf.layers and Keras layers by the NPU's operator.
 
 With `--dropout-layers`:
 

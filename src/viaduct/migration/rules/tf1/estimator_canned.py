@@ -1,12 +1,13 @@
-"""Pass the accelerator's configuration to a canned estimator.
+"""Pass the NPU's configuration to a canned estimator.
 
      import tensorflow as tf
     +from npu_bridge.npu_init import npu_run_config_init
     -model = tf.estimator.DNNClassifier([64], columns)
     +model = tf.estimator.DNNClassifier([64], columns, config=npu_run_config_init())
 
-The class stays, and so does a RunConfig that is used only for canned estimators: npu_run_config_init returns one for
-the device, made from that RunConfig if there is one.
+TensorFlow calls its ready-made Estimators, such as DNNClassifier, canned. Their class stays, and so does a RunConfig
+that is used only for them: npu_run_config_init returns a configuration for the device, made from the RunConfig if there
+is one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replace Estimator by the accelerator's NPUEstimator.
+"""Replace Estimator by the NPU's NPUEstimator.
 
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
@@ -9,7 +9,7 @@
 
 A fifth positional argument is named warm_start_from, since the fifth parameter of NPUEstimator is another one.
 NPUEstimator requires an NPURunConfig: a missing config is added, and a config that may be something else needs manual
-review. An Estimator whose config comes from npu_run_config_init stays: the vendor's migration tool writes such code.
+review. An Estimator whose config comes from npu_run_config_init stays: Ascend's migration tool writes such code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replace RunConfig by the accelerator's NPURunConfig.
+"""Replace RunConfig by the NPU's NPURunConfig.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_config import NPURunConfig

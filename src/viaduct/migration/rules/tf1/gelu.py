@@ -1,4 +1,4 @@
-"""Replace the tanh formula of GELU by the accelerator's operator.
+"""Replace the tanh formula of GELU by the NPU's operator.
 
      import numpy as np
      import tensorflow as tf

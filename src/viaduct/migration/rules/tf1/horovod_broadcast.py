@@ -11,9 +11,9 @@ With `--distributed`:
     +    hooks = [NPUBroadcastGlobalVariablesHook(0, get_rank_id())]
          return tf.train.MonitoredTrainingSession(hooks=hooks)
 
-NPUEstimator broadcasts by itself: if one trains, the hook is removed from its list, or becomes a hook that does nothing
-if it is in no list. broadcast_global_variables becomes a group of assignments, one for each trainable variable. A Keras
-callback becomes the accelerator's.
+NPUEstimator broadcasts by itself. If an NPUEstimator trains, the hook is removed from its list; a hook in no list
+becomes one that does nothing. broadcast_global_variables becomes a group of assignments, one for each trainable
+variable. A Keras callback becomes the NPU's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ rule = Rule(__name__)
 
 @horovod.on_call(rule, "BroadcastGlobalVariablesHook")
 def replace_hook(site: Site) -> None:
-    """Replace the hook by the accelerator's, or remove it if an NPUEstimator trains."""
+    """Replace the hook by the NPU's, or remove it if an NPUEstimator trains."""
     if broadcast.is_trained_by_estimator(site):
         remove_hook(site)
         return

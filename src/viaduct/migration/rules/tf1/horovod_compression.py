@@ -5,8 +5,8 @@
     -compression = hvd.Compression.fp16 if fp16 else hvd.Compression.none
      opt = tf.train.AdamOptimizer(0.1)
 
-The accelerator's optimizer has no such argument, so horovod_optimizer removes it. A variable that is still read, or
-whose value contains a call, stays, and horovod_leftovers reports it.
+The NPU's optimizer has no such argument, so horovod_optimizer removes it. A variable that is still read, or whose value
+contains a call, stays, and horovod_leftovers reports it.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     -config.gpu_options.visible_device_list = str(hvd.local_rank())
      config.allow_soft_placement = True
 
-ASCEND_DEVICE_ID or DEVICE_ID, which the start script sets for each process, chooses the accelerator. The rule also
-removes such values of CUDA_VISIBLE_DEVICES, tf.GPUOptions and tf.config.set_visible_devices.
+ASCEND_DEVICE_ID or DEVICE_ID, which the start script sets for each process, chooses the NPU. The rule also removes a
+choice by rank from CUDA_VISIBLE_DEVICES, tf.GPUOptions and tf.config.set_visible_devices.
 """
 
 from __future__ import annotations

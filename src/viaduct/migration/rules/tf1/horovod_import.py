@@ -10,9 +10,9 @@
          tf.no_op()
 
 A `try` that only imports it is removed too. If the script tests or passes the variable (`hvd is None`, `if not hvd`),
-it is set to True; otherwise a test for Horovod would fail and the script train on one device. If anything else uses
-Horovod, in this file or in one that imports `hvd` from it, the import stays and the finding lists the uses. Horovod for
-PyTorch or MXNet is left alone.
+it is set to True; otherwise a test for Horovod would fail, and the script would train on one device. If anything else
+uses Horovod, in this file or in one that imports `hvd` from it, the import stays and the finding lists the uses.
+Horovod for PyTorch or MXNet is left alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Report uses of Horovod without a counterpart in the accelerator's communication.
+"""Report uses of Horovod without a counterpart in the NPU's communication.
 
-These are elastic runs, compression, object collectives, timelines, functions about the build, learning rate and metric
+Such uses are elastic runs, compression, object collectives, timelines, queries of the build, learning rate and metric
 callbacks. They stay, with the import, and the finding names an alternative. A search for Horovod by Python's import
-system (`find_spec`), which fails on the accelerator's machine, is reported too.
+system (`find_spec`), which fails on the NPU's machine, is reported too.
 """
 
 from __future__ import annotations

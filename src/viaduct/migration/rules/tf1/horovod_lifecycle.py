@@ -8,9 +8,9 @@ With `--distributed`:
     -    hvd.init()
          train(hvd.rank())
 
-With `--distributed` lifecycle_init starts the accelerator's communication if the script asks for ranks; otherwise the
-first session that trains starts it. Without `--distributed` the script runs on one device, and the finding says so. If
-a file of the program uses parts of Horovod without a counterpart, both calls stay and need manual review.
+With `--distributed` lifecycle_init starts the NPU's communication if the script asks for ranks; otherwise the first
+session that trains starts it. Without `--distributed` the script runs on one device, and the finding says so. If a file
+of the program uses parts of Horovod without a counterpart, both calls stay and need manual review.
 """
 
 from __future__ import annotations

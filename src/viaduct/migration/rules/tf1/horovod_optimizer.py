@@ -1,4 +1,4 @@
-"""Replace Horovod's DistributedOptimizer by the accelerator's.
+"""Replace Horovod's DistributedOptimizer by the NPU's.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
@@ -54,7 +54,7 @@ def wrap_optimizer(site: Site) -> None:
 
 
 def wrapper_name(site: Site, optimizer: ast.expr) -> str:
-    """Return the accelerator's counterpart of the wrapper, for an optimizer of TensorFlow or of Keras."""
+    """Return the NPU's counterpart of the wrapper, for an optimizer of TensorFlow or of Keras."""
     is_keras = site.name.rpartition(".")[0] in horovod.KERAS_MODULES or site.values.kind(optimizer) == "keras_optimizer"
     if site.options.style == "wrapper":
         return "npu_distributed_optimizer_wrapper"

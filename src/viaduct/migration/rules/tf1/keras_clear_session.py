@@ -1,4 +1,4 @@
-"""Replace Keras' clear_session, after which the accelerator would not be used any more.
+"""Replace Keras' clear_session, after which the NPU would not be used any more.
 
      import tensorflow as tf
      from tensorflow.keras import backend as K
@@ -6,8 +6,8 @@
     +from npu_bridge.npu_init import npu_clear_session
     +npu_clear_session()
 
-`clear_session` discards the session, and Keras would create the next one without NpuOptimizer; the vendor's function
-sets one with NpuOptimizer. It supports tf.keras only, so the standalone package needs manual review.
+`clear_session` discards the session, and Keras would create the next one without NpuOptimizer; Ascend's function sets
+one with NpuOptimizer. It supports tf.keras only, so the standalone package needs manual review.
 """
 
 from __future__ import annotations

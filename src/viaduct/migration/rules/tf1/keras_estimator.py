@@ -1,4 +1,4 @@
-"""Turn a Keras model into the accelerator's Estimator.
+"""Turn a Keras model into the NPU's Estimator.
 
      import tensorflow as tf
     -estimator = tf.keras.estimator.model_to_estimator(model, model_dir="out")
@@ -6,8 +6,8 @@
     +from npu_bridge.estimator.npu.npu_config import NPURunConfig
     +estimator = keras_to_npu.model_to_npu_estimator(model, model_dir="out", config=NPURunConfig(model_dir="out"))
 
-The Estimator must be an NPUEstimator with an NPURunConfig. The two functions have the same first four parameters; later
-positional arguments become keyword arguments.
+The Estimator must be an NPUEstimator with an NPURunConfig. model_to_estimator and model_to_npu_estimator have the same
+first four parameters; later positional arguments become keyword arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Give Keras a session that runs on the accelerator.
+"""Give Keras a session that runs on the NPU.
 
      import tensorflow as tf
     +from npu_bridge.estimator import npu_ops
@@ -18,8 +18,8 @@
 Without this Keras creates a session that does not use the device. The session must be set before the first layer or
 optimizer is created: at module level, or in main if only main and the functions that it calls create them. It is closed
 at the end of that block, at the end of main, or by `atexit`. If the session cannot go into the file that runs models,
-`--entry FILE` names the script that is started. With `--style wrapper` the vendor's set_keras_session_npu_config is
-called instead.
+`--entry FILE` names the script that is started. With `--style wrapper` Ascend's set_keras_session_npu_config is called
+instead.
 """
 
 from __future__ import annotations

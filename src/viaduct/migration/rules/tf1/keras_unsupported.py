@@ -1,4 +1,4 @@
-"""Report the parts of Keras that the accelerator does not run.
+"""Report the parts of Keras that the NPU does not run.
 
 `multi_gpu_model` and the mixed precision policies of tf.keras are for GPUs. `TerminateOnNaN` tests for NaN, but the
 device reports an overflow in its status. CuDNN layers exist for NVIDIA cards only. Eager execution has no graph that

@@ -27,9 +27,10 @@ With `--distributed`:
     +    init_sess.close()
      tf.app.run()
 
-The rule edits the script that is started, if it or a file that it imports asks hccl for ranks. Both operations are
-created in the graph of the session that runs them. `--style wrapper` writes init_resource and shutdown_resource of
-npu_init; `--resources plugin` calls npu_plugin, which needs no session.
+The rule edits the script that is started, if it or a file that it imports asks hccl, the NPU's library of collectives,
+for ranks. The operations that start and end communication are created in the graph of the session that runs them.
+`--style wrapper` writes init_resource and shutdown_resource of npu_init; `--resources plugin` calls npu_plugin, which
+needs no session.
 """
 
 from __future__ import annotations

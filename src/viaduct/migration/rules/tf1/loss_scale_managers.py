@@ -1,4 +1,4 @@
-"""Replace TensorFlow's loss scales by the accelerator's loss scale managers.
+"""Replace TensorFlow's loss scales by the NPU's loss scale managers.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_loss_scale_manager import ExponentialUpdateLossScaleManager

@@ -1,4 +1,4 @@
-"""Replace TensorFlow's loss scale optimizer by the accelerator's.
+"""Replace TensorFlow's loss scale optimizer by the NPU's.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer

@@ -1,7 +1,7 @@
 """Report parts of model code that may not suit the device.
 
-The rule checks tests for overflow, recurrent cells, operators that run on the host, summaries in the model function,
-and assertions of a dtype.
+Tests of gradients for overflow and CuDNN layers need manual review. Recurrent cells, operators that run on the host,
+summaries in the model function and assertions of a dtype get advice.
 """
 
 from __future__ import annotations

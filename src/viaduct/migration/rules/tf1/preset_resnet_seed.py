@@ -1,4 +1,4 @@
-"""Set the options of the vendor's ResNet run.
+"""Set the options of Ascend's ResNet run.
 
 With `--preset resnet-seed`:
 

@@ -1,4 +1,4 @@
-"""Test for a CUDA build of TensorFlow instead of listing GPUs, as in the vendor's ResNet.
+"""Test for a CUDA build of TensorFlow instead of listing GPUs, as in Ascend's ResNet.
 
 With `--preset resnet-seed`:
 
@@ -6,8 +6,8 @@ With `--preset resnet-seed`:
     -data_format = 'channels_first' if tf.config.list_physical_devices('GPU') else 'channels_last'
     +data_format = 'channels_first' if tf.test.is_built_with_cuda() else 'channels_last'
 
-Listing the devices initialises them; the test does not. Both are false for the accelerator's TensorFlow. The rule edits
-a list of which only the truth value is used; unsupported_api reports other uses.
+Listing the devices initialises them; the test does not. Both are false for the NPU's TensorFlow. The rule edits a list
+of which only the truth value is used; unsupported_api reports other uses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replace absl's logger by TensorFlow's, as in the vendor's ResNet.
+"""Replace absl's logger by TensorFlow's, as in Ascend's ResNet.
 
 With `--preset resnet-seed`:
 
@@ -9,7 +9,7 @@ With `--preset resnet-seed`:
     +tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO)
     +tf.compat.v1.logging.info('Starting cycle: %d', 1)
 
-Then TensorFlow, its adapter and the script use one logger with one level. The numbers of levels differ (INFO is 0 in
+Then TensorFlow, npu_bridge and the script use one logger with one level. The numbers of levels differ (INFO is 0 in
 absl, 20 in TensorFlow), so levels other than absl's constants stay and get advice, as do functions that TensorFlow's
 logger does not have. Python's own `logging` stays.
 """

@@ -1,4 +1,4 @@
-"""Cast labels and the step counter as in the vendor's ResNet.
+"""Cast labels and the step counter as in Ascend's ResNet.
 
 With `--preset resnet-seed`:
 

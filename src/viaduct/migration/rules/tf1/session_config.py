@@ -1,4 +1,4 @@
-"""Add NpuOptimizer to the config of every session, so that its graph runs on the accelerator.
+"""Add NpuOptimizer to the config of every session, so that its graph runs on the NPU.
 
      import tensorflow as tf
     +from npu_bridge.estimator import npu_ops
@@ -13,11 +13,12 @@
     +sess = tf.Session(config=config)
      sess.run(init)
 
-Remapping must be switched off. An existing ConfigProto is extended after its assignment, once for all its sessions; a
-new one is created before the statement of the session. The vendor's helper `npu_config_proto(config_proto=…)` is used
-with `--style wrapper`, for a config of unknown origin, and where no statement can be inserted: in a lambda, a
-comprehension, a default, a decorator, a class body, an `elif`, after a semicolon. Sessions that only restore, freeze or
-save stay on the host, as do sessions whose device_count allows no GPU.
+Remapping must be switched off: it fuses operators into ones that the NPU does not have. An existing ConfigProto is
+extended after its assignment, once for all its sessions; a new one is created before the statement of the session.
+Ascend's helper `npu_config_proto(config_proto=…)` is used with `--style wrapper`, for a config of unknown origin, and
+where no statement can be inserted: in a lambda, a comprehension, a default, a decorator, a class body, an `elif`, after
+a semicolon. Sessions that only restore, freeze or save stay on the host, as do sessions whose device_count allows no
+GPU.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def report_session_class(site: Site) -> None:
 
 
 def configure(site: Site, keyword: str, position: int) -> None:
-    """Give a session a config for the accelerator; `keyword` and `position` are those of the call's config."""
+    """Give a session a config for the NPU; `keyword` and `position` are those of the call's config."""
     value = site.argument(keyword, position)
     # position -1: usually a keyword argument, but many positional arguments may include it
     is_hidden = value is None and (site.has_unpacked_arguments or (position < 0 and len(site.node.args) > 10))

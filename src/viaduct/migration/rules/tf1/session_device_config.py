@@ -9,8 +9,8 @@
     +tf.config.set_soft_device_placement(True)
 
 Memory growth and virtual devices are for GPUs: the statements are removed, and other memory limits become None. Soft
-placement stays on, since operators without a device kernel run on the host. The vendor's experimental options replace
-Grappler's. A call whose result is used needs manual review.
+placement stays on, since operators without a device kernel run on the host. Ascend's experimental options replace those
+of Grappler, TensorFlow's graph optimizer. A call whose result is used needs manual review.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def keep_soft_placement(site: Site) -> None:
 
 @rule.call("tensorflow.config.optimizer.set_experimental_options")
 def replace_experimental_options(site: Site) -> None:
-    """Replace Grappler's options by the vendor's, and report the dropped ones."""
+    """Replace Grappler's options by Ascend's, and report the dropped ones."""
     value = site.argument("options", 0)
     if value is None or site.qualified_name(value) == full_name("experimental_options"):
         return

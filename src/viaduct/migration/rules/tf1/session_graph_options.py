@@ -1,4 +1,4 @@
-"""Wrap options objects in the vendor's helpers.
+"""Wrap GraphOptions and OptimizerOptions in Ascend's helpers.
 
 With `--style wrapper`:
 
@@ -26,7 +26,7 @@ HELPERS = {
 
 @rule.call(*HELPERS)
 def wrap(site: Site) -> None:
-    """Wrap the call in the vendor's helper, unless it is wrapped already."""
+    """Wrap the call in Ascend's helper, unless it is wrapped already."""
     helper, keyword = HELPERS[site.name]
     receiver = call_with_argument(site, site.node)
     if receiver is not None and site.qualified_name(receiver.func) == full_name(helper):

@@ -5,7 +5,7 @@
     -config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1
     +config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.OFF
 
-The accelerator's own engine compiles the graph; XLA would take nodes away from it. The rule also edits
+The NPU's own engine compiles the graph; XLA would take nodes away from it. The rule also edits
 `tf.config.optimizer.set_jit` and `jit_scope`. Remapping, a pass of TensorFlow's graph optimizer Grappler, is switched
 off where a statement switches it on: by an attribute of rewrite options, or a keyword of RewriterConfig. Other settings
 that disturb the device get advice: Grappler's other passes, model pruning and soft placement should stay on.

@@ -15,7 +15,7 @@
 TPUEstimator passes the batch size to input functions as params["batch_size"]; now `params` gets one, used for training,
 evaluation and prediction. iterations_per_loop is kept only if all keywords for steps in the file are multiples of it,
 since NPUEstimator refuses others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off. A
-call with `config=npu_run_config_init(…)`, as the vendor's migration tool writes it, stays.
+call with `config=npu_run_config_init(…)`, as Ascend's migration tool writes it, stays.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@
 
 eval_metrics is a pair of a function and its tensors, which a TPU's host calls later; the migrated script calls it at
 once. scaffold_fn becomes scaffold in the same way. A pair of unknown origin, or one that is a positional argument,
-needs manual review, and so do all other specs of the same function. The optimizer in CrossShardOptimizer replaces it.
+needs manual review, and so do all other specs of the same function. A CrossShardOptimizer is replaced by the optimizer
+in it.
 """
 
 from __future__ import annotations

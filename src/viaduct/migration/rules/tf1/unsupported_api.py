@@ -1,7 +1,7 @@
-"""Report functions of TensorFlow that the vendor's table does not list as supported.
+"""Report functions of TensorFlow that Ascend's table does not list as supported.
 
-These are TPU functions, random number generators, critical sections, NCCL, TensorRT and tests for GPUs. The finding
-gives the table's advice (migration/support_table.py). Functions that another rule handles are not reported.
+Such functions are TPU functions, random number generators, critical sections, NCCL, TensorRT and tests for GPUs. The
+finding gives the table's advice (migration/support_table.py). Functions that another rule handles are not reported.
 """
 
 from __future__ import annotations

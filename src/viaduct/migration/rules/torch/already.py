@@ -1,4 +1,4 @@
-"""Report code that already supports the card beside CUDA, and that stays unchanged.
+"""Report code that already supports the card beside CUDA and therefore stays.
 
      import torch
      def wait(device: torch.device) -> None:

@@ -6,10 +6,10 @@
     +with accelerator.autocast(enabled=mixed):
          loss = model(batch)
 
-The helper's autocast and GradScaler have the arguments of torch.cuda.amp's, without a device. On a machine without a
-card both are disabled, as torch.cuda.amp's are without CUDA. In `"cuda" if … else "cpu"` the text "cuda" becomes
-`accelerator.card()`, which is "cuda" on a machine without a card: "cpu" would enable the CPU's mixed precision. Other
-device types that are decided at run time stay.
+The helper module accelerator_device, which the migration adds to the project, has autocast and GradScaler with the
+arguments of torch.cuda.amp's. On a machine without a card both are disabled, as torch.cuda.amp's are without CUDA. In
+`"cuda" if … else "cpu"` the text "cuda" becomes `accelerator.card()`, which is "cuda" on a machine without a card:
+"cpu" would enable the CPU's mixed precision. Other device types that are decided at run time stay.
 """
 
 from __future__ import annotations

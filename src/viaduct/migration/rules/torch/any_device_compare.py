@@ -9,7 +9,8 @@
     +if device == torch.device(accelerator.card(0)):
          report()
 
-Without this an NPU would silently take the branch for the CPU. TYPES is a tuple, which `startswith` accepts too, and
+Without this an NPU would silently take the branch for the CPU. The helper module accelerator_device, which the
+migration adds to the project, has TYPES, the types of all cards as a tuple. `startswith` accepts it too, and
 `x.is_cuda` becomes a comparison of `x.device.type`. Comparisons are edited only if a device is compared.
 `accelerator.card(0)` is "cuda:0", "npu:0" or "mlu:0". Without a card it is "cuda:0" too, since "cpu" would select the
 branch for the card.

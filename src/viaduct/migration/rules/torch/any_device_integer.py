@@ -7,7 +7,7 @@
 
 PyTorch takes an integer for a CUDA device, which fails without CUDA. The rule edits literals, names that are usual for
 a card's number (`gpu`, `local_rank`), and expressions such as `int(os.environ["LOCAL_RANK"])`. If such a value is a
-torch.device at run time, the helper returns it unchanged.
+torch.device at run time, `accelerator.device` returns it unchanged.
 """
 
 from __future__ import annotations

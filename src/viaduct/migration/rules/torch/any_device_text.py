@@ -7,9 +7,10 @@
     -model.to(f"cuda:{rank}")
     +model.to(accelerator.name(rank))
 
-`accelerator.name(1)` is "cuda:1" on CUDA, "npu:1" on an NPU, "cpu" without a card. The rule edits strings that are used
-as a device, and defaults and choices of a command line option for a device; `torch.device("cuda:0")` becomes
-`accelerator.device(0)`. Words in messages, keys and paths stay. A string that may be a device stays and is reported.
+The migration adds the helper module accelerator_device to the project. `accelerator.name(1)` is "cuda:1" on CUDA,
+"npu:1" on an NPU, "cpu" without a card. The rule edits strings that are used as a device, and defaults and choices of a
+command line option for a device; `torch.device("cuda:0")` becomes `accelerator.device(0)`. Words in messages, keys and
+paths stay. A string that may be a device stays and is reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replace the collective backend NCCL by the accelerator's backend.
+"""Replace the collective backend NCCL by the card's backend.
 
      import torch.distributed as dist
     +import torch_npu
@@ -9,7 +9,7 @@ NCCL supports NVIDIA GPUs only; Ascend has HCCL and Cambricon CNCL. The rule edi
 assignment of a variable, a field or a dict, or in the default and the choices of a command line option. A backend of
 any other origin stays and is reported.
 
-With `--to any` the helper returns the backend of the available card, or gloo on a machine without one:
+With `--to any` the helper module accelerator_device returns the backend of the available card, or gloo without a card:
 
      import torch.distributed as dist
     -dist.init_process_group("nccl")

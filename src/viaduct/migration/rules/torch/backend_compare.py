@@ -1,4 +1,4 @@
-"""Replace nccl by the accelerator's backend in comparisons.
+"""Replace nccl by the card's backend in comparisons.
 
      import torch.distributed as dist
     -if dist.get_backend() == "nccl":

@@ -1,7 +1,7 @@
-"""Advise on torch.compile.
+"""Advise on torch.compile without a backend for the card.
 
-On the NPU it needs a special backend: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. The
-script also runs without torch.compile.
+On the NPU it needs a special backend: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. The script also
+runs without torch.compile.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@
 torch_npu and torch_mlu add a module to torch with the names of torch.cuda: devices, streams, events, memory, random
 numbers, the old tensor types. A name that the plug-ins do not have stays and is reported by `cuda_unknown`.
 
-With `--to any` the helper forwards every name to torch.cuda, torch.npu or torch.mlu, or without a card to a substitute.
-A name that only CUDA has stays and is reported. A type that is only compared, as in
-`isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`, which no tensor of the CPU has:
+With `--to any` the helper module accelerator_device, which the migration adds to the project, forwards every name to
+torch.cuda, torch.npu or torch.mlu, or without a card to a substitute. A name that only CUDA has stays and is reported.
+A type that is only compared, as in `isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`,
+which no tensor of the CPU has:
 
      import torch
     -torch.cuda.set_device(0)

@@ -1,4 +1,4 @@
-"""Replace `.cuda()` of tensors and modules by the accelerator's method.
+"""Replace `.cuda()` of tensors and modules by the card's method.
 
      import torch
      import torch_npu

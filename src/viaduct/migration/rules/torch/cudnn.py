@@ -1,4 +1,4 @@
-"""Explain the effect of cuDNN's flags on the card.
+"""Advise on cuDNN's flags, which have no effect on the card.
 
 With `--to mlu`:
 

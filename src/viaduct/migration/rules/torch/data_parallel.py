@@ -1,4 +1,4 @@
-"""Report DataParallel, which the accelerator does not support, or remove it.
+"""Report DataParallel, which the NPU and the MLU do not support, or remove it.
 
 With `--data-parallel unwrap`:
 

@@ -1,8 +1,8 @@
 """Report a default tensor type that is a CUDA type.
 
-`torch.set_default_tensor_type` does not accept the NPU's types, according to its vendor's table, and the MLU's
-documents do not mention its types, so the line stays. `torch.set_default_dtype` and `torch.set_default_device` replace
-it. The latter also affects tensors that a data loader creates, so this needs manual review.
+`torch.set_default_tensor_type` does not accept the NPU's types, according to Ascend's table, and Cambricon's documents
+do not mention the MLU's, so the line stays. `torch.set_default_dtype` and `torch.set_default_device` replace it. The
+latter also affects tensors that a data loader creates, so this needs manual review.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replace CUDA by the accelerator in command line options.
+"""Replace CUDA by the card in command line options.
 
      import argparse
      import torch
@@ -8,7 +8,7 @@
     +parser.add_argument("--device", default="npu", choices=["cpu", "npu"], help="cuda or cpu")
 
 The rule edits options of argparse, click and absl that have "device" in their name or whose value is used as a device:
-their default, const and choices. Help texts stay, and so do choices that have the accelerator already.
+their default, const and choices. Help texts stay, and so do choices that have the card already.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def replace_in_options(site: Site) -> None:
 
 
 def possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
-    """Yield the possible values of an option, except choices that have the accelerator already."""
+    """Yield the possible values of an option, except choices that have the card already."""
     for value in option_values(site, call):
         choices = value.args[0] if isinstance(value, ast.Call) and value.args else value  # click.Choice([...])
         yield from flatten(choices, site.target.card.device)

@@ -1,4 +1,4 @@
-"""Replace CUDA by the accelerator in comparisons of a device.
+"""Replace CUDA by the card in comparisons of a device.
 
      import torch
      import torch_npu

@@ -5,8 +5,8 @@
      def backend(device: torch.device) -> str:
          return BACKENDS[device.type]
 
-Keys stay, since the right value for a new key is not known. Without an entry for the accelerator the lookup raises a
-KeyError, or with `get` returns the default.
+Keys stay, since the right value for a new key is not known. Without an entry for the card the lookup raises a KeyError,
+or with `get` returns the default.
 """
 
 from __future__ import annotations

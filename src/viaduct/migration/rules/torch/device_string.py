@@ -1,4 +1,4 @@
-"""Replace strings that name a CUDA device by the accelerator.
+"""Replace strings that name a CUDA device by the card.
 
      import torch
      import torch_npu

@@ -15,7 +15,7 @@ map_location. If the script does not show how the content is used, the load is r
 dictionary gets an entry for checkpoints that were saved on the card. The rules `device_string` and `cuda_method` edit
 strings and lambdas.
 
-With `--to any` the helper decides; on CUDA its map_location() is None, the default:
+With `--to any` the helper module accelerator_device decides; on CUDA its map_location() is None, the default:
 
      import torch
     +from accelerator_device import accelerator

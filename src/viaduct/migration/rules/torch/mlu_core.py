@@ -1,4 +1,4 @@
-"""Replace torch_mlu's former API in scripts that were migrated to older releases.
+"""Replace torch_mlu's former API in scripts for its older releases.
 
      import torch
      import torch_mlu

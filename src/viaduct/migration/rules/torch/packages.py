@@ -1,4 +1,4 @@
-"""Report packages for NVIDIA cards, with their replacements for the accelerator.
+"""Report packages that are for NVIDIA cards, with their replacements.
 
 These are triton, flash_attn, NVIDIA DALI, cupy, pycuda, xformers, bitsandbytes, TensorRT, pynvml and the like. The rule
 searches imports and setup.py; `migration/manifests.py` searches requirements files, conda environments and Dockerfiles.

@@ -1,4 +1,4 @@
-"""Profile the accelerator instead of CUDA.
+"""Profile the card instead of CUDA.
 
     -from torch.profiler import ProfilerActivity, profile
     +from torch_npu.profiler import ProfilerActivity, profile
@@ -10,7 +10,8 @@ torch_npu has its own profiler with the same functions, except `record_function`
 writes files instead of tables, so `key_averages()` needs manual review. torch_mlu adds the activity MLU to torch's
 profiler. A file that profiles the CPU only stays.
 
-With `--to any` the helper returns the activity. torch's profiler stays; on an NPU it records the host only:
+With `--to any` the helper module accelerator_device returns the activity. torch's profiler stays; on an NPU it records
+the host only:
 
      import torch
      from torch.profiler import ProfilerActivity, profile

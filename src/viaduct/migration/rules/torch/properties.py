@@ -1,4 +1,4 @@
-"""Report device properties that the card does not have.
+"""Report device properties that the card lacks, or that mean something else on it.
 
 Every card's properties have `name` and `total_memory`. The NPU's have no `major` and `minor`; on the MLU these are the
 MLU's generation. Properties such as the number of multiprocessors describe NVIDIA's hardware.

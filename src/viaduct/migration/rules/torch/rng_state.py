@@ -1,4 +1,4 @@
-"""Save and restore the accelerator's random state instead of CUDA's.
+"""Save and restore the card's random state instead of CUDA's.
 
      import torch
      import torch_npu
@@ -6,8 +6,8 @@
     +with torch.random.fork_rng(device_type="npu"):
          x = torch.rand(3)
 
-Without device_type torch.random.fork_rng saves the states of CUDA's generators. The accelerator cannot restore CUDA's
-states from a checkpoint, so calls that set a state get advice. With `--to any` fork_rng also only gets advice.
+Without device_type torch.random.fork_rng saves the states of CUDA's generators. The card cannot restore CUDA's states
+from a checkpoint, so calls that set a state get advice. With `--to any` fork_rng also only gets advice.
 """
 
 from __future__ import annotations

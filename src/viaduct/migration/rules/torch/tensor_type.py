@@ -1,4 +1,4 @@
-"""Replace CUDA by the accelerator in strings that name a tensor type.
+"""Replace CUDA by the card in strings that name a tensor type.
 
      import torch
      import torch_npu
@@ -8,8 +8,8 @@
 The rule edits the string in conversions of a tensor and in comparisons with a tensor's type. `cuda_api` handles types
 that are written as code, `default_tensor_type` a default type.
 
-With `--to any` the type comes from the helper; a comparison needs manual review, since the name is
-`torch.FloatTensor` on a machine without a card:
+With `--to any` the type comes from the helper module accelerator_device; a comparison needs manual review, since the
+name is `torch.FloatTensor` on a machine without a card:
 
      import torch
     -x = x.type("torch.cuda.HalfTensor")

@@ -4,9 +4,10 @@
     import torch_npu
     torch.npu.synchronize()
 
-On a machine without the plug-in the import fails. It can be removed, since the helper imports the plug-in if it is
-installed. The helper has the functions of torch.npu and torch.mlu. Code in a `try` or in a branch is not reported. A
-condition with torch.npu is, unless it also contains a test such as `hasattr(torch, "npu")`.
+On a machine without the plug-in the import fails. The import can be removed: the helper module accelerator_device,
+which the migration adds to the project, imports the plug-in if it is installed. Its object `accelerator` has the
+functions of torch.npu and torch.mlu. Code in a `try` or in a branch is not reported. A condition with torch.npu is,
+unless it also contains a test such as `hasattr(torch, "npu")`.
 """
 
 from __future__ import annotations

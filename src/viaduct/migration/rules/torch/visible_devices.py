@@ -1,4 +1,4 @@
-"""Replace CUDA_VISIBLE_DEVICES by the accelerator's variable.
+"""Replace CUDA_VISIBLE_DEVICES by the card's variable.
 
      import os
      import torch
