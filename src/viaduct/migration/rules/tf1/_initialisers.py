@@ -5,13 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import (
-    bind_arguments,
-    bindings_of,
-    call_with_argument,
-    plain_name,
-    sole_target,
-)
+from viaduct.migration.lookups import bind_arguments, bindings_of, call_with_argument, plain_name, sole_target
 from viaduct.migration.predicates import is_self
 from viaduct.migration.project_usage import GROUPING_CALLS, makes_initialiser
 from viaduct.migration.rule import Site

@@ -32,7 +32,7 @@ AVERAGING_CALLS = ("tensorflow.gradients", f"{OPTIMIZER_MODULE}.npu_allreduce", 
 SYNC_REPLICAS = "tensorflow.train.SyncReplicasOptimizer"
 OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")  # of site.values.kind
 TRAINING_METHODS = ("minimize", "compute_gradients", "apply_gradients")  # of an optimizer
-CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head
+CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head, which trains with its argument `optimizer`
 # Ready-made Estimators, which TensorFlow calls canned: their constructors take an optimizer.
 CANNED_ESTIMATORS = tuple(
     f"tensorflow.estimator.{family}{kind}"
@@ -108,7 +108,7 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def is_in_optimizer_class(site: Site) -> bool:
-    """Return True for a call of a method of `self`, or in a method such as `minimize`: `super().minimize(…)`."""
+    """Return True for `self.minimize(…)`, and for a call such as `super().minimize(…)` in a method of such a name."""
     function = site.source.function_around(site.node)
     in_method = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
     receiver = site.node.func.value
@@ -157,7 +157,7 @@ def is_training_call(node: ast.AST, name: str) -> bool:
 
 
 def unwrap(site: Site, optimizer: ast.expr) -> None:
-    """Replace a call that wraps an optimizer by the optimizer; remove the statement `opt = wrap(opt)`."""
+    """Replace the site's call, which wraps an optimizer, by the optimizer; remove the statement `opt = wrap(opt)`."""
     statement = site.source.statement_around(site.node)
     is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
     if is_assigned and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]

@@ -132,7 +132,7 @@ def add_after(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) ->
 
 
 def create_config(site: Site) -> str:
-    """Return the code of a new config: a variable filled before the statement, or a call of npu_config_proto."""
+    """Return the code of a new config: a variable that is set before the statement, or a call of npu_config_proto."""
     location = proto.find_insertion_statement(site, site.node) if site.options.style == "explicit" else None
     if location is None:
         return wrap_config(site, "")

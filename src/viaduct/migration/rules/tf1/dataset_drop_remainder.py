@@ -35,20 +35,17 @@ ESTIMATOR_METHODS = ("train", "evaluate", "predict")
 
 @rule.method("batch", "padded_batch")
 def drop_remainder(site: Site) -> None:
-    receiver = site.values.kind(site.node.func.value)
-    if receiver == "dataset":
+    kind = site.values.kind(site.node.func.value)
+    if kind == "dataset":
         set_drop_remainder(site, DROP_REMAINDER_POSITIONS[site.name])
-    elif receiver is None and looks_like_dataset(site):
+    elif kind is None and looks_like_dataset(site):
         site.request_review(
             f"`.{site.name}` may be a dataset's: if it is, it needs drop_remainder=True",
             zh=f"`.{site.name}` 可能是数据集方法:若是,需加 drop_remainder=True",
         )
 
 
-@rule.call(
-    "tensorflow.data.experimental.map_and_batch",
-    "tensorflow.contrib.data.map_and_batch",
-)
+@rule.call("tensorflow.data.experimental.map_and_batch", "tensorflow.contrib.data.map_and_batch")
 def drop_remainder_of_map(site: Site) -> None:
     set_drop_remainder(site, 3)
 
@@ -108,13 +105,10 @@ def consumers(site: Site) -> set[str]:
 
 def estimator_method(site: Site, node: ast.AST) -> str | None:
     """Return "train", "evaluate" or "predict" for a call of that method of an Estimator; None for anything else."""
-    if (
-        not isinstance(node, ast.Call)
-        or not isinstance(node.func, ast.Attribute)
-        or node.func.attr not in ESTIMATOR_METHODS
-    ):
+    function = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(function, ast.Attribute) or function.attr not in ESTIMATOR_METHODS:
         return None
-    return node.func.attr if site.values.kind(node.func.value) in ("estimator", "npu_estimator") else None
+    return function.attr if site.values.kind(function.value) in ("estimator", "npu_estimator") else None
 
 
 def consumers_of_function(project: Project, module: str, function: FunctionNode, visited: set[str]) -> set[str]:

@@ -44,6 +44,7 @@ HOOKS_POSITIONS = {  # session -> position of its argument `hooks`
     "tensorflow.train.SingularMonitoredSession": 0,
     "tensorflow.train.MonitoredSession": 1,
 }
+# Beginnings of words in names of functions and files that do not train.
 EVALUATION_PREFIXES = ("eval", "predict", "infer", "test", "export", "freeze", "convert", "serve", "serving")
 WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 TRAINING_NAME = re.compile(
@@ -101,7 +102,7 @@ def is_initialised_in_function(site: Site) -> bool:
 def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
     """Insert the broadcast operation and its run after the site's statement, or report that they are missing.
 
-    `run` is the code that runs the operation, with {} for its name. None means the default session.
+    `session`: None for the default session. `run`: the code that runs the operation, with {} in place of its name.
     """
     statement = site.source.statement_around(site.node)
     if (

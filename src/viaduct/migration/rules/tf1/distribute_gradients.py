@@ -23,7 +23,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import HCCL_OPERATORS
-from viaduct.migration.lookups import bindings_of, contains_call, is_within_call
+from viaduct.migration.lookups import bindings_of, contains_call, is_within_call, method_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
@@ -97,7 +97,7 @@ def find_apply_call(site: Site) -> ast.Call | None:
 
 def apply_calls(statement: ast.AST) -> list[ast.Call]:
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    return [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "apply_gradients"]
+    return [call for call in calls if method_name(call) == "apply_gradients"]
 
 
 def assigned_names(statement: ast.Assign) -> set[str]:
@@ -112,23 +112,26 @@ def reads_any(site: Site, node: ast.AST, names: set[str]) -> bool:
         item = pending.pop()
         if isinstance(item, ast.Name) and item.id in names:
             return True
-        if not (isinstance(item, ast.Call) and computes_gradients(site, item)):
+        if not (isinstance(item, ast.Call) and computes_or_exchanges(site, item)):
             pending += ast.iter_child_nodes(item)
     return False
 
 
-def computes_gradients(site: Site, call: ast.Call) -> bool:
-    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return method in ("compute_gradients", "minimize") or site.qualified_name(call.func) in (
-        "tensorflow.gradients",
-        *EXCHANGING_CALLS,
-    )
+def computes_or_exchanges(site: Site, call: ast.Call) -> bool:
+    """Return True for a call that computes gradients or exchanges them between ranks."""
+    if method_name(call) in ("compute_gradients", "minimize"):
+        return True
+    return site.qualified_name(call.func) in ("tensorflow.gradients", *EXCHANGING_CALLS)
 
 
 def are_exchanged(site: Site, function: ast.AST, names: set[str]) -> bool:
     """Return True if the function exchanges the named gradients between ranks, in a call or in a loop over them."""
-    candidates = (node for node in ast.walk(function) if isinstance(node, ast.ListComp | ast.For | ast.Call))
-    exchanges = (node for node in candidates if contains_call(site, node, EXCHANGING_CALLS))
+    exchanges = [
+        node
+        for node in ast.walk(function)
+        if (isinstance(node, ast.ListComp | ast.For) and contains_call(site, node, EXCHANGING_CALLS))
+        or (isinstance(node, ast.Call) and site.qualified_name(node.func) in EXCHANGING_CALLS)
+    ]
     return any(isinstance(inner, ast.Name) and inner.id in names for node in exchanges for inner in ast.walk(node))
 
 

@@ -61,9 +61,9 @@ def full_expression(site: Site) -> ast.expr:
 def classify_use(site: Site, node: ast.expr) -> str:
     """Classify the use of an optimizer at a node that creates or reads it.
 
-    "trains"; "applies": only by apply_gradients; "summed": its gradients go through an allreduce; "wrapped"; "passed to
-    wrapper": to DistributedOptimizer of an unknown object; "returned": in a project that wraps optimizers itself,
-    perhaps this one; "nothing"; "unknown".
+    "trains"; "applies": only apply_gradients is called; "summed": its gradients go through an allreduce; "wrapped": for
+    several ranks, already; "passed to wrapper": a DistributedOptimizer of an unknown object gets it; "returned": by a
+    function of a project that wraps optimizers itself, perhaps this one; "nothing": it does not train; "unknown".
     """
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
@@ -191,8 +191,7 @@ def mark_distributed(site: Site) -> None:
     if site.argument("is_distributed", 2) is None and not site.has_unpacked_arguments and site.is_editable:
         site.edit.add_argument(site.node, "is_distributed=True")
         site.report_change(
-            "the loss scale optimizer gets is_distributed=True",
-            zh="loss scale 优化器声明 is_distributed=True",
+            "the loss scale optimizer gets is_distributed=True", zh="loss scale 优化器声明 is_distributed=True"
         )
 
 

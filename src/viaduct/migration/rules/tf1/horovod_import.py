@@ -134,7 +134,10 @@ def ends_its_line(site: Site, statement: ast.stmt) -> bool:
 
 
 def only_imports(site: Site, block: ast.Try) -> bool:
-    """Return True for `try: import … except ImportError: hvd = None`; other flags may be set, but no comment lost."""
+    """Return True for `try: import … except ImportError: hvd = None` without comments.
+
+    Its other statements may only assign constants to names.
+    """
     others = [statement for statement in [*block.body, *block.orelse] if statement is not site.node]
     others += [statement for handler in block.handlers for statement in handler.body]
     if block.finalbody or not all(sets_flag_only(statement) for statement in others):

@@ -46,9 +46,7 @@ from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
-    __name__,
-    when=communication.needs_communication,
-    after=("tpu_spec", "distribute_broadcast", "session_close"),
+    __name__, when=communication.needs_communication, after=("tpu_spec", "distribute_broadcast", "session_close")
 )
 
 

@@ -60,8 +60,8 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     bindings = names.lookup(name, names.scope_of(site.node)) or []
     reads = reads_within(site, (function or site.source.tree).body, name)
     reads = [read for read in reads if bindings is names.lookup(name, names.scope_of(read))]
-    closed_by_caller = function is not None and starts_communication(site, function)
-    if closed_by_caller or any(is_closed(site, read) for read in reads):
+    is_closed_by_caller = function is not None and starts_communication(site, function)  # as that of `init_npu` is
+    if is_closed_by_caller or any(is_closed(site, read) for read in reads):
         return
     if isinstance(names.scope_of(statement).node, ast.ClassDef):
         report_keeper(site, "by a class", "类")

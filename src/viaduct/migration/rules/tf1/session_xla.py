@@ -23,10 +23,7 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 rule = Rule(__name__, after=("session_graph_options",))
 
-JIT_SCOPES = (
-    "tensorflow.xla.experimental.jit_scope",
-    "tensorflow.contrib.compiler.jit.experimental_jit_scope",
-)
+JIT_SCOPES = ("tensorflow.xla.experimental.jit_scope", "tensorflow.contrib.compiler.jit.experimental_jit_scope")
 NEEDED_PASSES = {"constant_folding", "layout_optimizer"} | {
     f"{name}_optimization" for name in ("function", "shape", "arithmetic", "loop", "dependency", "memory")
 }

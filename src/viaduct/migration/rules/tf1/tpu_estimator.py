@@ -31,11 +31,13 @@ rule = Rule(__name__)
 TPU = "tensorflow.estimator.tpu"
 BATCH_SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
 SWITCHES = ("use_tpu", "eval_on_tpu", "export_to_tpu")
+# Parameters of TPUEstimator that NPUEstimator does not have.
 DROPPED_PARAMETERS = (
     *BATCH_SIZES, *SWITCHES, "batch_axis", "export_to_cpu", "export_saved_model_api_version",
     "embedding_config_spec",
 )  # fmt: skip
 ESTIMATOR_PARAMETERS = ("model_fn", "model_dir", "config", "params")  # positional parameters of NPUEstimator
+# Parameters of tpu.RunConfig that NPURunConfig does not have.
 REMOVED_PARAMETERS = ("train_distribute", "eval_distribute", "device_fn", "protocol")
 CLUSTER_PARAMETERS = ("cluster", "master", "evaluation_master", "tpu_config", "session_config_overrides")
 

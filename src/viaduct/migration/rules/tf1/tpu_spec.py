@@ -41,7 +41,7 @@ def convert(site: Site) -> None:
         site.edit.replace_node(metrics, f"eval_metric_ops={render_call(site, metrics.value)}")
     scaffold = site.keyword("scaffold_fn")
     if scaffold is not None:
-        site.edit.replace_node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
+        site.edit.replace_node(scaffold, f"scaffold={render_scaffold(site, scaffold.value)}")
     site.report_change("TPUEstimatorSpec becomes NPUEstimatorSpec", zh="TPUEstimatorSpec 替换为 NPUEstimatorSpec")
 
 
@@ -96,7 +96,7 @@ def render_call(site: Site, value: ast.expr) -> str:
     return text if len(bindings) == len(tuples) else f"{text} if {name} else None"  # some of the values are None
 
 
-def scaffold_text(site: Site, value: ast.expr) -> str:
+def render_scaffold(site: Site, value: ast.expr) -> str:
     if is_none(value):
         return "None"
     text = site.text(value)

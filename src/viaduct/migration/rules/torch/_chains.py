@@ -40,9 +40,10 @@ def rename_or_report(site: Site, node: ast.expr, new: str) -> bool:
 
 
 def adapt_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
-    """Return the qualified name `new` with the file's aliases, as in the node, whose qualified name is `old`.
+    """Return the qualified name `new` as the file would write it; `node` has the qualified name `old`.
 
-    `t.cuda.Stream` becomes `t.npu.Stream`. None if the names differ in length and the file does not import torch.
+    If the node is `t.cuda.Stream`, "torch.npu.Stream" becomes `t.npu.Stream`. None if `old` and `new` differ in length
+    and the file does not import torch.
     """
     old_parts, new_parts = old.split("."), new.split(".")
     parts = dotted_name(node).split(".")

@@ -97,7 +97,7 @@ def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
     name = site.qualified_name(call.func) or plain_name(call.func)
     method = method_name(call)
     if name in BACKEND_GETTERS:
-        return []
+        return []  # the backend of the process group, which the rule has edited where it was started
     if name == "torch.distributed.Backend":
         return call.args[:1]
     if name in DEFAULT_POSITIONS:
@@ -157,7 +157,7 @@ def assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
 
 
 def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | None:
-    """Return the values of a key in a dict display, later assignments included.
+    """Return the values of a key in a dict literal, later assignments included.
 
     None if the file does not show the dict or the key, or the key has no value.
     """
@@ -186,7 +186,7 @@ def dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
 
 
 def follows_device(site: Site, value: ast.AST) -> bool:
-    """Return True for a backend that depends on the device: torch's default for it, or a dict with the card's one."""
+    """Return True for a backend that depends on the device: torch's default for it, or a dict with the card's entry."""
     value = site.values.origin(value)
     if isinstance(value, ast.Call):
         if (site.qualified_name(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":
@@ -196,13 +196,13 @@ def follows_device(site: Site, value: ast.AST) -> bool:
 
 
 def has_entry(site: Site, table: ast.expr) -> bool:
-    """Return True for a dict display with the card's backend under the card's device."""
+    """Return True for a dict literal with the card's backend under the card's device."""
     card = site.target.card
     items = dict_items(site.values.origin(table)) or []
     return any(name == card.device and is_literal_in(value, card.backend) for name, value in items)
 
 
-def is_backend_receiver(site: Site, name: str) -> bool:
+def takes_backend_name(site: Site, name: str) -> bool:
     """Return True for a function of the project, a settings class, or a library that takes a backend's name."""
     is_own = name.partition(".")[0] in site.file.project.own_names or name.startswith(f"{site.file.names.module}.")
     return is_own or name.startswith(LIBRARIES_WITH_BACKEND) or name in SETTINGS_CLASSES

@@ -20,7 +20,7 @@ EQUAL_RESULTS = ("size", "dim", "numel", "len")  # functions and methods whose r
 COLLECTING_METHODS = ("append", "extend", "update", "add")  # methods that put a value into a list or a meter
 # Functions and methods that only store, print or compute a number.
 HARMLESS = ("print", "item", "append", "update", "format", "float", "int", "min", "max", "round", "str", "abs", "write")
-LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")
+LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")  # their methods change no training
 
 
 class RankDecisions:

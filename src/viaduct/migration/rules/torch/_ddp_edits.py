@@ -114,13 +114,13 @@ class Rewriter:
 
     def order_downloads(self) -> None:
         """Let rank 0 run calls with download=True first; the other ranks wait and then find the files."""
-        rank, unit, ordered = f"{self.dist}.get_rank()", self.site.source.indent_unit, set()
+        rank, unit, handled = f"{self.dist}.get_rank()", self.site.source.indent_unit, set()
         for call in self.site.source.of_kind(ast.Call):
             statement = self.site.source.statement_around(call)
             is_download = is_constant(keyword_value(call, "download"), True)
-            if not is_download or statement in ordered or self.site.edit.own_indent(statement) is None:
+            if not is_download or statement in handled or self.site.edit.own_indent(statement) is None:
                 continue
-            ordered.add(statement)
+            handled.add(statement)
             self.site.edit.insert_before(statement, [f"if {rank} != 0:", f"{unit}{self.dist}.barrier()"])
             self.site.edit.insert_after(statement, [f"if {rank} == 0:", f"{unit}{self.dist}.barrier()"])
             self.site.report_change(
@@ -192,12 +192,12 @@ class Rewriter:
         """Insert a barrier before each torch.load that follows a training loop in its function: rank 0 saves first."""
         source, loaders = self.site.source, self.plan.loaders
         loops = {source.function_around(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
-        preceded: set[ast.stmt] = set()
+        handled: set[ast.stmt] = set()
         for call in self.site.file.index.calls.get("torch.load", []):
             loop, statement = loops.get(source.function_around(call)), source.statement_around(call)
-            if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in preceded:
+            if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in handled:
                 continue
-            preceded.add(statement)
+            handled.add(statement)
             self.site.edit.insert_before(statement, [f"{self.dist}.barrier()"])
             self.site.report_change("all ranks wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
 
@@ -254,6 +254,6 @@ def exit_value(statement: ast.stmt) -> ast.expr | None:
 
 
 def is_numbered_device(text: ast.JoinedStr) -> bool:
-    """Return True for f"cuda:{index}"."""
+    """Return True for `f"cuda:{index}"`."""
     prefix = text.values[0] if text.values else None
     return isinstance(prefix, ast.Constant) and prefix.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2

@@ -48,10 +48,11 @@ DEVICE_POSITIONS = {
         f"torch.{card}.{name}": 0 for card in ("cuda", "npu", "mlu") for name in ("set_device", "device", "synchronize")
     },
 }
-MOVERS = ("to", "cuda", "npu", "mlu")
+MOVING_METHODS = ("to", "cuda", "npu", "mlu")
 AVAILABILITY_TESTS = {f"torch.{card}.is_available" for card in ("cuda", "npu", "mlu", "accelerator")}
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
 OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
+FIELD_FUNCTIONS = ("field", "Field", "Option", "Argument")  # of dataclasses, pydantic and typer: they take a default
 STORING_NODES = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
 ASSIGNING_NODES = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -184,7 +185,7 @@ class Devices:
         method = method_name(call)
         if name is not None and name.startswith("torch."):
             yield from self.device_arguments_of_torch(call, name)
-        elif method in MOVERS and call.args and not is_own_method(self.site, call.func.value, method):  # type: ignore[attr-defined]
+        elif method in MOVING_METHODS and call.args and not is_own_method(self.site, call.func.value, method):  # type: ignore[attr-defined]
             yield call.args[0]
         elif method == "parametrize" and len(call.args) > 1:
             if isinstance(call.args[0], ast.Constant) and is_device_name(str(call.args[0].value)):
@@ -312,7 +313,7 @@ class Devices:
             arguments = node.args[1:] if function == "getattr" else node.args  # key, default
             self.trace(arguments[1] if len(arguments) > 1 else None)
             self.trace_key(literal_text(arguments[0]) if arguments else "")
-        elif name is not None and name.rpartition(".")[2] in ("field", "Field", "Option", "Argument"):
+        elif name is not None and name.rpartition(".")[2] in FIELD_FUNCTIONS:
             self.trace(node.args[0] if node.args else None)
             self.trace(keyword_value(node, "default"))
         elif name is not None:
@@ -362,7 +363,10 @@ class Devices:
 
 
 def entries(table: ast.AST) -> list[ast.expr]:
-    """Return the entries of a list, tuple, dict or comprehension; none if a key of a dict display is a CUDA device."""
+    """Return the entries of a list, tuple, dict or comprehension; none for a dict such as a map_location.
+
+    The keys of a map_location are devices; `map_location` and `any_device_text` edit it.
+    """
     if isinstance(table, ast.List | ast.Tuple):
         return table.elts
     if isinstance(table, ast.ListComp | ast.DictComp):
@@ -385,7 +389,7 @@ def qualified_root(site: Site, node: ast.AST) -> str | None:
 
 
 def report_possible_device(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:
-    """Report a string that may be a device: in an assignment, a default or a dict of devices; once a line.
+    """Report, once for each line, a string that may be a device: in an assignment, a default or a dict of devices.
 
     `device` is the text to write instead.
     """

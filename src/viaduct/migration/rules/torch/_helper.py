@@ -20,7 +20,7 @@ TIGHTER_NODES = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.St
 
 
 def report_if_scripted(site: Site, node: ast.AST) -> bool:
-    """Report a node in code that torch.jit.script compiles, where the helper cannot be used; return True if it is."""
+    """Report a node in code that torch.jit.script compiles, which cannot use the helper; return True if reported."""
     ancestors = [*site.source.ancestors(node)]
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
     outer_names = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}

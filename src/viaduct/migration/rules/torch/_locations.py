@@ -21,7 +21,7 @@ CPU_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
 KEEP_LOCATION = {name for name in TENSOR_CONSTRUCTORS if name.endswith("_like")}
 KEEP_LOCATION |= {"as_tensor", "cat", "stack", "nn.Parameter"}
 CARD_WORDS = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
-MAX_DEPTH = 8
+MAX_DEPTH = 8  # of calls, operations and variables through which a tensor is followed
 
 
 def location_of(site: Site, node: ast.AST, depth: int = 0) -> Location:
@@ -92,7 +92,7 @@ def location_of_name(site: Site, node: ast.Name, depth: int) -> Location:
 
 
 def location_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -> Location:
-    """Return the location of a variable by its bindings: the card if any value is there.
+    """Return the location of a variable: the card if any value that is assigned to it is there.
 
     `x = x.view(-1)`, which begins with the variable, counts only if it moves x to the card.
     """

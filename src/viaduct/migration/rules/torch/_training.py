@@ -14,7 +14,7 @@ from viaduct.migration.rule import Site
 from viaduct.migration.source import FunctionNode
 
 Alias = tuple[ast.AST | None, str]
-"""Scope of a name (a function, None for the module, for `self.x` the class), and the name."""
+"""Variable or attribute: its function (None for the module, for `self.x` the class), and its name."""
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 COUNTING_FUNCTIONS = ("range", "trange", "tqdm.trange")
 
@@ -35,7 +35,8 @@ class LoaderTrace:
         self.site, self.source = site, site.source
         self.functions = [node for node in site.source.nodes if isinstance(node, FunctionNode)]
         self.aliases: set[Alias] = set()
-        self.returning: set[tuple[FunctionNode, int | None]] = set()  # functions that return it, its index in a tuple
+        # Functions that return the loader, each with its index in the returned tuple; None: the loader itself.
+        self.returning: set[tuple[FunctionNode, int | None]] = set()
         self.add_result(call)
         while self.follow_once():
             pass

@@ -17,11 +17,7 @@ DATA_PARALLEL = (
     "torch.nn.parallel.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel",
 )
-DISTRIBUTED_CALLS = (
-    "torch.distributed.init_process_group",
-    *DISTRIBUTED_DATA_PARALLEL,
-    "torch.multiprocessing.spawn",
-)
+DISTRIBUTED_CALLS = ("torch.distributed.init_process_group", *DISTRIBUTED_DATA_PARALLEL, "torch.multiprocessing.spawn")
 DATA_PARALLEL_FUNCTION = "torch.nn.parallel.data_parallel"
 # The functions that DataParallel calls in a forward pass.
 DATA_PARALLEL_PARTS = (

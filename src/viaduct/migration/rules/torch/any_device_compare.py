@@ -113,30 +113,30 @@ def report_undecided(site: Site, node: ast.Compare) -> None:
 
 def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
     """Return a comparison of a device with CUDA as one with any card; "" if no such form is known."""
-    name = import_helper(site, left)
+    helper = import_helper(site, left)
     negated = "not " if isinstance(operator, ast.NotEq | ast.NotIn) else ""
     if isinstance(operator, ast.Eq | ast.NotEq):
         text, other = (left, right) if device_literal(left) is not None else (right, left)
         if is_literal_in(text, "cuda"):
-            return f"{site.text(other)} {negated}in {name}.TYPES"
+            return f"{site.text(other)} {negated}in {helper}.TYPES"
         number = device_number_text(site, text)
         equality = "!=" if negated else "=="
-        return f"{site.text(other)} {equality} {name}.card({number})" if number is not None else ""
+        return f"{site.text(other)} {equality} {helper}.card({number})" if number is not None else ""
     if not isinstance(operator, ast.In | ast.NotIn):
         return ""
     if is_literal_in(left, "cuda", "cuda:"):
-        return f"{negated}any(kind in {site.text(right)} for kind in {render_types(name, left)})"
+        return f"{negated}any(kind in {site.text(right)} for kind in {render_types(helper, left)})"
     number = device_number_text(site, left) if device_literal(left) is not None else None
     if number:
-        return f"{name}.card({number}) {negated}in {site.text(right)}"
+        return f"{helper}.card({number}) {negated}in {site.text(right)}"
     if isinstance(right, ast.Tuple | ast.List | ast.Set):
-        return f"{site.text(left)} {negated}in {render_members(site, right, name)}"
+        return f"{site.text(left)} {negated}in {render_members(site, right, helper)}"
     return ""
 
 
-def render_types(name: str, literal: ast.expr) -> str:
+def render_types(helper: str, literal: ast.expr) -> str:
     """Return the expression for all types of card, each with a colon if the literal has one."""
-    return f"{name}.TYPES" if is_literal_in(literal, "cuda") else f'tuple(kind + ":" for kind in {name}.TYPES)'
+    return f"{helper}.TYPES" if is_literal_in(literal, "cuda") else f'tuple(kind + ":" for kind in {helper}.TYPES)'
 
 
 def report_split_text(site: Site, devices: Devices, call: ast.Call) -> None:
@@ -151,16 +151,16 @@ def report_split_text(site: Site, devices: Devices, call: ast.Call) -> None:
         )
 
 
-def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, name: str) -> str:
+def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, helper: str) -> str:
     """Return `("cuda", "cpu")` with all types of card in place of "cuda"."""
     start, text = site.source.span(collection)[0], site.text(collection)
     for element in reversed(collection.elts):
         begin, end = (offset - start for offset in site.source.span(element))
         number = device_number_text(site, element) if device_literal(element) is not None else None
         if is_literal_in(element, "cuda"):
-            text = f"{text[:begin]}*{name}.TYPES{text[end:]}"
+            text = f"{text[:begin]}*{helper}.TYPES{text[end:]}"
         elif number is not None:
-            text = f"{text[:begin]}{name}.card({number}){text[end:]}"
+            text = f"{text[:begin]}{helper}.card({number}){text[end:]}"
     return text
 
 

@@ -38,7 +38,7 @@ def replace_texts(site: Site) -> None:
     """
     if not is_in_torch_program(site):
         return
-    devices, tables = find_devices(site), location_tables(site)
+    devices, tables = find_devices(site), map_location_tables(site)
     in_tables = [device_literal(value) for table in tables for value in table.values]
     found = [*devices.cuda_literals, *option_devices(site, devices), *filter(None, in_tables)]
     literals = dict.fromkeys(found)  # an ordered set
@@ -61,7 +61,7 @@ def option_devices(site: Site, devices: Devices) -> Iterator[ast.expr]:
             yield from filter(None, map(device_literal, nodes))
 
 
-def location_tables(site: Site) -> list[ast.Dict]:
+def map_location_tables(site: Site) -> list[ast.Dict]:
     """Return the dicts in `torch.load(f, map_location={"cuda:0": "cuda:1"})`."""
     calls = calls_to(site, ("torch.load", "torch.jit.load"))
     values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "map_location"]
@@ -89,10 +89,10 @@ def add_keys(site: Site, table: ast.Dict) -> None:
         number = device_number_text(site, key) if key is not None and device_literal(key) is not None else None
         if key is None or number is None or site.source.is_in_f_string(key):
             continue
-        name = import_helper(site, table)
+        helper = import_helper(site, table)
         new_number = device_number_text(site, value) if device_literal(value) is not None else None
-        new_value = f"{name}.name({new_number})" if new_number is not None else site.text(value)
-        site.edit.insert(site.source.span(key)[0], f"{name}.name({number}): {new_value}, ")
+        new_value = f"{helper}.name({new_number})" if new_number is not None else site.text(value)
+        site.edit.insert(site.source.span(key)[0], f"{helper}.name({number}): {new_value}, ")
         site.report_change(
             "tensors that were saved on the available card have an entry too",
             zh="在现有加速卡上保存的张量也有对应条目",

@@ -36,8 +36,7 @@ def replace_scaler_device(site: Site) -> None:
     card = site.target.card
     site.edit.add_argument(site.node, f'device="{card.device}"')
     site.report_change(
-        f"GradScaler's default device is CUDA: device={card.device}",
-        zh=f"GradScaler 默认为 CUDA,改为 {card.device}",
+        f"GradScaler's default device is CUDA: device={card.device}", zh=f"GradScaler 默认为 CUDA,改为 {card.device}"
     )
 
 

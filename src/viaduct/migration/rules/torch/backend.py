@@ -47,7 +47,7 @@ ABSL_FLAGS = tuple(
 )
 GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
 DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
-"""Bilingual in an expression that chooses the backend by the available device."""
+"""Texts in an expression that chooses the backend by the available device."""
 # A message for one card, and one for `--to any`. The expression that decides the backend is inserted last, at {}:
 RUN_TIME_BACKEND: tuple[Bilingual, Bilingual] = (
     (
@@ -145,7 +145,7 @@ def replace_in_own_call(site: Site) -> None:
     name = site.qualified_name(call.func) or ""
     if name in BACKEND_POSITIONS:
         return
-    if collectives.is_backend_receiver(site, name):
+    if collectives.takes_backend_name(site, name):
         collectives.replace_backend(site, site.node.value)
     elif name and not name.startswith("torch.") and not site.target.is_any:
         new = site.target.card.backend

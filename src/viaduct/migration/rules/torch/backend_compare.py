@@ -88,8 +88,7 @@ def change_or_report(site: Site, texts: list[ast.expr], is_backend: bool) -> Non
 def report_comparison(site: Site) -> None:
     new = "accelerator.BACKENDS" if site.target.is_any else site.target.card.backend
     site.request_review(
-        f"if this checks the collective backend, it must compare with {new}",
-        zh=f"若此处判断的是通信后端,须改为 {new}",
+        f"if this checks the collective backend, it must compare with {new}", zh=f"若此处判断的是通信后端,须改为 {new}"
     )
 
 

@@ -14,11 +14,7 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
 SETTINGS_PREFIX = "torch.backends.cuda."
-VALUES_WITHOUT_CUDA = {
-    "torch.version.cuda": "None",
-    "torch.backends.cuda.is_built": "False",
-    "torch.has_cuda": "False",
-}
+VALUES_WITHOUT_CUDA = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
 EDITED_BY_TF32 = ("torch.backends.cuda.matmul.allow_tf32",)
 
 

@@ -114,7 +114,7 @@ def report(site: Site) -> None:
 
 
 def unwrap(site: Site, model: ast.expr) -> None:
-    """Replace the call by the model, or remove `model = DataParallel(model)`; once a file, edit uses of `.module`."""
+    """Replace the call by the model, or remove `model = DataParallel(model)`; edit uses of `.module` once."""
     statement = site.source.statement_around(site.node)
     target = wrapped.assigned_target(site, site.node)
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
@@ -122,9 +122,7 @@ def unwrap(site: Site, model: ast.expr) -> None:
     else:
         site.edit.replace_node(site.node, site.text(model))
     site.report_change(
-        "the model runs on one card, without DataParallel",
-        zh="模型在单卡上运行,去掉 DataParallel",
-        risk="medium",
+        "the model runs on one card, without DataParallel", zh="模型在单卡上运行,去掉 DataParallel", risk="medium"
     )
     if mark_once(site, "unwrapped"):
         remove_module_accesses(site)
@@ -132,7 +130,7 @@ def unwrap(site: Site, model: ast.expr) -> None:
 
 
 def remove_module_accesses(site: Site) -> None:
-    """Remove `.module` of unwrapped models and report others; one under a test for the wrapper stays."""
+    """Remove `.module` of unwrapped models, and report it of others; under a test for the wrapper it stays."""
     for node, is_unwrapped in wrapped.module_accesses(site):
         if wrapped.is_under_wrapper_test(site, node) or site.source.is_in_f_string(node):
             continue

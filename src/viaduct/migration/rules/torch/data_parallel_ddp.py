@@ -51,15 +51,12 @@ from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_c
 from viaduct.migration.rules.torch._ddp_edits import Rewriter
 
 rule = Rule(
-    __name__,
-    targets=("npu", "mlu"),
-    when=lambda options: options.data_parallel == "ddp",
-    after=("device_string",),
+    __name__, targets=("npu", "mlu"), when=lambda options: options.data_parallel == "ddp", after=("device_string",)
 )
 OPEN_MODE = re.compile(r"[rwaxbt+]{1,3}")
 REMOVING_FUNCTIONS = ("shutil.rmtree", "os.remove", "os.unlink")
 WRITING_METHODS = ("write_text", "write_bytes", "to_csv", "savefig", "savez")
-CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")
+CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")  # in conditions about the available cards
 
 
 @rule.file(only_if_file_contains=("DataParallel",))

@@ -99,7 +99,7 @@ def is_moved_next(site: Site) -> bool:
 
 
 def report_doubtful(site: Site) -> None:
-    """Report a cast of a tensor whose place is unknown."""
+    """Report a cast of a tensor whose location is unknown."""
     titles = " or ".join(target.title for target in cards(site.options))
     site.request_review(
         f"double precision: if this is on the {titles}, where it is unsupported or very limited, use float32, or move "

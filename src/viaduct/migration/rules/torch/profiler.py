@@ -59,7 +59,7 @@ def name_in_plugin(name: str) -> str | None:
 
 @rule.use(f"{TORCH_PROFILER}.*")
 def rename_profiler(site: Site) -> None:
-    """Replace the activity CUDA, and for the NPU names with the prefix torch.profiler."""
+    """Replace the activity CUDA, and for the NPU also the module in names such as `torch.profiler.profile`."""
     if site.target.is_any:
         if site.name == ACTIVITY:
             take_activity_from_helper(site)
@@ -73,7 +73,7 @@ def rename_profiler(site: Site) -> None:
 
 @rule.reference("torch.autograd.ProfilerActivity.CUDA")
 def replace_older_activity(site: Site) -> None:
-    """Replace the activity CUDA of an older module with `--to any`."""
+    """Replace the activity CUDA of torch.autograd with `--to any`."""
     if site.target.is_any:
         take_activity_from_helper(site)
 
