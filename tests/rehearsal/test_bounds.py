@@ -78,7 +78,7 @@ def test_a_watch_that_fails_ends_the_process_and_says_so(
     bounds.start()
     assert ended.wait(10)
     assert (codes, heard) == ([1], ["watch"])
-    assert "its time and memory are no longer watched (AttributeError" in capsys.readouterr().err
+    assert "the script's time and memory are no longer watched (AttributeError" in capsys.readouterr().err
 
 
 def make_plan(record: Path, ranks: int) -> Plan:

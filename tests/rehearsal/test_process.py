@@ -47,7 +47,7 @@ def test_an_interruption_is_reported_as_one_with_the_steps_that_were_taken(
         _, stderr = command.communicate(60)
     assert command.returncode == code, stderr
     assert "viaduct rehearse: 3 steps, " in stderr
-    assert f"It was interrupted by {number.name}." in stderr
+    assert f"The rehearsal was interrupted by {number.name}." in stderr
     summary = json.loads((tmp_path / "record" / "summary.json").read_text())
     assert (summary["steps"], summary["interrupted"]) == (3, number)
     assert summary["peak_bytes"] > 2**20

@@ -67,7 +67,7 @@ class Bounds:
         except Exception as error:
             if not self._ended.is_set():
                 self.stopped_by, self.failure = "watch", f"{type(error).__name__}: {error}"
-                self._exit(f"its time and memory are no longer watched ({self.failure})", 1, "it is ended")
+                self._exit(f"the script's time and memory are no longer watched ({self.failure})", 1, "it is ended")
 
     def _poll(self) -> None:
         """Compare time and memory with the bounds until the script has ended."""
@@ -76,7 +76,7 @@ class Bounds:
             self.on_poll()
             stopped_at = self.stop_requested_at()
             if stopped_at is not None and time.monotonic() - stopped_at > GRACE_S:
-                self._exit("its steps are taken, and it does not stop", 0)
+                self._exit("the script has taken its steps, and does not stop", 0)
             elif self.timeout is not None and time.monotonic() - self._began > self.timeout:
                 self._stop_at_bound("time", f"it did not end within {self.timeout:g} s")
             elif self.memory is not None and allocated > self.memory:
@@ -91,7 +91,7 @@ class Bounds:
         os.kill(os.getpid(), STOP_SIGNAL)
         if not self._ended.wait(GRACE_S):
             faulthandler.dump_traceback(all_threads=True)
-            self._exit("it does not stop", 1)
+            self._exit("the script does not stop", 1)
 
     def _exit(self, reason: str, code: int, action: str = f"it is ended after {GRACE_S:g} s") -> NoReturn:
         """Print a message, call `on_exit` and end the process without `finally` blocks."""
@@ -114,7 +114,7 @@ def format_stack() -> str:
     """Return the main thread's stack from the user's first frame on."""
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     if main is None:
-        return "  (it cannot be seen)\n"
+        return "  (the main thread's stack cannot be read)\n"
     stack = traceback.extract_stack(main)
     first = next((index for index, frame in enumerate(stack) if limits.is_users_file(frame.filename)), 0)
     return "".join(traceback.StackSummary.from_list(stack[first:][:MAX_FRAMES_SHOWN]).format())

@@ -1,7 +1,7 @@
 """Summary of a rehearsal, gathered from its record (folder), and its description in a few lines.
 
-The exit code is the script's own. If the script's is 0, the exit code is 1 where a limit in mode `error` was met (even
-if the script caught the exception), where a process ended without a report, or where no training step was
+The exit code is the script's. If that is 0, the exit code is still 1 in three cases: a limit in mode `error` was met
+(even if the script caught the exception), a process left no note of its end (`progress.py`), or no training step was
 recognised although --steps is not 0.
 """
 
@@ -61,7 +61,7 @@ class Summary:
     failed_rank: int | None = None  # as `ProcessEnd.rank`
     interrupted: int = 0  # as `ProcessEnd.interrupted`
     bound: str = ""  # limit that stopped the script: "time", "memory", or "watch" if polling these two failed
-    silent: str = ""  # sentence about processes that ended with exit code 0 and without a report
+    silent: str = ""  # sentence about processes that left no note of their end in the record, with exit code 0
     failure: str = ""  # the last line of the traceback, or how a rank ended
     seconds: float = 0.0
     peak_bytes: int = 0
@@ -119,7 +119,7 @@ def make_summary(plan: Plan, end: ProcessEnd, wrote: list[str], changed: list[st
 
 
 def describe_silent(plan: Plan, ended: list[Mapping[str, Any]], end: ProcessEnd) -> str:
-    """Return a sentence about processes that ended without a report although nothing failed; "" if there are none."""
+    """Return a sentence about processes that left no note of their end although nothing failed; "" without any."""
     if end.code or end.interrupted:
         return ""
     unfinished = sorted(note["rank"] for note in ended if note["code"] is None)  # with progress, but no end
@@ -211,7 +211,7 @@ def describe_steps(summary: Summary, plan: Plan) -> str:
 def format_location(hit: dict[str, Any]) -> str:
     """Return FILE:LINE of the line that met a limit."""
     location = hit["place"]
-    return f"{Path(location['file']).name}:{location['line']}" if location else "somewhere"
+    return f"{Path(location['file']).name}:{location['line']}" if location else "in an unknown line"
 
 
 def has_empty_input(summary: Summary) -> bool:
@@ -222,7 +222,7 @@ def has_empty_input(summary: Summary) -> bool:
 def advise(summary: Summary, plan: Plan) -> list[str]:
     """Return the cause of a failure and advice on what to try next."""
     if summary.interrupted:
-        return [f"It was interrupted by {name_signal(summary.interrupted)}."]
+        return [f"The rehearsal was interrupted by {name_signal(summary.interrupted)}."]
     match = MISSING_PACKAGE.search(summary.failure)
     if match:
         module = match[1]
@@ -231,25 +231,25 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
             return [f"The stand-in has no module {module!r}."]
         return [f"No module {module!r} was found. If {package} is a package: {make_pip_line([package])}"]
     if "NotFoundError" in summary.failure or has_empty_input(summary):
-        alternative = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
-        return [f"Data is missing, or another file: {summary.failure}. Data is given after --{alternative}."]
+        lines = [f"Data is missing, or another file: {summary.failure}. Arguments after -- are passed to the script."]
+        return lines if plan.fake_data else [*lines, "--fake-data makes up records where their shapes are declared."]
     if summary.script_exit_code > 128 and not summary.failure:
         hint = KILL_HINTS.get(summary.script_exit_code, "")
-        return [f"It {describe_end(summary.script_exit_code)}{hint}."]
+        return [f"The script {describe_end(summary.script_exit_code)}{hint}."]
     if summary.silent:
         return [f"{summary.silent[0].upper()}{summary.silent[1:]}: {SILENT_ADVICE}"]
     if summary.bound == "watch":
-        return [f"Its time and memory were no longer watched, so it was ended: {summary.failure}. {OUR_FAULT}"]
+        return [f"The script was ended, because its time and memory could not be read: {summary.failure}. {OUR_FAULT}"]
     if summary.bound:
         flag = "--timeout" if summary.bound == "time" else "--memory"
-        return [f"It was stopped by the {summary.bound} limit, {flag}."]
+        return [f"The script was stopped by the limit on {summary.bound}, {flag}."]
     if summary.failure:
         return [f"The script failed: {summary.failure}"]
     if summary.steps == 0 and plan.steps != 0:
         if plan.step_at:
-            return [f"--step-at {plan.step_at} was never completed."]
+            return [f"--step-at {plan.step_at} was never completed."]  # the statement was not, or the function
         return [
-            "No training step was recognised: --step-at FILE:LINE names where a step ends; --steps 0 says that "
-            "none is expected."
+            "No training step was recognised. Name the line where a step ends with --step-at FILE:LINE, or give "
+            "--steps 0 if the script does not train."
         ]
     return []

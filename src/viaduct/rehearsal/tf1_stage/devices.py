@@ -52,7 +52,7 @@ def map_device(device: Any, platform: Platform) -> Any:
         limits.report_violation(
             "gpu-device",
             f"The device {device!r} is requested.",
-            "There is no GPU: without soft placement the graph is refused, with it this part runs on the host.",
+            "There is no GPU: with soft placement this part runs on the host, without it the graph is refused.",
             "Write mlu for gpu." if platform == "mlu" else remove,
         )
     return CARD_PATTERN.sub("device:CPU:0", device)

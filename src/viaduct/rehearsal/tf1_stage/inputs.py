@@ -90,7 +90,7 @@ class TrainingGraphChecks(sessions.Observer):
             limits.report_violation(
                 "npu-optimizer",
                 "This session trains, and its config has no NpuOptimizer.",
-                "All of it runs on the host's CPU; the NPU stays idle.",
+                "The session runs on the host's CPU, and the NPU stays idle.",
                 "Add the custom optimizer NpuOptimizer to config.graph_options.rewrite_options, or use "
                 "npu_config_proto().",
                 at=run.session_record.location,
@@ -161,7 +161,7 @@ def check_types(run: GraphRun) -> None:
             "float64",
             f"{op.name} ({op.type}) {'is' if op.type in VARIABLE_OPERATORS else 'computes in'} {find_wide_type(op)}.",
             "The cores have no float64: the operator is not found, or runs on the slow AI CPU.",
-            "Make it of tf.float32, or cast its inputs to it.",
+            "Create it in tf.float32, or cast its inputs to tf.float32.",
             at=find_operator_line(op),
             doubtful=not refused,
         )

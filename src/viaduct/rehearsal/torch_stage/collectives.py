@@ -326,7 +326,7 @@ def _replace_nccl(
         limits.report_violation(
             "nccl-left",
             f"The backend is {requested!r}.",
-            f"NCCL is not there: the {cards.name.upper()} has {backend.upper()}; the process group is not made.",
+            f"There is no NCCL, the {cards.name.upper()} has {backend.upper()}: the process group cannot be made.",
             f"Write '{translated}' for '{requested}'.",
         )
     args = tuple(translated if index == position else value for index, value in enumerate(args))

@@ -38,7 +38,7 @@ def _count_listed(variable: str, text: str) -> int:
             "visible-devices",
             f"{variable} is {text!r}.",
             "The NPU takes digits and commas in strictly ascending order; of any other list it sees no device at all.",
-            f"Write {variable}={ascending}, and give the order by rank.",
+            f"Write {variable}={ascending}; a process chooses among these cards by its LOCAL_RANK.",
         )
     return min(len(numbers), len(cards.meters))
 

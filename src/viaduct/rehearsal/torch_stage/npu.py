@@ -18,6 +18,7 @@ NAME = NPU.name  # of the device in PyTorch
 PACKAGE = NPU.plugin  # the vendor's plug-in
 CARD_NAME = "Ascend910B1"
 MEMORY = 64 << 30  # bytes of each card
+INSTEAD_OF_CAPABILITY = "Decide by the device's name or by a feature: get_device_name(), is_bf16_supported()."
 _options: dict[str, Any] = {}  # options that scripts set; only their getters read them
 _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, by address
 
@@ -34,9 +35,9 @@ class _Properties(surface.Properties):
         if name in ("major", "minor", "multi_processor_count"):
             limits.report_violation(
                 "capability",
-                f"The device's properties are asked for {name!r}.",
+                f"{name!r} of the device's properties is read.",
                 "An NPU's properties have no such attribute: the script fails here.",
-                "Decide by name or by feature: torch.npu.is_bf16_supported(), torch.npu.get_device_name().",
+                INSTEAD_OF_CAPABILITY,
             )
         raise AttributeError(f"'_NPUDeviceProperties' object has no attribute {name!r}")
 
@@ -55,9 +56,9 @@ def get_device_capability(device: Any = None) -> None:
     """Report the limit and return None, as on an NPU."""
     limits.report_violation(
         "capability",
-        "The device's capability is asked for.",
-        "get_device_capability returns None on an NPU; comparing or indexing it fails.",
-        "Decide by name or by feature: torch.npu.is_bf16_supported(), torch.npu.get_device_name().",
+        "get_device_capability is called.",
+        "It returns None on an NPU; comparing or indexing None fails.",
+        INSTEAD_OF_CAPABILITY,
         doubtful=True,
     )
 

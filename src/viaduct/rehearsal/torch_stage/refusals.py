@@ -53,8 +53,8 @@ def _report_cuda_checkpoint(function: Any) -> Any:
         if backend_name == "cuda" and not torch.cuda.is_available():
             limits.report_violation(
                 "map-location",
-                f"Tensors of the checkpoint are to be loaded to {location!r}.",
-                "There is no CUDA to put them on: torch.load fails.",
+                f"torch.load is to put tensors of the checkpoint on {location!r}.",
+                "There is no CUDA: torch.load fails.",
                 f"Write torch.load(…, map_location='cpu'), or '{cards.name}'.",
             )
         return function(location, backend_name)
@@ -74,7 +74,7 @@ def _check_backend(backend: Any) -> None:
 
 
 def _report_cuda_precision(name: str, function: Any) -> Any:
-    """Wrap the constructor of autocast or GradScaler to report those for CUDA, which have no effect without CUDA."""
+    """Wrap the constructor of autocast or GradScaler to report objects that are made for CUDA."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -86,7 +86,7 @@ def _report_cuda_precision(name: str, function: Any) -> Any:
             limits.report_violation(
                 "cuda-left",
                 f"{name} is made for CUDA.",
-                "There is no CUDA: it switches itself off with a warning.",
+                f"There is no CUDA: {name} switches itself off with a warning.",
                 f"Write torch.amp.{name}('{cards.name}', …).",
             )
         function(self, *args, **kwargs)

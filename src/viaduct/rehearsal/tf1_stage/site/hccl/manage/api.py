@@ -80,6 +80,6 @@ def need_communication(name: str) -> None:
         limits.report_violation(
             "rank-before-init",
             f"{name} is called before communication is initialised.",
-            "HCCL is not there yet: the call fails.",
+            "HCCL is not initialised yet: the call fails.",
             "Run npu_ops.initialize_system() in an NPU session first, or read RANK_ID and RANK_SIZE.",
         )

@@ -201,7 +201,7 @@ def check_job(job_start_file: str) -> None:
     limits.report_violation(
         "job-id",
         "NPUEstimator is made, and the environment has no JOB_ID.",
-        "The job's information cannot be loaded: ValueError.",
+        "NPUEstimator cannot load the job's information, and raises ValueError.",
         "Set JOB_ID in the start script, or give job_start_file.",
     )
 
@@ -235,6 +235,6 @@ def check_multiples(config: Any, **step_counts: int | None) -> None:
             limits.report_violation(
                 "step-multiples",
                 f"{name} is {steps}, and iterations_per_loop is {times}.",
-                "The loop runs to its end: more steps are taken than requested, and checkpoints within it come late.",
+                "A loop always runs to its end: more steps are taken than requested, and checkpoints come late.",
                 f"Choose a multiple of {times} for {name}.",
             )
