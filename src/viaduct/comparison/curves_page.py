@@ -9,7 +9,7 @@ import numpy as np
 from viaduct.comparison.curves import Curve, Curves
 from viaduct.comparison.report import shorten_paths
 from viaduct.reporting import Callout, Facts, LineChart, Page, Remark, Section, Series, Tile, Tone, write_page
-from viaduct.reporting.line_chart import DECADES
+from viaduct.reporting.line_chart import LOG_SCALE_RATIO
 
 ADVICE = (
     "Dump both runs at this step and compare the tensors: viaduct train … --dump-steps {step} --deterministic, then "
@@ -67,7 +67,7 @@ def draw_difference(curves: Curves) -> list[LineChart]:
     size = np.abs(difference[np.isfinite(difference)])
     if not size.any():
         return []
-    if size.max() > DECADES * size[size > 0].min():
+    if size.max() > LOG_SCALE_RATIO * size[size > 0].min():
         title, name = "Size of the difference", "|left − right|"
         return [LineChart(title, "step", name, [Series(name, curves.steps, np.abs(difference))])]
     return [LineChart("Difference", "step", "left − right", [Series("left − right", curves.steps, difference)])]

@@ -17,7 +17,7 @@ from viaduct.reporting.figures import SUPERSCRIPTS
 
 ROW_TABLE = "rows"  # the table's name on the page, used in links
 # Measures that stay on a narrow screen, with their priority (DataColumn.priority).
-KEEP = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
+PRIORITIES = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
 MAX_DETAILS = 1200  # bad or flagged rows with details
 SAMPLE = 300  # good rows with details, about
 MAX_LISTED = 8  # largest errors, and places of NaN or Inf, that are listed
@@ -97,7 +97,7 @@ def make_measure_column(name: str, field: str, rows: Sequence[Row]) -> DataColum
         texts = [row.measures.standard_deviation if row.measures else "NaN" for row in rows]
         return DataColumn(name, texts, 27, "(mean;deviation) of left and right; sorts by left deviation", deviations)
     values = [getattr(row.measures, field) if row.measures else math.nan for row in rows]
-    return DataColumn(name, values, 13, keep=KEEP.get(name, 0))
+    return DataColumn(name, values, 13, priority=PRIORITIES.get(name, 0))
 
 
 def describe_match(pair: Pair) -> str:

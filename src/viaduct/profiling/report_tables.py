@@ -186,7 +186,7 @@ def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequ
         return Table([str(column) for column in columns], list(zip(*values, strict=True)), caption)
     widths = [min(30, max(10, *(len(str(value)) for value in column[:200]))) for column in values]
     data_columns = [
-        DataColumn(str(head), values[index], widths[index], keep=index + 1, decimals=count_decimals(raw[index]))
+        DataColumn(str(head), values[index], widths[index], priority=index + 1, decimals=count_decimals(raw[index]))
         for index, head in enumerate(columns)
     ]
     return VirtualTable(f"table{number}", data_columns, caption)
