@@ -125,12 +125,10 @@ def load_recipe(recipe: str | Recipe) -> Loaded:
 
 def change_recipe(loaded: Loaded, changes: Mapping[str, object]) -> Loaded:
     """Return the recipe with changed fields, as `--set` does."""
-    from viaduct.recipes._fields import override
+    from viaduct.recipes._fields import override_fields
 
-    recipe = loaded.recipe
-    for path, value in changes.items():
-        recipe = override(recipe, path, str(value))
-    return replace(loaded, recipe=recipe)
+    texts = ((path, str(value)) for path, value in changes.items())
+    return replace(loaded, recipe=override_fields(loaded.recipe, texts))
 
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:

@@ -1,22 +1,7 @@
-"""Errors that viaduct reports without a traceback, and the form of their messages.
+"""Errors that viaduct reports without a traceback: the command prints the message and ends with exit code 2.
 
-    ViaductError            the command cannot be carried out: message on stderr, exit code 2
-    ├── UnknownName         a recipe, field, device, model … that does not exist; suggests the closest
-    ├── BadValue            a value of the wrong type or out of range
-    │   └── MetricFails     the recipe's own metric raises, or returns no number
-    ├── BadData             a data file that is missing, truncated or mislabelled
-    │   ├── BadRecord       a bad record, with file, number and byte (data/tfrecord.py)
-    │   └── TooLarge        an image whose header declares more pixels than viaduct decodes
-    ├── BadRun              a run directory or checkpoint that cannot be used here
-    ├── MissingExtra        a package that an extra of viaduct installs (extras.py)
-    ├── MissingDevice       an accelerator that this machine does not have
-    ├── Diverged            the loss became NaN or infinite
-    ├── LostRank            another rank of the run is gone or hangs; exit code 75: a restart may help
-    ├── BadPath             a path that the operating system refuses (path_errors.py)
-    ├── OutOfMemory         the host's or the device's memory does not suffice
-    └── DiskFull            a file could not be written, usually because the disk is full
-
-The first line of a message says what happened, with the value received; the next lines are hints.
+The first line of a message says what happened, with the value received; the next lines are hints. Other modules have
+more such errors: BadRecord (data/tfrecord.py), MissingExtra (extras.py), BadPath (path_errors.py).
 """
 
 from __future__ import annotations

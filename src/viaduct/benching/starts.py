@@ -147,12 +147,10 @@ def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
     from viaduct.benching.ours import Ours, Setting
     from viaduct.benching.peers import PlainLoop, find_peers
     from viaduct.recipes import load
-    from viaduct.recipes._fields import override
+    from viaduct.recipes._fields import override_fields
     from viaduct.training.precision import plan_precision
 
-    recipe = load(request.recipe).recipe
-    for path, text in request.changes:
-        recipe = override(recipe, path, text)
+    recipe = override_fields(load(request.recipe).recipe, request.changes)
     device, torch_device = devices.pick(request.device)
     if not request.peer:
         setting = Setting(recipe, Path(request.data), device, torch_device, Path(tempfile.gettempdir()))

@@ -12,7 +12,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar, Union
 
 from viaduct.errors import BadValue, UnknownName
@@ -47,6 +47,13 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
         raise BadValue(message, *([remedy] if callable(part) else []))
     changed: Part = dataclasses.replace(recipe, **{name: value})  # type: ignore[type-var]
     return changed
+
+
+def override_fields(recipe: Part, changes: Iterable[tuple[str, str]]) -> Part:
+    """Return a copy of the recipe with changes (path, text) applied in order."""
+    for path, text in changes:
+        recipe = override(recipe, path, text)
+    return recipe
 
 
 def list_field_paths(part: Any, prefix: str = "") -> list[str]:

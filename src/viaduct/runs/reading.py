@@ -17,6 +17,7 @@ from viaduct.run_files import (
 )
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.metrics import MetricsDigest, number_or_none, update_digest
+from viaduct.typed_fields import matches
 
 FILES = ("recipe.json", "metrics.jsonl", "summary.json", ENDING, "checkpoints")
 Signature = list[list[int] | None]
@@ -76,7 +77,7 @@ def name_data(data: str | None, recipe: dict[str, Any]) -> str:
     """Return the last component of the data's path, or the class name of the recipe's data if there is no path."""
     if data:
         return os.path.basename(data.rstrip("/")) or data
-    kind = (dict_or_none(recipe.get("data")) or {}).get("is")
+    kind = (read_typed(recipe, "data", dict) or {}).get("is")
     return str(kind or "")
 
 
@@ -87,19 +88,19 @@ def set_provenance(run: RunFacts, provenance: Any) -> None:
     recorded = provenance.get("sessions")
     sessions = [session for session in recorded if isinstance(session, dict)] if isinstance(recorded, list) else []
     run.has_provenance = bool(sessions)
-    run.id, run.init = text_or_none(provenance.get("id")), dict_or_none(provenance.get("init"))
+    run.id, run.init = read_typed(provenance, "id", str), read_typed(provenance, "init", dict)
     if not sessions:
         return
-    last, machine = sessions[-1], dict_or_none(sessions[-1].get("machine")) or {}
-    data = dict_or_none(last.get("data")) or {}
+    last, machine = sessions[-1], read_typed(sessions[-1], "machine", dict) or {}
+    data = read_typed(last, "data", dict) or {}
     run.sessions, run.began = len(sessions), number_or_none(sessions[0].get("began"))
-    run.commit, run.version, run.source = (text_or_none(last.get(name)) for name in ("commit", "version", "source"))
-    run.host = text_or_none(last.get("host"))
-    run.pid, run.ranks = int_or_none(last.get("pid")), int_or_none(last.get("ranks"))
-    run.modified_files = int_or_none(last.get("modified_files"))
-    run.machine, run.device = machine or None, text_or_none(machine.get("description")) or run.device
-    run.fingerprint, run.fingerprint_basis = text_or_none(data.get("fingerprint")), text_or_none(data.get("basis"))
-    run.build = dict_or_none(data.get("build"))
+    run.commit, run.version, run.source = (read_typed(last, name, str) for name in ("commit", "version", "source"))
+    run.host = read_typed(last, "host", str)
+    run.pid, run.ranks = read_typed(last, "pid", int), read_typed(last, "ranks", int)
+    run.modified_files = read_typed(last, "modified_files", int)
+    run.machine, run.device = machine or None, read_typed(machine, "description", str) or run.device
+    run.fingerprint, run.fingerprint_basis = read_typed(data, "fingerprint", str), read_typed(data, "basis", str)
+    run.build = read_typed(data, "build", dict)
 
 
 def set_metrics(run: RunFacts, digest: MetricsDigest) -> None:
@@ -122,12 +123,12 @@ def set_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str,
         return
     run.steps = summary["steps"]
     run.images_per_s = number_or_none(summary.get("images_per_s")) or run.images_per_s
-    run.precision, run.parameters = text_or_none(summary.get("precision")), int_or_none(summary.get("parameters"))
+    run.precision, run.parameters = read_typed(summary, "precision", str), read_typed(summary, "parameters", int)
     if not run.has_provenance:
-        machine = dict_or_none(summary.get("machine")) or {}
-        run.commit, run.version = text_or_none(summary.get("commit")), text_or_none(summary.get("version"))
-        run.machine, run.ranks = machine or None, int_or_none(summary.get("ranks"))
-        run.device = text_or_none(machine.get("description")) or run.device
+        machine = read_typed(summary, "machine", dict) or {}
+        run.commit, run.version = read_typed(summary, "commit", str), read_typed(summary, "version", str)
+        run.machine, run.ranks = machine or None, read_typed(summary, "ranks", int)
+        run.device = read_typed(machine, "description", str) or run.device
 
 
 def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int | None) -> Iterator[str]:
@@ -145,7 +146,7 @@ def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int
     elif run.is_complete and size is not None:
         if digest.offset < size:
             yield f"the last line of {name} is cut off"
-        every = int_or_none(run.fields.get("log.every_steps"))
+        every = read_typed(run.fields, "log.every_steps", int)
         if every and run.steps - digest.step >= every:
             yield f"{name} ends at step {digest.step:,} of {run.steps:,}"
 
@@ -164,13 +165,7 @@ def flatten_recipe(recipe: Any, prefix: str = "") -> dict[str, Any]:
     return fields
 
 
-def text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def int_or_none(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def dict_or_none(value: object) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None
+def read_typed(record: dict[str, Any], name: str, kind: type) -> Any:
+    """Return a field of a record if it has this type and is not an empty text, else None."""
+    value = record.get(name)
+    return value if matches(value, kind) and value != "" else None

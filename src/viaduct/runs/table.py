@@ -106,18 +106,6 @@ def to_json(listing: Listing, runs: Sequence[RunFacts]) -> str:
 
 
 def build_record(run: RunFacts) -> dict[str, Any]:
-    return {
-        "path": run.path,
-        **{name: read(run) for name, read in FIELDS.items()},
-        "reason": run.reason,
-        "best_step": run.best_step,
-        "seed": run.seed,
-        "images": run.images,
-        "id": run.id,
-        "init": run.init,
-        "source": run.source,
-        "modified_files": run.modified_files,
-        "damaged_lines": run.damaged_lines,
-        "damage": run.damage,
-        "fields": run.fields,
-    }
+    names = ["reason", "best_step", "seed", "images", "id", "init", "source", "modified_files", "damaged_lines"]
+    facts = {name: getattr(run, name) for name in [*names, "damage", "fields"]}
+    return {"path": run.path, **{name: read(run) for name, read in FIELDS.items()}, **facts}

@@ -22,7 +22,7 @@ from viaduct.profiling.collector import Plan
 from viaduct.profiling.figures import show_time
 from viaduct.profiling.record import Advice
 from viaduct.recipes import Loaded
-from viaduct.recipes._fields import list_field_paths, override, read_field
+from viaduct.recipes._fields import list_field_paths, override_fields, read_field
 from viaduct.training.profiled import profile_recipe
 
 TURNS = 3
@@ -69,9 +69,7 @@ class Applied:
 
 def choose_advice(advice: Sequence[Advice], loaded: Loaded, settings: Settings) -> tuple[Advice, dict[str, str]] | None:
     """Return the first advice that changes fields of this recipe to new values, and these changes."""
-    recipe = loaded.recipe
-    for path, text in settings:
-        recipe = override(recipe, path, text)
+    recipe = override_fields(loaded.recipe, settings)
     known = set(list_field_paths(recipe))
     for proposal in advice:
         possible = {path: text for path, text in proposal.changes.items() if path in known}

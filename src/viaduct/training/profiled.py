@@ -27,7 +27,7 @@ from viaduct.profiling.collector import Plan
 from viaduct.profiling.folder import read_profile
 from viaduct.profiling.record import Profile
 from viaduct.recipes import Checkpoint, Evaluation, Loaded, Recipe, load
-from viaduct.recipes._fields import override
+from viaduct.recipes._fields import override_fields
 from viaduct.training.distributed import join_ranks
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.loop import Training
@@ -76,10 +76,7 @@ class WorkOrder:
 
     def change_recipe(self) -> Recipe:
         """Return the recipe with the settings applied."""
-        recipe = self.loaded.recipe
-        for path, text in self.settings:
-            recipe = override(recipe, path, text)
-        return apply_source_settings(recipe, keep_size=True)
+        return apply_source_settings(override_fields(self.loaded.recipe, self.settings), keep_size=True)
 
 
 def profile_recipe(

@@ -18,7 +18,7 @@ def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]
     The recipe is the one called `recipe`, with an empty dict, or that of the run if `recipe` is empty.
     """
     from viaduct.recipes import load
-    from viaduct.recipes._fields import override
+    from viaduct.recipes._fields import override_fields
 
     if not recipe and run is None:
         raise BadValue("which recipe?", "`viaduct train --list` shows them; `viaduct train --run DIR` continues a run.")
@@ -27,10 +27,8 @@ def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]
     check_flags(texts, loaded)
     if "epochs" in texts:
         changes = [*changes, ("steps", "0")]  # a run begun with --steps would otherwise ignore --epochs
-    changed = loaded.recipe
-    for path, text in changes:
-        changed = override(changed, path, text)
-    return apply_source(replace(loaded, recipe=changed), "data.size" in texts), stored
+    changed = replace(loaded, recipe=override_fields(loaded.recipe, changes))
+    return apply_source(changed, "data.size" in texts), stored
 
 
 def open_run(run: Path) -> tuple[Loaded, dict[str, Any]]:

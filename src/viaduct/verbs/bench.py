@@ -109,9 +109,10 @@ def main(
 def run_bench(options: dict[str, Any]) -> None:
     """Load the recipe with its changes and measure it."""
     from viaduct.recipes import load
+    from viaduct.recipes._fields import override_fields
 
     loaded = load(options["recipe"])
-    loaded = replace(loaded, recipe=change_recipe(loaded.recipe, options))
+    loaded = replace(loaded, recipe=override_fields(loaded.recipe, collect_changes(options)))
     # torch is imported from here on, after the flags have been checked.
     from viaduct.benching.record import check_json_path
 
@@ -181,15 +182,6 @@ def measure_separate_starts(
         *((peer.title, replace(request, peer=peer.name, mode=peer.mode)) for peer in peers),
     ]
     return measure_starts(requests, print_note)
-
-
-def change_recipe(recipe: Recipe, options: dict[str, Any]) -> Recipe:
-    """Return the recipe with the flags applied and checked."""
-    from viaduct.recipes._fields import override
-
-    for path, text in collect_changes(options):
-        recipe = override(recipe, path, text)
-    return recipe
 
 
 def collect_changes(options: dict[str, Any]) -> list[tuple[str, str]]:

@@ -63,7 +63,7 @@ def run(
     repeat, location = is_repeat_wanted(), locate_bank(bank)
     require("torch")
     from viaduct.recipes import load
-    from viaduct.recipes._fields import override
+    from viaduct.recipes._fields import override_fields
     from viaduct.training.tuned import TuneRequest, tune_recipe
     from viaduct.verbs._recipe_changes import merge_changes
 
@@ -71,9 +71,7 @@ def run(
     fields = {"batch": ("data.global_batch", batch), "precision": ("precision.compute", precision)}
     flags = {name: (path, str(value)) for name, (path, value) in fields.items() if value is not None}
     changes = merge_changes(flags, settings)
-    checked = loaded.recipe
-    for path, text in changes:
-        checked = override(checked, path, text)  # raises BadValue for a wrong value, before any work
+    override_fields(loaded.recipe, changes)  # raises BadValue for a wrong value, before any work
     request = TuneRequest(loaded, location, mode, seconds, device, data, changes, seed, repeat)
     report = tune_recipe(request, print_note)
     print_report(report, as_json)

@@ -14,16 +14,14 @@ from typing import Any
 from viaduct import recipes
 from viaduct.atomic_files import write_file
 from viaduct.recipes import Loaded, Recipe
-from viaduct.recipes._fields import override
+from viaduct.recipes._fields import override, override_fields
 
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """Return a recipe with the fields in `settings` ({"optimizer.lr": "0.3"}) set, in the order of the mapping."""
     if "epochs" in settings and "steps" not in settings:
         recipe = override(recipe, "steps", "0")  # otherwise `steps` would win over `epochs`
-    for path, text in settings.items():
-        recipe = override(recipe, path, text)
-    return recipe
+    return override_fields(recipe, settings.items())
 
 
 def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> None:

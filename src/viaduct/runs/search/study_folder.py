@@ -66,10 +66,6 @@ class StudyFolder:
         """Return the file with a trial's output."""
         return self.path / LOGS / f"trial-{number:03d}.txt"
 
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the folder within the block; remove the folder at the end if no definition was written."""
