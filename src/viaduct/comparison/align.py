@@ -1,8 +1,9 @@
 """Alignment: pairs each tensor of the left dump with its counterpart on the right.
 
-Steps and ranks are paired first, then their tensors: by the rules file, the graph and their names; without a graph also
-by structure. A tensor without a partner becomes a pair with one side None and a `reason`. The missing side is named `*`
-if nothing on it corresponds, for example if the compiler inserted the operator or fused it away.
+Steps and ranks are paired first, then their tensors: by the user's rules file (rules.py), by the compiled graph
+(fusion.py), by name and, without a graph, by structure (structure.py). A tensor without a partner becomes a pair with
+one side None and a `reason`. The missing side is named `*` if nothing on it corresponds, for example if the compiler
+inserted the operator or fused it away.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from viaduct.comparison import fusion
 from viaduct.comparison.graph import Graph, Node, read_graph
+from viaduct.comparison.naming import WRAPPERS
 from viaduct.comparison.readers.listing import join_some
 from viaduct.comparison.rules import Rules, read_rules
 from viaduct.comparison.structure import UnmatchedCall, align_operators
@@ -27,8 +29,6 @@ from viaduct.comparison.tensors import INSERTED, MatchedBy, Pair, Role, Side, St
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
 UNORDERED_KINDS = ("folder", "tfdbg")  # these dumps do not record the order of execution
-# Name parts that wrappers add. "module" is removed at the beginning only: a network may have an inner part "module".
-WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 _SEPARATORS = re.compile(r"[/.:\\\s]+")
 _UNDERSCORES = re.compile(r"_+")
 
@@ -48,12 +48,12 @@ class OrderedPair(NamedTuple):
 
     pair: Pair
     group: Key  # pairs of one group are adjacent and get one group number
-    sort_key: tuple[float, ...]  # orders the pairs of a group; groups are ordered by their smallest sort key
+    sort_key: tuple[float, ...]  # of the pair in its group; groups are sorted by the smallest key of a pair
 
 
 @dataclass
 class StepPairing:
-    """Pairing of one step of one rank: the tensors without a partner, and the pairs so far.
+    """Pairing of one step of one rank: the tensors that have no partner yet, and the pairs so far.
 
     The pairs get their group numbers in `number_groups`.
     """
@@ -85,7 +85,7 @@ class StepPairing:
         self.right = [tensor for tensor in self.right if id(tensor) not in ids]
 
     def pair_by_key(self, key: Callable[[StoredTensor], Key]) -> list[Key]:
-        """Pair tensors whose key is unique on both sides. Return the keys that are ambiguous."""
+        """Pair tensors whose key is unique on both sides. Return the keys that both sides have, but not only once."""
         ours, theirs = _group_by(self.left, key), _group_by(self.right, key)
         paired: list[StoredTensor] = []
         ambiguous = []
@@ -239,7 +239,7 @@ def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None
             pair = replace(pair, right=None, matched_by="none", layout=None, reason=reason)
         group = groups[node.name].number
         pairing.ordered_pairs.append(OrderedPair(pair, ("graph", group), (group, *make_sort_key(tensor))))
-        paired += [stored for stored in (tensor, pair.right) if stored is not None]
+        paired += [tensor] if pair.right is None else [tensor, pair.right]
         if pair.reason.startswith("ambiguous"):
             pairing.add_note(pair.reason)
     pairing.drop(paired)
@@ -297,9 +297,10 @@ def _normalise(name: str) -> str:
 def _split_name(name: str) -> list[str]:
     """Split a name at its separators, and remove the parts that wrappers add."""
     parts = [part for part in _SEPARATORS.split(name) if part]
-    while len(parts) > 1 and parts[0] in WRAPPERS:
+    # "module" is removed at the beginning only: an inner module of a network may have this name.
+    while len(parts) > 1 and parts[0] in ("module", *WRAPPERS):
         parts = parts[1:]
-    return [part for part in parts if part not in WRAPPERS[1:]]
+    return [part for part in parts if part not in WRAPPERS]
 
 
 def _find_common_prefixes(pairing: StepPairing) -> list[str]:

@@ -1,4 +1,4 @@
-"""Producers of tensors, and exits of gradients from modules, found in autograd's graph.
+"""Autograd's graph: the modules that produced a tensor, and the nodes through which gradients leave a module.
 
 Module hooks do not see functions between modules (`out + shortcut`, flatten). Autograd's graph has a node for each:
 followed back from a module's input, it leads to the modules that computed this input.
@@ -15,12 +15,12 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils.weak import TensorWeakRef
 
 Node: TypeAlias = Any  # torch.autograd.graph.Node; C++ nodes and Python ones share no class that mypy knows
-Edge: TypeAlias = tuple[Node, int]
-MAX_NODES = 20_000  # visited in one walk; a walk that reaches them ends, and finds no more
+Edge: TypeAlias = tuple[Node, int]  # a tensor in the graph: the node that computed it, and the number of its output
+MAX_NODES = 20_000  # of one walk through the graph, which ends there, whatever it has found
 
 
 def find_edge(tensor: Tensor) -> Edge | None:
-    """Return the autograd edge of a tensor; None if it needs no gradient or gradients are disabled."""
+    """Return the edge of a tensor; None if it requires no gradient or gradients are disabled."""
     if not tensor.requires_grad or not torch.is_grad_enabled():
         return None
     edge = get_gradient_edge(tensor)
@@ -28,21 +28,21 @@ def find_edge(tensor: Tensor) -> Edge | None:
 
 
 class TensorProducers:
-    """The modules that returned the tensors of a step: by autograd's edge, or by tensor if it has none."""
+    """The modules that returned the tensors of a step: by edge, or by tensor if it has no edge."""
 
     def __init__(self) -> None:
         self._by_edge: dict[Edge, str] = {}
         self._by_tensor: dict[int, tuple[TensorWeakRef, int, str]] = {}  # by id: tensor, its version, module
 
     def add_producer(self, tensor: Tensor, edge: Edge | None, op: str) -> None:
-        """Record the innermost module that returned a tensor: the first one, since inner modules return first."""
+        """Record that a module returned a tensor. The first record counts: inner modules return before outer ones."""
         if edge is not None:
             self._by_edge.setdefault(edge, op)
         elif not tensor.is_inference() and self._find_producer(tensor) is None:
             self._by_tensor[id(tensor)] = (TensorWeakRef(tensor), tensor._version, op)
 
     def find_producers(self, tensor: Tensor, edge: Edge | None) -> list[str]:
-        """Return the nearest modules whose outputs a tensor was computed from."""
+        """Return the modules from whose outputs a tensor was computed without another module in between."""
         if edge is None:
             producer = None if tensor.is_inference() else self._find_producer(tensor)
             return [producer] if producer else []
@@ -61,12 +61,13 @@ class TensorProducers:
         return list(producers)
 
     def _find_producer(self, tensor: Tensor) -> str | None:
+        """Return the module that returned a tensor without an edge, if the tensor was not written to since."""
         reference, version, op = self._by_tensor.get(id(tensor), (lambda: None, 0, ""))
         return op if reference() is tensor and version == tensor._version else None
 
 
 def find_exits(outputs: Iterable[Edge], inputs: Iterable[Edge]) -> dict[Edge, list[Edge]]:
-    """Return, for each input of a module, the links through which its gradient leaves: node and index of its input."""
+    """Return for each input of a module the places where its gradient leaves: pairs of node and index of its input."""
     leaving: dict[Edge, list[Edge]] = {edge: [] for edge in inputs}
     for link, edge in iterate_links(outputs, leaving):
         if edge in leaving:
@@ -82,9 +83,9 @@ def find_used_within(outputs: Collection[Edge], inputs: Collection[Edge]) -> set
 
 
 def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator[tuple[Edge, Edge]]:
-    """Yield the links of the graph from a module's outputs back to its inputs.
+    """Yield the links of the graph between a module's outputs and its inputs, against the direction of computing.
 
-    A link is a pair: (node, index of its input), and the edge that this input leads to.
+    A link is a pair: a node with the index of its input, and the edge (the tensor) that is this input.
     """
     # Nodes older than every input cannot belong to the module. The sequence number of a leaf's node (AccumulateGrad)
     # says nothing about its age.

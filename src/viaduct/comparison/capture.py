@@ -1,4 +1,4 @@
-"""The tensors recorded during a dumped step: index entries, and copies for the writer.
+"""The tensors that are recorded during a dumped step: entries of its index, and copies for the writer.
 
 A copy is made at once, since the next operator may write into the same memory. A tensor that is recorded twice without
 a change, as one module's output and the next one's input, is stored once.
@@ -39,7 +39,7 @@ BITS_DTYPES = {1: torch.uint8, 2: torch.int16}  # by element size: integers for 
 
 @dataclass
 class DumpPlan:
-    """The steps, roles and operators to dump, and the operator names so far."""
+    """The steps, roles and operators to dump."""
 
     steps: Steps
     mode: Mode = "all"
@@ -55,7 +55,7 @@ class DumpPlan:
         return (role in ALWAYS_DUMPED or role in ROLES_OF_MODE[self.mode]) and op in self.only
 
     def explain_no_match(self) -> str:
-        """Return a message if the patterns matched none of the names so far; empty if there was no name."""
+        """Return a message if the patterns matched none of the names so far; empty if one matched or there was none."""
         if not self.seen_names or any(name in self.only for name in self.seen_names):
             return ""
         return naming.explain_no_match(self.only.patterns, self.seen_names)
@@ -67,7 +67,7 @@ class Capture:
     def __init__(self, plan: DumpPlan, writer: Writer | None) -> None:
         self.plan, self.writer = plan, writer
         self.entries: list[Entry] = []
-        self._local = threading.local()  # attribute `is_busy`, see below
+        self._local = threading.local()  # its attribute `is_busy` is that of the property
         self._last_order = 0
         self._names = FileNames()
         self._stored: dict[int, tuple[TensorWeakRef, int, Entry]] = {}  # by id: tensor, its version, its entry
@@ -80,7 +80,7 @@ class Capture:
             return self._last_order
 
     def add(self, entry: Entry, tensor: Tensor, owned: bool = False, anew: bool = False) -> Entry:
-        """Record one tensor. `owned`: no copy is needed; `anew`: store it even if it was stored before."""
+        """Record one tensor. `owned`: nobody else will write to it, so no copy is needed. `anew`: store it again."""
         with self._lock, self.suspend_watching():
             entry.dtype, entry.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
             self.entries.append(entry)

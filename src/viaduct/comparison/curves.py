@@ -1,8 +1,8 @@
-"""Comparison of two runs without dumps: the step from which their loss curves differ by more than noise.
+"""Comparison of two runs without dumps: the first step from which their loss curves differ by more than noise.
 
-Each curve's noise is measured from its own steps, in a running window. The curves part at the first step from which
-their smoothed difference keeps its sign and stays beyond the noise of both. Runs with other batches differ for a few
-steps and agree again, which does not count.
+The noise of a curve is measured from its own steps, in a running window. The curves differ from the first step on from
+which their smoothed difference keeps its sign and stays beyond the noise of both. Runs with other batches differ for a
+few steps and agree again, which does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from viaduct.errors import BadData
 METRICS_FILE = "metrics.jsonl"
 SMOOTHING_STEPS = 9  # length of the running median of the difference
 NOISE_WINDOW = 31  # steps around each step from which its noise is measured
-MIN_NOISES = 2.0  # times the noise of one step beyond which a smoothed difference counts
+MIN_NOISES = 2.0  # a smoothed difference counts if it is larger than this many times the noise of the step
 APART_STEPS = 10  # consecutive steps that must count; at the end of the curves MIN_STEPS are enough
 MIN_STEPS = 5  # fewer steps cannot tell a difference from noise
 MAX_BYTES = 1 << 30
@@ -53,7 +53,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The step at which two curves part, with both values (smoothed, if both are finite)."""
+    """The first step from which two curves differ, with both losses (smoothed if both are finite)."""
 
     step: int
     left: float
@@ -63,7 +63,7 @@ class FirstDifference:
 
 @dataclass(frozen=True)
 class Curves:
-    """Two curves on their common steps, and the step where they part, if they do.
+    """Two curves on their common steps, and their first difference.
 
     A loss that is NaN or infinite on both sides does not count as agreement.
     """
@@ -87,7 +87,7 @@ class Curves:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if the curves agree within noise, 1 if they part or if both losses are not finite at some step."""
+        """Return 0 if the curves agree within noise, 1 if they differ or if neither loss is finite at some step."""
         return 1 if self.first_difference is not None or self.nonfinite_steps.size else 0
 
     @property
@@ -125,7 +125,7 @@ class Curves:
 
 
 def compare_curves(left: Path, right: Path) -> Curves:
-    """Read both runs, and find the step where they part."""
+    """Read the loss curves of both runs, and find their first difference."""
     curves = read_curve(left), read_curve(right)
     steps, at_left, at_right = np.intersect1d(curves[0].steps, curves[1].steps, return_indices=True)
     if not steps.size:
@@ -147,7 +147,7 @@ def has_curve(path: Path) -> bool:
 
 
 def read_curve(run: Path) -> Curve:
-    """Read RUN/metrics.jsonl, and count lines that cannot be read; raise BadData without any loss."""
+    """Read RUN/metrics.jsonl, and count lines that cannot be read; raise BadData if there is no loss."""
     path = run / METRICS_FILE
     losses: dict[int, float] = {}
     evaluations, skipped, broken = [], 0, False
@@ -199,7 +199,7 @@ def parse_number(value: Any) -> float:
 
 
 def find_first_difference(steps: Array, left: Array, right: Array) -> FirstDifference | None:
-    """Return the first step from which the curves stay apart, or at which only one of them is finite."""
+    """Return the first step from which the curves stay apart, or at which only one loss is finite."""
     raw, is_one_sided = (left, right), np.isfinite(left) != np.isfinite(right)
     left, right = finite_or_nan(left), finite_or_nan(right)
     noise = np.hypot(estimate_noise(left), estimate_noise(right))
@@ -237,7 +237,7 @@ def smooth_by_median(values: Array) -> Array:
 
 
 def compute_running_medians(values: Array, width: int) -> Array:
-    """Return running medians without NaN, of fewer values at the ends."""
+    """Return running medians over `width` values, fewer at the ends, without NaN."""
     half = min(width, len(values)) // 2
     padded = np.concatenate([np.full(half, np.nan), values, np.full(half, np.nan)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)

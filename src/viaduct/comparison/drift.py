@@ -22,7 +22,7 @@ from viaduct.comparison.thresholds import Thresholds, judge_measures
 from viaduct.errors import BadData, BadValue
 
 LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}
-Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]  # gets the measured pairs and their number
+Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]  # wraps the measured pairs; gets their number too
 ChooseThresholds = Callable[[Pair], Thresholds | None]
 
 
@@ -38,7 +38,7 @@ class Options:
     thresholds: Thresholds | None = None
     kld: KldVariant = "book"
     workers: int | None = None  # processes that measure
-    threshold_source: str = ""  # for the page: where the thresholds come from if each tensor has its own
+    threshold_source: str = ""  # for the page: where the thresholds come from, if each pair has its own
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def compare_pairs(
 ) -> Drift:
     """Measure, judge and explain pairs of tensors.
 
-    `edges`: operator -> the operators that feed it, by the names of the left side. `choose_thresholds`, if given,
-    returns the thresholds of a pair in place of `options.thresholds`.
+    `edges`: operator -> the operators whose outputs it reads, by their names on the left side. `choose_thresholds`
+    returns the thresholds of one pair; without it, `options.thresholds` is used for all.
     """
     measured = progress(measure_pairs(pairs, options.workers, options.kld), len(pairs))
     rows = [
@@ -97,14 +97,14 @@ def compare_pairs(
         for pair, answer in measured
     ]
     if choose_thresholds is None and (options.thresholds is None or options.thresholds.max_abs is None):
-        rows = flag_rounding_noise(rows)  # not with an absolute limit, which says already how much noise is allowed
+        rows = flag_rounding_noise(rows)  # a limit of the absolute error already says how much noise is allowed
     judgement = judge(rows, edges or {})
     explanation = explain(judgement, edges or {})
     return Drift(left, right, judgement.rows, explanation, options, explanation.notes)
 
 
 def require_same_level(left: Side, right: Side) -> None:
-    """Raise BadValue for a dump of operators and one of modules: alignment by shape would pair unrelated tensors."""
+    """Raise BadValue if only one dump is of operators: its tensors would be paired with unrelated ones by shape."""
     ours, theirs = left.settings.get("level", ""), right.settings.get("level", "")
     if ours and theirs and ours != theirs:
         raise BadValue(
@@ -150,7 +150,7 @@ def make_row(pair: Pair, answer: Answer, thresholds: Thresholds | None) -> Row:
 
 
 def choose_missing_result(pair: Pair) -> Result:
-    """Return the result of a pair without measures: new if a compiler inserted or fused the operator, else refused."""
+    """Return the result of a pair without measures: new if a compiler inserted or fused its operator, else refused."""
     if any(tensor is not None and tensor.fault for tensor in (pair.left, pair.right)):
         return "refused"
     return "new" if INSERTED in (pair.left_op, pair.right_op) else "refused"

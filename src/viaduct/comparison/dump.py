@@ -10,8 +10,8 @@
             optimizer.step()                      # ends the step; without an optimizer call dump.step()
             optimizer.zero_grad()
 
-The network has hooks during dumped steps only. Unless the network is compiled, recording changes no number: the losses
-are equal in every bit with and without it (on a GPU, if its kernels are deterministic).
+The network has hooks during dumped steps only. Unless the network is compiled, a dump changes no number: the losses are
+equal in every bit with and without it (on a GPU, if its kernels are deterministic).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make_plan(
 
 
 class StepDump:
-    """One step that is being dumped. Networks may be added during the step, since a script's are found one by one."""
+    """One step that is being dumped. Networks may be added during the step: those of a script are found one by one."""
 
     def __init__(
         self,
@@ -102,13 +102,13 @@ class StepDump:
         self.recorder.watch({module: name for module, name in names.items() if module is not without})
 
     def record(self, name: str, tensor: Tensor, role: Role, kind: str) -> None:
-        """Record a tensor that the caller reports."""
+        """Record a tensor that is neither input nor output of a module."""
         self.recorder.add_recorded(name, tensor)
         if self.capture.plan.selects(name, role):
             self.capture.add(Entry(name, kind, role, 0, self.capture.next_order()), tensor)
 
     def begin_update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record the gradients, and nothing else until `end_update`."""
+        """Record the gradients. Until `end_update`, nothing else is recorded."""
         self.recorder.paused = True
         self.parameter_recorder.record(optimizer, "gradient")
 
@@ -162,9 +162,9 @@ class Dump(DumpBase):
 
     A step ends with the step of an optimizer that holds weights of the network. Without an optimizer, call `step()`;
     after an optimizer's step it does nothing. Passes without gradients are dumped until an optimizer has stepped; later
-    ones count as evaluations. `evaluations` True or False dumps them always or never. `weights`: the module that holds
-    the optimizer's weights, if it is not `model`. A folder with steps is refused; with `force` they stay, or are
-    replaced by new ones of the same number.
+    ones count as evaluations. With `evaluations` True they are always dumped, with False never. `weights`: the module
+    that holds the optimizer's weights, if it is not `model`. A folder that holds steps is refused. With `force` these
+    steps stay, except those that are dumped again.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Dump(DumpBase):
         if compiled and level == "op":
             raise BadValue("a compiled network has fused its operators.", "Dump it at level module, or not compiled.")
         self._taps = Taps(self.model, self.plan) if compiled else None
-        self._pass_hooks: list[Any] = []  # end a step of several optimizers at the next pass
+        self._pass_hooks: list[Any] = []  # they end a step with several optimizers when the next pass begins
         parameter_ids = {id(parameter) for parameter in self.weights.parameters()}
         self._steps = OptimizerSteps(
             self, first_step, lambda optimizer: any(id(p) in parameter_ids for p in iterate_parameters(optimizer))
@@ -206,7 +206,7 @@ class Dump(DumpBase):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Discard a step that was not ended, unless it is the first one: then write it."""
+        """Discard an unfinished step, but write it if it is the only one: a single pass needs no call of `step`."""
         self._steps.__exit__()
         current = self._current
         has_run = current is not None and current.recorder.edges  # a module has been called
@@ -217,7 +217,7 @@ class Dump(DumpBase):
             self._warn()
 
     def _warn(self) -> None:
-        """Warn about patterns that matched no name, or requested steps that were not reached."""
+        """Warn about patterns that matched no name, or about requested steps that were not reached."""
         if misses := self.plan.explain_no_match():
             warnings.warn(f"Dump recorded nothing: {misses}", stacklevel=3)
         elif missing := self.plan.steps.describe_missing(self.written):
@@ -242,7 +242,7 @@ class Dump(DumpBase):
     def wrap_compiled(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function to call instead of the compiled network `plain`, for a dump made with `compiled`.
 
-        In dumped steps with gradients a variant of the network runs that is compiled with taps (taps.py).
+        In dumped steps it runs the network compiled with taps (taps.py), else `plain`; passes without gradients too.
         """
 
         def run(*args: Any) -> Any:
@@ -265,9 +265,9 @@ class Dump(DumpBase):
         self._current.watch(name_modules(self.model), weights)
 
     def await_other_optimizers(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
-        """If parameters outside this optimizer have gradients, let the next forward pass end the step; return True.
+        """Return True if other optimizers may step too, since parameters outside this one have gradients.
 
-        For a compiled network return False always.
+        The step then ends when the next forward pass begins. For a compiled network always return False.
         """
         used = {id(parameter) for parameter in iterate_parameters(optimizer)}
         has_others = any(p.grad is not None and id(p) not in used for p in self.weights.parameters())

@@ -1,4 +1,4 @@
-"""The explanation of a judgement: first divergence, neighbourhood, likely causes and advice."""
+"""The explanation of a comparison: its first divergence (origin) with neighbours, likely causes and advice."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ADVICE = (
     "Nothing stands out: the formats differ, or the order of sums. If this precision is meant, give thresholds for it "
     "(--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
 )
-MIN_LAYERS = 6  # outputs with an error; with fewer amplification is not judged
-BEYOND_SUM = 100.0  # errors this many times the sum of equal roundings were amplified
-GROWING = (
+MIN_LAYERS = 6  # outputs that differ; with fewer it is not known whether errors are amplified
+MIN_AMPLIFICATION = 100.0  # errors of this many times the sum of equal roundings are amplified
+AMPLIFICATION_ADVICE = (
     "No operator stands out: the layers enlarge what comes in, one after the other. Look at residual branches without "
     "a norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
     "compare fewer layers at a time, each from equal inputs."
@@ -33,7 +33,10 @@ GROWING = (
 
 
 def explain(judgement: Judgement, producers: Mapping[str, Sequence[str]], open_: Opener = open_tensor) -> Explanation:
-    """Return the first origin with its likely causes and neighbours, or why there is no origin."""
+    """Return the first origin with its likely causes and neighbours, or why there is no origin.
+
+    `producers`: operator -> the operators whose outputs it reads.
+    """
     if not judgement.origins:
         return explain_accumulation(judgement) if judgement.growth else explain_no_mismatch(judgement.rows)
     origin, *further = judgement.origins
@@ -77,7 +80,7 @@ def explain_accumulation(judgement: Judgement) -> Explanation:
 
 
 def find_amplification(rows: Sequence[Row]) -> Cause | None:
-    """Return the cause if errors grow far beyond a sum: n equal roundings add up to n times one at most."""
+    """Return the cause if errors grow far beyond a sum: n equal roundings add up to at most n times one of them."""
     first = min(row.tensor.step for row in rows if row.result == "bad")
     outputs = [row for row in rows if row.tensor.role == "output" and row.tensor.step == first]
     outputs.sort(key=lambda row: (row.tensor.rank, row.tensor.order))
@@ -85,14 +88,14 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
     if len(errors) < MIN_LAYERS:
         return None
     early, late = statistics.median(errors[: MIN_LAYERS // 2]), max(errors)
-    if late < BEYOND_SUM * len(errors) * early:
+    if late < MIN_AMPLIFICATION * len(errors) * early:
         return None
     factor = (late / early) ** (1 / max(1, errors.index(late)))  # from one output to the next
     evidence = (
         f"the error grows from {early:.2g} to {late:.2g} over {errors.index(late) + 1} outputs, {factor:.3g} times a "
         f"layer; rounding that only adds up would give {len(errors) * early:.2g} at most"
     )
-    return Cause(amplifying_structure.NAME, evidence, GROWING, confidence=0.85)
+    return Cause(amplifying_structure.NAME, evidence, AMPLIFICATION_ADVICE, confidence=0.85)
 
 
 def explain_drift(drift: WeightDrift, growth: str) -> Explanation:
@@ -106,7 +109,7 @@ def explain_drift(drift: WeightDrift, growth: str) -> Explanation:
 
 
 def describe_formats(rows: Sequence[Row]) -> str:
-    """Return the most common pair of different dtypes as the end of a sentence; empty if all are equal."""
+    """Return the most common pair of different dtypes, as the end of a sentence; empty if all dtypes are equal."""
     pairs = [(row.pair.left.dtype, row.pair.right.dtype) for row in rows if row.pair.left and row.pair.right]
     different = Counter(pair for pair in pairs if pair[0] != pair[1])
     return "".join(
@@ -121,24 +124,24 @@ def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:
 
 
 def find_neighbourhood(rows: Sequence[Row], origin: Origin, producers: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the operators up to HOPS links from the origin, with their distance (Neighbour.hops, negative before it).
+    """Return the operators up to MAX_HOPS edges from the origin with their distances, negative for producers.
 
-    Without edges the calls just before and after the origin are taken.
+    Without edges, these are the calls just before and after the origin.
     """
-    readers: dict[str, list[str]] = defaultdict(list)
+    consumers: dict[str, list[str]] = defaultdict(list)
     for op, others in producers.items():
         for other in others:
-            readers[other].append(op)
+            consumers[other].append(op)
     around = {origin.op: 0}
-    spread_neighbours(around, [origin.op], producers, -1)
-    spread_neighbours(around, [origin.op], readers, 1)
+    add_neighbours(around, [origin.op], producers, -1)
+    add_neighbours(around, [origin.op], consumers, 1)
     return around if len(around) > 1 else find_neighbours_by_order(rows, origin)
 
 
-def spread_neighbours(
+def add_neighbours(
     around: dict[str, int], front: Iterable[str], links: Mapping[str, Sequence[str]], direction: int
 ) -> None:
-    """Add the operators up to HOPS links away from `front`; `direction` is the sign of their hops."""
+    """Add the operators up to MAX_HOPS links away from `front` with their distances, whose sign is `direction`."""
     for hop in range(1, MAX_HOPS + 1):
         front = [op for known in front for op in links.get(known, ()) if op not in around]
         for op in front[: MAX_NEIGHBOURS // 2]:

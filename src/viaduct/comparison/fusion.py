@@ -1,6 +1,7 @@
-"""Originals of a compiled graph's tensors: the tensor of the original network that each one should equal.
+"""Originals of the tensors of a compiled graph: the tensor of the original network that each one should equal.
 
-The rules are those of the accelerator's own tool:
+A compiled operator may compute several original ones (fusion), or a part of one (split). The rules are those of the
+accelerator's own tool:
 
 1. Operators that share an L1 fusion number or the list of their original names are one group.
 2. Not every operator of a group is compared. Of a split operator, the parts whose outputs name no original are not; of
@@ -9,7 +10,7 @@ The rules are those of the accelerator's own tool:
 4. Input k equals the original of the output that feeds it. Cast and TransData are skipped, also for their own outputs.
 5. An operator that was only renamed has its original's outputs.
 6. Layouts are those of the graph, unless the file's shape shows that NCHW was stored as NHWC or the reverse.
-7. With a graph of the right side too, originals are translated into its operators.
+7. If the right side has a graph too, each original is replaced by the operator of that graph that computes it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class OriginalTensor(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Operators that together compute the same originals."""
+    """Compiled operators that together compute the same original operators."""
 
     number: int
     nodes: tuple[Node, ...]
@@ -80,34 +81,35 @@ def _make_group_key(node: Node) -> tuple[str, ...]:
 
 @dataclass
 class GoldenOutputs:
-    """Outputs of the right (golden) side by name, and the original names that have the same file name."""
+    """Outputs of the right (golden) side by name, and what is needed to tell apart operators with one file name."""
 
     tensors: Mapping[tuple[str, int], StoredTensor]  # by flattened name and output
     exact: Mapping[tuple[str, int], StoredTensor]  # by name and output, if the dump has unflattened names
-    names: Mapping[str, set[str]]  # flattened name -> its original names
+    names: Mapping[str, set[str]]  # flattened name -> the original names that are written so
     shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape in the graph
-    translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
+    translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # by rule 7: operator, output
 
     def find(self, original: OriginalTensor) -> StoredTensor | str:
         """Return the right side's tensor, or the reason why there is none."""
         name, index = self.translated.get((original.op, original.output), (original.op, original.output))
         if (name, index) in self.exact:
             return self.exact[name, index]
-        stored = self.tensors.get((flatten_name(name), index))
-        if stored is None:
+        tensor = self.tensors.get((flatten_name(name), index))
+        if tensor is None:
             return f"no output {name}:{index} was found on the right side"
         rivals = self.names.get(flatten_name(name), {name})
-        if len(rivals) < 2 or self._fits_only(name, index, rivals, stored):
-            return stored
+        if len(rivals) < 2 or self._fits_only(name, index, rivals, tensor):
+            return tensor
         listed = " and ".join(sorted(rivals)[:4])
         written = f"{listed} are all written as {flatten_name(name)} in file names"
         return f"ambiguous: {written}; it is not known which of them this tensor is"
 
-    def _fits_only(self, name: str, index: int, rivals: set[str], stored: StoredTensor) -> bool:
-        """Return True if only this one of the rival names has the file's shape."""
+    def _fits_only(self, name: str, index: int, rivals: set[str], tensor: StoredTensor) -> bool:
+        """Return True if, of the operators with this file name, only `name` can have the tensor's shape."""
         shapes = {rival: self.shapes.get((rival, index)) for rival in rivals}
-        fitting = [rival for rival, shape in shapes.items() if shape is None or sorted(shape) == sorted(stored.shape)]
-        return fitting == [name]
+        return [name] == [
+            rival for rival, shape in shapes.items() if shape is None or sorted(shape) == sorted(tensor.shape)
+        ]
 
 
 def index_golden_outputs(
@@ -134,7 +136,7 @@ def index_golden_outputs(
 
 
 def is_fused_away(tensor: StoredTensor, group: Group) -> bool:
-    """Return True if no output of the group stands for this original tensor. In an L1 group, inner ones may."""
+    """Return True if no output of the group is compared with this original tensor; in an L1 group few outputs are."""
     outputs = [(node, index) for node in group.nodes for index in range(len(node.outputs))]
     if len(group.originals) < 2 or not outputs:
         return False
@@ -175,7 +177,7 @@ def read_original(node: Node, index: int, group: Group) -> OriginalTensor | None
 
 @dataclass
 class OriginalFinder:
-    """The originals of one graph's tensors among the right side's tensors."""
+    """Finds the originals of one graph's tensors among the right side's tensors."""
 
     graph: Graph
     groups: Mapping[str, Group]
@@ -258,7 +260,7 @@ def find_left_layout(tensor: StoredTensor, node: Node) -> str:
 
 
 def find_layout(left: StoredTensor, right: StoredTensor, original: OriginalTensor) -> Layout | None:
-    """Return left layout, right layout and right shape (rule 6); None if both files have the same layout."""
+    """Return left layout, right layout and right shape (rule 6); None if nothing is to be converted."""
     theirs = original.layout.upper()
     for (layout, axes), other in TRANSPOSITIONS.items():
         swapped = tuple(original.shape[axis] for axis in axes) if len(original.shape) == 4 else ()

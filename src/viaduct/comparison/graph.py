@@ -1,6 +1,6 @@
-"""The accelerator's compiled graph, as GE writes it: the original operators of each compiled one.
+"""The compiled graph that GE, the graph engine of an Ascend NPU, writes: it names the originals of each operator.
 
-    graph = read_graph(Path("ge_proto_00292_Build.txt"))     the text form of ModelDef, or the same content as JSON
+    graph = read_graph(Path("ge_proto_00292_Build.txt"))     the text form of its ModelDef, or the same content as JSON
 
 Only the fields that the comparison needs are kept. The text form is read operator by operator from a memory map, so a
 large file takes little memory. A message of either form becomes a tree: field name -> value, or list of values.
@@ -267,7 +267,7 @@ class _TextParser:
             if kind == END or token in CLOSING:
                 return tree
             if kind == BRACKET and token == b"[":  # an extension or Any: [type.name] { … }
-                self.skip_list()
+                self.skip_message()
                 self.skip_value()
             elif kind != NAME:
                 raise self.damaged_error(f"a field's name was expected, not {token[:20]!r}")
@@ -319,14 +319,6 @@ class _TextParser:
             self.position = before
             yield self.parse_value(depth)
 
-    def skip_list(self) -> None:
-        while True:
-            kind, token = self.read_token()
-            if kind == BRACKET and token == b"]":
-                return
-            if kind == END:
-                raise self.damaged_error("the file ends within a list")
-
     def skip_value(self) -> None:
         kind, token = self.read_token()
         if kind == BRACKET and token == b":":
@@ -339,7 +331,7 @@ class _TextParser:
             raise self.damaged_error("a value was expected")
 
     def skip_message(self) -> None:
-        """Skip from bracket to bracket, several times faster than from token to token."""
+        """Skip to the bracket that closes a message or list; from bracket to bracket, much faster than by tokens."""
         depth = 1
         while depth:
             match = _BRACKET.match(self.text, self.position)

@@ -5,7 +5,7 @@
       format, version      "viaduct dump", 1
       step, rank, ranks
       settings             device, precision, tf32, mode, deterministic, seed, versions, commit, script …: texts
-      edges                operator -> the operators that feed it
+      edges                operator -> the operators whose outputs it reads
       tensors              op, type, role, index, order, call, parameter, dtype, shape, file, bytes, crc32, statistics,
                            fault
 

@@ -1,14 +1,16 @@
-"""The first divergence: the first operator that is bad while none of its inputs is.
+"""The origin (first divergence): the first operator with a bad output, while none of its inputs is bad.
 
-The first step with a bad row is searched: its parameters, then the forward pass, the backward pass and the updates.
+It is sought in the first step with a bad row: in the parameters, then in the forward pass, in the backward pass and in
+the updates of the weights.
 
 - A module with a bad output, and without bad inputs and bad inner modules, is itself the origin.
 - A call before the first bad one is the origin if its inputs agree up to rounding and its output is off by far more:
-  the error has grown before it crossed a threshold.
+  the error then grew from call to call until it crossed a threshold.
 - Rounding that grows from layer to layer until it crosses a threshold has no origin.
 - If the dump shows no inputs, the first bad tensor in execution order is the origin.
 
-Other bad rows of the origin's step or later are marked as following from it, except further origins.
+Other bad rows of the origin's step or later are marked as following from it, except further origins. The golden size in
+messages is the size of the right tensor (SideStatistics.size).
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Origin, OriginKind, Row
 from viaduct.comparison.tensors import Role, StoredTensor
 
-JUMP_FACTOR = 6.0  # an operator adds an error of its own if its output's error is this many times that of its inputs
+JUMP_FACTOR = 6.0  # an operator has an error of its own if its output's error is this many times that of its inputs
 EXACT_ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
 CANCELLATION_FACTOR = 10.0  # the terms of a weight's gradient mostly cancel: errors grow by this factor without a fault
 REORDERING_ROUNDINGS = 200  # sums in another order differ by fewer roundings, given equal inputs
 MAX_FURTHER = 20  # origins that are listed after the first
-FEW_WRONG, MAX_WRONG = 4, 0.2  # number and share of weights; if more differ in a later step, training drifted apart
+# If more weights than this number and this share differ in a later step, the two trainings drifted apart; fewer wrong
+# weights are faults of their own.
+MAX_WRONG_WEIGHTS, MAX_WRONG_SHARE = 4, 0.2
 EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
 
 
@@ -88,19 +92,17 @@ def judge(rows: Sequence[Row], producers: Mapping[str, tuple[str, ...]]) -> Judg
             return Judgement(mark_followers(rows, origins), tuple(origins))
     if is_gradual:
         before = [row for row in rows if row.tensor.step <= first_bad]
-        errors = [compute_error(row) for row in before if row.tensor.role == "output"] or [
-            compute_error(row) for row in before
-        ]
-        finite = [error for error in errors if 0 < error < math.inf] or [0.0]
+        outputs = [row for row in before if row.tensor.role == "output"]
+        finite = [error for row in outputs or before if 0 < (error := compute_error(row)) < math.inf] or [0.0]
         return Judgement(tuple(rows), growth=(min(finite), max(finite)), weight_drift=weight_drift)
     origin = find_first_bad(rows)
     return Judgement(mark_followers(rows, [origin]), (origin,))
 
 
 def find_weight_drift(step: RankStep, before: int) -> WeightDrift | None:
-    """Return the drift if many weights differ, or None if few do: these are faults of their own."""
+    """Return the drift if many weights differ, else None. `before`: the last step that began with equal weights."""
     bad = sum(is_bad(step, index) for index in step.parameters)
-    if bad <= max(FEW_WRONG, MAX_WRONG * len(step.parameters)):
+    if bad <= max(MAX_WRONG_WEIGHTS, MAX_WRONG_SHARE * len(step.parameters)):
         return None
     return WeightDrift(before, step.number, bad, len(step.parameters))
 
@@ -113,7 +115,7 @@ class Candidate:
     input_error: float
     own_error: float
     rounding: float  # relative error of one rounding in its format
-    order: float  # in execution; half an order before or after a call is possible
+    order: float  # in execution; a half is between two calls
 
     @property
     def has_exact_inputs(self) -> bool:
@@ -128,7 +130,7 @@ class Candidate:
 def find_candidates(step: RankStep) -> list[Candidate]:
     """Return the candidates of the first phase of a step that has any, in execution order.
 
-    A hidden origin is put before wrong outputs, gradients and updates; before wrong outputs only if it ran earlier.
+    Wrong outputs, gradients and updates are preceded by a hidden origin, if there is one that ran before them.
     """
     for phase in (find_wrong_parameters, find_wrong_outputs, find_wrong_gradients, find_wrong_updates):
         if candidates := sorted(phase(step), key=lambda candidate: candidate.order):
@@ -140,7 +142,7 @@ def find_candidates(step: RankStep) -> list[Candidate]:
 
 
 def find_hidden_origin(step: RankStep, before: float) -> list[Candidate]:
-    """Return the first call with equal inputs and an output within the thresholds but off by far more than rounding."""
+    """Return the first call whose inputs are equal up to rounding and whose output, though not bad, is far from it."""
     for call in step.calls:
         outputs, inputs = call.row_indices.get("output", []), list_input_rows(step, call)
         if call.order >= before or not outputs or not inputs:
@@ -205,7 +207,7 @@ def make_candidate(
     input_error: float = 0.0,
     order: float | None = None,
 ) -> Candidate:
-    """Return the candidate for some bad rows; operator and order are those of the first row, unless given."""
+    """Return the candidate for some bad rows. `op` and `order` default to those of the first row."""
     row = step.rows[row_indices[0]]
     origin = Origin(op or row.op, kind, step.number, step.rank, row_indices[0], why)
     position = row.tensor.order if order is None else order
@@ -222,7 +224,7 @@ def find_wrong_outputs(step: RankStep) -> list[Candidate]:
 def check_output(step: RankStep, call: Call) -> Candidate | None:
     """Return the candidate if the call's output is bad, but none of its inputs and of the modules within it.
 
-    Without dumped inputs, no output of the calls that feed it may be bad; without edges no tensor of the calls before.
+    Without dumped inputs, the outputs that it reads must not be bad; if these are unknown, nothing before it.
     """
     bad = step.bad_rows(call, "output")
     if not bad or step.bad_rows(call, "input"):
@@ -250,7 +252,7 @@ def list_input_rows(step: RankStep, call: Call) -> list[int]:
 
 
 def describe_output(step: RankStep, index: int, known: Sequence[int], has_parts: bool) -> str:
-    """Describe the error of an output and of its inputs. `has_parts`: there are modules within the call."""
+    """Describe the error of an output and of its inputs (`known`). `has_parts`: there are modules within the call."""
     differs = f"its {step.rows[index].tensor.role} differs by {compute_error(step.rows[index]):.2g} of the golden size"
     if not known:
         return f"{differs}; the dump does not tell whether its inputs were good"
@@ -278,7 +280,7 @@ def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
 
 
 def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
-    """Return the candidate for a bad input: the call that feeds it, the module around it, or the network's input."""
+    """Return the candidate for a bad input: the call that produced it, the module around it, or the network's input."""
     producing = sorted(step.producing_calls(call), key=lambda other: other.order)
     unseen = [
         other for other in producing if all(step.rows[index].measures is None for index in list_output_rows([other]))
@@ -318,16 +320,16 @@ def explain_network_input(step: RankStep, call: Call, around: Sequence[Call], ba
 
 
 def is_after_network(step: RankStep, call: Call) -> bool:
-    """Return True if the network had ended before this call, as for a loss. A module's order is that of its end.
+    """Return True for a call after the network's end, such as a loss. The order of a module is that of its end.
 
-    A name with a dot belongs to a module within another one, and so not to a loss.
+    A name with a dot is not that of a loss: it belongs to a module within another one.
     """
     ended = [root for root in step.calls_by_op.get(ROOT_MODULE, ()) if root.order < call.order]
     return any(part.order < root.order for root in ended for part in step.calls_within(root)) and "." not in call.op
 
 
 def explain_loss_input(step: RankStep, call: Call, bad: Sequence[int], differs: str) -> Candidate:
-    """Return the candidate for a loss with a bad input: labels, or values that the loop computes from the output."""
+    """Return the candidate for a loss with a bad input: labels, or values that the script computes from the output."""
     why = (
         f"{differs} (input number {step.rows[bad[0]].tensor.index}), though nothing that the network computed is "
         "bad: look at the input pipeline and the training loop"
@@ -342,7 +344,7 @@ def list_output_rows(calls: Sequence[Call]) -> list[int]:
 def find_wrong_gradients(step: RankStep) -> list[Candidate]:
     """Return the candidate for the first bad gradient of a step without a wrong output; empty if none is bad."""
     calls = sort_backward(step, [call for call in step.calls if any(map(call.row_indices.get, BACKWARD_ROLES))])
-    # Of the operators with bad gradients only the innermost modules count.
+    # A module with bad gradients does not count if a module within it has bad gradients too.
     ops = {call.op for call in calls if step.bad_rows(call, *BACKWARD_ROLES)}
     bad = [call for call in calls if call.op in ops and not any(part.op in ops for part in step.calls_within(call))]
     if not bad:
@@ -375,7 +377,7 @@ def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call
 
 
 def estimate_relu_error(step: RankStep, calls: Sequence[Call]) -> float:
-    """Estimate the gradient error that a ReLU makes of a small difference in its input.
+    """Estimate the gradient error that a ReLU causes if its input differs a little.
 
     If the input differs by e, about a share e of normally distributed values changes its sign. For these, only one side
     passes the gradient on, so its relative error is the root of e. Measured on a GPU: 8e-5 became 5.5e-3.
@@ -402,7 +404,7 @@ def find_first_orders(step: RankStep, roles: Sequence[Role]) -> dict[int, int]:
 
 
 def find_first_bad(rows: Sequence[Row]) -> Origin:
-    """Return the first bad row as the origin, for rows without any inputs that are known to be good."""
+    """Return the first bad row as the origin, for a dump that does not tell whether its inputs were good."""
     index = min(
         (index for index, row in enumerate(rows) if row.result == "bad"),
         key=lambda index: (rows[index].tensor.step, rows[index].tensor.order),

@@ -1,8 +1,8 @@
 """Distance between two tensors: the ten measures of the result table, with statistics, histograms and largest errors.
 
 `measure` compares two arrays in float64, piece by piece in two passes, so a memory map is never widened as a whole.
-`measure_statistics` compares the statistics of a dump without tensors. Left is the accelerator's tensor, right the
-golden one.
+`measure_statistics` compares two tensors of which only statistics were dumped. Left is the accelerator's tensor, right
+the reference.
 
 Elements that are NaN on both sides, or Inf of the same sign, are left out and counted in `nonfinite_pairs`. All other
 NaN and Inf are counted in `mismatched`. If there are any, the measures are NaN, or Inf if no side has NaN; histograms
@@ -55,7 +55,7 @@ class Unmeasurable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ElementIndex:
-    """An element: its number in C order, and its index in the tensor's shape."""
+    """Position of an element: its number in C order, and its index in the tensor's shape."""
 
     flat: int  # of a complex tensor real and imaginary parts count one by one
     index: tuple[int, ...]
@@ -85,7 +85,7 @@ class SideStatistics:
 
     @property
     def size(self) -> float:
-        """Return the scale for errors: the RMS, or a tenth of the largest value if few values are large."""
+        """Return the scale for errors: the RMS, or a tenth of the largest magnitude if that is larger."""
         sizes = (self.rms, abs(self.min) / 10, abs(self.max) / 10)
         return max((size for size in sizes if not math.isnan(size)), default=math.nan)
 
@@ -112,7 +112,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Nine of the ten measures; the tenth is Measures.standard_deviation. A single element has no `cosine`."""
+    """Nine of the ten measures; the tenth is Measures.standard_deviation. `cosine` None: there is only one element."""
 
     cosine: float | None
     max_absolute: float
@@ -126,7 +126,7 @@ class Errors:
 
     @classmethod
     def all(cls, error: float, cosine: float | None) -> Errors:
-        """Return errors that are all equal, except the cosine, and the KL divergence, which is NaN."""
+        """Return measures that all have the value `error`, except the cosine and the KL divergence, which is NaN."""
         return Errors(cosine, error, error, error, math.nan, error, error, error, error)
 
 
@@ -160,7 +160,7 @@ class Measures(Errors):
 
     @property
     def scaled_max(self) -> float:
-        """Return the largest error relative to the golden side's size (SideStatistics.size)."""
+        """Return the largest error relative to the right side's size (SideStatistics.size)."""
         return scale_error(self.max_absolute, self.right.size)
 
     @property
@@ -216,7 +216,7 @@ def _format_shape(shape: tuple[int, ...]) -> str:
 
 
 class FinalMeasures:
-    """The measures, computed from the sums of the two passes."""
+    """The measures of two tensors, computed from the sums of the two passes (passes.py)."""
 
     def __init__(self, first_pass: FirstPass, kld: KldVariant, tolerance: float) -> None:
         self.first_pass, self.kld, self.tolerance = first_pass, kld, tolerance
@@ -236,7 +236,7 @@ class FinalMeasures:
         if not self.n:
             return self._assemble((math.nan, math.nan), math.nan, 1.0, None)
         rms = self.norms[1] / math.sqrt(self.n) / self.scales.right
-        allowed = self.tolerance * rms  # every element may be off by this; if none is off by more, no pass is needed
+        allowed = self.tolerance * rms  # every element may be off by this; if none is off by more, none is counted
         second = SecondPass(
             first_pass,
             (self._inexact_mean(0), self._inexact_mean(1)),
@@ -250,7 +250,7 @@ class FinalMeasures:
         return self._assemble(stds, divergence, within, Histogram(*second.histogram()))
 
     def _known_kld(self) -> float | None:
-        """Return 0 for identical sides, else None. All-zero sides have a divergence in the floored variant only."""
+        """Return 0 for equal sides, else None. All-zero sides have a divergence in the floored variant only."""
         zero = self.first_pass.right.low == self.first_pass.right.high == 0.0
         return 0.0 if not self.first_pass.differing and (self.kld == "floored" or not zero) else None
 

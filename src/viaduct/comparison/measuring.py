@@ -1,7 +1,7 @@
-"""Measurement of many pairs, in order, on all cores.
+"""Measurement of many pairs of tensors on all cores.
 
 Few pairs are measured in this process, many in worker processes. Workers are not forked, since forking a process with
-threads is not safe, and they import no torch, so they are ready in a fifth of a second. A worker opens one pair at a
+threads is not safe. They do not import torch, so they are ready in a fifth of a second. A worker opens one pair at a
 time, as memory maps. If it dies (out of memory, a file cut short while it was mapped), that pair is refused with the
 reason, and another worker measures the remaining pairs.
 """
@@ -177,13 +177,13 @@ def compute_checksum(path: Path, file_stamp: FileStamp) -> int:
 
 
 def find_dtype(tensor: StoredTensor, array: Array) -> str:
-    """Return the dtype of the file, or bfloat16 if the dump says so: NumPy arrays do not have it."""
+    """Return the array's dtype, or bfloat16 (which NumPy lacks) if the dump says so and the array can be its bits."""
     can_hold_bits = array.dtype.kind in "ui" and array.dtype.itemsize == 2
     return "bfloat16" if tensor.dtype == "bfloat16" and can_hold_bits else str(array.dtype)
 
 
 def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    """Raise Unmeasurable for different shapes; single elements match whatever their shapes."""
+    """Raise Unmeasurable for different shapes, except those of single elements such as (1,) and ()."""
     if left == right or math.prod(left) == math.prod(right) == 1:
         return
     text = f"shapes differ: {list(left)} against {list(right)}"
@@ -193,7 +193,7 @@ def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
 
 
 def compare_statistics(left: StoredTensor, right: StoredTensor) -> Measures:
-    """Compare statistics; they are computed for a side that has the tensor."""
+    """Compare the statistics of two tensors, of which at most one has values: its statistics are computed."""
     if left.shape and right.shape:
         refuse_shapes(left.shape, right.shape)
     numbers = read_statistics("left", left), read_statistics("right", right)
@@ -281,7 +281,7 @@ class WorkerPool:
                 worker.stop()
 
     def _run_once(self) -> None:
-        """Keep every worker supplied, and wait until one answers or dies."""
+        """Send jobs to all workers that need some, and wait until a worker answers or dies."""
         while self.batches and len(self.workers) < self.max_workers:
             self.workers.append(Worker())
         for worker in list(self.workers):

@@ -1,4 +1,4 @@
-"""Records inputs, outputs and gradients of a network's modules during one step.
+"""Recorder of inputs, outputs and gradients of a network's modules during one step.
 
 Gradients are recorded by hooks on tensors and on autograd's nodes. Module.register_full_backward_hook is not used: it
 wraps inputs and outputs, which forbids modules that work in place and changes autograd's graph.
@@ -37,7 +37,7 @@ class Call:
     module: nn.Module
     op: str
     type: str
-    number: int
+    number: int  # among the calls of this module in the step, from 0
     edges: list[Edge | None] = field(default_factory=list)  # of the inputs, before the call
     versions: list[int] = field(default_factory=list)  # of the inputs, before the call
     entries: list[Entry] = field(default_factory=list)
@@ -51,7 +51,7 @@ class HookRecorder:
     def __init__(self, capture: Capture, evaluations: bool) -> None:
         self.capture = capture
         self.evaluations = evaluations  # True: passes without gradients belong to the step
-        self.edges: dict[str, dict[str, None]] = {}  # operator -> ordered set of the operators that feed it
+        self.edges: dict[str, dict[str, None]] = {}  # operator -> ordered set of the operators whose outputs it reads
         self.paused = False  # True while the optimizer steps, which is not recorded
         self._count: Counter[str] = Counter()  # calls so far, by name
         self._handles: list[Any] = []
@@ -69,7 +69,7 @@ class HookRecorder:
         self._handles.clear()
 
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        """Called before a module. If this call ends the step, torch still calls the removed hook, without `kwargs`."""
+        """Handle the begin of a module's call. `kwargs` None: this call ended the step, which removed the hook."""
         raise NotImplementedError
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -81,10 +81,10 @@ class ModuleRecorder(HookRecorder):
 
     def __init__(self, capture: Capture, evaluations: bool = True) -> None:
         super().__init__(capture, evaluations)
-        self.flow = TensorProducers()
-        self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to
+        self.producers = TensorProducers()
+        self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to: its name, index of the input
         self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not separate
-        self.stack: list[Call | None] = []
+        self.stack: list[Call | None] = []  # the running modules; None: outside of the step
         self.calls: list[Call] = []
         self._gradient_listeners: dict[Edge, list[tuple[Call, Role, int]]] = {}
 
@@ -120,7 +120,7 @@ class ModuleRecorder(HookRecorder):
         return self.paused or is_recomputation or not (self.evaluations or torch.is_grad_enabled())
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Record a call's outputs and follow its gradients."""
+        """Record a call's outputs, and register hooks for its gradients."""
         call = self.stack.pop() if self.stack else None
         while call is not None and call.module is not module and self.stack:
             call = self.stack.pop()  # an inner module raised an exception that the script caught
@@ -135,7 +135,7 @@ class ModuleRecorder(HookRecorder):
         outputs = [(tensor, find_edge(tensor)) for tensor in find_tensors(output)]
         for index, (tensor, edge) in enumerate(outputs):
             self.add_producers(name, tensor, edge)
-            self.flow.add_producer(tensor, edge, name)
+            self.producers.add_producer(tensor, edge, name)
             self.record(call, "output", index, tensor)
         order = self.capture.next_order()
         for entry in call.entries:
@@ -144,13 +144,13 @@ class ModuleRecorder(HookRecorder):
 
     def add_producers(self, op: str, tensor: Tensor, edge: Edge | None) -> None:
         """Record that an operator reads from the modules that produced a tensor."""
-        producers = [producer for producer in self.flow.find_producers(tensor, edge) if producer != op]
+        producers = [producer for producer in self.producers.find_producers(tensor, edge) if producer != op]
         self.edges.setdefault(op, {}).update(dict.fromkeys(producers))
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
         edge = find_edge(tensor)
         self.add_producers(op, tensor, edge)
-        self.flow.add_producer(tensor, edge, op)
+        self.producers.add_producer(tensor, edge, op)
 
     def record(self, call: Call, role: Role, index: int, tensor: Tensor) -> None:
         """Record one tensor of a call if the plan selects it."""
@@ -161,7 +161,7 @@ class ModuleRecorder(HookRecorder):
         """Register hooks for the gradients of a call's inputs and outputs."""
         inputs = [edge for edge in dict.fromkeys(call.edges) if edge is not None]
         ends = [edge for edge in dict.fromkeys(edge for _, edge in outputs) if edge is not None]
-        mixed = {*inputs, *find_used_within(ends, inputs)}  # edges whose gradients have shares of several tensors
+        mixed = {*inputs, *find_used_within(ends, inputs)}  # edges with one gradient for several uses of the tensor
         for index, (tensor, edge) in enumerate(outputs):
             if edge is not None and self.can_record_gradient(call, "grad_output", index, edge, mixed):
                 mixed.add(edge)  # a tensor that is returned twice is recorded once
@@ -172,7 +172,7 @@ class ModuleRecorder(HookRecorder):
     def can_record_gradient(self, call: Call, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
         """Return True if a gradient is unambiguous and selected by the plan.
 
-        Autograd has one gradient per tensor: the shares of several modules that pass it on are not separate.
+        Autograd has one gradient for each tensor. If several modules pass a tensor on, their shares are not separate.
         """
         if edge in mixed:
             self.ambiguous_gradients.add((call.op, role, index))
@@ -189,6 +189,7 @@ class ModuleRecorder(HookRecorder):
         listeners.append((call, role, index))
 
     def notify_listeners(self, listeners: list[tuple[Call, Role, int]], gradient: Tensor) -> None:
+        """Record a gradient for each call that has the tensor as input or output."""
         for call, role, index in listeners:
             self.record_gradient(call, role, index, gradient)
 
@@ -228,10 +229,10 @@ def read_version(tensor: Tensor) -> int:
 
 
 class GradientSum:
-    """The sum of a gradient that leaves a module through several of autograd's nodes."""
+    """The sum of an input's gradient, which may leave a module through several of autograd's nodes."""
 
-    def __init__(self, expected: int) -> None:
-        self.missing = expected
+    def __init__(self, parts: int) -> None:
+        self.missing = parts
         self.total: Tensor | None = None
 
     def add(self, gradient: Tensor | None) -> Tensor | None:
@@ -255,7 +256,7 @@ def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
 
 
 def unwrap_module(module: nn.Module) -> nn.Module:
-    """Return the network inside wrappers of data parallel and torch.compile."""
+    """Return the network inside the wrappers of data parallelism and torch.compile."""
     while type(module).__name__ in WRAPPER_CLASSES:
         inner = getattr(module, "_orig_mod", None) or getattr(module, "module", None)
         if not isinstance(inner, nn.Module):

@@ -27,7 +27,7 @@ RANK_FOLDER = re.compile(r"rank_(\d+)")
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps to dump: numbers and ranges, from 0."""
+    """Steps to dump or compare: numbers and ranges, from 0."""
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -114,7 +114,7 @@ def remove_wrappers(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 
-# Shared name of an operator -> its kernels, which have other names in other devices and releases of torch.
+# Name of an operator in dumps -> its kernels, whose names depend on the device and the release of torch.
 KERNELS = {
     "convolution": (
         "convolution_overrideable _convolution cudnn_convolution mkldnn_convolution thnn_conv2d "
@@ -149,8 +149,8 @@ KERNELS = {
 }
 SAME_OPERATOR = {kernel: name for name, kernels in KERNELS.items() for kernel in kernels.split()}
 
-# Number of first outputs that all kernels of an operator share; further ones are workspace, random state or indices.
-# Kernels of other operators share all outputs.
+# For some operators only so many first outputs are the same for all kernels; the others are workspace, random state or
+# indices. Operators that are not listed share all outputs.
 SHARED_OUTPUTS = {
     "batch_norm": 1,
     "max_pool2d": 1,
@@ -158,7 +158,7 @@ SHARED_OUTPUTS = {
     "batch_norm_backward": 3,
     "scaled_dot_product_attention_backward": 3,
 }
-# Number of first inputs with the same meaning on every device. Those of other operators all have.
+# For some operators only so many first inputs have the same meaning on every device; for all others, all inputs.
 SHARED_INPUTS = {
     "batch_norm": 3,
     "batch_norm_backward": 2,

@@ -1,8 +1,9 @@
-"""Records every operator of a step, forward and backward: the aten calls that modules and autograd make.
+"""Recorder of every operator of a step, forward and backward: the aten calls that modules and autograd make.
 
 An operator is named after its module, its device-independent aten name and the number of the call:
-`layer1.0.conv1.convolution.0`. An operator of the backward pass belongs to the module whose forward pass created the
-node of autograd's graph. Views, allocations and fused optimizer kernels have no entry; edges lead through views.
+`layer1.0.conv1.convolution.0`. An operator of the backward pass belongs to the module whose forward pass created its
+node of autograd's graph. Views, allocations and fused optimizer kernels are not recorded: an operator that reads a view
+counts as reading from the operator that computed the memory.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class OperatorRecorder(HookRecorder):
                 return
 
     def find_enclosing_module(self) -> str:
-        """Return the running module, or in the backward pass the module that created the node."""
+        """Return the running module, or in the backward pass the module that created the current node."""
         node = torch._C._current_autograd_node()
         if node is None:
             return self._stack[-1][0] if self._stack else OUTSIDE
@@ -100,7 +101,7 @@ class OperatorRecorder(HookRecorder):
         return f"{op}.{number}"
 
     def record(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
-        """Record tensors. Outputs are always stored anew: an in-place operator has not raised the version yet."""
+        """Record tensors. An output is always stored anew: an in-place operator has not raised its version yet."""
         if not self.capture.plan.selects(op, role):
             return []
         return [
@@ -114,7 +115,7 @@ class OperatorRecorder(HookRecorder):
         return [self._producers[key] for key in map(make_storage_key, tensors) if key in self._producers]
 
     def propagate_producers(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        """Give views and plain copies the producer of their input; other new memory has none."""
+        """Give views and plain copies the producer of their only input, and no producer to other new memory."""
         source = next(iter(self.list_producers(inputs)), None)
         input_keys = {make_storage_key(tensor) for tensor in inputs}
         for key in (make_storage_key(tensor) for tensor in outputs):

@@ -1,4 +1,4 @@
-"""Records weights before a step, their gradients at the optimizer's step, and their updates."""
+"""Recorder of weights: their values before a step, their gradients at the optimizer's step, and their updates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from viaduct.comparison.tensors import Role
 
 @dataclass(frozen=True)
 class ParameterKey:
-    """Module, name and index of a parameter or buffer."""
+    """Name and type of the module that owns a parameter or buffer, and its name and index within the module."""
 
     op: str
     type: str
@@ -27,16 +27,16 @@ class ParameterKey:
 
 
 class ParameterRecorder:
-    """Records parameters, gradients and updates of one step. Its dictionaries are by id of the parameter."""
+    """Recorder of the parameters, gradients and updates of one step. Its dictionaries are by id of the parameter."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self._keys: dict[int, tuple[Tensor, ParameterKey]] = {}  # holding the tensor keeps its id from being reused
-        self._before: dict[int, Tensor] = {}  # copies of the trained weights
+        self._keys: dict[int, tuple[Tensor, ParameterKey]] = {}  # holds the tensor, so that its id is not reused
+        self._before: dict[int, Tensor] = {}  # copies of the trainable weights
         self._done: set[tuple[str, int]] = set()  # role and id: each is recorded once a step
 
     def watch(self, names: dict[nn.Module, str], parameters: bool = True, buffers: bool = True) -> None:
-        """Record the selected weights and buffers, and copy the trainable ones."""
+        """Record the parameters and buffers of some modules that the plan selects, and copy the trainable ones."""
         for module, op in names.items():
             order = self.capture.next_order()
             for tensor, parameter_key in iterate_own_tensors(module, op, parameters, buffers):
@@ -75,8 +75,8 @@ def iterate_own_tensors(
     module: nn.Module, op: str, parameters: bool = True, buffers: bool = True
 ) -> Iterator[tuple[Tensor, ParameterKey]]:
     """Yield a module's own parameters, then its buffers, numbered together."""
-    own: list[tuple[bool, str, Tensor]] = [(parameters, *item) for item in module.named_parameters(recurse=False)]
-    own += [(buffers, *item) for item in module.named_buffers(recurse=False)]
-    for index, (is_selected, name, tensor) in enumerate(own):
+    named: list[tuple[bool, str, Tensor]] = [(parameters, *item) for item in module.named_parameters(recurse=False)]
+    named += [(buffers, *item) for item in module.named_buffers(recurse=False)]
+    for index, (is_selected, name, tensor) in enumerate(named):
         if is_selected:
             yield tensor, ParameterKey(op, type(module).__name__, name, index)

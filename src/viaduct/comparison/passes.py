@@ -1,7 +1,8 @@
-"""The two passes over a pair of tensors: the first finds sums, extremes and positions; the second uses them.
+"""The two passes over a pair of tensors: the first finds sums, extremes and positions, the second needs their results.
 
-Sums of a piece are float64; the sums of the pieces are added exactly by math.fsum. Squares of values beyond 1e±140
-would leave the range of float64. Then the first pass runs again with powers of two as scales, which loses no digit.
+A tensor is read in pieces. The sum over a piece is a float64; the sums of all pieces are added exactly by math.fsum.
+The square of a value above 1e140 or below 1e-140 would leave the range of float64. If there is one, the first pass runs
+again on values that are multiplied by a power of two, which loses no digit.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ HALF_LIMIT = 65504.0  # the largest float16
 BINS = 40  # of the histogram of values
 SAMPLE = 16384  # values in that histogram, about
 _SMALLEST = 5e-324  # the smallest float64 above 0
-_SAFE = (1e-140, 1e140)  # between these, squares and their sums stay within float64
+_SAFE = (1e-140, 1e140)  # the squares of values between these, and the sums of the squares, stay within float64
 
 
 @dataclass(slots=True)
@@ -62,10 +63,10 @@ UNSCALED = Scales()
 
 @dataclass(slots=True)
 class SideTotals:
-    """Scaled sums of each piece of one side, and unscaled extremes."""
+    """Sums of one side, with scaled values, and its extremes, unscaled."""
 
-    sums: list[float] = field(default_factory=list)
-    squares: list[float] = field(default_factory=list)
+    sums: list[float] = field(default_factory=list)  # one for each piece
+    squares: list[float] = field(default_factory=list)  # sums of squares, one for each piece
     low: float = math.inf
     high: float = -math.inf
     saturated: int = 0  # values at or beyond HALF_LIMIT
@@ -83,7 +84,7 @@ class SideTotals:
 
 
 class FirstPass:
-    """Sums, extremes and the largest errors of both tensors, from reading them once.
+    """Sums, extremes and the largest errors of both tensors.
 
     `keep`: how many of the largest errors, and of the positions of NaN and Inf, are kept.
     """
@@ -91,13 +92,13 @@ class FirstPass:
     def __init__(self, left: FlatTensor, right: FlatTensor, keep: int, scales: Scales = UNSCALED) -> None:
         self.flats, self.keep, self.scales = (left, right), keep, scales
         self.left, self.right = SideTotals(), SideTotals()
-        # Sums of each piece: left times right; the squared, absolute and relative differences.
+        # Sums, one for each piece, of left times right and of the squared, absolute and relative differences.
         self.products: list[float] = []
         self.squares: list[float] = []
         self.absolutes: list[float] = []
         self.relatives: list[float] = []
         self.max_absolute = self.max_relative = 0.0
-        self.count = self.differing = self.mismatched = 0  # Measures: compared, differing, mismatched
+        self.count = self.differing = self.mismatched = 0  # see Measures: compared, differing, mismatched
         self.first_mismatch: int | None = None
         self.pieces_with_nonfinite: set[int] = set()  # by their start
         self.top = LargestErrors(keep)
@@ -192,7 +193,7 @@ class FirstPass:
             np.subtract(left.as_float64 * scale, right.as_float64 * scale, out=out)
 
     def _add_relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
-        """Add |x - y| / |y|, and 0 where the golden value y counts as zero."""
+        """Add |x - y| / |y|, and 0 where the right value y counts as zero."""
         mask = self._mask[: ratio.size]
         np.abs(right, out=ratio)
         np.less_equal(ratio, EPSILON, out=mask)
@@ -205,7 +206,7 @@ class FirstPass:
         self.max_relative = max(self.max_relative, float(np.maximum.reduce(ratio)))
 
     def choose_scales(self) -> Scales:
-        """Return the scales with which the squares stay within float64; mostly UNSCALED."""
+        """Return the scales with which the squares stay within float64; for most tensors UNSCALED."""
         left, right = self.left.largest_magnitude, self.right.largest_magnitude
         reduction = 0.25 if max(left, right) > 1e307 else 1.0
         error = self.max_absolute if math.isfinite(self.max_absolute) else math.ldexp(1.0, 1023)
@@ -213,11 +214,11 @@ class FirstPass:
 
 
 class LargestErrors:
-    """The few largest differences with their positions."""
+    """The `keep` largest differences with their positions."""
 
     def __init__(self, keep: int) -> None:
         self.keep = keep
-        self.least = -1.0  # only larger errors enter the list
+        self.least = -1.0  # the smallest error of a full list: only larger ones enter it
         self.entries: list[tuple[float, int, float, float]] = []  # error, flat index, left and right value
 
     def add(self, difference: Floats, left: Floats, right: Floats, start: int, positions: Array | None) -> None:
@@ -236,9 +237,9 @@ class LargestErrors:
             self.least = self.entries[-1][0]
 
     def _entry_bound(self, difference: Floats) -> float:
-        """Return a lower bound of the errors that can still enter the list.
+        """Return a lower bound of the errors of this piece that can enter the list.
 
-        The bound is the `keep`-th largest of the maxima of 64 neighbours each: `keep` errors reach it.
+        It is the `keep`-th largest among the maxima of groups of 64 elements, so at least `keep` errors reach it.
         """
         bound = max(self.least, _SMALLEST)
         rows = difference.size // 64
@@ -258,11 +259,12 @@ def count_saturated(values: Array) -> int:
 
 
 def select_valid(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
+    """Return the elements for which the mask is True."""
     return Piece(piece.raw[valid], piece.as_float[valid], piece.as_float64[valid])
 
 
 def are_bits_equal(left: Array, right: Array) -> bool:
-    """Return True if two pieces are bitwise equal; most differ in the first few elements, which are compared first."""
+    """Return True if two pieces are bitwise equal; the first elements, where most unequal ones differ, come first."""
     if left.dtype != right.dtype:
         return False
     ours, theirs = left.view(f"u{left.dtype.itemsize}"), right.view(f"u{right.dtype.itemsize}")
@@ -287,7 +289,8 @@ def choose_scale(size: float) -> float:
 class SecondPass:
     """KL divergence, variances, the share within tolerance, and a histogram.
 
-    `means`: of the sides whose variance needs deviations from the mean. Results with None as argument are not computed.
+    `means`: that of a side, if the variance must be computed from deviations from the mean, else None. Without
+    `tolerated` or `kld` this result is not computed.
     """
 
     def __init__(
@@ -303,7 +306,7 @@ class SecondPass:
         length = min(CHUNK, first_pass.flats[0].count)
         self._scratch = reuse_buffer("one", length)
         self.divergence = KlDivergence(first_pass, kld == "floored", length) if kld else None
-        self._stride = (first_pass.flats[0].count // SAMPLE) | 1  # odd, so that it does not stay in one channel
+        self._stride = (first_pass.flats[0].count // SAMPLE) | 1  # odd, so that the sample has several channels
 
     def run(self) -> SecondPass:
         left, right = self.first_pass.flats
@@ -348,7 +351,7 @@ def count_bins(sample: Floats, low: float, high: float) -> tuple[int, ...]:
 
 
 class ToleranceCount:
-    """Count of elements within tolerance of the golden value, or of the golden side's RMS if that is larger.
+    """Count of elements whose error is within tolerance of the right value, or of the right side's RMS if it is larger.
 
     Computed in float32 if no side is wider, which is enough for a share.
     """
@@ -368,7 +371,7 @@ class ToleranceCount:
 
 
 class Deviations:
-    """Sums for the variance around a mean far above the standard deviation; nothing is summed if `mean` is None."""
+    """Sums of deviations from a mean that is far above the standard deviation; nothing is summed if `mean` is None."""
 
     def __init__(self, mean: float | None, scale: float) -> None:
         self.mean, self.scale = mean, scale
@@ -394,14 +397,14 @@ class Deviations:
 class KlDivergence:
     """KL divergence of the left side from the right one, both scaled to 0 … 1 and divided by their sum.
 
-    With a and b the scaled sides before the division by their sums A and B it is sum(a ln(a / b)) / A + ln(B / A).
-    This does not change when a or b is multiplied by a number, so the book's variant need not divide by the range.
+    If a and b are the scaled sides before the division by their sums A and B, it is sum(a ln(a / b)) / A + ln(B / A).
+    Multiplying a or b by a number does not change this. So the book's variant need not scale: a and b are shifted only.
     """
 
     def __init__(self, first_pass: FirstPass, floored: bool, length: int) -> None:
         scales = first_pass.scales
-        self._left = Scaling(first_pass.left.low, first_pass.left.high, scales.left, floored)
-        self._right = Scaling(first_pass.right.low, first_pass.right.high, scales.right, floored)
+        self._left = KldSide(first_pass.left.low, first_pass.left.high, scales.left, floored)
+        self._right = KldSide(first_pass.right.low, first_pass.right.high, scales.right, floored)
         self._needs_logs = scales.left != 1.0 or scales.right != 1.0  # the quotient may leave float64's range
         self._a, self._b, self._ratio = (
             reuse_buffer("one", length),
@@ -442,10 +445,10 @@ class KlDivergence:
         return 0.0 if value < EPSILON else value
 
 
-class Scaling:
-    """Shift of one side of a KL divergence to a minimum of 0.
+class KldSide:
+    """One side of a KL divergence, shifted to a minimum of 0.
 
-    In the floored variant the values are also divided by the range and raised to FLOOR at least. A constant side
+    In the floored variant the values are also divided by their range and raised to FLOOR at least. A constant side
     becomes all ones, or all zeros if its values are 0 and nothing is floored.
     """
 

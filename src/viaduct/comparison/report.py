@@ -80,7 +80,7 @@ def write_report(path: Path, drift: Drift) -> None:
 
 
 def shorten_paths(left: Path, right: Path) -> tuple[str, str]:
-    """Return the last parts that differ: `npu` and `gpu` for runs/npu/dump and runs/gpu/dump."""
+    """Return the last parts in which two paths differ: `npu` and `gpu` for runs/npu/dump and runs/gpu/dump."""
     ours, theirs = list(left.parts), list(right.parts)
     while len(ours) > 1 and len(theirs) > 1 and ours[-1] == theirs[-1]:
         ours.pop()
@@ -180,7 +180,7 @@ def describe_chart(rows: Sequence[Row], shown: Sequence[int]) -> str:
 def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
     """Return the measured rows of one step and rank (the origin's, else the first), in order of execution.
 
-    Inputs are left out if outputs were dumped: they are the outputs of other operators.
+    Inputs are left out if outputs were dumped, since they are the outputs of other operators.
     """
     measured = [n for n, row in enumerate(rows) if row.measures is not None]
     if not measured:
@@ -213,9 +213,9 @@ def make_spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
 
 
 def name_stages(rows: Sequence[Row]) -> list[str]:
-    """Return each row's stage: backward, parameters, or one to three parts of its operator's name.
+    """Return each row's stage: "backward", "parameters", or the first one to three parts of its operator's name.
 
-    Names get longer until no stage holds most rows of the forward pass.
+    The names get longer until no stage holds most rows of the forward pass.
     """
     names: list[str] = []
     for depth in (1, 2, 3):
@@ -319,7 +319,7 @@ def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
 
 
 def number_notes(notes: Sequence[str], *sides: Side) -> dict[str, object]:
-    """Return notes as facts, without those of the sides, which are shown elsewhere."""
+    """Return notes as facts, without the notes of these sides, which are shown elsewhere."""
     known = tuple(note for side in sides for note in side.notes)  # in `notes` with the prefix "left: " or "right: "
     return {f"note {number}": note for number, note in enumerate((n for n in notes if not n.endswith(known)), 1)}
 

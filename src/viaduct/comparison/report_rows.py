@@ -16,12 +16,12 @@ from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair,
 from viaduct.reporting.figures import SUPERSCRIPTS
 
 ROW_TABLE = "rows"  # the table's name on the page, used in links
-# Measures that stay on a narrow screen, with their priority (DataColumn.priority).
+# Priorities of the measures that stay on a narrow screen (DataColumn.priority); 1 stays longest.
 PRIORITIES = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
 MAX_DETAILS = 1200  # bad or flagged rows with details
-SAMPLE = 300  # good rows with details, about
+SAMPLE = 300  # approximate number of good rows with details
 MAX_LISTED = 8  # largest errors, and places of NaN or Inf, that are listed
-MAX_BARS = 11  # of the chart of distances, besides that of equal elements
+MAX_BARS = 11  # of the chart of distances, without the bar of equal elements
 TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refused": "muted", "new": "new"}
 
 
@@ -81,12 +81,7 @@ def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
         DataColumn("CompareFailReason", [row.reason for row in rows], 34, wraps=True, priority=7),
         DataColumn("Role", [tensor.role for tensor in stored], 12, filterable=True),
         DataColumn("FollowsFrom", [row.follows_from for row in rows], 24),
-        DataColumn(
-            "Matched",
-            [describe_match(row.pair) for row in rows],
-            14,
-            "how the two tensors were paired",
-        ),
+        DataColumn("Matched", [describe_match(row.pair) for row in rows], 14, "how the two tensors were paired"),
     ]
 
 

@@ -6,9 +6,10 @@
       "step_offset": 1
     }
 
-`{n}` stands for one part of a name (no `.` or `/`), `{n...}` for any number of parts, the same on both sides. `*` on
-the right: the compiler inserted this operator. `step_offset`: step s of the left is step s + offset of the right.
-msprobe's `left: right` map (.yaml, flat) is read too; of its names only operator and call are used.
+A left name is mapped to a right one. `{n}` stands for one part of a name (without `.` and `/`), `{n...}` for any number
+of parts, the same in both names. `*` on the right means that the compiler inserted the operator. Step s of the left is
+compared with step s + `step_offset` of the right. msprobe's map (.yaml with a line `left: right` for each pair) is read
+too; of its names only operator and call are used.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _TENSOR = re.compile(r"(.+)\.(?:input|output|parameters|parameters_grad)(?:\..+)
 
 @dataclass(frozen=True)
 class Pattern:
-    """A rule with captures: the pattern of left names, and the right name with its {…}."""
+    """A rule with captures {…}: the pattern that left names match, and the right name with the captures to fill in."""
 
     left: re.Pattern[str]
     right: str
@@ -64,6 +65,7 @@ class Rules:
         return next(((right, call) for right in names if right is not None), None)
 
     def ignores(self, op: str, left: bool) -> bool:
+        """Return True if an operator of the left (or right) side is ignored."""
         return any(pattern.fullmatch(op) for pattern in (self.ignored_left if left else self.ignored_right))
 
 

@@ -1,4 +1,7 @@
-"""Dumps of chosen steps of a user's unchanged script."""
+"""Dumps of chosen steps of a user's script, which is not changed (`viaduct dump`).
+
+A root is a module that no other module calls, such as a network; scripts/roots.py reports its calls.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ StepBy = Literal["auto", "optimizer", "forward"]
 
 @dataclass
 class Observations:
-    """Counts of networks, passes and optimizers of a script, for the message if no step was dumped."""
+    """What a script has done so far: its networks, and counts of passes, optimizers and steps."""
 
     networks: dict[str, None] = field(default_factory=dict)
     passes: int = 0
@@ -39,8 +42,9 @@ class Observations:
 class ScriptDump(DumpBase):
     """Dump of one script.
 
-    A step ends with the primary optimizer's step, or, if no optimizer exists when the first network is called, with
-    each forward pass. `step_by` overrides this choice. `run_on`: do not stop the script after the last step.
+    A step ends with the step of the primary optimizer (the first that steps). If no optimizer exists when the first
+    network is called, it ends with each forward pass. `step_by` overrides this choice. `run_on`: do not stop the script
+    after the last step.
     """
 
     def __init__(
@@ -61,7 +65,9 @@ class ScriptDump(DumpBase):
         """Run the script and dump the chosen steps."""
         with ExitStack() as stack:
             stack.enter_context(count_optimizers(self.seen))
-            stack.enter_context(ignore_hook_warnings())
+            stack.enter_context(warnings.catch_warnings())
+            # torch.compile warns about hooks that the script did not register.
+            warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
             if not HAS_STANCE:  # torch before 2.6 cannot leave compiled code for single steps
                 stack.enter_context(disable_compilation())
             stack.callback(self._close)
@@ -182,17 +188,6 @@ def count_optimizers(seen: Observations) -> Iterator[None]:
         yield
     finally:
         optimizer_class.__init__ = plain
-
-
-@contextmanager
-def ignore_hook_warnings() -> Iterator[None]:
-    """Ignore torch.compile's warning about hooks that the script did not register."""
-    filters = warnings.filters[:]
-    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
-    try:
-        yield
-    finally:
-        warnings.filters[:] = filters  # type: ignore[index]
 
 
 def set_eager(*, on: bool) -> None:

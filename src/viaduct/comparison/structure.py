@@ -1,9 +1,10 @@
 """Alignment of operators without matching names, by type, shapes and values.
 
-Operators are scored by type, the shapes of their outputs, inputs and parameters, mean and root mean square of their
-values, the last part of their names, and their position among the operators that are matched already. The sequences of
-both sides are aligned so that the sum of scores is largest and the order of execution is kept, as in a text diff. If
-the order is unknown (plain folders, tfdbg), operators that are each other's only best choice are matched first.
+A left and a right operator get a score: for their types, the shapes of outputs, inputs and parameters, mean and root
+mean square of their values, the last part of their names, and the position among the operators that are matched
+already. The sequences of both sides are aligned so that the sum of scores is largest and the order of execution is
+kept, as in a text diff. If the order is unknown (plain folders, tfdbg), operators that are each other's only best
+choice are matched first.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import StoredTensor
 from viaduct.errors import ViaductError
 
-MAX_CELLS = 40_000_000  # of the alignment's table; with more nothing is matched by structure
+MAX_CELLS = 40_000_000  # of the alignment's table (left times right operators); with more nothing is matched
 MAX_OPENED = 4_000  # tensors that are opened if the dump has no statistics
 SAMPLE = 1 << 14  # values of an opened tensor
 EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # difference of mean or root mean square, relative to the root mean square
-ENOUGH = 7  # lowest score of a match
+MIN_SCORE = 7  # of a match
 
-# Scores of each agreement, then of each contradiction.
-SHAPES, SAME_ORDER = 4, 2  # the same sizes in any order of axes; also in the same order
-TYPE, PARAMETERS, INPUTS, NAME = 3, 3, 2, 1
-VALUES, SAME_VALUES = 6, 2  # mean and root mean square are CLOSE; also EQUAL
+# Points for each agreement and, below zero, for each contradiction.
+SHAPES, SAME_ORDER = 4, 2  # the same sizes in any order of axes; in addition the same order
+TYPE, PARAMETERS, INPUTS, NAME = 3, 3, 2, 1  # equal types, parameter shapes, input shapes, last parts of the names
+VALUES, SAME_VALUES = 6, 2  # mean and root mean square are CLOSE; in addition EQUAL
 SAME_POSITION, OTHER_POSITION = 2, -3  # `matched_before` is equal; it differs by three or more
-CONFLICT, OTHER_VALUES = -4, -2  # both types are known and differ; values are FAR apart
+OTHER_TYPE, OTHER_VALUES = -4, -2  # both types are known and differ; values are FAR apart
 
 _SPLIT = re.compile(r"[/._:]+")
 KINDS = {  # part of a type's name -> kind of operator
@@ -120,7 +121,7 @@ class Scores:
     def score_row(self, left: int) -> NDArray[np.float32]:
         """Return the scores of one left operator; those too low to match are 0."""
         total = self._sum_scores(left)
-        total[(self.main[left] != self.main[self.split :]) | (total < ENOUGH)] = 0
+        total[(self.main[left] != self.main[self.split :]) | (total < MIN_SCORE)] = 0
         return total
 
     def _sum_scores(self, left: int) -> NDArray[np.float32]:
@@ -128,7 +129,7 @@ class Scores:
         total += SAME_ORDER * self._same(self.exact, left)
         kinds = self.kinds[self.split :]
         total += TYPE * self._same(self.kinds, left)
-        total += CONFLICT * ((kinds != self.kinds[left]) & (kinds != 0) & (self.kinds[left] != 0))
+        total += OTHER_TYPE * ((kinds != self.kinds[left]) & (kinds != 0) & (self.kinds[left] != 0))
         total += PARAMETERS * self._same(self.parameters, left) + INPUTS * self._same(self.inputs, left)
         total += NAME * self._same(self.last, left)
         difference = self._value_distance(left)
@@ -159,7 +160,7 @@ class Scores:
         return float(sum(known))
 
     def make_match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
-        """Return a match with a heuristic confidence, which is lower if another operator has the same score."""
+        """Return a match; its confidence is a heuristic, and lower if another operator has the same score."""
         agreement = float(row[right]) / self.highest_score(left, right)
         is_only_best = int((row >= row[right]).sum()) == 1
         return Match(left, right, round(min(0.99, (0.35 + 0.65 * agreement) * (1.0 if is_only_best else 0.9)), 2))
@@ -202,7 +203,7 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
 
 
 def _collect_values(ops: Sequence[UnmatchedCall]) -> NDArray[np.float64]:
-    """Return mean and root mean square of each operator's first main tensor, from statistics or a sample; else NaN."""
+    """Return mean and root mean square of each operator's first main tensor, or NaN if they are unknown."""
     table = np.full((len(ops), 2), np.nan)
     opened = 0
     for row_number, op in enumerate(ops):

@@ -1,12 +1,12 @@
-"""Taps: read tensors of a compiled network without breaking its graph.
+"""Taps: operators that read the tensors of a compiled network without breaking its graph.
 
 torch.compile fuses modules away, and ordinary hooks would break its graph at every module. Instead each hook leaves one
 operator in the graph, `viaduct::tap`, which passes its tensor to the listeners and returns nothing. The compiler sees
 an opaque operator with an effect: it still fuses kernels before and after it, but the tapped tensor must exist in
 memory. Gradients are tapped in the backward graph by an identity with its own backward function.
 
-A compiled graph does not show which module feeds which, which inputs a module writes to, and which gradients cannot be
-separated. A survey finds them: one eager pass of a copy of the network.
+A compiled graph does not show which module reads from which, which inputs a module writes to, and which gradients
+cannot be separated. A survey finds them: one eager pass of a copy of the network.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from viaduct.comparison.modules import ModuleRecorder, name_modules
 from viaduct.comparison.naming import ROOT_MODULE, NamePatterns, Steps
 from viaduct.comparison.tensors import Role
 
-# A tag is the number of a tapped tensor, an index into Taps.tapped.
-Tags: TypeAlias = tuple[int, int, tuple[int, ...]]  # arguments of tap_tensors: `tag`, `gradient_tag`, `ambiguous`
+# A tag is the number of a tapped tensor, an index into Taps.tapped. These are `tap_tensors`' arguments after the first.
+Tags: TypeAlias = tuple[int, int, tuple[int, ...]]
 TappedTensor: TypeAlias = tuple[str, str, Role, int]  # operator, its type, role, index
 MAX_TENSORS = 8  # inputs or outputs of a module that are tapped; further ones are not dumped
 _LISTENERS: list[Callable[[int, Tensor], None]] = []  # called with the tag and the tensor of every tap
@@ -78,9 +78,9 @@ class Taps:
         self.names = name_modules(network)
         self.tapped: list[TappedTensor] = []  # by tag
         self.survey = Survey({}, frozenset(), frozenset())
-        self._originals: dict[str, list[Any]] = {}  # by operator: untapped arguments of calls that overwrite an input
+        self._originals: dict[str, list[Any]] = {}  # by module: untapped arguments of calls that overwrite an input
         self.runs = 0
-        self._first_tags: dict[tuple[str, Role], int] = {}  # operator and role -> first tag
+        self._first_tags: dict[tuple[str, Role], int] = {}  # module and role -> first tag
         # A new function, since compiled code is cached by function, and the network's own code must have no taps.
         self._compiled: Any = torch.compile(lambda *args: network(*args), dynamic=False)
 
@@ -144,7 +144,7 @@ def tap_outputs(
 
 
 def write_back(originals: Any, args: Any, written: tuple[int, ...], outputs: Any, passed: Any) -> None:
-    """Copy the changes that an in-place module made to its tapped copies back to the originals."""
+    """Copy what an in-place module wrote to its tapped copies (`args`) back to the original arguments."""
     number = 0
     for original, copied in zip(originals, args, strict=True):
         if isinstance(original, Tensor):
@@ -178,7 +178,10 @@ def tap_tensors(tensors: Any, tag: int, gradient_tag: int, ambiguous: tuple[int,
 
 
 class TapRecorder:
-    """Listens to the taps during one step; the counterpart of ModuleWatch for compiled networks."""
+    """Recorder of the tapped tensors of one step.
+
+    It has the methods of HookRecorder. Some do nothing, since the taps are in the network when it runs.
+    """
 
     def __init__(self, capture: Capture, taps: Taps) -> None:
         self.capture, self.taps = capture, taps
@@ -192,9 +195,7 @@ class TapRecorder:
     def edges(self) -> dict[str, dict[str, None]]:
         return {**self.taps.survey.edges, **self._recorded}
 
-    def watch(self, names: dict[nn.Module, str]) -> None:
-        """Do nothing: the taps are in the network when it runs."""
-
+    def watch(self, names: dict[nn.Module, str]) -> None: ...
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None: ...
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
 

@@ -35,7 +35,7 @@ class Job:
     """One tensor to write."""
 
     entry: Entry
-    size: int
+    size: int  # bytes
     fetch: Callable[[], npt.NDArray[Any]]  # returns the array, after waiting for a copy from the device
 
 
