@@ -165,7 +165,7 @@ def test_a_port_in_use_is_named(busy_port: int) -> None:
 
 
 def test_several_machines_must_know_where_to_meet() -> None:
-    with pytest.raises(BadValue, match="where do the 4 machines meet"):
+    with pytest.raises(BadValue, match="4 machines need a rendezvous"):
         share_from_nodes(4, 8, None)
     for text in ("10.0.0.1:x", ":29500", "10.0.0.1:70000", "10.0.0.1:"):
         with pytest.raises(BadValue, match=r"is not HOST:PORT|no machine"):

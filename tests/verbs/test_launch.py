@@ -41,7 +41,7 @@ TABLE = ("ranktable", "make", "--servers", "10.255.255.1,10.255.255.2", "--devic
         (["--ranks", "2", "--", "python", "gone.py"], "no script gone.py"),
         (["--ranks", "2", "--", "gone"], "no program 'gone'"),
         (["--ranks", "2", "--server", "10.0.0.1", "--", "true"], "--server is for --ranktable"),
-        (["--ranks", "2", "--nodes", "2", "--", "true"], "where do the 2 machines meet?"),
+        (["--ranks", "2", "--nodes", "2", "--", "true"], "2 machines need a rendezvous."),
         (["--ranks", "2", "--servers", "2", "--", "true"], "no option called '--servers'"),
         (["--ranktable", "gone.json", "--", "true"], "there is no file gone.json"),
         (["--ranktable", "x", "--rdzv", "a:1", "--", "true"], "--rdzv and --ranktable"),

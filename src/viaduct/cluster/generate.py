@@ -31,7 +31,7 @@ def parse_servers(text: str) -> list[str]:
 
 
 def parse_devices(text: str) -> list[int]:
-    """Return the devices of `--devices`: 8 means 0 to 7; `4,5,6,7` and `4-7` mean these."""
+    """Return the devices of `--devices`: `8` means 0 to 7; `4,5,6,7` and `4-7` mean 4 to 7."""
     numbers: list[int] = []
     for entry in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", entry)

@@ -50,7 +50,7 @@ PYTHONS = ("python", "python3")
 MAX_RESTARTS = 3
 CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
 LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
-TIMEOUT_S = 300.0  # until all machines must have joined
+TIMEOUT_S = 300.0  # time within which all machines must join
 HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table_variable, "JOB_ID")
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface_variable, NPU.interface_variable)
 """Variables that bind the collectives to the network interface that the job uses."""
@@ -145,7 +145,10 @@ def share_from_table(
     target: Target | None = None,
     secret: str = "",
 ) -> NodeShare:
-    """Return this machine's share of a job with a rank table; by default its addresses tell which `server` it is."""
+    """Return this machine's share of a job with a rank table.
+
+    `server`: this machine in the table; None: the server that has one of this machine's addresses.
+    """
     refuse_unusable_table(table, port, job, target)
     check_environment(table, os.environ)
     own_server = table.server(server) if server else find_server(table)
@@ -195,7 +198,7 @@ def find_server(table: RankTable) -> Server:
 
 
 def choose_interface_variables(address: str) -> dict[str, str]:
-    """Return the variables, if not set already, that bind collectives to the network interface of an address."""
+    """Return variables that bind collectives to the network interface of an address, without those set already."""
     try:
         name = links.find_interface(links.resolve_host(address))
     except (OSError, UnicodeError):
@@ -204,7 +207,7 @@ def choose_interface_variables(address: str) -> dict[str, str]:
 
 
 def choose_loopback_variables() -> dict[str, str]:
-    """Return the variables, if not set already, that bind the collectives of a job on one machine to loopback."""
+    """Return variables that bind the collectives of a job on one machine to loopback, without those set already."""
     names = LOCAL_IFNAMES if "lo" in links.list_interfaces() else ()
     return {variable: "lo" for variable in names if variable not in os.environ}
 
@@ -242,7 +245,9 @@ def check_nodes(nodes: int, ranks: int, rdzv: str | None, node: int | None) -> N
     if nodes < 1:
         raise BadValue(f"--nodes is {nodes}; it must be 1 or more.")
     if nodes > 1 and not rdzv:
-        raise BadValue(f"where do the {nodes} machines meet?", "Give --rdzv HOST:PORT, the same on all: one of them.")
+        raise BadValue(
+            f"{nodes} machines need a rendezvous.", "Give --rdzv HOST:PORT with the address of one, the same on all."
+        )
     if node is not None and not 0 <= node < nodes:
         raise BadValue(f"--node-rank is {node}; with {format_count(nodes, 'machine')} it is 0 to {nodes - 1}.")
     check_rank_count(ranks)

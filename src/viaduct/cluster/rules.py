@@ -213,22 +213,24 @@ def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     if hardware.card != "ascend-910" or table.super_pod or repeated:
         return
     for _, devices in group_by_server(table):
-        planes: dict[int, DraftDevice] = {}  # the first device of each plane
+        first_devices: dict[int, DraftDevice] = {}  # number of a network -> its first device
         for device in sorted(list_valid_devices(devices), key=lambda device: read_whole_number(device.device_id) or 0):
-            problem = describe_subnet_error(device, planes)
+            problem = describe_subnet_error(device, first_devices)
             if problem and device.device_ip:
-                fix = "Give devices i and i+4 one subnet, and 0 to 3 four different ones; with another mask, let it be."
+                fix = (
+                    "Give devices i and i+4 one subnet, and 0 to 3 four different ones; ignore this with another mask."
+                )
                 yield make_finding(device.device_ip, "device-ip-subnets", problem, fix)
                 break
-            planes.setdefault(get_plane(device), device)
+            first_devices.setdefault(get_network(device), device)
 
 
-def describe_subnet_error(device: DraftDevice, planes: dict[int, DraftDevice]) -> str:
-    """Describe the error of a device's subnet; empty if it fits those of the other devices in `planes`."""
-    plane, subnet = get_plane(device), get_subnet(device)
-    for other_plane, other in planes.items():
-        if (subnet == get_subnet(other)) != (plane == other_plane):
-            relation = "another subnet than" if plane == other_plane else "the same subnet as"
+def describe_subnet_error(device: DraftDevice, first_devices: dict[int, DraftDevice]) -> str:
+    """Describe the error of a device's subnet; empty if it fits the first devices of all networks."""
+    network, subnet = get_network(device), get_subnet(device)
+    for other_network, other in first_devices.items():
+        if (subnet == get_subnet(other)) != (network == other_network):
+            relation = "another subnet than" if network == other_network else "the same subnet as"
             return f"{subnet}.0/24 is {relation} that of {other.path}"
     return ""
 
@@ -489,8 +491,8 @@ def is_host_address(text: str) -> bool:
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved)
 
 
-def get_plane(device: DraftDevice) -> int:
-    """Return the number of the network that a device must be in: devices i and i+4 share plane i."""
+def get_network(device: DraftDevice) -> int:
+    """Return the number of the network in which a device must be: devices i and i+4 share network i."""
     return (read_whole_number(device.device_id) or 0) % 4
 
 

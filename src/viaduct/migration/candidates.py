@@ -39,6 +39,10 @@ class Candidate:
     state: State
     excerpt: str  # at most 60 characters of its first line
 
+    @property
+    def is_right(self) -> bool:
+        return self.state == "right"
+
 
 def make_candidate(file: MigratedFile, requirement: str, node: ast.AST, state: State) -> Candidate:
     text = file.source.text_of(node).split("\n", 1)[0].strip()

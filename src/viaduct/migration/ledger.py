@@ -27,14 +27,14 @@ STATE_TITLES_ZH = dict(zip(STATES, ("已修改", "原本正确", "需人工检�
 UNRESOLVED_RULE = "engine.unresolved"
 """Value of `Finding.rule` in findings that the ledger adds."""
 MAX_LINES = 100
-"""Number of lines after the first of a place or finding that are indexed; of a long class only the first lines are."""
+"""A place or finding is looked up by its first line and at most this many further lines; a class may have thousands."""
 SECONDARY_RULES = ("tf1.session_grad_fusion",)
 """Rules that add to a place which another rule of the same requirement changes; their changes are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Entry of the ledger: a place that a requirement of the target concerns. Lines are those of the original."""
+    """Entry of the ledger: lines of the original file that a requirement of the target concerns."""
 
     requirement: str
     file: str
@@ -76,16 +76,20 @@ def audit_file(original: MigratedFile, result: MigratedFile, findings: Sequence[
     path, lines = original.path, result.lines
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
-    right = {(c.requirement, c.line, c.excerpt) for c in before if c.state == "right"}
-    unfinished = [c for c in after if c.state != "right" and (c.requirement, lines[c.line - 1], c.excerpt) not in right]
+    right = {(candidate.requirement, candidate.line, candidate.excerpt) for candidate in before if candidate.is_right}
+    unfinished = [
+        candidate
+        for candidate in after
+        if not candidate.is_right and (candidate.requirement, lines[candidate.line - 1], candidate.excerpt) not in right
+    ]
     origins = find_origins(before, unfinished, lines)
-    remaining = set(origins.values())
+    remaining = set(origins.values())  # positions in `before` of candidates that still need a change
     claims = Claims(findings)
     places = [judge_remaining(path, before[number], claims) for number in sorted(remaining)]
     finished = [candidate for number, candidate in enumerate(before) if number not in remaining]
-    places += [judge_changed(path, candidate, claims) for candidate in finished]
+    places += [judge_finished(path, candidate, claims) for candidate in finished]
     introduced = [candidate for number, candidate in enumerate(unfinished) if number not in origins]
-    places += [describe_introduced(path, lines[candidate.line - 1], candidate) for candidate in introduced]
+    places += [make_introduced_place(path, lines[candidate.line - 1], candidate) for candidate in introduced]
     places += [make_place_of_finding(finding) for finding in claims.find_unclaimed() if is_counted(finding)]
     return tuple(sorted(places, key=lambda place: (place.line, place.requirement, place.excerpt)))
 
@@ -147,7 +151,7 @@ def find_origins(before: Sequence[Candidate], unfinished: Sequence[Candidate], l
     """
     index, unmatched = ByLine(), set[int]()
     for number, candidate in enumerate(before):
-        if candidate.state != "right":
+        if not candidate.is_right:
             index.add(candidate.requirement, candidate.line, candidate.end_line, number)
             unmatched.add(number)
     origins: dict[int, int] = {}
@@ -186,19 +190,19 @@ def judge_remaining(path: str, candidate: Candidate, claims: Claims) -> Place:
     )
 
 
-def judge_changed(path: str, candidate: Candidate, claims: Claims) -> Place:
+def judge_finished(path: str, candidate: Candidate, claims: Claims) -> Place:
     """Return the entry of a candidate that needs no change in the result: changed or right, or as a finding says."""
     states: tuple[Literal["unresolved", "manual"], ...] = ("unresolved", "manual")
-    for state in states if candidate.state != "right" else ():
+    for state in states if not candidate.is_right else ():
         finding = claims.claim(candidate, state)
         if finding is not None:
             return make_place(path, candidate, state, finding)
     while claims.claim(candidate, "changed") is not None:
         pass  # several rules may have changed it
-    return make_place(path, candidate, "right" if candidate.state == "right" else "changed")
+    return make_place(path, candidate, "right" if candidate.is_right else "changed")
 
 
-def describe_introduced(path: str, line: int, candidate: Candidate) -> Place:
+def make_introduced_place(path: str, line: int, candidate: Candidate) -> Place:
     """Return the entry of a candidate that needs a change in the result and that the original does not have."""
     excerpt = candidate.excerpt
     message = f"`{excerpt}` in the result may still need a change for the device: please report this"
@@ -288,7 +292,7 @@ def find_missing_communication(
             yield Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True)
 
 
-def rows_of(places: Iterable[Place]) -> list[LedgerRow]:
+def count_places(places: Iterable[Place]) -> list[LedgerRow]:
     """Count the places of each requirement; requirements without a place are left out."""
     counted = Counter((entry.requirement, entry.state) for entry in places)
     rows = []

@@ -35,7 +35,7 @@ def read_points(path: Path) -> tuple[str, str]:
     if file is None:
         raise BadData(
             f"there is no {POINTS_FILE} in {str(path)!r}.",
-            "`viaduct rehearse train.py --steps 2 --record DIR` of a TensorFlow 1 script that trains writes it.",
+            "`viaduct rehearse train.py --steps 2 --record DIR` writes it for a TensorFlow 1 script that trains.",
         )
     try:
         with file.open("rb") as stream:

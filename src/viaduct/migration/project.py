@@ -208,6 +208,7 @@ def parse_users_of_reexports(project: Project, files: list[tuple[str, bytes]]) -
 
 
 def merge_outlines(outlines: Iterable[Project]) -> Project:
+    """Return one outline for a project that was surveyed in parts."""
     merged = Project()
     for outline in outlines:
         merged.torch_files |= outline.torch_files

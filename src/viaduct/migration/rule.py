@@ -48,7 +48,7 @@ class Rule:
     category: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
     category_for_any: Kind | None = None  # with --to any, if that differs
-    former_names: tuple[str, ...] = ()  # --only and --skip still accept
+    former_names: tuple[str, ...] = ()  # names without the family that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before it
     runs_last: bool = False  # after all rules without `runs_last`, to report on their result
     when: Callable[[Options], bool] | None = None  # runs only with these options, or with --only; None: always
@@ -290,7 +290,7 @@ Result = TypeVar("Result")
 
 
 def cache_per_file(function: Callable[[Site], Result]) -> Callable[[Site], Result]:
-    """Cache the result of a function of a site for each text; it must depend on the text only."""
+    """Decorate a function of a site whose result depends on the file's text only: it is cached until an edit."""
 
     @wraps(function)
     def get_answer(site: Site) -> Result:

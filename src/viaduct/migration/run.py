@@ -273,6 +273,7 @@ class Batch:
 
     @cached_property
     def surveyed_texts(self) -> dict[str, bytes]:
+        """Path -> code to survey: of a notebook that of its cells, b"" for a file that is not analysed."""
         return {path: extract_code(path, data) for path, data in self.texts.items()}
 
     def run(self, jobs: int, progress: Progress) -> tuple[list[FileResult], Project]:

@@ -4,10 +4,10 @@
     dist:                            dist:
       backend: nccl                    backend: hccl
 
-A value is changed if its key names a device or a backend, and the complete value is a CUDA device or `nccl`. If another
-value under such a key only contains CUDA or NCCL, the file is not changed and all places in it are reported. With
-`--to any` nothing is changed, because a configuration file cannot query the device at run time. Findings have the names
-of the rules that make the same changes in Python.
+A value is changed if its key names a device or a backend, and the complete value is a CUDA device or `nccl`. If a value
+under such a key contains CUDA or NCCL with other text, the file is not changed and all such values in it are reported.
+With `--to any` nothing is changed, because a configuration file cannot query the device at run time. Findings have the
+names of the rules that make the same changes in Python.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.ledger import LedgerRow, is_complete, rows_of
+from viaduct.migration.ledger import LedgerRow, count_places, is_complete
 from viaduct.migration.results import Outcome
 
 STATUSES: tuple[Status, ...] = ("changed", "advice", "manual", "unresolved")
@@ -48,7 +48,7 @@ class Summary:
 def summarise(outcome: Outcome) -> Summary:
     findings = outcome.findings
     statuses = Counter(finding.status for finding in findings)
-    ledger = rows_of(outcome.places)
+    ledger = count_places(outcome.places)
     return Summary(
         files=len(outcome.files),
         lines=sum(file.line_count for file in outcome.files),

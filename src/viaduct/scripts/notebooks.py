@@ -5,9 +5,9 @@
 
 A comment before each cell gives its number. A line of IPython syntax (`%matplotlib inline`, `!pip install x`, `files =
 !ls`) becomes a placeholder, `pass` with a numbered comment, until the text is split. Its continuation lines become
-comments alone, and so do all lines of a cell in another language (`%%bash`) or with a syntax error, except for the
-first; `Notebook.skipped` lists these cells. Only the sources of cells that changed are rewritten: every other byte of
-the file stays as it is.
+numbered comments. In a cell in another language (`%%bash`) or with a syntax error, the first line becomes a placeholder
+and all others comments; `Notebook.skipped` lists these cells. Only the sources of cells that changed are rewritten:
+every other byte of the file stays as it is.
 """
 
 from __future__ import annotations
