@@ -7,8 +7,9 @@ import re
 from datetime import datetime
 from pathlib import Path
 
+from tuning.bank_entries import make_entry
 from tuning.in_process import FakeWorker, make_operator, make_tuner
-from viaduct.tuning.result_file import name_result_file, write_result_file
+from viaduct.tuning.result_file import Status, decide, name_result_file, write_result_file
 
 
 def test_its_name_has_process_date_and_milliseconds() -> None:
@@ -36,3 +37,25 @@ def test_every_operator_has_its_status_and_searched_ones_their_times(tmp_path: P
         "status_data": {"bank_append": False, "bank_hit": True, "bank_reserved": True, "bank_update": False}
     }
     assert file not in tuner.bank.list_files()
+
+
+SLOWER, FASTER = make_entry("a", 100, 90), make_entry("a", 100, 50)
+DEFAULT_IS_BEST = make_entry("a", 100, 100, choice={"layout": "as_given"})
+
+
+def test_nothing_is_stored_without_a_search_or_a_larger_gain() -> None:
+    kept = None, Status(bank_hit=True, bank_reserved=True)
+    assert decide(None, None) == (None, Status())
+    assert decide(SLOWER, None) == kept
+    assert decide(FASTER, SLOWER) == kept
+    assert decide(FASTER, FASTER) == kept
+
+
+def test_a_measured_default_does_not_replace_an_entry() -> None:
+    worse_than_default = make_entry("a", 100, 110)
+    assert decide(worse_than_default, DEFAULT_IS_BEST)[0] is None
+
+
+def test_a_first_result_is_appended_and_a_better_one_replaces_the_entry() -> None:
+    assert decide(None, DEFAULT_IS_BEST) == (DEFAULT_IS_BEST, Status(bank_append=True))
+    assert decide(SLOWER, FASTER) == (FASTER, Status(bank_hit=True, bank_update=True))

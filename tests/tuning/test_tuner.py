@@ -9,8 +9,8 @@ import pytest
 from tuning.bank_entries import HERE
 from tuning.in_process import FakeWorker, make_operator, make_tuner
 from viaduct.tuning.bank import Bank, BankContents, Choice, Entry
-from viaduct.tuning.decision import Status
 from viaduct.tuning.journal import Journal
+from viaduct.tuning.result_file import Status
 from viaduct.tuning.tuner import Outcome, divide_budget
 
 DEFAULT = {"tile": 1, "fast": False}

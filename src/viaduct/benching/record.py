@@ -48,9 +48,7 @@ def make_record(
     ]
     starts_record: dict[str, Any] = {}
     if starts:
-        rows, left_out = starts
-        lines = format_starts(starts)
-        starts_record = {"starts": rows, "starts_left_out": left_out, "starts_told": lines}
+        starts_record = {"starts": starts[0], "starts_left_out": starts[1], "starts_told": format_starts(starts)}
     machine_facts = describe_machine(setting.device)
     return {
         "kind": "benchmark",

@@ -17,14 +17,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean, median, quantiles, variance
-from typing import Any, TypeVar
+from typing import Any
 
 from .figures import WORTHWHILE_SHARE
 from .measures import PHASE_TIMES, SHORT_PHASE_NAMES
 from .record import Facts, Operator, Profile, Step
 from .step_split import STEP_PARTS, read_split
 
-K = TypeVar("K")  # key of a sum: an operator, or the name of one
 MIN_STEPS = 3  # of each profile; with fewer, nothing is judged
 NOISE_FLOOR = WORTHWHILE_SHARE  # share of the iteration by which two runs of the same program may differ
 STANDARD_ERRORS = 3.0  # least difference of two means that counts
@@ -196,7 +195,7 @@ def compare_splits(before: Profile, after: Profile) -> tuple[FigureDifference, .
 # Operators and kernels
 
 
-Key = tuple[str, str, str]  # name, shapes, module of an operator
+Key = tuple[str, ...]  # name, shapes and module of operators, or their name alone
 Sum = tuple[float, float]  # microseconds and calls of operators that are compared as one
 
 
@@ -218,7 +217,8 @@ def compare_operators(before: Iterable[Operator], after: Iterable[Operator]) -> 
 
 def make_difference(key: Key, before: Sum | None, after: Sum | None, matched_by: str) -> OperatorDifference:
     (before_us, before_calls), (after_us, after_calls) = (sums or (None, None) for sums in (before, after))
-    return OperatorDifference(*key, before_us, after_us, before_calls, after_calls, matched_by)
+    name, shapes, module = key
+    return OperatorDifference(name, shapes, module, before_us, after_us, before_calls, after_calls, matched_by)
 
 
 def sum_operators(operators: Iterable[Operator]) -> dict[Key, Sum]:
@@ -228,8 +228,8 @@ def sum_operators(operators: Iterable[Operator]) -> dict[Key, Sum]:
     return add_sums(((row.name, row.shapes, row.module), (row.cost_us / ranks, row.calls / ranks)) for row in rows)
 
 
-def add_sums(pairs: Iterable[tuple[K, Sum]]) -> dict[K, Sum]:
-    sums: dict[K, Sum] = {}
+def add_sums(pairs: Iterable[tuple[Key, Sum]]) -> dict[Key, Sum]:
+    sums: dict[Key, Sum] = {}
     for key, (time_us, calls) in pairs:
         known_us, known_calls = sums.get(key, (0.0, 0.0))
         sums[key] = known_us + time_us, known_calls + calls

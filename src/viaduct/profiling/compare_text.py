@@ -17,19 +17,17 @@ MAX_FASTER = 5
 def format_difference(difference: ProfileDifference) -> str:
     names = name_sides(difference)  # of the two profiles, in the heads of columns
     steps = format_figures("per step", [difference.iteration, *difference.phases], names)
-    if difference.is_identical:
-        blocks = [[format_headline(difference)], steps, format_facts(difference, names)]
-        return "\n\n".join("\n".join(block) for block in blocks if block)
-    blocks = [
-        [format_headline(difference)],
-        steps,
-        format_figures("parts of a step", difference.split, names),
-        format_figures("kernels by kind, per step", difference.kernels, names),
-        format_operators(difference.operators, names),
-        format_memory(difference),
-        format_facts(difference, names),
-        list_remarks(difference),
-    ]
+    blocks = [[format_headline(difference)], steps]
+    if not difference.is_identical:
+        blocks += [
+            format_figures("parts of a step", difference.split, names),
+            format_figures("kernels by kind, per step", difference.kernels, names),
+            format_operators(difference.operators, names),
+            format_memory(difference),
+        ]
+    blocks.append(format_facts(difference, names))
+    if not difference.is_identical:
+        blocks.append(list_remarks(difference))
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 

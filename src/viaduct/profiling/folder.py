@@ -1,17 +1,26 @@
 """A profile folder: profile.json with the complete profile, and tables and a trace for other tools.
 
-    write_profile(profile, Path("prof"), events)     profile.json step_trace.csv operators.csv kernels.csv system.csv
-                                                     trace.json, or trace.json.gz if it would be over 20 MB
+    write_profile(profile, Path("prof"), events)
     profile = read_profile(Path("prof"))
     profile = merge_ranks([Path("prof/rank_0"), Path("prof/rank_1")])
 
-Every file is written atomically, profile.json last.
+profile.json       the profile
+step_trace.csv     msprof's columns in msprof's order, then rank, wait for the loader, and interruptions as a note
+operators.csv      a row for each operator and signature, the most expensive first
+kernels.csv        a row for each kernel
+system.csv         a row for each sample, a column for each figure
+trace.json         the trace; trace.json.gz if it would be over 20 MB
+
+In the tables missing values are N/A, as in msprof. Every file is written atomically, profile.json last.
 """
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,22 +31,22 @@ from viaduct.path_errors import refuse_special_file
 from viaduct.run_files import Damaged, parse_object, require_type
 from viaduct.typed_fields import show_value
 
-from . import tables
 from .events import RawEvent
 from .json_fields import decode_record, encode_record
 from .merge import find_offsets, merge_profiles
-from .record import SCHEMA, Profile
+from .record import SCHEMA, Kernel, Operator, Profile
 from .trace_file import read_events, write_trace
 
 PROFILE_FILE = "profile.json"
 MAX_PROFILE_BYTES = 1 << 30
-# CSV files, and the functions that make their columns and rows.
-TABLE_FILES = {
-    "step_trace.csv": tables.make_step_table,
-    "operators.csv": tables.make_operator_table,
-    "kernels.csv": tables.make_kernel_table,
-    "system.csv": tables.make_system_table,
-}
+MISSING = "N/A"
+STEP_COLUMNS = (
+    *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
+    *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
+)
+REDUCE_COLUMNS = ("Reduce Start(us)", "Reduce Duration(us)")
+VIADUCT_COLUMNS = ("Rank", "Loader Wait(us)", "Note")
+Row = list[Any]
 
 
 def write_profile(profile: Profile, folder: Path, events: Sequence[RawEvent] = ()) -> list[Path]:
@@ -51,7 +60,7 @@ def write_profile(profile: Profile, folder: Path, events: Sequence[RawEvent] = (
     if note:
         profile = replace(profile, facts=replace(profile.facts, notes=(*profile.facts.notes, note)))
     for name, build_table in TABLE_FILES.items():
-        tables.write_csv(folder / name, *build_table(profile))
+        write_file(folder / name, encode_csv(*build_table(profile)), durable=False)
     write_file(folder / PROFILE_FILE, encode_profile(profile))
     return [folder / PROFILE_FILE, *(folder / name for name in TABLE_FILES), trace]
 
@@ -129,3 +138,66 @@ def merge_events(folders: Sequence[Path]) -> list[RawEvent]:
             flow = {"id": f"{number}.{event['id']}"} if "id" in event else {}
             merged.append(event | moved | flow | {"pid": f"{number}.{event['pid']}"})
     return merged
+
+
+# CSV tables
+
+
+def make_step_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of step_trace.csv; Device_id is the rank, which has one device."""
+    most = max((len(step.collectives) for step in profile.steps), default=0)
+    columns = [*STEP_COLUMNS, *REDUCE_COLUMNS * most, *VIADUCT_COLUMNS]
+    rows = []
+    for step in profile.steps:
+        points = [step.forward_start_us, step.backward_end_us, step.end_us]
+        spans = [step.iteration_us, step.forward_backward_us, step.update_tail_us, step.data_tail_us]
+        reduces = [time for collective in step.collectives for time in (collective.start_us, collective.duration_us)]
+        padding = [None] * (2 * most - len(reduces))  # columns of collectives that this step does not have
+        added = [step.rank, step.loader_wait_us, step.interrupted_by]
+        model_id = None  # only msprof has one
+        rows.append([step.rank, step.number, *points, *spans, model_id, *reduces, *padding, *added])
+    return columns, rows
+
+
+def make_operator_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    return make_record_table(Operator, sorted(profile.operators, key=lambda operator: -operator.cost_us))
+
+
+def make_kernel_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    return make_record_table(Kernel, sorted(profile.kernels, key=lambda kernel: -kernel.time_us))
+
+
+def make_record_table(record_class: Any, records: Sequence[Any]) -> tuple[list[str], list[Row]]:
+    """Return a column for each field of a dataclass, and a row for each of the records."""
+    columns = [field.name for field in dataclasses.fields(record_class)]
+    return columns, [[getattr(record, name) for name in columns] for record in records]
+
+
+def make_system_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    names = list(dict.fromkeys(name for sample in profile.samples for name in sample.values))
+    rows = [[sample.time_us, *(sample.values.get(name) for name in names)] for sample in profile.samples]
+    return ["time_us", *names], rows
+
+
+def encode_csv(columns: Sequence[str], rows: Iterable[Row]) -> bytes:
+    """Return a table as CSV; None becomes N/A."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([format_cell(value) for value in row] for row in rows)
+    return text.getvalue().encode(errors="backslashreplace")
+
+
+def format_cell(value: Any) -> Any:
+    if value is None:
+        return MISSING
+    return f"{value:.3f}" if isinstance(value, float) else value
+
+
+# CSV files, and the functions that make their columns and rows.
+TABLE_FILES = {
+    "step_trace.csv": make_step_table,
+    "operators.csv": make_operator_table,
+    "kernels.csv": make_kernel_table,
+    "system.csv": make_system_table,
+}

@@ -26,13 +26,8 @@ HELPER_NAMES = (
     *("chunk", "view_as", "numpy_T", "flatten", "result_type", "is_same_size", "set_", "resolve_conj"),
     *("resolve_neg", "lift_fresh", "unfold", "contiguous", "to"),
 )
-HELPERS = {
-    "detach",
-    "detach_",
-    "TorchDynamo Cache Lookup",
-    "Pregraph bytecode",
-    *(f"aten::{name}" for name in HELPER_NAMES),
-}
+HELPERS = {f"aten::{name}" for name in HELPER_NAMES}
+HELPERS |= {"detach", "detach_", "TorchDynamo Cache Lookup", "Pregraph bytecode"}
 """Names of operators that allocate or describe memory but compute nothing."""
 
 

@@ -70,7 +70,7 @@ def list_operators(profile: Profile) -> Part:
     operators = profile.operators
     total = sum_by_rank([(operator.rank, operator.cost_us) for operator in operators])
     shares = [divide(operator.cost_us, total[operator.rank]) for operator in operators]
-    columns = [  # with their widths; `keep` ranks those that remain on a narrow screen
+    columns = [  # with their widths; `priority`: shown on a narrow screen, 1 first
         DataColumn("operator", [operator.name for operator in operators], 30, wraps=True, priority=1),
         DataColumn("module", [operator.module for operator in operators], 26, wraps=True, priority=4),
         DataColumn("phase", [operator.phase for operator in operators], 10, filterable=True),

@@ -29,13 +29,12 @@ from viaduct.training.profiled import BATCH_FIELD, WorkOrder
 from viaduct.training.session import check_path
 from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
 from viaduct.tuning.bank import Bank, BankContents, Choice, DamagedBank, Verdict
-from viaduct.tuning.decision import MAX_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
 from viaduct.tuning.location import BUILT_IN_BANK, Location, prepare_writing, remove_empty_bank_on_failure
 from viaduct.tuning.operators import list_kinds
 from viaduct.tuning.result_file import write_result_file
 from viaduct.tuning.search import MODES, make_searcher
-from viaduct.tuning.signature import THREADS, Signature, decode_signature
+from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature, decode_signature
 from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divide_budget
 from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
 

@@ -9,8 +9,7 @@
     measuring.py       checks of values; times taken in turns until the ranking is significant
     worker.py          the measuring process; workers.py starts, limits and restarts it
     journal.py         measurements of an unfinished search
-    decision.py        append, update or keep an operator's entry in the bank
-    result_file.py     tune_result_pid….json
+    result_file.py     append, update or keep an operator's entry in the bank; tune_result_pid….json
     tuner.py           the search of one operator within a time limit
 
 Importing this package does not import torch.

@@ -1,6 +1,16 @@
-"""Write tune_result_pid<pid>_<YYYYmmdd>_<HHMMSSmmm>.json, the results of a tuning run for each operator.
+"""Status of each operator after a tuning run, and the result file of the run, both as Ascend's auto-tune has them.
 
-Keys and fields are those of Ascend's auto-tune; a key is a list of lists of names, written as text.
+The environment variable REPEAT_TUNE requests another search of operators with an entry in the bank. The last column has
+the status: the fields of `Status` that are True.
+
+the bank has an entry, REPEAT_TUNE is off    not searched                                       hit, reserved
+the bank has an entry, REPEAT_TUNE is on     a larger gain was found: replace the entry         hit, update
+                                             otherwise: keep it                                 hit, reserved
+the bank has no entry                        store the result, even if it is the default, so    append
+                                             that the next run does not search again
+                                             no result (out of time, or machine busy)           none
+
+The file is tune_result_pid<pid>_<YYYYmmdd>_<HHMMSSmmm>.json. Its keys are lists of lists of names, written as text.
 """
 
 from __future__ import annotations
@@ -8,16 +18,35 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from viaduct.atomic_files import write_file
-from viaduct.tuning.bank import RESULT_PREFIX
+from viaduct.tuning.bank import RESULT_PREFIX, Entry
 
 if TYPE_CHECKING:
     from viaduct.tuning.tuner import Outcome
+
+
+@dataclass(frozen=True)
+class Status:
+    """Change of an operator's entry in the bank, with the field names of the result file."""
+
+    bank_append: bool = False
+    bank_hit: bool = False
+    bank_reserved: bool = False
+    bank_update: bool = False
+
+
+def decide(hit: Entry | None, result: Entry | None) -> tuple[Entry | None, Status]:
+    """Return the entry to store, or None, and the status, given the bank's entry (`hit`) and that of a new search."""
+    if hit is None:
+        return result, Status(bank_append=result is not None)
+    if result is not None and result.gain > hit.gain and not result.is_default:
+        return result, Status(bank_hit=True, bank_update=True)
+    return None, Status(bank_hit=True, bank_reserved=True)
 
 
 def name_result_file(moment: datetime, pid: int) -> str:

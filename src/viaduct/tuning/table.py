@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from viaduct.tuning.bank import BankContents, Entry, Verdict, describe_choice
-from viaduct.tuning.decision import MAX_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint
+from viaduct.tuning.signature import MAX_OTHER_LOAD
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,12 +17,12 @@ from typing import Any
 
 from viaduct.search_space import Space
 from viaduct.tuning.bank import Bank, BankContents, Choice, Entry, describe_choice
-from viaduct.tuning.decision import MAX_OTHER_LOAD, Status, decide
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.journal import Journal, encode_point
 from viaduct.tuning.measuring import CONFIRMING_TURNS, MARGIN, MAX_TURNS, MIN_TURNS
+from viaduct.tuning.result_file import Status, decide
 from viaduct.tuning.search import make_searcher
-from viaduct.tuning.signature import THREADS, Signature
+from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature
 from viaduct.tuning.workers import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0

@@ -122,7 +122,9 @@ class Source:
 def read_rank(output: Path, rank: int, path: Path) -> Profile:
     source = Source(output, rank)
     check_results(source)
-    tasks = read_tasks(source)
+    tasks = TaskTable()
+    for row in source.read_csv("kernel_details.csv"):
+        tasks.add(row)
     steps = read_steps(source)
     count = tasks.count_steps(steps, source.notes)
     collectives = read_communication(source) or tasks.collectives
@@ -255,13 +257,6 @@ def find_launches(events: list[RawEvent]) -> list[Launch]:
 
 
 # Kernels, operators, collectives
-
-
-def read_tasks(source: Source) -> TaskTable:
-    tasks = TaskTable()
-    for row in source.read_csv("kernel_details.csv"):
-        tasks.add(row)
-    return tasks
 
 
 @dataclass
