@@ -144,6 +144,11 @@ def matches(value: Any, kind: Any) -> bool:
     return isinstance(value, origin or kind)
 
 
+def list_alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union; of any other type, the type alone."""
+    return typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
 def is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)

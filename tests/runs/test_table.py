@@ -1,7 +1,9 @@
-"""The table of runs in a terminal, and the same as JSON."""
+"""The table of runs in a terminal, and the same as JSON and CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -9,8 +11,8 @@ import pytest
 
 from runs.made_up_runs import make_run
 from viaduct.runs.finding import Problem
-from viaduct.runs.listing import list_runs
-from viaduct.runs.table import format_age, format_rate, render_problems, render_table, to_json
+from viaduct.runs.listing import list_runs, open_run
+from viaduct.runs.table import format_age, format_rate, render_csv, render_problems, render_table, to_json, write_csv
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,19 @@ def test_json_has_results_in_percent_and_the_fields_of_the_recipe(tmp_path: Path
     assert (run["path"], run["state"], run["steps"]) == (str(tmp_path / "a"), "finished", 600)
     assert run["top1"] == pytest.approx(89.78, abs=0.01)
     assert run["fields"]["optimizer.lr"] == 0.1
+
+
+def test_a_name_is_never_a_formula(tmp_path: Path) -> None:
+    run = open_run(make_run(tmp_path / "a", name='=cmd|"x"', command="@SUM(1)"))
+    rows = list(csv.DictReader(io.StringIO(render_csv([run]))))
+    assert rows[0]["recipe"] == '\'=cmd|"x"'
+
+
+def test_every_run_has_a_row_with_results_and_the_fields_of_its_recipe(tmp_path: Path) -> None:
+    runs = [open_run(make_run(tmp_path / name, lr=lr)) for name, lr in (("a", 0.1), ("b,\n", 0.2))]
+    write_csv(runs, tmp_path / "out.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
+    assert [row["recipe.optimizer.lr"] for row in rows] == ["0.1", "0.2"]
+    assert [row["path"] for row in rows] == [str(tmp_path / "a"), str(tmp_path / "b,\n")]
+    assert rows[0]["state"] == "finished"
+    assert 85 < float(rows[0]["top1"]) < 91

@@ -138,7 +138,7 @@ def test_flags_replace_the_default_thresholds(truth: Path) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        *({"cosine": 1.5}, {"euclid": -0.1}, {"max_abs": float("nan")}, {"kld": "nonsense"}, {"workers": 0}),
+        *({"cosine": 1.5}, {"euclid": -0.1}, {"max_abs": float("nan")}),
         *({"steps": "x"}, {"steps": "7"}, {"only": "nothing.*"}),
         *({"graph": Path("absent.txt")}, {"rules": Path("absent.json")}),
     ],

@@ -148,20 +148,15 @@ class StackedDrawing:
 def join_neighbours(group: BarGroup) -> DrawnBars:
     """Join neighbours evenly into at most MAX_BARS bars."""
     values = np.array(group.layers, dtype=np.float64).reshape(len(group.layers), len(group.labels))
-    values[~(np.abs(values) < 1e300)] = np.nan  # NaN too; sums of larger values would overflow
+    values[~(np.abs(values) < 1e300)] = np.nan  # sums of larger values would overflow
     count = len(group.labels)
     edges = np.unique(np.linspace(0, count, min(count, MAX_BARS) + 1).astype(int)) if count else np.array([0])
     sums = np.nansum(values, axis=0)
-    means = np.empty((len(group.layers), len(edges) - 1))
-    for bar, (low, high) in enumerate(pairwise(edges)):
-        means[:, bar] = [mean_of_finite(row) for row in values[:, low:high]]
+    totals = np.add.reduceat(np.nan_to_num(values), edges[:-1], axis=1)
+    counts = np.add.reduceat(np.isfinite(values), edges[:-1], axis=1, dtype=np.int64)
+    means = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
     longest = np.maximum.reduceat(sums, edges[:-1]) if count else np.empty(0)
     return DrawnBars(group, edges.tolist(), means, longest)
-
-
-def mean_of_finite(values: Floats) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if finite.size else float("nan")
 
 
 def find_top(heights: Floats) -> float:

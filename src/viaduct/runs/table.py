@@ -1,12 +1,16 @@
-"""Table of runs as plain text or JSON."""
+"""Table of runs as plain text, JSON or CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from viaduct.atomic_files import write_file
 from viaduct.runs.facts import FIELDS, RunFacts
 from viaduct.runs.finding import Problem
 from viaduct.runs.listing import Listing
@@ -16,6 +20,7 @@ DASH = "–"
 COLUMNS = ("name", "recipe", "data", "code", "device", "steps", "best", "last", "images/s", "state", "age")
 TEXT_COLUMNS = [0, 1, 2, 3, 4, COLUMNS.index("state")]
 MAX_LISTED_PROBLEMS = 10
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def format_row(run: RunFacts, now: float) -> list[str]:
@@ -109,3 +114,29 @@ def build_record(run: RunFacts) -> dict[str, Any]:
     names = ["reason", "best_step", "seed", "images", "id", "init", "source", "modified_files", "damaged_lines"]
     facts = {name: getattr(run, name) for name in [*names, "damage", "fields"]}
     return {"path": run.path, **{name: read(run) for name, read in FIELDS.items()}, **facts}
+
+
+def write_csv(runs: Sequence[RunFacts], path: Path) -> None:
+    """Write runs as a CSV file, atomically."""
+    write_file(path, render_csv(runs).encode("utf-8", "backslashreplace"))
+
+
+def render_csv(runs: Sequence[RunFacts]) -> str:
+    """Return the runs as CSV: a row for each run, a column for each of FIELDS and for each field of a recipe."""
+    fields = list(dict.fromkeys(name for run in runs for name in run.fields))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["path", *FIELDS, "best_step", "reason", *(f"recipe.{name}" for name in fields)])
+    for run in runs:
+        facts = [run.path, *(read(run) for read in FIELDS.values()), run.best_step, run.reason]
+        writer.writerow([format_csv_cell(value) for value in [*facts, *(run.fields.get(name) for name in fields)]])
+    return text.getvalue()
+
+
+def format_csv_cell(value: Any) -> Any:
+    """Return a value as a cell; text that a spreadsheet would take for a formula gets an apostrophe."""
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+        return f"'{value}"
+    return "" if value is None else value

@@ -10,12 +10,11 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -165,18 +164,22 @@ def describe_field(path: str) -> list[str]:
 
 def list_classes(kind: Any) -> list[Any]:
     """Return the classes that a field may hold: `Sgd | AdamW | Callable` has two."""
-    members = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return [member for member in members if isinstance(member, type) and member is not type(None)]
+    from viaduct.typed_fields import list_alternatives
+
+    return [member for member in list_alternatives(kind) if isinstance(member, type) and member is not type(None)]
 
 
 def list_accepted(kind: Any) -> list[str]:
     """Return what a field of this type accepts: `bool`, `int`, `float`, `str` or the values of a choice."""
-    origin = typing.get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return [accepted for member in typing.get_args(kind) for accepted in list_accepted(member)]
-    if origin is Literal:
-        return [str(value) for value in typing.get_args(kind)]
-    return [] if kind is type(None) else [kind.__name__]
+    from viaduct.typed_fields import list_alternatives
+
+    accepted: list[str] = []
+    for member in list_alternatives(kind):
+        if typing.get_origin(member) is Literal:
+            accepted += map(str, typing.get_args(member))
+        elif member is not type(None):
+            accepted.append(member.__name__)
+    return accepted
 
 
 def describe_fields() -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -35,12 +35,16 @@ def main(
     cosine: Annotated[float | None, typer.Option(help="Smallest accepted cosine similarity.")] = None,
     euclid: Annotated[float | None, typer.Option(help="Largest accepted relative Euclidean distance.")] = None,
     max_abs: Annotated[float | None, typer.Option(help="Largest accepted absolute error.")] = None,
-    kld: Annotated[str, typer.Option(help="Treatment of zeros in the KL divergence: book or floored.")] = "book",
+    kld: Annotated[
+        Literal["book", "floored"],
+        typer.Option(help="KL divergence. book: a zero on the right gives Inf; floored: always finite."),
+    ] = "book",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the first divergence, its inputs, the likely cause, what to try.")
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Worker processes that compare tensors.", show_default="one for each core")
+        int | None,
+        typer.Option(help="Worker processes that compare tensors.", min=1, show_default="one for each core"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that contains other files.")] = False,
@@ -70,7 +74,7 @@ def read_options(
     steps: str | None,
     only: str,
     limits: tuple[float | None, float | None, float | None],
-    kld: str,
+    kld: Literal["book", "floored"],
     workers: int | None,
 ) -> Options:
     """Check the flags and return them as options of the comparison."""
@@ -81,19 +85,15 @@ def read_options(
 
     cosine, euclid, max_abs = limits
     if cosine is not None and not -1 <= cosine <= 1:
-        raise BadValue(f"--cosine is {cosine}.", "Give a number from -1 to 1.")
+        raise BadValue(f"--cosine is {cosine}; it must be from -1 to 1.")
     for flag, value in (("euclid", euclid), ("max-abs", max_abs)):
         if value is not None and not 0 <= value < math.inf:
-            raise BadValue(f"--{flag} is {value}.", "Give a number from 0 on.")
-    if kld not in ("book", "floored"):
-        raise BadValue(f"--kld is {kld!r}.", "Give book (a zero on the right gives Inf) or floored (always finite).")
-    if workers is not None and workers < 1:
-        raise BadValue(f"--workers is {workers}.", "Give 1 or more.")
+            raise BadValue(f"--{flag} is {value}; it must be 0 or more.")
     for flag, path in (("graph", graph), ("graph-right", graph_right), ("rules", rules)):
         if path is not None and not path.is_file():
             raise BadValue(f"--{flag} {str(path)!r} is not a file.", "Give the path of the file.")
     chosen = None if steps is None else parse_steps(steps, "--steps")
-    return Options(graph, graph_right, rules, chosen, only, thresholds_from_flags(*limits), kld, workers)  # type: ignore[arg-type]
+    return Options(graph, graph_right, rules, chosen, only, thresholds_from_flags(*limits), kld, workers)
 
 
 def compare_dumps(left: Path, right: Path, options: Options, out: Path | None, explain: bool, as_json: bool) -> int:

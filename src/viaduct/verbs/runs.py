@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 import typer.core
@@ -238,7 +238,9 @@ def watch(
 @app.command()
 def export(
     dirs: Dirs = None,
-    to: Annotated[str, typer.Option(help="csv: a row for each run. mlflow: a folder that MLflow can open.")] = "csv",
+    to: Annotated[
+        Literal["csv", "mlflow"], typer.Option(help="csv: a row for each run. mlflow: a folder that MLflow can open.")
+    ] = "csv",
     out: Annotated[
         Path | None, typer.Option(help="The CSV file, or the new folder for MLflow.", show_default=False)
     ] = None,
@@ -246,11 +248,9 @@ def export(
 ) -> int:
     """Export runs as CSV, or as an MLflow file store with parameters, metrics by step, tags and links to the files."""
     from viaduct.data.output_files import check_output
-    from viaduct.runs.csv_export import write_csv
     from viaduct.runs.mlflow_export import check_store, write_store
+    from viaduct.runs.table import write_csv
 
-    if to not in ("csv", "mlflow"):
-        raise BadValue(f"--to is {to!r}; it must be csv or mlflow.")
     if out is None:
         raise BadValue("--out is missing.", f"Give {'--out runs.csv' if to == 'csv' else '--out mlruns'}.")
     if to == "csv":

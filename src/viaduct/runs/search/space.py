@@ -13,16 +13,15 @@ reported early.
 from __future__ import annotations
 
 import math
-import types
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal
 
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import list_field_paths, override, read_field, to_record
-from viaduct.typed_fields import get_field_types, spell_type
+from viaduct.typed_fields import get_field_types, list_alternatives, spell_type
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -310,10 +309,6 @@ def is_integer(kind: Any) -> bool | None:
 
 def is_tuple(kind: Any) -> bool:
     return any(typing.get_origin(part) is tuple for part in list_alternatives(kind))
-
-
-def list_alternatives(kind: Any) -> tuple[Any, ...]:
-    return typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
 def write_example(kind: Any) -> str:
