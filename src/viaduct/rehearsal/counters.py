@@ -226,6 +226,7 @@ class Counters:
 
     def __init__(self, record: str) -> None:
         entries = json.loads((Path(record) / EDITS_FILE).read_text(encoding="utf-8"))
+        # By a file's path within the project: the number of its first counter, and its changed spans.
         self.files: dict[str, tuple[int, list[Span]]] = {
             name: (file["offset"], [Span(*span) for span in file["spans"]]) for name, file in entries["files"].items()
         }

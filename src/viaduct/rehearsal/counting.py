@@ -159,7 +159,7 @@ def limit_loaders(batches: int) -> None:
     loader: Any = DataLoader
     plain = loader.__iter__
 
-    def limited(self: Any) -> Iterator[Any]:
+    def iterate_limited(self: Any) -> Iterator[Any]:
         return itertools.islice(plain(self), batches)
 
-    loader.__iter__ = limited
+    loader.__iter__ = iterate_limited

@@ -1,10 +1,10 @@
 """Steps of scripts that update their weights without an optimizer.
 
 The trained tensors are the leaves that a loss depends on: parameters of networks, and other tensors that require
-gradients. A step was taken if, at the next forward or backward pass or at the script's end, their values differ from
-those after the last backward pass. A step was also taken if the next backward pass finds new tensors with other values
-in their place, as in functional code (`params = [p - lr * g for …]`, `torch.func.grad`). As soon as an optimizer steps,
-its steps count and this module does nothing.
+gradients. Their values are stored after each backward pass. If the values differ at the next forward or backward pass,
+or at the script's end, a step was taken. A step was also taken if the next backward pass has new tensors with other
+values in their place, as in functional code (`params = [p - lr * g for …]`, `torch.func.grad`). As soon as an optimizer
+steps, its steps count and this module does nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Checksums = list[tuple["torch.Tensor", int]]
 
 
 class UpdatesByHand:
-    """Until an optimizer steps, calls `on_backward` after a backward pass and `on_step` after an update.
+    """Calls `on_backward` after a backward pass and `on_step` after an update, until an optimizer steps.
 
-    `on_gradient_function(loss, inputs, gradients)` is called for functions that return gradients instead of setting
-    `.grad`.
+    For functions that return gradients instead of setting `.grad`, it calls `on_gradient_function(loss, inputs,
+    gradients)`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class UpdatesByHand:
         self.on_backward, self.on_step, self.on_gradient_function = on_backward, on_step, on_gradient_function
         self.has_optimizer = False
         self._after_backward: Checksums = []  # of the trained tensors after the last backward pass
-        self._inside = False  # a wrapped function is running
+        self._inside = False  # a wrapped function is running, in which others may be called
         self._roots = Roots(lambda module, args: self.check_for_update())  # before each call of a network
 
     def start(self) -> None:

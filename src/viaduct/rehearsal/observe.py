@@ -53,11 +53,12 @@ class Observation:
         self.plan = plan
         self.networks: list[nn.Module] = []
         self._optimizers: list[torch.optim.Optimizer] = []
-        self._losses: list[torch.Tensor] = []
+        self._losses: list[torch.Tensor] = []  # of this step
         self._inputs: list[float] = []  # fingerprints of the networks' inputs in this step
-        self._steps: list[dict[str, Any]] = []
-        self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as an optimizer gets them
-        self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
+        self._steps: list[dict[str, Any]] = []  # the lines of steps.jsonl
+        # Gradients of the first step: as an optimizer gets them, and for scripts without one, after a backward pass.
+        self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}
+        self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}
         self.trained: list[torch.Tensor] = []  # without an optimizer: the trained tensors that the last loss depends on
         self._inside = False  # a wrapped backward is running
         self._inspection = Inspection() if plan.inspect else None
@@ -234,7 +235,7 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
 
 
 def compute_fingerprint(value: Any) -> list[float]:
-    """Return two sums for each non-empty tensor: of its elements, weighted by position, and of their magnitudes.
+    """Return two sums for each non-empty tensor: of its elements, weighted by position, and of their absolute values.
 
     The weights make a permutation of the elements visible. Only every nth element of a large tensor is summed.
     """

@@ -43,7 +43,7 @@ class EvaluationBounds(sessions.Observer):
 
     def __init__(self, watched: ScriptWatch) -> None:
         self.watched = watched
-        self.counted: Counter[tuple[int, tuple[Line, ...]]] = Counter()
+        self.counted: Counter[tuple[int, tuple[Line, ...]]] = Counter()  # runs by session and stack
 
     def before_run(self, run: GraphRun) -> None:
         """Count a run of an evaluation loop, or reset the counts."""
@@ -147,7 +147,7 @@ def cap_arrays(arguments: dict[str, Any], limit: int) -> None:
 
 
 def cap_generator(arguments: dict[str, Any], limit: int) -> None:
-    """Bound a Sequence by its number of steps, a dataset by its batches; other generators must come with steps."""
+    """Bound a Sequence or a dataset to `limit` batches; for other generators Keras needs a number of steps anyway."""
     import tensorflow.compat.v1 as tf
     from keras.src.utils.data_utils import Sequence
 

@@ -45,8 +45,8 @@ class GraphRun:
     reach: Reach  # the operators that the run executes
     feeds: dict[str, Any] = field(default_factory=dict)  # by tensor name; None for parts of a composite tensor
     by_keras: bool = False  # run by one of Keras' own loops
-    # By an observer's id: its values of `select_tensors` for `receive_values`. The observer itself cannot store them,
-    # because several threads may run graphs at the same time.
+    # By an observer's id: what its `select_tensors` notes for its `receive_values`. The observer itself cannot store
+    # this, because several threads may run graphs at the same time.
     notes: dict[int, Any] = field(default_factory=dict)
 
     @property
@@ -58,7 +58,7 @@ class Observer:
     """Base class of observers of runs."""
 
     def before_run(self, run: GraphRun) -> None:
-        """Called before anything is executed; an exception ends the run."""
+        """Prepare for a run, before anything is executed; an exception ends the run."""
 
     def select_tensors(self, run: GraphRun) -> list[Any]:
         """Return tensors to fetch in this run in addition to the script's."""
@@ -71,11 +71,12 @@ class Observer:
         """Receive the result of the run for the script."""
 
     def before_close(self, record: SessionRecord) -> None:
-        """Called before a session is closed."""
+        """Prepare for the end of a session, before it is closed."""
 
 
-CLOSING_FUNCTIONS = {"close", "close_session", "shutdown_resource", "closing"}  # may close a session
-COMMUNICATION = ("NPUInit", "NPUShutdown")  # prefixes of operators that start and end communication (npu_ops.py)
+CLOSING_FUNCTIONS = {"close", "close_session", "shutdown_resource", "closing"}  # names of functions that close sessions
+# Names with which the operators begin that start and end communication between ranks (npu_ops.py).
+COMMUNICATION_PREFIXES = ("NPUInit", "NPUShutdown")
 exit_functions: list[Any] = []  # functions that the script registered with atexit
 observers: list[Observer] = []
 session_records: list[SessionRecord] = []
@@ -244,7 +245,7 @@ def record_run(run: GraphRun) -> None:
     """Update the session's record after a run, and the state of communication."""
     record = run.session_record
     names = (op.name.rpartition("/")[2] for op in run.reach.ops)
-    computes = not all(name.startswith(COMMUNICATION) for name in names)
+    computes = not all(name.startswith(COMMUNICATION_PREFIXES) for name in names)
     record.has_device_graph = record.has_device_graph or computes
     record.steps += run.training
     if computes and record.npu_options.is_on_npu:

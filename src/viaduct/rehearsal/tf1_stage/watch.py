@@ -65,8 +65,11 @@ class ScriptWatch(sessions.Observer):
         raise StopScript
 
     def select_tensors(self, run: GraphRun) -> list[Any]:
-        """Return the tensors of the loss, and in the first step of the gradients; their fetch has no side effects."""
-        # For each tensor: ("loss", ""), or its kind from split_gradient and the variable's name.
+        """Return the tensors of the loss and, in the first step, of the gradients.
+
+        A loss is left out if fetching it has side effects, or if its value is known before the step.
+        """
+        # For each tensor: ("loss", ""), or its part of a gradient (see split_gradient) and the variable's name.
         labels: list[tuple[str, str]] = []
         run.notes[id(self)] = labels
         if not self.is_part_of_step(run):
@@ -80,8 +83,8 @@ class ScriptWatch(sessions.Observer):
             labels.append(("loss", ""))
             tensors.append(loss)
         for name, gradient in find_gradients(run) if not self.steps else []:
-            for kind, tensor in split_gradient(gradient):
-                labels.append((kind, name))
+            for part, tensor in split_gradient(gradient):
+                labels.append((part, name))
                 tensors.append(tensor)
         return tensors
 
@@ -96,12 +99,12 @@ class ScriptWatch(sessions.Observer):
         if not self.is_part_of_step(run):
             return
         loss = self._loss
-        parts: dict[str, dict[str, Any]] = {}
-        for (kind, name), value in zip(run.notes[id(self)], values, strict=True):
-            if kind == "loss":
+        parts: dict[str, dict[str, Any]] = {}  # by variable, then by part: the arrays of a gradient
+        for (part, name), value in zip(run.notes[id(self)], values, strict=True):
+            if part == "loss":
                 loss = float(np.mean(value))
             else:
-                parts.setdefault(name, {})[kind] = np.array(value)
+                parts.setdefault(name, {})[part] = np.array(value)
         self.first_gradients.update({name: densify_gradient(arrays) for name, arrays in parts.items()})
         if self.by_target:
             self._loss = loss

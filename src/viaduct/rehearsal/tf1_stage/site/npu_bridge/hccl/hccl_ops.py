@@ -17,12 +17,12 @@ WORLD = collectives.WORLD
 
 def allreduce(tensor: Any, reduction: str, fusion: int = 1, fusion_id: int = -1, group: str = WORLD) -> Any:
     check_reduction("allreduce", reduction)
-    return collectives.allreduce([reducible_tensor("allreduce", tensor)], reduction, group)[0]
+    return collectives.allreduce([make_reducible_tensor("allreduce", tensor)], reduction, group)[0]
 
 
 def allgather(tensor: Any, rank_size: int, group: str = WORLD, fusion: int = 0, fusion_id: int = -1) -> Any:
     check_size("allgather", rank_size, group)
-    tensor = sendable_tensor("allgather", tensor)
+    tensor = make_sendable_tensor("allgather", tensor)
     if tensor.shape.rank == 0:
         raise ValueError("Shape must be at least rank 1 but is rank 0 for 'HcomAllGather'")
     return collectives.allgather(tensor, group)
@@ -35,7 +35,7 @@ def broadcast(
     if not isinstance(tensor, (list, tuple)):
         raise TypeError(f"Expected list for 'inputs' argument to 'HcomBroadcast' Op, not {tensor!r}.")
     check_root("broadcast", root_rank, group)
-    return collectives.broadcast([sendable_tensor("broadcast", part) for part in tensor], root_rank, group)
+    return collectives.broadcast([make_sendable_tensor("broadcast", part) for part in tensor], root_rank, group)
 
 
 def reduce(
@@ -44,7 +44,7 @@ def reduce(
     """Return the reduction on the root rank and zeros on the others."""
     check_reduction("reduce", reduction)
     check_root("reduce", root_rank, group)
-    (total,) = collectives.allreduce([reducible_tensor("reduce", tensor)], reduction, group, "HcomReduce")
+    (total,) = collectives.allreduce([make_reducible_tensor("reduce", tensor)], reduction, group, "HcomReduce")
     if state.rank() == collectives.list_members(group)[root_rank]:
         return total
     with tf.control_dependencies([total]):  # without this rank's part the root would wait
@@ -56,7 +56,7 @@ def reduce_scatter(
 ) -> Any:
     check_reduction("reduce_scatter", reduction)
     check_size("reduce_scatter", rank_size, group)
-    tensor = reducible_tensor("reduce_scatter", tensor)
+    tensor = make_reducible_tensor("reduce_scatter", tensor)
     rows = tensor.shape[0].value if tensor.shape.rank else None
     if rows is not None and rows % rank_size:
         raise ValueError(f"reduce_scatter: the first dimension, {rows}, is not divisible by rank_size {rank_size}")
@@ -73,7 +73,7 @@ def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = WORLD) -> Any:
         collectives.send_array(key, array, target)
         return np.int32(0)
 
-    return tf.numpy_function(send_array, [sendable_tensor("send", tensor)], tf.int32, name="HcomSend").op
+    return tf.numpy_function(send_array, [make_sendable_tensor("send", tensor)], tf.int32, name="HcomSend").op
 
 
 def receive(shape: Sequence[int], data_type: Any, sr_tag: int, src_rank: int, group: str = WORLD) -> Any:
@@ -104,7 +104,7 @@ def all_to_all_v(
     """
     ranks = collectives.list_members(group)
     key, own_index = collectives.make_key("HcomAllToAllV", group), ranks.index(state.rank())
-    send_data = sendable_tensor("all_to_all_v", send_data)
+    send_data = make_sendable_tensor("all_to_all_v", send_data)
     dtype = send_data.dtype
 
     def exchange(data: Any, counts: Any, starts: Any, recv_counts: Any, recv_starts: Any) -> Any:
@@ -178,7 +178,7 @@ def check_reduction(name: str, reduction: str) -> None:
     report_eager(name)
 
 
-def reducible_tensor(name: str, value: Any) -> Any:
+def make_reducible_tensor(name: str, value: Any) -> Any:
     """Return a value as a tensor; raise TypeError, as the operator does, for a dtype that cannot be reduced."""
     tensor = tf.convert_to_tensor(value)
     if not check_dtype(name, tensor.dtype, NPU.reduced_dtypes):
@@ -187,7 +187,7 @@ def reducible_tensor(name: str, value: Any) -> Any:
     return tensor
 
 
-def sendable_tensor(name: str, value: Any) -> Any:
+def make_sendable_tensor(name: str, value: Any) -> Any:
     tensor = tf.convert_to_tensor(value)
     check_dtype(name, tensor.dtype, NPU.exchanged_dtypes)
     return tensor

@@ -17,7 +17,7 @@ def dense_image_warp(image: Any, flow: Any, name: str | None = None) -> Any:
     rows, columns = tf.meshgrid(tf.range(height), tf.range(width), indexing="ij")
     positions = tf.cast(tf.stack([rows, columns], -1), flow.dtype)[None] - flow
     last = tf.cast(tf.stack([height - 1, width - 1]), flow.dtype)
-    low = tf.clip_by_value(tf.floor(positions), 0.0, tf.maximum(last - 1, 0.0))
+    low = tf.clip_by_value(tf.floor(positions), 0.0, tf.maximum(last - 1, 0.0))  # the upper left of four pixels
     fraction = tf.clip_by_value(positions - low, 0.0, 1.0)  # weights of the next row and column
     corner = tf.cast(low, tf.int32)
     warped = 0.0

@@ -1,4 +1,4 @@
-"""Recurrent layers, one operator on the NPU, as a loop over time with the same weights and outputs.
+"""DynamicRNN, DynamicGRUV2 and DynamicAUGRU, each one operator on the NPU, as loops over time with the same weights.
 
 The arguments keep_prob and is_training, and a GRU's cell_clip, have no effect.
 """
@@ -45,18 +45,18 @@ class RecurrentLayer(tf.layers.Layer):  # type: ignore[misc]
         states = tuple(zeros if h is None else tf.reshape(h, [-1, self._hidden_size]) for h in initial_states)
         reverse = self._direction == "REDIRECTIONAL"
         steps = tf.unstack(x, axis=0)
-        rows: list[tuple[Any, ...]] = []
+        outputs_by_step: list[tuple[Any, ...]] = []
         for time in reversed(range(len(steps))) if reverse else range(len(steps)):
             new_states, outputs = self.step(time, steps[time], states)
             if seq_length is not None:
-                alive = tf.cast(tf.less(time, seq_length), x.dtype)[:, None]
+                is_inside = tf.cast(tf.less(time, seq_length), x.dtype)[:, None]  # 1.0 before a sequence's end
                 pairs = zip(new_states, states, strict=True)
-                new_states = tuple(alive * new + (1 - alive) * old for new, old in pairs)
-                outputs = (alive * outputs[0], *new_states, *outputs[1 + len(new_states) :])
+                new_states = tuple(is_inside * new + (1 - is_inside) * old for new, old in pairs)
+                outputs = (is_inside * outputs[0], *new_states, *outputs[1 + len(new_states) :])
             states = new_states
-            rows.append(outputs)
-        ordered = rows[::-1] if reverse else rows
-        return tuple(tf.stack(column) for column in zip(*ordered, strict=True))
+            outputs_by_step.append(outputs)
+        ordered = outputs_by_step[::-1] if reverse else outputs_by_step
+        return tuple(tf.stack(over_time) for over_time in zip(*ordered, strict=True))
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return the new states, and the outputs of one step: the layer's output, the states, then others."""
