@@ -87,7 +87,7 @@ def test_all_estimator_rules_together_leave_a_whole_script() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
-    [("f, config=c, **sizes", "passed by **"), ("f, config=given, train_batch_size=1", "not shown")],
+    [("f, config=c, **sizes", "passed by **"), ("f, config=given, train_batch_size=1", "does not show")],
 )
 def test_arguments_of_a_tpu_estimator_that_are_not_seen_are_unresolved(arguments: str, word: str) -> None:
     result = migrate_source(HEAD + f"def g(given, sizes):\n    return tf.contrib.tpu.TPUEstimator({arguments})\n")

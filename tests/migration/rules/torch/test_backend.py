@@ -140,7 +140,7 @@ def test_a_backend_that_is_decided_at_run_time_needs_manual_review(given: str) -
 
 def test_a_backend_for_each_kind_of_device_needs_manual_review() -> None:
     check_says(
-        "backend", f"{DIST}dist.init_process_group('cpu:gloo,cuda:nccl')\n", "manual", "put it together", to="any"
+        "backend", f"{DIST}dist.init_process_group('cpu:gloo,cuda:nccl')\n", "manual", "accelerator.backend()", to="any"
     )
 
 

@@ -116,7 +116,7 @@ def ends_line(site: Site, statement: ast.stmt) -> bool:
 def find_insertion_statement(site: Site, node: ast.AST) -> ast.stmt | None:
     """Return the statement before which code for an expression may be inserted.
 
-    None in a lambda, a comprehension, a definition's header, a class body, an `elif`, or if its line begins otherwise.
+    None in a lambda, a comprehension, a definition's header, a class body, an `elif`, or behind other code on its line.
     """
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.Lambda | Comprehension):

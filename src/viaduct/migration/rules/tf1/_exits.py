@@ -92,7 +92,7 @@ def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], sk
 
 
 def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """Insert lines before a return or an exit; if its value is computed, compute it before the lines."""
+    """Insert lines before a return or an exit; a value that it computes is then computed before the lines."""
     value = statement.value if isinstance(statement, ast.Return) else exit_code(statement)
     if value is None or not is_computed(value):
         site.edit.insert_before(statement, lines)

@@ -160,7 +160,7 @@ def is_built_by_call(site: Site, value: ast.expr) -> bool:
 
 
 def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if an initialiser reaches a run, an attribute, a caller or another file, or stands alone.
+    """Return True if an initialiser reaches a run, an attribute, a caller or another file, or is a statement itself.
 
     Groups, collections and variables are followed.
     """

@@ -28,7 +28,7 @@ GET_SESSION = ("tensorflow.keras.backend.get_session", "keras.backend.get_sessio
 EAGER_SWITCHES = ("tensorflow.enable_eager_execution", "tensorflow.enable_v2_behavior")
 
 
-def is_building(name: str | None) -> bool:
+def is_builder(name: str | None) -> bool:
     """Return True for the qualified name of a function or class that creates a layer, a model or an optimizer."""
     return any(name.startswith(root + part) for root in PREFIXES for part in BUILDERS) if name else False
 
@@ -56,7 +56,7 @@ def model_classes(site: Site) -> set[str]:
 
 
 def find_runs(site: Site) -> list[ast.Call]:
-    """Return the calls of fit, evaluate, predict … on a model, and of get_session; each creates a missing session."""
+    """Return the calls of fit, evaluate, predict … on a model, and of get_session, which create a session if needed."""
     calls = [call for name in RUN_METHODS for call in site.file.index.methods.get(name, [])]
     return [*(call for call in calls if is_run(site, call)), *calls_to(site, GET_SESSION)]
 

@@ -65,7 +65,7 @@ def holds_optimizer(site: Site, call: ast.Call) -> bool:
 
 
 def possible_values(site: Site, node: ast.expr) -> Bound:
-    """Return an expression and, if it is a name, all its bindings: expressions, names of imports, None for others."""
+    """Return an expression and, if it is a name, all its bindings: expressions, names of imports, None for the rest."""
     return [node, *(bindings_of(site, node) if isinstance(node, ast.Name) else [])]
 
 

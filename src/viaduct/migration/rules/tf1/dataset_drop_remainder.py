@@ -172,7 +172,7 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
     if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):
         site.advise(
             f"{present.id} is a literal at every call ({locations}): those calls could pass True instead, and the "
-            "parameter stay",
+            "parameter could stay",
             zh=f"所有调用处 {present.id} 均为字面量({locations}):也可改为在调用处传 True 并保留该参数",
         )
     else:

@@ -33,7 +33,7 @@ def report_unsharded(site: Site) -> None:
         return
     if mark_once(site, "source", outer):
         site.request_review(
-            f"{outer.name} shows no shard: unless the data is divided elsewhere, every rank sees the same "
+            f"{outer.name} does not shard its dataset: unless the data is divided elsewhere, every rank sees the same "
             "examples; add .shard(get_rank_size(), get_rank_id()) after this",
             zh=f"{outer.name} 未切分数据集:若未在别处切分,各 rank 会读取相同样本;请在此之后添加 "
             ".shard(get_rank_size(), get_rank_id())",

@@ -103,7 +103,7 @@ def device_in_call(site: Site, call: ast.Call, depth: int) -> str:
 
 
 def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
-    """Return the values of a variable, or of a loop variable the items of the list; None for each unknown value."""
+    """Return the values of a variable, for a loop variable the items of the list; None stands for an unknown value."""
     bindings = bindings_of(site, name) or [None]
     loops = [parent for parent in site.source.ancestors(name) if isinstance(parent, ast.For)]
     for loop in loops:

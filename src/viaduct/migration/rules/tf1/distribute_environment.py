@@ -53,7 +53,7 @@ def imports_adapter(site: Site) -> bool:
 
 
 def set_default(site: Site, value: ast.AST) -> None:
-    """Add the default to an expression that reads such a variable, once, and report it."""
+    """Add the default to an expression that reads a variable of DEFAULTS, once, and report it."""
     if ("default", value) in site.file.handled or site.source.is_in_f_string(value):
         return
     name = add_default(site, value)

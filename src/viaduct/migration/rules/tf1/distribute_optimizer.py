@@ -211,7 +211,7 @@ def report_unwrapped(site: Site) -> None:
     name = ast.unparse(origin.func).rpartition(".")[2] if isinstance(origin, ast.Call) else ""
     if name.endswith("Optimizer"):
         site.request_review(
-            f"{name} is not shown to be a TensorFlow optimizer: if it is, wrap it in NPUDistributedOptimizer",
+            f"if {name} is a TensorFlow optimizer, which the code does not show, wrap it in NPUDistributedOptimizer",
             zh=f"无法确认 {name} 是 TensorFlow 优化器:若是,请用 NPUDistributedOptimizer 包装",
         )
         return

@@ -24,7 +24,7 @@ NO_PARENTHESES = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript
 
 @rule.call("tensorflow.nn.dropout")
 def convert(site: Site) -> None:
-    """Replace a dropout by the device's; report it, or advise on it, if the arguments do not allow that."""
+    """Replace a dropout by the device's operator; if the arguments do not allow that, report it or advise on it."""
     if site.has_unpacked_arguments or not site.is_editable:
         site.request_review(
             "arguments are unpacked here, or the call is in an f-string: npu_ops.dropout takes keep_prob",
@@ -75,7 +75,7 @@ def replace_rate(site: Site, rate: ast.expr | None) -> None:
 
 
 def start_with_parentheses(site: Site, begin: int) -> int:
-    """Return the position before all parentheses that directly precede a position."""
+    """Return the position of the first opening parenthesis directly before a position; the position without any."""
     token = site.source.token_before(begin)
     while token is not None and token.text == "(":
         begin = token.start

@@ -58,7 +58,7 @@ def check_config(site: Site) -> None:
         return
     if site.values.kind(config) != "npu_run_config":
         site.request_review(
-            f"config={site.text(config)} is not shown to be an NPURunConfig here; NPUEstimator refuses any other",
+            f"the code does not show that {site.text(config)} is an NPURunConfig; NPUEstimator refuses any other",
             zh=f"无法确认 config={site.text(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
             risk="high",
             node=config,
@@ -109,7 +109,7 @@ def report_reference(site: Site) -> None:
 
 
 def is_check_or_annotation(site: Site, parent: ast.AST) -> bool:
-    """Return True for isinstance(x, Estimator), which an NPUEstimator passes, and for annotations."""
+    """Return True for isinstance(x, Estimator), which holds for an NPUEstimator too, and for annotations."""
     if isinstance(parent, ast.Call):
         return plain_name(parent.func) in ("isinstance", "issubclass")
     if isinstance(parent, ast.Tuple):

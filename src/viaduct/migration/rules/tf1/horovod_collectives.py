@@ -91,7 +91,7 @@ def replace_allgather(site: Site) -> None:
     tensor = site.argument("tensor", 0)
     if tensor is None or not has_known_keywords(site):
         horovod.request_manual_change(
-            site, "hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)"
+            site, "write hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)"
         )
         return
     size = ranks.render_rank(site, site.node, "size")
@@ -116,7 +116,7 @@ def replace_broadcast(site: Site) -> None:
     tensor, root = site.argument("tensor", 0), site.argument("root_rank", 1)
     if tensor is None or root is None or not has_known_keywords(site):
         horovod.request_manual_change(
-            site, "hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]"
+            site, "write hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]"
         )
         return
     text = f"{site.import_name('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"

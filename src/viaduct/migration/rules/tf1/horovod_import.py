@@ -162,7 +162,7 @@ def importing_files(site: Site, name: str) -> Iterator[str]:
 
 
 def is_import_of(node: ast.AST, module: str, name: str) -> bool:
-    """Return True for `from module import name` and for `module.name`, if `module` ends a dotted name too."""
+    """Return True for `from module import name` and `module.name`, also for `package.module` in place of `module`."""
     if isinstance(node, ast.ImportFrom):
         named = any(alias.name == name for alias in node.names)
         return named and (node.module or "").rpartition(".")[2] == module

@@ -28,7 +28,7 @@ PACKAGE_TEXTS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=PACKAGE_TEXTS)
 def report_imports(site: Site) -> None:
-    """Report the first such package that a statement imports."""
+    """Report the first package of ALTERNATIVES that a statement imports."""
     for name in imported_names(site.node):
         package = next((package for package in ALTERNATIVES if f"{name}.".startswith(f"{package}.")), None)
         if package is not None and not (package == "mpi4py" and site.options.to == "mlu"):  # Horovod stays on the MLU

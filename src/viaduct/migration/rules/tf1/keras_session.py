@@ -125,8 +125,8 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = site.qualified_name(node.func)
-    is_building = _keras.is_building(name) or site.file.project.returns.get(name or "") == "keras_model"
-    return is_building or name in _keras.GET_SESSION or _keras.is_run(site, node)
+    is_builder = _keras.is_builder(name) or site.file.project.returns.get(name or "") == "keras_model"
+    return is_builder or name in _keras.GET_SESSION or _keras.is_run(site, node)
 
 
 def insert_session(site: Site, statement: ast.stmt) -> None:

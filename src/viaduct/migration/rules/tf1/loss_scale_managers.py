@@ -70,7 +70,7 @@ def convert_dynamic(site: Site) -> None:
 def convert_exponential(site: Site) -> None:
     if site.is_editable:
         site.rename(site.import_name("ExponentialUpdateLossScaleManager"))
-        site.report_change("the contrib manager becomes the device's", zh="contrib 的管理器替换为昇腾实现")
+        site.report_change("contrib's loss scale manager becomes the device's", zh="contrib 的管理器替换为昇腾实现")
 
 
 def rename_keywords(site: Site) -> None:

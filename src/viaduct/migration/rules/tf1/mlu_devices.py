@@ -44,7 +44,7 @@ def rename_horovod_devices(site: Site) -> None:
 
 
 def rename_strings(site: Site, value: ast.expr) -> None:
-    """Rename the GPU in the strings of an expression; for a variable in the strings that are assigned to it."""
+    """Rename the GPU in the strings of an expression; for a variable, in the strings that are assigned to it."""
     if not isinstance(value, ast.Name):
         replace_gpu(site, value)
         return

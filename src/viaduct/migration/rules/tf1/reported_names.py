@@ -32,14 +32,14 @@ rules = (
         Notice(
             tuple(f"{module}.{name}" for module in DEBUG_MODULES for name in INTERACTIVE_DEBUGGERS),
             "{last} waits for a command before every step, and sees no tensors of the accelerator: remove it; "
-            "`--dump DIR` writes the device's",
+            "`--dump DIR` writes these tensors",
             "{last} 每步都会等待命令行输入,且看不到昇腾/寒武纪设备上的张量:请删除;可用 --dump DIR 导出设备上的张量",
             risk="high",
         ),
         Notice(
             tuple(f"{module}.{name}" for module in DEBUG_MODULES for name in TENSOR_WRITERS),
             "{last} watches graphs that TensorFlow itself runs, and sees no tensors of the accelerator: remove it; "
-            "`--dump DIR` writes the device's",
+            "`--dump DIR` writes these tensors",
             "{last} 只能观察由 TensorFlow 自身执行的图,看不到设备上的张量:请删除;可用 --dump DIR 导出设备上的张量",
         ),
         category="report",
@@ -76,7 +76,7 @@ rules = (
         ),
         Notice(
             ("tensorflow.train.ClusterSpec", "tensorflow.train.Server", "tensorflow.distribute.Server"),
-            "a cluster of TensorFlow servers: instead the start script starts the ranks with a rank table",
+            "a cluster of TensorFlow servers: remove it; the start script starts the ranks with a rank table",
             "TensorFlow 集群:请改由启动脚本配合 rank table 启动各 rank",
         ),
         category="report",

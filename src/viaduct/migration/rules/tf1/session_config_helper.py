@@ -34,8 +34,8 @@ rule = Rule(__name__)
 
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_if_file_contains=("ConfigProto",))
-def fill_helper(site: Site) -> None:
-    """Fill the config that a function at module level returns, if sessions of the project use it."""
+def extend_config_helper(site: Site) -> None:
+    """Add NpuOptimizer to the config that a function at module level returns, if sessions of the project use it."""
     name = f"{site.file.names.module}.{site.node.name}"
     if name not in site.file.project.config_helpers or not isinstance(site.source.parents[site.node], ast.Module):
         return

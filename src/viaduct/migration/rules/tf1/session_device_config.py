@@ -50,7 +50,7 @@ def remove_limit(site: Site) -> None:
     is_removed = is_within_call(site, site.node, REMOVED)
     if not is_removed and not is_none_or_absent(site.argument("memory_limit", 0)):
         site.set_argument("memory_limit", "None", 0)
-        site.report_change("memory limits are for GPUs: None", zh="显存限制仅用于 GPU,改为 None")
+        site.report_change("memory limits are for GPUs: set to None", zh="显存限制仅用于 GPU,改为 None")
 
 
 @rule.call("tensorflow.config.set_soft_device_placement")

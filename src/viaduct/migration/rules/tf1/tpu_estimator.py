@@ -103,7 +103,7 @@ def check_arguments(site: Site) -> None:
     config = site.argument("config", 2)
     if config is not None and site.values.kind(config) not in ("tpu_run_config", "run_config", "npu_run_config"):
         site.report_unresolved(
-            f"config={site.text(config)} is not shown to be an NPURunConfig here; NPUEstimator refuses any other",
+            f"the code does not show that {site.text(config)} is an NPURunConfig; NPUEstimator refuses any other",
             zh=f"无法确认 config={site.text(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
             node=config,
         )
@@ -133,7 +133,7 @@ def convert_run_config(site: Site) -> None:
 
 
 def loop_in_config(site: Site) -> str:
-    """Return the code of the TPUConfig's iterations_per_loop, or ""; report a config that is no visible TPUConfig."""
+    """Return the code of the TPUConfig's iterations_per_loop, or ""; report a config that may be no TPUConfig."""
     config = site.argument("tpu_config")
     origin = site.values.origin(config) if config is not None else None
     if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) != f"{TPU}.TPUConfig":
@@ -187,7 +187,7 @@ def find_step_counts(site: Site) -> list[tuple[str, ast.expr | None]]:
 
 
 def is_multiple(value: ast.expr | None, loop: str, text: str) -> bool:
-    """Return True for a literal that is a multiple of the loop, and for the loop's own text: `steps=loop`."""
+    """Return True for a literal that is a multiple of iterations_per_loop, and for the same code: `steps=loop`."""
     if isinstance(value, ast.Constant) and isinstance(value.value, int) and loop.isdigit():
         return value.value % int(loop) == 0
     return text.endswith(f"={loop}")

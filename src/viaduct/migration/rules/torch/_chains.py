@@ -75,7 +75,7 @@ def replace_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
 
 
 def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
-    """Replace a name everywhere in an f-string; return False if its text has the name more often than its code."""
+    """Replace a name everywhere in an f-string; return False if the name also occurs outside its code."""
     string = [parent for parent in site.source.ancestors(node) if isinstance(parent, ast.JoinedStr)][-1]
     start, end = site.source.span(string)
     key = ("f-string", start, old)

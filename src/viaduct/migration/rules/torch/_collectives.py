@@ -247,7 +247,7 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
         return False
     if not is_literal_in(text, "nccl", "NCCL") or site.source.is_in_f_string(text):
         site.request_review(
-            "this names NCCL: put it together from accelerator.name() and accelerator.backend()",
+            "this names NCCL and cannot be edited safely: use accelerator.name() and accelerator.backend()",
             zh="此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",
             node=text,
         )

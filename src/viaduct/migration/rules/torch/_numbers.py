@@ -100,7 +100,7 @@ def is_text_or_device(site: Site, value: ast.expr) -> bool:
 
 
 def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
-    """Return True for a name with only numbers as values, or one that is a number by its loop, name or calls."""
+    """Return True for a name whose values are all numbers; without values, for a number by its loop, name or calls."""
     if site.values.kind(node) is not None:
         return False
     bindings = bindings_of(site, node)
@@ -130,7 +130,7 @@ def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
 
 
 def is_number_by_name(site: Site, node: ast.Name) -> bool:
-    """Return True for a parameter with the annotation int, and for a name that is usual and has no annotation."""
+    """Return True for a parameter with the annotation int, and for a usual name without an annotation."""
     function = site.file.names.scope_of(node).node
     parameters = all_parameters(function.args) if isinstance(function, Function) else []
     annotation = next((parameter.annotation for parameter in parameters if parameter.arg == node.id), None)

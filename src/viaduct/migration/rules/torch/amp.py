@@ -42,4 +42,4 @@ def name_arguments(site: Site) -> None:
     if names_arguments:
         site.name_positions(AUTOCAST_PARAMETERS)
     if renamed or names_arguments:
-        site.report_change(f"autocast of the {card.title}", zh=f"改用 {card.title} 的 autocast")
+        site.report_change(f"autocast becomes that of the {card.title}", zh=f"改用 {card.title} 的 autocast")

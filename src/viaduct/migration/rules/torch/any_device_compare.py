@@ -96,7 +96,7 @@ def texts_in_torch_device(site: Site, side: ast.expr) -> Iterator[ast.expr]:
 
 
 def edit_text_in_torch_device(site: Site, text: ast.expr) -> None:
-    """Replace the text in `torch.device("cuda:0")` by the helper's card."""
+    """Replace the text in `torch.device("cuda:0")` by `accelerator.card(0)`."""
     number = device_number_text(site, text)
     if number is None or site.source.is_in_f_string(text):
         site.request_review(*NUMBER_ADVICE, node=text)

@@ -26,7 +26,7 @@ rule = Rule(__name__, targets=("any",))
 
 @rule.call("torch.device")
 def replace_torch_device(site: Site) -> None:
-    """Replace `torch.device(number)` by the helper's device."""
+    """Replace `torch.device(number)` by `accelerator.device(number)`."""
     if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.is_editable:
         site.rename(f"{import_helper(site)}.device")
         report_number(site)
@@ -65,7 +65,7 @@ def replace_in_function(site: Site) -> None:
 
 
 def wrap_number(site: Site, value: ast.expr) -> None:
-    """Wrap a number in the helper's device; report a variable that is not always a number."""
+    """Replace a number by `accelerator.device(number)`; report a variable that is not always a number."""
     for node in branches(value):
         if is_number(site, node) and not site.source.is_in_f_string(node) and not report_if_scripted(site, node):
             site.edit.replace_node(node, f"{import_helper(site)}.device({site.text(node)})")

@@ -54,7 +54,7 @@ def replace_texts(site: Site) -> None:
 
 
 def option_devices(site: Site, devices: Devices) -> Iterator[ast.expr]:
-    """Yield the devices of `add_argument("--device", default="cuda", choices=["cuda", "cpu"])`, click and absl."""
+    """Yield the devices in `add_argument("--device", default="cuda", choices=["cuda"])`, also of click and absl."""
     for call in site.source.of_kind(ast.Call):
         if any(is_device_name(name) or name in devices.device_keys for name in option_names(site, call)):
             nodes = (node for value in option_values(site, call) for node in ast.walk(value))

@@ -8,7 +8,7 @@ With `--to mlu`:
     +dtype = torch.mlu.get_autocast_dtype()
 
 `torch.get_autocast_gpu_dtype` and `torch.set_autocast_gpu_dtype` are for CUDA, as are `torch.is_autocast_enabled` and
-`torch.set_autocast_enabled` without a device type. The plug-ins have counterparts of all four.
+`torch.set_autocast_enabled` without a device type. torch_npu and torch_mlu have counterparts of all four.
 """
 
 from __future__ import annotations

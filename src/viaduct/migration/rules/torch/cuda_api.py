@@ -8,7 +8,7 @@
     +stream = torch.npu.Stream()
 
 torch_npu and torch_mlu add a module to torch with the names of torch.cuda: devices, streams, events, memory, random
-numbers, the old tensor types. A name that the plug-ins do not have stays and is reported by `cuda_unknown`.
+numbers, the old tensor types. A name that they do not have stays and is reported by `cuda_unknown`.
 
 With `--to any` the helper module accelerator_device, which the migration adds to the project, forwards every name to
 torch.cuda, torch.npu or torch.mlu, or without a card to a substitute. A name that only CUDA has stays and is reported.

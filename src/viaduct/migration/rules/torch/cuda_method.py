@@ -8,10 +8,10 @@
     +model = model.npu()
     +x = torch.zeros(2).npu(0, non_blocking=True)
 
-The plug-ins give every tensor, storage and module a method named after the device, with the arguments of `.cuda`;
-device numbers stay. If a class of the project defines a method `cuda`, its calls stay, and calls that may be of this
-method need manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's bound method
-(`move = x.cuda`).
+torch_npu and torch_mlu give every tensor, storage and module a method named after the device, with the arguments of
+`.cuda`; device numbers stay. If a class of the project defines a method `cuda`, its calls stay, and calls that may be
+of this method need manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's
+bound method (`move = x.cuda`).
 
 With `--to any` the call becomes `.to`, which moves nothing on a machine without a card:
 
@@ -171,7 +171,7 @@ def move_by_helper(site: Site) -> None:
 
 
 def insert_device(site: Site) -> None:
-    """Write the helper's device as the first argument of `.to`."""
+    """Write `accelerator.device(…)` as the first argument of `.to`."""
     call, name = site.node, import_helper(site)
     device = site.argument("device", 0)
     if len(call.args) > 1:  # the second argument of .to is a dtype
@@ -195,7 +195,7 @@ def keyword_for_storage(site: Site) -> str:
 
 
 def render_number(site: Site, device: ast.expr) -> str:
-    """Return the helper's argument: "" for `.cuda(None)`, "1" for `.cuda("cuda:1")`, else the text of the value."""
+    """Return the argument of accelerator.device: "" for `.cuda(None)`, "1" for `.cuda("cuda:1")`, else the value."""
     if is_none(device):
         return ""
     index = device_number_text(site, device) if device_literal(device) is not None else None

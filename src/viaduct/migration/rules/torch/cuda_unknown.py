@@ -1,7 +1,7 @@
 """Report names of torch.cuda that are not known to exist on the card.
 
-A name that is not in the plug-in's sources stays and needs manual review. The finding names the nearest counterpart, if
-any.
+A name that is not in the sources of torch_npu or torch_mlu stays and needs manual review. The finding names the nearest
+counterpart, if any.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ With `--data-parallel unwrap`:
     -torch.save(model.module.state_dict(), "model.pt")
     +torch.save(model.state_dict(), "model.pt")
 
-With DataParallel one process drives all cards; the accelerators' plug-ins do not support that. On one card the model
-needs no wrapper. For several cards `--data-parallel ddp` replaces it by DistributedDataParallel if the script allows
-that. With `--to any` it stays, so that a run on CUDA is unchanged, and is reported.
+With DataParallel one process drives all cards; torch_npu and torch_mlu do not support that. On one card the model needs
+no wrapper. For several cards `--data-parallel ddp` replaces it by DistributedDataParallel if the script allows that.
+With `--to any` it stays, so that a run on CUDA is unchanged, and is reported.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def report_for_any(site: Site) -> None:
 
 
 def report(site: Site) -> None:
-    """Report DataParallel with the code to write instead, in the names of this script."""
+    """Report DataParallel with the code to write instead, with the names of this script."""
     card = site.target.card
     if wrapped.distributed_calls(site):
         site.request_review(

@@ -1,4 +1,4 @@
-"""Import the plug-in in files that give a device as a number.
+"""Import torch_npu or torch_mlu in files that give a device as a number.
 
      import torch
     +import torch_npu
@@ -6,7 +6,7 @@
          model = model.to(rank)
          x = torch.zeros(3, device=0)
 
-A number means CUDA in PyTorch, and the plug-in's card after the import of torch_npu or torch_mlu. So `.to(0)`,
+A number means CUDA in PyTorch, and the NPU or MLU after the import of torch_npu or torch_mlu. So `.to(0)`,
 `device=rank` and `torch.device(args.gpu)` stay, and only the import is added. Numbers are literals, int(), ranks of
 torch.distributed, options of type int, the worker's index in mp.spawn, variables with such values, and parameters and
 attributes with a usual name: `local_rank`, `rank`, `gpu`, `gpu_id`.

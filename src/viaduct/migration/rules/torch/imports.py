@@ -5,9 +5,9 @@
     +from torch_npu.npu.amp import GradScaler, autocast
      scaler = GradScaler()
 
-Local names stay: `from torch import cuda` becomes `from torch_npu import npu as cuda`. The module is in the plug-in's
-own package, since torch.npu exists only after the plug-in was imported. The import of a name that the card does not
-have stays; a star import needs manual review.
+Local names stay: `from torch import cuda` becomes `from torch_npu import npu as cuda`. The names are imported from
+torch_npu and torch_mlu themselves, since torch.npu exists only after the import of torch_npu. The import of a name that
+the card does not have stays; a star import needs manual review.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 @rule.node(ast.Attribute, only_if_file_contains=("is_cuda",))
 def rename_attribute(site: Site) -> None:
     card = site.target.card
-    if not may_be_tensor_attribute(site) or report_if_ambiguous(site, card.is_attr):
+    if not may_be_tensor_attribute(site) or report_if_ambiguous(site, card.is_attr):  # is_npu, is_mlu
         return
     name = dotted_name(site.node)
     if not site.source.is_in_f_string(site.node):

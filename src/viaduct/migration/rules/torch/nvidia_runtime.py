@@ -28,7 +28,7 @@ CUDA_TESTS = ("torch.cuda.is_available", "torch.cuda.device_count")
 
 @rule.file(only_if_file_contains=PROVIDERS)
 def keep_provider_choice(site: Site) -> None:
-    """Report the first string that names NVIDIA's provider; keep other rules from the tests that choose one."""
+    """Report the first string that names NVIDIA's provider; keep other rules from the tests that choose a provider."""
     names = [node for node in site.source.of_kind(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
     for node in names:
         for test in find_cuda_tests(site, node):
@@ -36,7 +36,7 @@ def keep_provider_choice(site: Site) -> None:
     if names:
         titles = " or the ".join(target.title for target in cards(site.options))
         site.request_review(
-            f"NVIDIA's runtime for ONNX is named here, which the {titles} does not have: a test for CUDA that chooses "
+            f"this names NVIDIA's runtime for ONNX, which does not run on the {titles}: a test for CUDA that chooses "
             "it stays; install the vendor's runtime and name its provider",
             zh="此处使用 NVIDIA 的 ONNX 运行时,目标设备没有同名运行时:选择它的 CUDA 判断保持不变;"
             "请安装厂商的运行时并写明其 provider",

@@ -38,7 +38,7 @@ NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
 
 @rule.file(only_if_file_contains=("torch", "__main__"))
 def import_patch(site: Site) -> None:
-    """Import the patch after the plug-in or torch; at the top of a script that imports torch only through others."""
+    """Import the patch after the plug-in or torch; at the top of a script that imports torch through other files."""
     is_patched = any(name in site.source.text.replace(" import ", ".") for name in RUN_TIME_PATCHES)
     if is_patched or not is_started(site) or not uses_torch(site):
         return

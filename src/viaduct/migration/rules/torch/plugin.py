@@ -1,12 +1,12 @@
-"""Import the card's plug-in after torch, in files that use the card.
+"""Import torch_npu or torch_mlu, the card's plug-in, after torch in files that use the card.
 
      import torch
     +import torch_npu
      torch.npu.set_device(0)
 
-Importing torch_npu or torch_mlu registers the device with torch. The import is inserted directly after the file's first
-import of torch. If only functions import torch, each function that uses the card gets the import. Files without device
-code, and files that import the plug-in, stay.
+Importing it registers the device with torch. The import is inserted directly after the file's first import of torch. If
+only functions import torch, each function that uses the card gets the import. Files without device code, and files that
+import the plug-in, stay.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def imports_any(statement: Import, roots: tuple[str, ...]) -> bool:
 def find_anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
     """Return the first import of torch at top level, else the first in each function.
 
-    Without an import of torch, return those of its libraries. Imports under `if TYPE_CHECKING:` do not count.
+    Without an import of torch, return those of libraries that need it. Imports under `if TYPE_CHECKING:` do not count.
     """
     for roots in (ROOTS[:1], ROOTS, tuple(PYTORCH_COMPANIONS)):
         first: dict[ast.AST | None, ast.stmt] = {}

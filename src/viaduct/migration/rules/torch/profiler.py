@@ -79,7 +79,7 @@ def replace_older_activity(site: Site) -> None:
 
 
 def take_activity_from_helper(site: Site) -> None:
-    """Replace the activity CUDA by a call of the helper; an activity in a comparison stays."""
+    """Replace the activity CUDA by `accelerator.activity()`; an activity in a comparison stays."""
     parent = site.source.parents.get(site.node)
     if isinstance(site.node, ast.Call) or not site.is_editable or isinstance(parent, ast.Compare):
         return

@@ -56,7 +56,7 @@ def is_used_as_type(site: Site) -> bool:
 
 @rule.method("type")
 def replace_by_helper_type(site: Site) -> None:
-    """Replace the string in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
+    """Replace the string in `x.type("torch.cuda.HalfTensor")` by `accelerator.HalfTensor`."""
     dtype = site.node.args[0] if site.node.args and site.target.is_any else None
     match = CUDA_NAME.fullmatch(literal_text(dtype))
     if dtype is not None and match and match["member"] in NPU_AND_MLU_NAMES and site.is_editable:

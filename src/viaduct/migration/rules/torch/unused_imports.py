@@ -43,7 +43,7 @@ def remove_unused(site: Site) -> None:
     else:
         site.edit.remove_statement(site.node)
     names = ", ".join(alias.name for alias in unused)
-    site.report_change(f"this file uses {names} of {module} no more", zh=f"本文件不再使用 {module} 的 {names}")
+    site.report_change(f"this file no longer uses {names} of {module}", zh=f"本文件不再使用 {module} 的 {names}")
 
 
 def is_unused(site: Site, alias: ast.alias) -> bool:

@@ -4,8 +4,8 @@
     import torch_npu
     torch.npu.synchronize()
 
-On a machine without the plug-in the import fails. The import can be removed: the helper module accelerator_device,
-which the migration adds to the project, imports the plug-in if it is installed. Its object `accelerator` has the
+On a machine without torch_npu the import fails. The import can be removed: the helper module accelerator_device, which
+the migration adds to the project, imports torch_npu or torch_mlu if it is installed. Its object `accelerator` has the
 functions of torch.npu and torch.mlu. Code in a `try` or in a branch is not reported. A condition with torch.npu is,
 unless it also contains a test such as `hasattr(torch, "npu")`.
 """

@@ -120,7 +120,7 @@ def advise_on_other_cards(site: Site) -> None:
 
 
 def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
-    """Assign the value to the variables of all cards, unless the statement does; report one that the NPU refuses."""
+    """Assign the value to the variables of all cards, unless the statement does; report a value that NPUs refuse."""
     targets = [site.text(node) for node in statement.targets]
     if any("ASCEND" in text or "MLU" in text for text in targets):
         return
