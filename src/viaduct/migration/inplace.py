@@ -14,17 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from viaduct.errors import BadValue
-from viaduct.migration import durable, journal
+from viaduct.migration import durable, journal, locking
 from viaduct.migration.journal import JOURNAL, NEW, OLD, Change, ChangedMeanwhile, WriteMethod
-from viaduct.migration.locking import (
-    DeferredSignal,
-    FolderBusy,
-    LockedFolder,
-    NotOurFolder,
-    Stopped,
-    defer_signals,
-    lock_folder,
-)
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.walk import STATE_FOLDER, printable_path
 from viaduct.plain_files import read_plain_file
@@ -39,11 +30,11 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
     files = list(files)
     if not files:
         return
-    with defer_signals() as deferred:
+    with locking.defer_signals() as deferred:
         run = InPlaceRun(root, prepare_folder(root), deferred)
         try:
             run.write(files)
-        except Stopped:
+        except locking.Stopped:
             run.roll_back()
             deferred.report_outcome("No file was changed.")
             raise BadValue(f"stopped by {deferred.name}.", "No file was changed.") from None
@@ -59,14 +50,14 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
             raise
 
 
-def prepare_folder(root: Path) -> LockedFolder:
+def prepare_folder(root: Path) -> locking.LockedFolder:
     """Make the folder for journal and copies, lock it and return it."""
     folder = root / STATE_FOLDER
     try:
-        locked = lock_folder(folder)
-    except FolderBusy:
+        locked = locking.lock_folder(folder)
+    except locking.FolderBusy:
         raise journal.make_busy_error(root) from None
-    except NotOurFolder as error:
+    except locking.NotOurFolder as error:
         raise BadValue(f"{printable_path(error)}.", "--in-place keeps its journal there: move that away.") from None
     except OSError as error:
         raise BadValue(
@@ -89,7 +80,7 @@ def prepare_folder(root: Path) -> LockedFolder:
 class InPlaceRun:
     """One run of --in-place."""
 
-    def __init__(self, root: Path, locked: LockedFolder, deferred: DeferredSignal) -> None:
+    def __init__(self, root: Path, locked: locking.LockedFolder, deferred: locking.DeferredSignal) -> None:
         self.root, self.locked, self.deferred = root, locked, deferred
         self.folder = locked.folder
         self.changes: list[Change] = []

@@ -17,16 +17,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from viaduct.migration.mixed_aliases import (
-    Value,
-    drop_mixed_aliases,
-    is_declaration,
-    is_module_or_false,
-    is_parameter_key,
-    is_passed_as_value,
-    qualify_function,
-    stored_value,
-)
+from viaduct.migration import mixed_aliases
 from viaduct.migration.names import Names, all_parameters, canonical
 from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project, parse_names
@@ -60,7 +51,7 @@ def record_module_flow(project: Project, files: dict[str, Names], plain: list[tu
     flow = ModuleFlow(project, files, plain)
     flow.follow_files()
     followed = flow.relevant_files()
-    dropped = drop_mixed_aliases(flow)
+    dropped = mixed_aliases.drop_mixed_aliases(flow)
     for path, names in followed.items():
         lines = flow.find_escapes(names, dropped)
         project.escapes |= {path: lines} if lines else {}
@@ -133,13 +124,13 @@ class ModuleFlow:
     def record_alias(self, key: str, root: str) -> None:
         """Record an alias; an attribute or result of a class also for its related classes."""
         owner, _, name = key.rpartition(".")
-        is_shared = owner in self.calls.classes and not is_parameter_key(key)
+        is_shared = owner in self.calls.classes and not mixed_aliases.is_parameter_key(key)
         for relative in self.calls.family(owner) if is_shared else [owner]:
             self.project.aliases[f"{relative}.{name}"] = root
         if owner in self.calls.classes and not name.endswith(")"):
             self.project.aliases.setdefault(f".{name}", root)
 
-    def is_module(self, names: Names, value: Value) -> bool:
+    def is_module(self, names: Names, value: mixed_aliases.Value) -> bool:
         """Return True if a value is certainly Horovod's module."""
         qualified = names.qualified(value) if isinstance(value, ast.expr) else names.follow(value) if value else None
         return qualified in HOROVOD_MODULES
@@ -215,7 +206,7 @@ class ModuleFlow:
             key = self.find_alias_key(names, node)
             return key is None or (key != "" and key not in self.project.aliases)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            return not is_declaration(names.source, node) and self.is_overwriting(names, node)
+            return not mixed_aliases.is_declaration(names.source, node) and self.is_overwriting(names, node)
         if isinstance(node, ast.Attribute) and f".{node.attr}" in dropped and names.qualified(node) is None:
             return not is_self(node.value) and is_used_as_module(names.source, node)
         if not results:
@@ -224,13 +215,18 @@ class ModuleFlow:
             callees = self.calls.callees(names, node) if names.qualified(node) is None else []
             is_result = any(f"{function}()" in results for function in callees)
             return is_result and is_used_as_module(names.source, node)
-        return is_passed_as_value(names.source, node) and f"{qualify_function(names, node)}()" in results
+        return (
+            mixed_aliases.is_passed_as_value(names.source, node)
+            and f"{mixed_aliases.qualify_function(names, node)}()" in results
+        )
 
     def is_overwriting(self, names: Names, target: ast.Attribute) -> bool:
         """Return True for `main.hvd = other`, where `main.hvd` is the module, and for `hvd.rank = other`."""
         name = names.qualified(target) or ""
         is_of_module = any(name == root or name.startswith(f"{root}.") for root in HOROVOD_MODULES)
-        return is_of_module and not is_module_or_false(self, names, stored_value(names.source, target))
+        return is_of_module and not mixed_aliases.is_module_or_false(
+            self, names, mixed_aliases.stored_value(names.source, target)
+        )
 
 
 def is_mixed_import(names: Names, statement: ImportNode) -> bool:

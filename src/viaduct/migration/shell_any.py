@@ -11,14 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from viaduct.cards import CARDS
-from viaduct.cards.environment import (
-    CUDA_VISIBLE_DEVICES,
-    NCCL_VARIABLE,
-    OTHER_CUDA_VARIABLES,
-    describe_cuda_variable,
-    describe_nccl_variable_for_all,
-)
+from viaduct.cards import CARDS, environment
+from viaduct.cards.environment import CUDA_VISIBLE_DEVICES
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import any_device_text, backend, launch_commands, visible_devices
 from viaduct.migration.rules.torch import nccl_variables as nccl
@@ -66,11 +60,11 @@ class AnyShellMigration(ShellMigration):
         """Report NCCL's and CUDA's other variables that a command sets."""
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
-            if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
-                self.report(nccl.rule, "advice", word, describe_nccl_variable_for_all(match[1]), "low")
-            elif match is not None and match[1] in OTHER_CUDA_VARIABLES:
+            if match is not None and environment.NCCL_VARIABLE.fullmatch(match[1]):
+                self.report(nccl.rule, "advice", word, environment.describe_nccl_variable_for_all(match[1]), "low")
+            elif match is not None and match[1] in environment.OTHER_CUDA_VARIABLES:
                 for card in CARDS.values():
-                    self.report(nccl.rule, "advice", word, describe_cuda_variable(match[1], card), "low")
+                    self.report(nccl.rule, "advice", word, environment.describe_cuda_variable(match[1], card), "low")
 
     def change_option(self, rule: Rule, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Report the value of an option, which names CUDA on every machine."""

@@ -16,14 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.classes import (
-    OBJECT,
-    find_attribute_kind,
-    find_class,
-    find_method_owner,
-    is_module,
-    is_torch_object,
-)
+from viaduct.migration import classes
+from viaduct.migration.classes import OBJECT
 from viaduct.migration.names import Function, Names, Scope, Table, all_parameters
 from viaduct.migration.predicates import is_none, is_property, is_self
 from viaduct.migration.project import Project, returns_of
@@ -180,7 +174,7 @@ class Values:
         """Return the kind of an expression; None for tuples, and for objects of classes outside PyTorch files."""
         kind = self.full_kind(node)
         if kind is not None and kind.startswith((OBJECT, TUPLE)):
-            return kind if is_torch_object(self.project, kind) else None
+            return kind if classes.is_torch_object(self.project, kind) else None
         return kind
 
     def full_kind(self, node: ast.AST | None) -> str | None:
@@ -298,14 +292,14 @@ class Values:
         kind = kind_of_call(name) or self.project.returns.get(name)
         if kind:
             return kind
-        class_name = find_class(self.project, name) if self.project.classes else None
+        class_name = classes.find_class(self.project, name) if self.project.classes else None
         return f"{OBJECT}{class_name}" if class_name is not None else None
 
     def kind_of_link(self, receiver: str, link: ast.Call | ast.Attribute) -> str | None:
         """Return the kind of `receiver.method()` or `receiver.attribute`."""
         if isinstance(link, ast.Attribute):
             owner = receiver.removeprefix(OBJECT)
-            return find_attribute_kind(self.project, owner, link.attr) if receiver.startswith(OBJECT) else None
+            return classes.find_attribute_kind(self.project, owner, link.attr) if receiver.startswith(OBJECT) else None
         method = link.func.attr  # type: ignore[attr-defined]
         if method in SAME_KIND_METHODS.get(receiver, ()):
             return receiver
@@ -314,10 +308,10 @@ class Values:
     def kind_from_method(self, receiver: str, method: str) -> str | None:
         """Return the kind of `receiver.method()` for an object of the project's class, also for nn.Module's methods."""
         name = receiver.removeprefix(OBJECT)
-        owner = find_method_owner(self.project, name, method)
+        owner = classes.find_method_owner(self.project, name, method)
         if owner is not None:
             return self.project.returns.get(f"{owner}.{method}")
-        return receiver if method in SAME_KIND_METHODS["module"] and is_module(self.project, name) else None
+        return receiver if method in SAME_KIND_METHODS["module"] and classes.is_module(self.project, name) else None
 
     def kind_of_self(self, owner: ast.ClassDef) -> str | None:
         """Return the kind of `self` in a class; None if the survey does not have the class."""
@@ -386,7 +380,7 @@ class Values:
             return self.kind_of_assigned(values, lambda value: starts_with_attribute(value, name))
         if any(map(is_property, self.methods_of(owner).get(name, ()))):
             return self.read(("method", owner, name))
-        inherited = find_attribute_kind(self.project, f"{self.names.module}.{owner.name}", name)
+        inherited = classes.find_attribute_kind(self.project, f"{self.names.module}.{owner.name}", name)
         if inherited is not None:
             return inherited
         scope = self.names.scopes.get(owner)

@@ -14,15 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from viaduct.errors import BadValue
-from viaduct.migration.locking import (
-    DeferredSignal,
-    FolderBusy,
-    LockedFolder,
-    NotOurFolder,
-    Stopped,
-    defer_signals,
-    lock_folder,
-)
+from viaduct.migration import locking
 from viaduct.migration.results import Outcome
 from viaduct.migration.walk import PARTIAL_SUFFIX, find_unsaved_files, folders_above, printable_path
 from viaduct.plain_files import open_plain_file
@@ -82,7 +74,7 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
     be read are moved to `walk.skipped`.
     """
     out = Path(os.path.realpath(out))
-    with defer_signals() as deferred, temporary_parents(out.parent):
+    with locking.defer_signals() as deferred, temporary_parents(out.parent):
         locked = lock_partial_folder(out)
         try:
             copy = locked.folder / COPY_FOLDER
@@ -93,7 +85,7 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
                 shutil.copymode(out, copy)
             deferred.raise_if_signalled()
             os.rename(copy, out)
-        except Stopped:
+        except locking.Stopped:
             deferred.report_outcome(f"{printable_path(out)} was not written.")
             raise BadValue(f"stopped by {deferred.name}.", f"{printable_path(out)} was not written.") from None
         except OSError as error:
@@ -133,18 +125,18 @@ def remove_empty(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def lock_partial_folder(out: Path) -> LockedFolder:
+def lock_partial_folder(out: Path) -> locking.LockedFolder:
     """Make and lock the folder for the unfinished copy; remove the copy of an interrupted run from it."""
     raw = os.fsencode(out.name)
     name = out.name if len(raw) <= MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
     folder = out.with_name(f".{name}{PARTIAL_SUFFIX}")
     try:
-        locked = lock_folder(folder)
-    except FolderBusy:
+        locked = locking.lock_folder(folder)
+    except locking.FolderBusy:
         raise BadValue(
             f"another `viaduct migrate` is writing {printable_path(out)}.", "Wait until it has ended."
         ) from None
-    except NotOurFolder as error:
+    except locking.NotOurFolder as error:
         raise BadValue(f"{printable_path(error)}.", "The copy is made there first: move that away.") from None
     except OSError as error:
         raise make_write_error(out, error) from None
@@ -181,7 +173,7 @@ class Links:
         os.symlink(self.root / path, copy / path)
 
 
-def copy_project(outcome: Outcome, copy: Path, deferred: DeferredSignal, links: Links | None) -> None:
+def copy_project(outcome: Outcome, copy: Path, deferred: locking.DeferredSignal, links: Links | None) -> None:
     """Copy the files of a project and apply their changes; a file that cannot be read is left out."""
     for folder in outcome.walk.folders:
         if links is not None and folder in links.folders:
