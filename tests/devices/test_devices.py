@@ -153,7 +153,7 @@ def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
         torch.{name} = card = Card()
 
         from viaduct import devices
-        from viaduct.devices import trial
+        from viaduct.devices.card_check import check_cards
         from viaduct.errors import MissingDevice
         print(devices.pick("{name}:1")[1] == torch.device("{name}", 1), card.calls)
         print(devices.pick("auto")[1])
@@ -161,7 +161,8 @@ def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
             devices.pick("{name}:2")
         except MissingDevice as error:
             print(error)
-        print(*(f"{{one.device}} {{one.precision}} {{one.ok}}" for one in trial.run(devices.get("{name}"))), sep="\\n")
+        for check in check_cards(devices.get("{name}")):
+            print(check.device, check.precision, check.ok)
         """)
     )
     assert done.returncode == 0, done.stderr
@@ -169,7 +170,7 @@ def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
     assert "True ['set_device(1)']" in output
     assert f"\n{name}:0\n" in output
     assert f"no {name}:2 here.\n  This process sees 2: {name}:0 to {name}:1." in output
-    # The stand-in has no kernels, so every trial fails, and fails as an answer.
+    # The stand-in has no kernels, so every check fails, and fails as an answer.
     assert [line.split() for line in output.splitlines() if line.endswith("False")] == [
         [f"{name}:{card}", precision, "False"] for card in (0, 1) for precision in ("fp32", "bf16", "fp16")
     ]

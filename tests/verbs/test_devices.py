@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from viaduct import devices
-from viaduct.devices import trial
+from viaduct.devices import card_check
 from viaduct.verbs.devices import main
 
 
@@ -67,7 +67,7 @@ def test_json_carries_the_tests_too() -> None:
 
 @pytest.mark.parametrize("how", [(), ("--json",)])
 def test_a_card_that_fails_makes_it_exit_1_and_say_why(monkeypatch: pytest.MonkeyPatch, how: tuple[str, ...]) -> None:
-    monkeypatch.setattr(trial, "_measure_step", fail)
+    monkeypatch.setattr(card_check, "_measure_step", fail)
     result = viaduct_devices("--test", *how)
     assert result.exit_code == 1
     assert "aicore exception" in result.stdout

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     # mypy checks here that every device implements the interface.
     _CHECKED: tuple[Device, ...] = (cpu, cuda, mlu.DEVICE, npu.DEVICE)
 
-# `auto` takes the last available device of this list. A vendor's card goes before CUDA, because the migration helpers
-# of both vendors redirect torch.cuda to their own card.
+# `auto` takes the last available device of this list. The vendors' cards are behind CUDA, because helper modules of
+# both vendors (transfer_to_npu, gpu_migration) make torch.cuda work on their own cards.
 _NAMES = ("cpu", "cuda", "mlu", "npu")
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _NAME_HINT = "NVIDIA is 'cuda', Ascend 'npu', Cambricon 'mlu'; `viaduct devices` shows what is here."
@@ -76,7 +76,7 @@ def check_ranks(name: str, ranks: int) -> None:
     """Raise unless this machine has a card for each of `ranks` ranks. No card is made current."""
     kind, colon, _ = name.partition(":")
     if colon or kind not in ("auto", *_NAMES):
-        pick(name, local_rank=0)  # always raises: the name is one card or unknown
+        pick(name, local_rank=0)  # always raises, because the name is that of a single card, or unknown
     device = _find_first_available() if kind == "auto" else get(kind)
     if device.NAME != "cpu":
         from viaduct.devices.base import check_index

@@ -91,9 +91,9 @@ class Facts:
     count: int = 0
     description: str | None = None
     memory_free_bytes: int | None = None
-    precisions: tuple[str, ...] = ()
-    collective: str | None = None
-    graph_capture: str | None = None
+    precisions: tuple[str, ...] = ()  # native ones besides fp32
+    collective: str | None = None  # backend of torch.distributed
+    graph_capture: str | None = None  # name of the class that captures device graphs
     missing: str | None = None  # the two lines of `Device.find_problem`
 
 
@@ -124,7 +124,7 @@ def _query_device(device: Device) -> Facts:
 
 
 def check_index(name: str, index: int, count: int, problem: str | None) -> None:
-    """Raise MissingDevice if the device has a problem, or if `name:index` is not one of its `count` cards."""
+    """Raise MissingDevice if the device has a problem (see `find_problem`), or has no card of this index."""
     if problem is not None:
         reason, *hints = problem.splitlines()
         raise MissingDevice(f"no {name} to run on: {reason}.", *hints)

@@ -1,7 +1,7 @@
-"""Measured peak rates of a device: memory bandwidth of a large copy, and rate of a large matrix product.
+"""Ceilings of a device's roofline: the memory bandwidth of a large copy, and the rate of a large matrix product.
 
-A data sheet's figures hold for a clock rate and temperature that a real machine does not keep. Each rate is that of the
-fastest of WINDOWS windows of repeated work.
+Both are measured, because a data sheet's figures hold for a clock rate and temperature that a real machine does not
+keep. The work is repeated for several short periods, called windows; the rate is that of the fastest one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.devices.base import Device
 from viaduct.devices.timing import Clock, repeat
 
 WINDOWS = 5
-# By type of device; the constants DEFAULT_ are for all other types.
+# By type of device; the DEFAULT_ constants are for types that are not listed.
 COPY_BYTES = {"cpu": 128 << 20}  # more than the caches of most processors, but not of all servers
 DEFAULT_COPY_BYTES = 2 << 30
 MATRIX_SIDE = {"cpu": 1024}
@@ -26,7 +26,7 @@ WINDOW_SECONDS, MAX_CALLS = 0.05, 50  # a window has as many calls as fit into t
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Peak rates that a training step is compared with."""
+    """Measured peak rates, which no operator exceeds."""
 
     bandwidth: float  # bytes/s, reads plus writes
     matrix: float  # floating-point operations/s of a matrix product, in the precision of the training step
@@ -42,7 +42,8 @@ def measure(device: Device, torch_device: torch.device, dtype: torch.dtype, tf32
 
 def measure_copy_rate(clock: Clock, device: Device, torch_device: torch.device) -> float:
     copy_bytes = COPY_BYTES.get(torch_device.type, DEFAULT_COPY_BYTES)
-    elements = max(1, min(copy_bytes, device.get_free_memory() // 8) // 4)  # fp32: 4 bytes each
+    copy_bytes = min(copy_bytes, device.get_free_memory() // 8)  # two tensors of this size, and memory to spare
+    elements = max(1, copy_bytes // torch.float32.itemsize)
     source = torch.ones(elements, device=torch_device)
     target = torch.empty_like(source)
     return 2 * source.nbytes / time_fastest(clock, lambda: target.copy_(source))
@@ -60,7 +61,8 @@ def measure_matmul_rate(clock: Clock, torch_device: torch.device, dtype: torch.d
 def set_matmul_precision(tf32: bool) -> Iterator[None]:
     """Allow or forbid TF32 in fp32 matrix products within the block.
 
-    PyTorch's own setting is not used: the rate is also compared with convolutions, which have a setting of their own.
+    The process's own setting is not used: it holds for matrix products only, but convolutions, whose setting is another
+    one, are compared with the measured rate, too.
     """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")

@@ -29,8 +29,8 @@ _BF16_VARIABLE = "VIADUCT_CPU_BF16"
 # PyTorch computes in bf16 on any CPU, but without one of these features it converts to fp32 and back.
 _BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 _BF16_PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-# Parameters of glibc's mallopt, name: (number, value). Free memory is returned to the system only beyond 2 GiB, fetched
-# in steps of 64 MiB, and mapped (mmap) only for buffers above 1 GiB.
+# Parameters of glibc's mallopt, name: (number, value). glibc returns free memory to the system only beyond 2 GiB,
+# requests memory in portions of 64 MiB, and maps (mmap) only buffers above 1 GiB.
 _MALLOC_OPTIONS = {"M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 << 20), "M_MMAP_THRESHOLD": (-3, 1 << 30)}
 _SHOWN_FLAGS = (*_BF16_FLAGS, "avx512f", "avx2", "sve", "asimd")  # the first one found is part of the description
 

@@ -30,7 +30,7 @@ def find_problem() -> str | None:
     if refusal == _NO_CARD and _VISIBLE_VARIABLE in os.environ:
         value = os.environ[_VISIBLE_VARIABLE]
         return f"no card visible; {_VISIBLE_VARIABLE}={value!r}\nUnset it, or list card numbers: 0,1."
-    return f"{refusal}\n`nvidia-smi` shows cards and driver; this torch wants one for CUDA {torch.version.cuda}."
+    return f"{refusal}\n`nvidia-smi` shows cards and driver; this torch needs a driver for CUDA {torch.version.cuda}."
 
 
 def count_cards() -> int:
@@ -72,10 +72,10 @@ def list_emulated_dtypes() -> tuple[str, ...]:
 
 
 def set_tf32(allowed: bool) -> None:
-    # The old switches also set the new ones (fp32_precision). If only the new ones were set, torch would refuse to read
-    # the old ones, and its own compiler reads them (torch._inductor.kernel.conv).
+    # These deprecated switches also set the new ones (`fp32_precision`). If only the new ones were set, torch would
+    # refuse to read the deprecated ones, and its own compiler reads them (torch._inductor.kernel.conv).
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that they are deprecated
+        warnings.simplefilter("ignore")  # of the deprecation
         torch.backends.cudnn.allow_tf32 = allowed
         if not allowed:
             torch.set_float32_matmul_precision("highest")

@@ -2,8 +2,8 @@
 
 A plug-in is C++ code compiled for one minor release of torch. With another one it fails to load, or ends the process.
 
-    torch_npu 2.5.1.post1         Requires-Dist: torch==2.5.1, else the first three numbers of its own version
-    torch_mlu 1.24.1+torch2.5.0   Requires-Dist, else the release behind `torch` in its own version
+    torch_npu 2.5.1.post1         `Requires-Dist: torch==2.5.1`; without it, the first three numbers of its version
+    torch_mlu 1.24.1+torch2.5.0   `Requires-Dist`; without it, the release after `torch` in its version
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Fit:
 
     @property
     def is_loadable(self) -> bool:
-        """True if the minor releases are equal; patch releases of one mostly share their C++ interface."""
+        """True if both are of the same minor release, in which the C++ interface of torch mostly stays the same."""
         return parse_release(self.torch)[:2] == parse_release(self.built_for)[:2]
 
     def __str__(self) -> str:
@@ -51,7 +51,10 @@ class Fit:
 
 
 def find_fit(package: str, torch: str) -> Fit | None:
-    """Compare an installed plug-in with a torch version; None if it is not installed or names no torch release."""
+    """Compare an installed plug-in with a torch version.
+
+    Return None if it is not installed, or if its metadata name no torch release.
+    """
     try:
         distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError:
@@ -62,7 +65,7 @@ def find_fit(package: str, torch: str) -> Fit | None:
 
 
 def find_misfits(torch: str) -> list[Fit]:
-    """Return the installed plug-ins that were built for another version of torch."""
+    """Return the installed plug-ins that were built for another release of torch."""
     fits = (find_fit(package, torch) for package in PLUGINS)
     return [fit for fit in fits if fit is not None and not fit.is_exact]
 

@@ -1,4 +1,4 @@
-"""Cards, drivers and vendor software, found without torch in files of the operating system and of the vendors.
+"""Find cards, drivers and vendor software in files of the operating system and of the vendors, without torch.
 
     find_ascend_driver()                    "25.2.0", or None
     describe_old_driver("mlu", "4.15.3")    what is wrong with a driver, or None
@@ -26,11 +26,11 @@ CANN_VARIABLES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
 CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
 CAMBRICON_DRIVERS = Path("/proc/driver/cambricon/mlus")
 CNTOOLKIT = "/usr/local/neuware"
+# Oldest driver with which the vendor trains its own ResNet-50. torch itself refuses an old NVIDIA driver.
 OLDEST_DRIVERS = {"mlu": "4.20.6"}
-"""Oldest driver with which the vendor trains its own ResNet-50. torch itself refuses an old NVIDIA driver."""
 INSTALL_LINE = "pip install 'viaduct[train]'"
 DEV = Path("/dev")
-CARD_FILES = {card.name: card.device_files for card in (CUDA, NPU, MLU)}
+CARD_FILES = {card.name: card.device_files for card in (CUDA, NPU, MLU)}  # patterns under /dev
 
 
 def find_nvidia_driver() -> str | None:
@@ -100,7 +100,7 @@ def list_without_torch() -> list[Facts]:
 
 
 def describe_missing(name: str) -> str:
-    """Return two lines: what a device without torch lacks, with the number of its cards, and how to install it."""
+    """Return two lines for a machine without torch: what is not installed, with the number of cards, and a remedy."""
     cards = count_cards(name)
     seen = f"; the kernel shows {cards} card{'s' * (cards > 1)}" if cards else ""
     if name == "cpu":

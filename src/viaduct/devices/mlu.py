@@ -6,7 +6,6 @@ from viaduct.cards.mlu import CARD
 from viaduct.devices import hardware
 from viaduct.devices.plugin import PluginDevice
 
-# The MLU370 has no bf16, the MLU590 has it. torch.backends.cnnl.allow_tf32 keeps the vendor's default.
 DEVICE: PluginDevice = PluginDevice(
     CARD,
     software={"cntoolkit": hardware.find_cntoolkit, "driver": hardware.find_cambricon_driver},

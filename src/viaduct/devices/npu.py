@@ -6,7 +6,6 @@ from viaduct.cards.npu import CARD
 from viaduct.devices import hardware
 from viaduct.devices.plugin import PluginDevice
 
-# The 910 of 2019 has no bf16, the 910B of 2023 has it. torch.npu.conv.allow_hf32 keeps the vendor's default.
 DEVICE: PluginDevice = PluginDevice(
     CARD,
     software={"cann": hardware.find_cann, "driver": hardware.find_ascend_driver},

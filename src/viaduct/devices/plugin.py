@@ -20,15 +20,15 @@ from viaduct.devices.fitting import find_fit, strip_local
 from viaduct.devices.hardware import find_package_version
 from viaduct.errors import MissingDevice
 
-_broken: dict[str, str] = {}  # plug-in -> why it failed to load in this process
+_broken: dict[str, str] = {}  # package of a plug-in -> the reason why it does not load in this process
 
 
 class NotLoaded(Exception):
-    """A plug-in cannot be used; the message has two lines, the reason and a hint."""
+    """Raised for a plug-in that cannot be used; the message has two lines, the reason and a hint."""
 
 
 def find_broken_plugins() -> dict[str, str]:
-    """Return the installed plug-ins that failed to load, or are built for another torch, each with the reason."""
+    """Return the installed plug-ins that this process could not load, each with the reason."""
     return dict(_broken)
 
 
@@ -46,8 +46,9 @@ class PluginDevice:
     ) -> None:
         """Store what differs between the vendors.
 
-        `software` maps names to functions that return a version. The others are for messages: `repair_hint` if the
-        plug-in does not load, `container_files` that a container needs, `hidden_hint` if a variable hides all cards.
+        `software` maps the vendor's packages to functions that return their version. The other arguments are texts for
+        messages: `repair_hint` says what to do if the plug-in does not load, `container_files` which device files a
+        container needs, and `hidden_hint` what to do if an environment variable hides all cards.
         """
         self.NAME = card.name
         self._card, self._software = card, software
@@ -93,7 +94,8 @@ class PluginDevice:
         return int(self._vendor.mem_get_info()[0])
 
     def list_native_dtypes(self) -> tuple[str, ...]:
-        # A plug-in without this function is older than the first card with bf16.
+        # Not all cards have bf16: the Ascend 910 and the MLU370 lack it, the 910B and the MLU590 have it. A plug-in
+        # without this function is older than the first card with bf16.
         can_bf16 = getattr(self._vendor, "is_bf16_supported", lambda: False)
         return ("bf16", "fp16") if can_bf16() else ("fp16",)
 
@@ -101,7 +103,7 @@ class PluginDevice:
         return ()
 
     def set_tf32(self, allowed: bool) -> None:
-        return None
+        return None  # torch.npu.conv.allow_hf32 and torch.backends.cnnl.allow_tf32 keep the vendors' defaults
 
     def get_collective_backend(self) -> str:
         return self._card.backend
@@ -134,7 +136,10 @@ class PluginDevice:
             raise MissingDevice(f"no {self.NAME} to run on: {reason}.", *hints) from error
 
     def _load(self) -> Any:
-        """Import the plug-in and return torch.npu or torch.mlu; raise NotLoaded if that fails, or has failed before."""
+        """Import the plug-in and return torch.npu or torch.mlu.
+
+        Raise NotLoaded if the import fails, or has failed before in this process.
+        """
         package = self._card.plugin
         if package not in _broken and package not in sys.modules:
             fit = find_fit(package, torch.__version__)

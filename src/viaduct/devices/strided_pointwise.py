@@ -1,10 +1,10 @@
-"""Workaround for a heap overrun in oneDNN's weight gradient of strided 1x1 convolutions.
+"""Workaround for a heap overrun in oneDNN, PyTorch's CPU library: the weight gradient of strided 1x1 convolutions.
 
 oneDNN copies the pixels that such a convolution reads into a workspace of pixels x input channels. For each pixel it
 advances by a whole vector block: 8 channels with AVX2, 16 with AVX-512. With fewer input channels it writes past the
 end, in fp32 and bf16, for channels_last images whose height and width are multiples of the stride. Seen with torch 2.4
-to 2.15 (oneDNN 3.4 to 3.13); docs/cpu.md has the measurements. Here the pixels are selected first, and oneDNN gets a
-convolution of stride 1.
+to 2.15 (oneDNN 3.4 to 3.13); docs/cpu.md has the measurements. The workaround selects the pixels first and gives
+oneDNN a convolution of stride 1.
 """
 
 from __future__ import annotations
@@ -56,21 +56,19 @@ def differentiate(
     oneDNN has one kernel for both, so a trained bias with a frozen weight is affected too. `output_mask` says which
     gradients are needed: input, weight, bias.
     """
-    shape = (transposed, output_padding, groups)
+    common = (transposed, output_padding, groups)  # the same in all calls
     if transposed or not any(output_mask[1:]) or not is_affected(weight, stride, padding, groups):
-        return _call_torch_kernel(gradient, x, weight, bias_sizes, stride, padding, dilation, *shape, output_mask)
-    steps = stride * (x.dim() - 2) if len(stride) == 1 else stride  # torch takes one number for all dimensions
-    selected = x
-    for dimension, step in enumerate(steps, start=2):
-        selected = selected[(slice(None),) * dimension + (slice(None, None, step),)]
+        return _call_torch_kernel(gradient, x, weight, bias_sizes, stride, padding, dilation, *common, output_mask)
+    strides = stride * (x.dim() - 2) if len(stride) == 1 else stride  # one number stands for all spatial dimensions
+    selected = x[(slice(None), slice(None), *(slice(None, None, step) for step in strides))]
     weight_and_bias = [False, *output_mask[1:]]
     _, weight_gradient, bias_gradient = _call_torch_kernel(
-        gradient, selected, weight, bias_sizes, [1], padding, dilation, *shape, weight_and_bias
+        gradient, selected, weight, bias_sizes, [1], padding, dilation, *common, weight_and_bias
     )
     if not output_mask[0]:
         return None, weight_gradient, bias_gradient
     only_input = [True, False, False]
-    input_gradient, _, _ = _call_torch_kernel(gradient, x, weight, None, stride, padding, dilation, *shape, only_input)
+    input_gradient, _, _ = _call_torch_kernel(gradient, x, weight, None, stride, padding, dilation, *common, only_input)
     return input_gradient, weight_gradient, bias_gradient
 
 

@@ -5,8 +5,8 @@
     turns = take_turns({"ours": ours, "peer": peer}, clock, steps=20, windows=7)
     Sample(turns["ours"]).median, ratio(turns["peer"], turns["ours"])
 
-Variants take turns in short windows, so that a slow moment of the machine affects all of them. Each turn begins with
-another variant. A ratio is the median of the ratios within a turn.
+A window is a few consecutive steps. In each turn every variant runs one window, so that a slow moment of the machine
+affects all of them; each turn begins with another variant. A ratio is the median of the turns' ratios.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 
 from viaduct.devices.base import Device
 
-Steps = Callable[[int], object]  # runs a number of steps; need not wait for the device
+Steps = Callable[[int], object]  # a function that runs a number of steps, and need not wait for the device
 
 
 class Clock:
@@ -113,6 +113,6 @@ def take_turns(
     return seconds
 
 
-def ratio(base: list[float], own: list[float]) -> float:
-    """Return how many times as fast `own` is as `base`: the median of the turns' ratios."""
-    return median(base_seconds / own_seconds for base_seconds, own_seconds in zip(base, own, strict=True))
+def ratio(base: list[float], variant: list[float]) -> float:
+    """Return how many times as fast a variant is as the base: the median of the turns' ratios."""
+    return median(base_seconds / seconds for base_seconds, seconds in zip(base, variant, strict=True))

@@ -1,7 +1,8 @@
 """AmoebaNet-D as in tensorflow/tpu and its Ascend port (Real et al., https://arxiv.org/abs/1802.01548).
 
-A stem convolution, two stem cells that halve the image, then normal cells. After a third and two thirds of these comes
-a reduction cell, which halves the image and doubles the filters. A cell reads the outputs of the two cells before it.
+A stem convolution, two stem cells that halve the image, then normal cells. After one third of these, and after two
+thirds, comes a reduction cell, which halves the image and doubles the filters. A cell reads the outputs of the two
+cells before it.
 
 In training mode the network returns (logits, auxiliary logits), otherwise only logits. Names follow the TensorFlow
 scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right/pre_1x1`.
@@ -77,11 +78,11 @@ def compute_pooled_size(size: int) -> int:
 
 
 def compute_auxiliary_grid(image: int) -> int:
-    """Return the side of the auxiliary head's pooled input for images of this size: 4 for 224, 5 for 299.
+    """Return the side of the auxiliary head's pooled input, for images of this size: 4 for 224, 5 for 299.
 
     Raise BadValue if the images are too small for the head.
     """
-    size = (image - 3) // 2 + 1  # behind the stem's convolution
+    size = (image - 3) // 2 + 1  # after the stem's convolution
     for _ in range(3):  # two stem cells and one reduction cell
         size = -(-size // 2)
     if size < 5:
@@ -93,7 +94,8 @@ def compute_auxiliary_grid(image: int) -> int:
 class AmoebaNet(nn.Module):
     """Stem, cells, mean over the image, dropout, classifier.
 
-    The rate of drop path rises with `set_progress` (v1), from cell to cell (v2), or both (v3).
+    The share of operations that drop path leaves out rises over the training (v1; see `set_progress`), from cell to
+    cell (v2), or both (v3).
     """
 
     drop_path_progress: Tensor
@@ -184,7 +186,7 @@ def count_channels(cells: nn.ModuleDict, name: str) -> int:
 
 
 def check_options(cells: int, filters: int, dropout_keep: float, drop_path_keep: float, version: str) -> None:
-    """Refuse sizes and probabilities that the network cannot have."""
+    """Raise BadValue for sizes and probabilities that the network cannot have."""
     if cells < 3:
         raise BadValue(f"AmoebaNet cannot have {cells} cells.", "Give 3 or more, one for each third of the network.")
     if filters < 16 or filters % 16:
@@ -229,7 +231,7 @@ def find_scope(name: str, auxiliary: str) -> str:
 
 
 def find_options(shapes: Shapes) -> dict[str, Any]:
-    """Return the options that build the network of a checkpoint; empty if they cannot be derived from its tensors."""
+    """Return the keyword arguments of AmoebaNet for a checkpoint; empty if its shapes do not determine them."""
     numbers = [int(match[1]) for name in shapes if (match := re.match(r"cell_(\d{1,3})/", name))]
     entry, stem = shapes.get("cell_0/1x1/weights", ()), shapes.get("stem/conv0/weights", ())
     if not numbers or len(entry) != 4 or len(stem) != 4:

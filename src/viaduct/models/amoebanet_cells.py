@@ -1,10 +1,11 @@
 """The cells of AmoebaNet-D, and their operations.
 
-A cell starts from two states: h0 from the output of the cell before it, h1 from the output of the second cell before
-it. It computes five more, each the sum of two operations on earlier states, and concatenates some of the seven. All
-readers of a cell's output would begin with a ReLU, so the cell applies it once.
+A cell starts from two states: state 0 is the converted output of the cell before it, state 1 that of the second cell
+before it. It computes five more states, each the sum of two operations on earlier ones, and concatenates some of the
+seven. All readers of a cell's output would begin with a ReLU, so the cell applies it once.
 
-Attributes are named like the TensorFlow scopes, with `conv_` before those that begin with a digit.
+Attributes are named like the TensorFlow scopes, with `conv_` before names that begin with a digit. Names of operations
+(1x1, none, 1x7_7x1 …) are those of the reference.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ Choice = tuple[str, int]  # an operation, and the index of the state that it is 
 
 @dataclass(frozen=True)
 class Plan:
-    """Combinations of a cell, and the indices of the states that its output concatenates."""
+    """Structure of a cell."""
 
-    combinations: tuple[tuple[Choice, Choice], ...]
-    output: tuple[int, ...]
+    combinations: tuple[tuple[Choice, Choice], ...]  # the two operations whose sum is state 2, 3, 4, 5 and 6
+    output: tuple[int, ...]  # indices of the states that the output concatenates
 
 
 NORMAL = Plan(
@@ -68,7 +69,7 @@ def relu_in_place(x_NCHW: Tensor) -> Tensor:
 
 
 class Pointwise(nn.Module):
-    """*1x1*, and *none* if stride or channels change."""
+    """Operation "1x1"; also "none" where stride or channels change."""
 
     def __init__(self, inputs: int, filters: int, stride: int) -> None:
         super().__init__()
@@ -81,7 +82,7 @@ class Pointwise(nn.Module):
 
 
 class PointwiseAfterPool(nn.Module):
-    """Pool, then a convolution to the cell's channels; no ReLU between them."""
+    """Operations "max" and "avg" where channels change: a pool, then a convolution; no ReLU between them."""
 
     def __init__(self, pool: nn.Module, inputs: int, filters: int) -> None:
         super().__init__()
@@ -95,7 +96,7 @@ class PointwiseAfterPool(nn.Module):
 
 
 class Squeezed3x3(nn.Module):
-    """*3x3*, in a quarter of the channels."""
+    """Operation "3x3", in a quarter of the channels."""
 
     def __init__(self, inputs: int, filters: int, stride: int) -> None:
         super().__init__()
@@ -114,7 +115,7 @@ class Squeezed3x3(nn.Module):
 
 
 class Squeezed1x7And7x1(nn.Module):
-    """*1x7_7x1*, in a quarter of the channels: along the rows, then along the columns, each with its stride."""
+    """Operation "1x7_7x1", in a quarter of the channels: along rows, then along columns, each with the stride."""
 
     def __init__(self, inputs: int, filters: int, stride: int) -> None:
         super().__init__()
@@ -176,7 +177,7 @@ class Combination(nn.Module):
 
 
 class Entry(nn.Module):
-    """h0: the output of the previous cell, converted to this cell's channels."""
+    """State 0: the output of the previous cell, converted to this cell's channels."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
@@ -189,7 +190,7 @@ class Entry(nn.Module):
 
 
 class PreviousEntry(nn.Module):
-    """h1 if it has the size of h0: converted to this cell's channels."""
+    """State 1 if the previous cell kept the size of the image: only the channels are converted."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
@@ -202,7 +203,7 @@ class PreviousEntry(nn.Module):
 
 
 class FactorisedReduction(nn.Module):
-    """h1 from before a reduction: half the channels from even rows and columns, half from odd ones.
+    """State 1 if the previous cell halved the image: half the channels from even rows and columns, half from odd ones.
 
     An image of odd size has one odd row and column less than even ones; zeros are added.
     """
@@ -225,19 +226,20 @@ class FactorisedReduction(nn.Module):
 
 @dataclass(frozen=True)
 class Previous:
-    """Output of the second cell before: its channels, and whether the cell between halved the image."""
+    """Output of the second cell before this one."""
 
     channels: int
-    halved: bool
+    halved: bool  # True if the cell between them halved the image
 
     def build_entry(self, filters: int) -> nn.Module:
+        """Return the layer that makes state 1 of this output."""
         return (FactorisedReduction if self.halved else PreviousEntry)(self.channels, filters)
 
 
 class Cell(nn.Module):
     """Two states, five combinations; the output is some of the seven states, concatenated.
 
-    The first cell has no previous output (None): its second state is its input before the ReLU.
+    The first cell has no second cell before it (`previous` is None): its state 1 is its input before the ReLU.
     """
 
     def __init__(self, plan: Plan, inputs: int, previous: Previous | None, filters: int, stride: int) -> None:

@@ -19,7 +19,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class Count:
-    """Figure that grows with the number of classes."""
+    """Number of parameters, MACs or outputs, as a linear function of the number of classes."""
 
     fixed: int
     per_class: int
@@ -38,13 +38,13 @@ class Count:
 class Entry:
     """A network in the list of `viaduct models`."""
 
-    family: str
-    source: str  # first line of the family's docstring
+    family: str  # name of the file in this folder
+    source: str  # first line of the file's docstring
     classes: int  # of the reference
     input_size: int  # pixels
     parameters: Count
-    parameters_in_training_only: Count
-    macs: Count
+    parameters_in_training_only: Count  # those of an auxiliary head
+    macs: Count  # multiplications for one image
 
 
 @cache

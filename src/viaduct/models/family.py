@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from viaduct.models.links import Link
 
-# Links to the TensorFlow variables, by naming scheme ("layout"); a single scheme is called "".
+# For each naming scheme ("layout") of TensorFlow's checkpoints: which variables hold each tensor of the network. The
+# layout of a network with a single scheme is called "".
 Layouts = dict[str, "list[Link]"]
 Shapes = Mapping[str, tuple[int, ...]]  # of a checkpoint's tensors, by name
 
@@ -27,7 +28,8 @@ class TensorflowNames:
     claims: Callable[[nn.Module], bool]  # True for the networks that these names are for
     layouts: Callable[[nn.Module], Layouts]  # the naming schemes that checkpoints may have
     default_layout: str = ""  # the scheme for exports
-    find_options: Callable[[Shapes], dict[str, Any]] = lambda shapes: {}  # build options that a checkpoint implies
+    # Keyword arguments of `models.build` for the network of a checkpoint, from the shapes of its tensors.
+    find_options: Callable[[Shapes], dict[str, Any]] = lambda shapes: {}
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,6 @@ class Family:
     classes: int = 1001  # of the reference: ImageNet's 1000 and one for background
     preprocess: str = "official"  # name of the reference's preprocessing (data/preprocess.py)
     tensorflow: TensorflowNames | None = None
-    # Our name of each tensor -> torchvision's; empty for a network that torchvision does not have.
+    # Returns our name of each tensor -> torchvision's; empty for a network that torchvision does not have.
     torchvision_names: Callable[[nn.Module], dict[str, str]] | None = None
-    peers: Mapping[str, str] = field(default_factory=dict)  # variant -> its name in torchvision and timm alike
+    peers: Mapping[str, str] = field(default_factory=dict)  # variant -> name of the network in torchvision and timm

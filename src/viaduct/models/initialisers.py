@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 Initialiser = Callable[[nn.Module], None]
 
-CUT = 2.0  # standard deviations at which TensorFlow's truncated normals are cut
-# Standard deviation of a unit normal cut at CUT; dividing by it restores the intended variance.
+CUT = 2.0  # number of standard deviations at which TensorFlow's truncated normals are cut
+# Standard deviation of a standard normal distribution that is cut there; dividing by it restores the intended variance.
 CUT_NORMAL_DEVIATION = 0.87962566103423978
 
 
@@ -49,9 +49,9 @@ def fill_slim_variance_scaling(weight: Tensor) -> None:
 
 
 def fill_grouped_glorot_uniform(weight: Tensor) -> None:
-    """Fill within Glorot's limit for the shape that TensorFlow stores, (3, 3, width / groups, width).
+    """Fill with Glorot's uniform distribution, for a grouped kernel of TensorFlow: (3, 3, width / groups, width).
 
-    Its fan-out counts the outputs of all groups.
+    The fan-in of such a kernel is that of one group; the fan-out counts the outputs of all groups.
     """
     fan_in, fan_out = weight[0].numel(), weight[:, 0].numel()
     limit = math.sqrt(6 / (fan_in + fan_out))
@@ -59,11 +59,11 @@ def fill_grouped_glorot_uniform(weight: Tensor) -> None:
 
 
 def fill_cut_normal(weight: Tensor, deviation: float) -> None:
-    """Fill with a normal of this deviation, cut at two sigma."""
-    if weight.is_meta:  # erfinv_ takes seconds on the meta device, too
+    """Fill with a normal distribution that has this standard deviation before it is cut at two of them."""
+    if weight.is_meta:  # has no values to fill, but erfinv_ would take seconds
         return
     edge = math.erf(CUT / math.sqrt(2))
-    # The inverse of the distribution takes an eighth of the time of trunc_normal_, which draws until all values fit.
+    # This inverse transform takes an eighth of the time of trunc_normal_, which draws until all values fit.
     with torch.no_grad():
         weight.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2) * deviation)
 
@@ -74,5 +74,5 @@ tf_layers = build_initialiser(fill_variance_scaling, nn.init.xavier_uniform_)
 nvidia = build_initialiser(partial(fill_variance_scaling, scale=2.0))
 # AmoebaNet: tf.contrib's variance scaling with factor 2 and fan-out.
 slim = build_initialiser(fill_slim_variance_scaling)
-# Listing 5-11 of the CANN book (models/resnet_book.py): a normal of deviation 0.01.
+# Listing 5-11 of the CANN book (models/resnet_book.py): a normal distribution with a standard deviation of 0.01.
 small_normal = build_initialiser(partial(nn.init.normal_, std=0.01))

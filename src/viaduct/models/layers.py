@@ -28,7 +28,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """Sizes of a layer for one image of the network's usual size; one that is only used in training has no outputs."""
+    """Sizes of a layer for one image of the network's usual size; a layer used in training only has no outputs."""
 
     parameters: Count
     macs: Count
@@ -36,6 +36,7 @@ class LayerSizes:
     is_spatial: bool  # its MACs and outputs grow with the area of the image
 
     def to_row(self) -> list[Any]:
+        """Return the numbers of the layer as layers.json stores them."""
         counts = (self.parameters, self.macs, self.outputs)
         return [*(number for count in counts for number in (count.fixed, count.per_class)), int(self.is_spatial)]
 

@@ -1,8 +1,10 @@
-"""Name and order of axes of a network's tensor in a TensorFlow checkpoint.
+"""Conversion of a network's tensors to the variables of a TensorFlow checkpoint and back.
 
-TensorFlow stores convolution kernels as height, width, in, out and dense ones as in, out; PyTorch as out, in, height,
-width and out, in. A grouped kernel may be stored as one variable per group; these are joined on the output axis, in
-order.
+    kernel of           TensorFlow                         PyTorch
+    a convolution       height, width, inputs, outputs     outputs, inputs, height, width
+    a dense layer       inputs, outputs                    outputs, inputs
+
+A grouped kernel may be stored as one variable per group; these are joined on the output axis, in order.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ Kind = Literal["conv", "dense", "plain"]  # of a tensor; decides the order of it
 class Link:
     """A parameter or buffer of a network, and the TensorFlow variables that hold its values."""
 
-    target: str
-    sources: tuple[str, ...]
+    target: str  # name in the network's state_dict
+    sources: tuple[str, ...]  # names of the variables
     kind: Kind = "plain"
     trained: bool = True  # False for moving statistics
 
@@ -42,14 +44,14 @@ class Link:
 
 
 def reorder_axes(axes: tuple[int, ...], kind: Kind, to_torch: bool = False) -> tuple[int, ...]:
-    """Return PyTorch's axes in TensorFlow's order, or TensorFlow's in PyTorch's."""
+    """Return PyTorch's axes in TensorFlow's order, or with `to_torch` TensorFlow's axes in PyTorch's order."""
     if kind == "conv":
         return (axes[3], axes[2], axes[0], axes[1]) if to_torch else (axes[2], axes[3], axes[1], axes[0])
     return (axes[1], axes[0]) if kind == "dense" else axes
 
 
 def link_conv(module: str, *sources: str) -> Link:
-    """Link the kernel of a convolution; several sources are joined by output channel."""
+    """Link the kernel of a convolution to one variable, or to one for each group."""
     return Link(f"{module}.weight", sources, "conv")
 
 

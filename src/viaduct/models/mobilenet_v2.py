@@ -1,8 +1,8 @@
 """MobileNetV2 (Sandler et al., https://arxiv.org/abs/1801.04381), padded as torchvision's.
 
-Inverted residuals: 1x1 to six times the channels, 3x3 depthwise with the stride, 1x1 back without an activation.
-Channels are scaled by `width` and rounded to multiples of 8; the last 1280 are never scaled down. Activations are
-ReLU6.
+Its blocks are inverted residuals: a 1x1 convolution to six times the channels, a depthwise 3x3 one with the stride, and
+a 1x1 one back without an activation. Channels are scaled by `width` and rounded to multiples of 8; the last layer's
+1280 are never scaled down. Activations are ReLU6.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ConvNormAct(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Expand, filter each channel, project; the input is added if the shape stays the same."""
+    """Expand the channels, filter each one, project them back; the input is added if the shape stays the same."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()

@@ -1,13 +1,14 @@
 """TensorFlow's SAME padding, which depends on the size of the input and may differ between the two sides of an axis.
 
 Along one axis of n cells, with kernel k and stride s, the output has ceil(n / s) cells. The last window begins n % s
-cells before the end of the axis (s cells if that is 0). Its missing cells are added, half of them (rounded down) before
-the input and the others after it: a kernel of 3 with stride 2 pads (0, 1) on an even axis and (1, 1) on an odd one.
+cells before the end of the axis (s cells if n % s is 0). The cells that this window lacks are added, half of them
+(rounded down) before the input and the others after it: a kernel of 3 with stride 2 pads (0, 1) on an even axis and
+(1, 1) on an odd one.
 
-Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on. They are computed from
-the remainder n % s: with ceil(n / s), a ResNet-50 whose input changes size traces in 39 seconds instead of 5. A
-convolution with unequal padding copies its input; most pools need no copy, because PyTorch's ceiling mode lets their
-windows reach beyond the far edge.
+Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on. The padding is computed
+from the remainder n % s, because with ceil(n / s) `torch.compile` needs 39 seconds instead of 5 to trace a ResNet-50
+whose input changes size. A convolution with unequal padding copies its input; most pools need no copy, because
+PyTorch's ceiling mode lets their windows reach beyond the far edge.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def max_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
     top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
     left, right = same_padding(x_NCHW.shape[3], kernel, stride)
     if stride == 1 and kernel % 2 == 0:
-        # Ceiling mode adds a window only where a stride of two or more leaves cells over.
+        # Ceiling mode adds no window here: it does so only where a stride of two or more leaves cells over.
         x_NCHW = F.pad(x_NCHW, (0, right - left, 0, bottom - top), value=float("-inf"))
     return F.max_pool2d(x_NCHW, kernel, stride, padding=(top, left), ceil_mode=True)
 
@@ -41,22 +42,22 @@ def average_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
     top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
     left, right = same_padding(x_NCHW.shape[3], kernel, stride)
     if x_NCHW.is_cuda and bottom + right and x_NCHW.is_contiguous(memory_format=torch.channels_last):
-        return _average_of_padded(x_NCHW, kernel, stride, (left, right, top, bottom))
+        return _average_pool_padded(x_NCHW, kernel, stride, (left, right, top, bottom))
     if stride == 1 and kernel % 2 == 0:
-        # Ceiling mode adds no window here: pad both sides like the far one, and drop the first window.
+        # Ceiling mode adds no window here. Pad the near side as much as the far one, and drop the first window.
         pooled = F.avg_pool2d(x_NCHW, kernel, 1, padding=(bottom, right), count_include_pad=False)
         return pooled[:, :, bottom - top :, right - left :]
     return F.avg_pool2d(x_NCHW, kernel, stride, padding=(top, left), ceil_mode=True, count_include_pad=False)
 
 
-def _average_of_padded(x_NCHW: Tensor, kernel: int, stride: int, pads: tuple[int, int, int, int]) -> Tensor:
+def _average_pool_padded(x_NCHW: Tensor, kernel: int, stride: int, pads: tuple[int, int, int, int]) -> Tensor:
     """Pad with zeros, then pool without padding.
 
     On CUDA, PyTorch's pool with padding gives gradients of channels_last images to wrong pixels
     (pytorch/pytorch#188344; seen with torch 2.11).
     """
     cells = F.pad(x_NCHW.new_ones((1, 1, *x_NCHW.shape[2:]), dtype=torch.float32), pads)
-    share = F.avg_pool2d(cells, kernel, stride)  # of each window that lies on the image
+    share = F.avg_pool2d(cells, kernel, stride)  # share of each window that lies on the image
     return F.avg_pool2d(F.pad(x_NCHW, pads), kernel, stride) / share.to(x_NCHW.dtype)
 
 

@@ -6,8 +6,8 @@ even 64 channels to 64; the max pool is padded SAME; and batch norms average ove
 bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
 
 Modules are created in the order of TensorFlow's variables, a block's projection before its other layers, so that the
-numbers in a checkpoint follow `modules()`. Additions and ReLUs are in place: no backward pass reads what they
-overwrite, the output of a batch norm or, in version 2, of a convolution.
+numbers in a checkpoint follow `modules()`. Additions and ReLUs work in place, on outputs of a batch norm or, in version
+2, of a convolution; no backward pass reads these outputs.
 """
 
 from __future__ import annotations
@@ -236,9 +236,9 @@ SCOPE = "resnet_model/"
 
 
 def is_official(model: nn.Module) -> bool:
-    """Return True for a ResNet with a stem, padding and epsilon of TensorFlow's official ResNets.
+    """Return True for a ResNet with the stem, padding and epsilon of TensorFlow's official ResNets.
 
-    With a small stem (kernel 3) the official ones have no bottlenecks.
+    The official ones with a small stem (kernel 3) have no bottlenecks; `resnet50_stem3`, which has them, is viaduct's.
     """
     if type(model) is not ResNet or model.style.pad_same or model.style.epsilon != OFFICIAL.epsilon:
         return False
@@ -262,7 +262,10 @@ def link_official(model: nn.Module) -> dict[str, list[Link]]:
 
 
 def name_for_torchvision(model: nn.Module) -> dict[str, str]:
-    """Return torchvision's name of each tensor; empty unless it has the same structure, as with bottlenecks only."""
+    """Return torchvision's name of each tensor; empty for a structure that torchvision does not have.
+
+    torchvision has the networks of bottlenecks; those of basic blocks differ in the projection of the first stage.
+    """
     if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
         return {}
     blocks = [block for stage in model.stages for block in stage.children()]

@@ -1,9 +1,10 @@
 """ResNet-50 as the training chapter of the CANN book builds it in MindSpore (listings 5-11 to 5-17).
 
 Every layer pads SAME, and convolutions have no bias. Their weights and the classifier's are drawn from a normal
-distribution with deviation 0.01. The first block of every stage has a projection. The listing's forward pass forgets to
-call it; here it is called. The listing leaves out `_bn`, `_bn_last` and `_fc`; they are taken from MindSpore's model
-zoo: epsilon 1e-4, momentum 0.9 (PyTorch's 0.1), gamma zero in the last norm of a block, bias zero.
+distribution with a standard deviation of 0.01. The first block of every stage has a projection. The listing's forward
+pass forgets to call it; here it is called. The book does not print the functions that create norms and the classifier
+(`_bn`, `_bn_last`, `_fc`); those of MindSpore's model zoo have epsilon 1e-4, momentum 0.9 (PyTorch's 0.1), gamma zero
+in the last norm of a block, and bias zero.
 """
 
 from __future__ import annotations

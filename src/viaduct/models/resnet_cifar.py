@@ -1,11 +1,11 @@
-"""ResNet for 32x32 images, as in TensorFlow's official models, r1 (He et al. 4.2, https://arxiv.org/abs/1512.03385).
+"""ResNet for 32x32 images, as in TensorFlow's official models, r1 (https://arxiv.org/abs/1512.03385, section 4.2).
 
 Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, after a 3x3 stem without a pool. The paper's
-shortcuts have no weights; in TensorFlow the first block of every stage projects, as on ImageNet.
+shortcuts have no weights; in TensorFlow the first block of every stage has a projection, as on ImageNet.
 
-`resnet20_quick` and `resnet50_stem3`, which is ResNet-50 with the small stem, are viaduct's own, for runs of a few
-thousand steps: the last norm of each block starts with a weight of 0, so the block at first adds nothing to its
-shortcut, and running statistics average over ten steps instead of some 330 (a decay of 0.997).
+`resnet20_quick` and `resnet50_stem3` (ResNet-50 with the small stem) are viaduct's own, for runs of a few thousand
+steps. The last norm of each block starts with a weight of 0, so that the block at first adds nothing to its shortcut;
+running statistics average over ten steps instead of some 330 (a decay of 0.997).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUICK = Style(momentum=0.1, zero_gamma=True)
 small_stem = partial(Stem, kernel=3, stride=1, pool=False)
 small_bare_stem = partial(BareStem, kernel=3, stride=1, pool=False)
 small_resnet = partial(ResNet, block=BasicBlock, filters=(16, 32, 64), stem=small_stem)
-small_resnet2 = partial(ResNet, block=BasicBlock2, filters=(16, 32, 64), stem=small_bare_stem)
+small_resnet2 = partial(ResNet, block=BasicBlock2, filters=(16, 32, 64), stem=small_bare_stem)  # version 2
 
 BLOCKS = {20: 3, 32: 5, 44: 7, 56: 9, 110: 18}  # depth -> blocks of each of the three stages
 variants = {

@@ -1,8 +1,8 @@
 """ResNet-50 v1.5 as NVIDIA and Cambricon train it in TensorFlow (He et al., https://arxiv.org/abs/1512.03385).
 
-The structure is that of `resnet50_v1`, which also strides in the 3x3 convolution. Every convolution pads SAME, so the
-stem pads (2, 3) instead of (3, 3); running statistics of norms average over ten steps instead of 330; and initial
-weights have twice the variance.
+The structure is that of `resnet50_v1`, which also strides in the 3x3 convolution. Three points differ. Every
+convolution pads SAME, so the stem pads (2, 3) instead of (3, 3); running statistics of norms average over ten steps
+instead of 330; and initial weights have twice the variance.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from viaduct.models.resnet import Bottleneck, ResNet, Style, name_for_torchvisio
 STYLE = Style(pad_same=True, momentum=0.1)
 
 
-class ResNetV15(ResNet):
-    """A ResNet with its own names in TensorFlow checkpoints."""
-
-
 SCOPE = "resnet50/"
+
+
+class ResNetV15(ResNet):
+    """A class of its own, because `family.tensorflow` claims networks by their class."""
 
 
 def link_tensors(model: nn.Module) -> dict[str, list[Link]]:

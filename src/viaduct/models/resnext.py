@@ -1,8 +1,8 @@
 """ResNeXt 32x4d as in Ascend's model zoo for TensorFlow (Xie et al., https://arxiv.org/abs/1611.05431).
 
-A ResNet with 3x3 convolutions of 32 groups and twice the width, and blocks that expand the width twofold instead of
-fourfold. Strided 3x3 convolutions pad SAME, the stem three cells on every side. The last norm of a block starts at
-zero. The zoo trains 50 layers; 101 and 152 have the usual numbers of blocks.
+A ResNet whose 3x3 convolutions have 32 groups and twice the width of ResNet's, and whose blocks expand this width
+twofold instead of fourfold. Strided 3x3 convolutions pad SAME; the stem pads three cells on every side. The last norm
+of a block starts with a weight of zero. The zoo trains 50 layers; 101 and 152 have ResNet's numbers of blocks.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def build_evenly_padded_stem(filters: int, style: Style) -> Stem:
 
 
 class ResNeXt(ResNet):
-    """A ResNet of grouped bottlenecks."""
+    """A class of its own, because `family.tensorflow` claims networks by their class."""
 
 
 def initialise(layer: nn.Module) -> None:
-    """Draw grouped kernels by TensorFlow's default for one variable of all groups, others by variance scaling."""
+    """Draw grouped kernels as TensorFlow draws one variable for all groups, and other weights by variance scaling."""
     if isinstance(layer, nn.Conv2d) and layer.groups > 1:
         initialisers.fill_grouped_glorot_uniform(layer.weight)
     elif isinstance(layer, (nn.Conv2d, nn.Linear)):
@@ -59,7 +59,7 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
 
 
 def link_layout(model: nn.Module, split: bool) -> list[Link]:
-    """Return the links of one layout; `split` has a variable for each group."""
+    """Return the links of one layout; with `split` a grouped kernel has a variable for each group."""
     links: list[Link] = []
     convs = norms = 0
     for name, module in model.named_modules():

@@ -20,12 +20,12 @@ from viaduct import models
 
 @dataclass
 class Part:
-    """Block or layer of a network; `output` is its shape without the batch, None for a part used in training only."""
+    """Block or layer of a network."""
 
     name: str
-    kind: str
+    kind: str  # its class
     parameters: int
-    output: tuple[int, ...] | None = None
+    output: tuple[int, ...] | None = None  # shape without the batch; None for a part used in training only
     multiplications: int = 0
 
 
@@ -53,7 +53,7 @@ class Sizes:
 
 
 class WithoutNorms(TorchFunctionMode):
-    """Mode that skips batch norm, which changes no shape: listing all networks takes half the time."""
+    """Mode that skips batch norm, which changes no shape; this halves the time for listing all networks."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, inputs: Any = (), keywords: dict[str, Any] | None = None

@@ -1,4 +1,7 @@
-"""Compare the number of classes in the data with that of the recipe or the command line."""
+"""Compare the number of classes in the data with that of the recipe or the command line.
+
+Data state their classes by the names of their class folders, or by a file with the names of their labels.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ def match_classes(
 ) -> tuple[Loaded, str]:
     """Return the recipe with the number of classes of the data in the folder `path`, and a note if that changed it.
 
-    `classes_given` and `shift_given`: a flag sets data.classes or data.label_shift. Data that state their classes
-    override a shipped recipe, and the default number of classes in a recipe file. BadValue is raised if they disagree
-    with any other number: one that a flag gives, or another one in a recipe file.
+    `classes_given` and `shift_given`: a flag has set data.classes or data.label_shift in the recipe. The number in the
+    data replaces that of a shipped recipe, and the default of a recipe file. Raise BadValue if it differs from the
+    number of a flag, or from one that a recipe file sets.
 
     Ten classes with labels 1 to 10 need 11 outputs, one of them unused. If a flag gives ten classes and neither the
-    recipe nor a flag sets data.label_shift, that is set to -1, so that ten outputs are enough.
+    recipe nor a flag sets data.label_shift, it becomes -1, so that ten outputs are enough.
     """
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
@@ -44,7 +47,7 @@ def build_disagreement(loaded: Loaded, stated: StatedClasses, classes_given: boo
     data = loaded.recipe.data
     setting = f"--classes {data.classes}" if classes_given else f"data.classes={data.classes} of {loaded.file}"
     advice = f"Leave it out and the data decide, or give --classes {stated.outputs}"
-    if classes_given and loaded.file is not None:  # without the flag, the file's number may disagree too
+    if classes_given and loaded.file is not None:  # without the flag, the file's number may differ too
         advice = f"To fit the data, give --classes {stated.outputs}"
     if can_shift:
         advice += f"; --classes {stated.outputs - 1} makes the labels begin with 0"

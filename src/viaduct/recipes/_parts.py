@@ -49,10 +49,14 @@ __all__ = [
     "V15Decay",
 ]
 
-# Some values are named after the reference that they come from. Recipe files, recipe.json and flags use them.
+# Names of references: tf.contrib, and ResNeXt in Ascend's model zoo.
 LarsForm = Literal["contrib", "resnext"]
+# Log lines of ResNeXt in Ascend's model zoo, TensorFlow's Estimator, NVIDIA's DLLogger, AmoebaNet's port, MindSpore.
 LogFormat = Literal["resnext", "tf", "dll", "events", "mindspore"]
 DEFAULT_FORMAT: LogFormat = "resnext"
+# Parameters with weight decay: all; all but those of normalisation (TF official); weights of convolutions and dense
+# layers.
+Decayed: TypeAlias = Literal["all", "not_norm", "weights"]
 
 # Types of fields with bounds; errors of `check_fields` name field, value and bound.
 NotNegative: TypeAlias = Annotated[float, Ge(0)]
@@ -108,8 +112,7 @@ class Sgd(Part, path="optimizer"):
     momentum: Fraction = 0.9
     nesterov: bool = False
     weight_decay: NotNegative = 0.0
-    # Parameters that decay: all; all but normalisation (TF official); only convolution and dense weights.
-    decay: Literal["all", "not_norm", "weights"] = "not_norm"
+    decay: Decayed = "not_norm"
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class AdamW(Part, path="optimizer"):
     betas: tuple[Fraction, Fraction] = (0.9, 0.999)
     epsilon: NotNegative = 1e-8
     weight_decay: NotNegative = 0.01
-    decay: Literal["all", "not_norm", "weights"] = "weights"
+    decay: Decayed = "weights"
 
 
 @dataclass(frozen=True)
@@ -135,41 +138,42 @@ class RmsProp(Part, path="optimizer"):
     momentum: Fraction = 0.9
     epsilon: NotNegative = 1.0
     weight_decay: NotNegative = 0.0
-    decay: Literal["all", "not_norm", "weights"] = "not_norm"
+    decay: Decayed = "not_norm"
 
 
 @dataclass(frozen=True)
 class Lars(Part, path="optimizer"):
-    """LARS: the step of each convolution and dense weight is scaled by the ratio of its norm to its gradient's norm.
+    """LARS: the step of each convolution and dense weight is scaled by `trust` times |weight| / |gradient|.
 
-    Biases and the parameters of norms have no ratio. Form `contrib` is TensorFlow's: the ratio scales the learning
-    rate, and the L2 term is part of the loss. Form `resnext` is that of Ascend's model zoo: the ratio scales gradient
-    and decay before Nesterov momentum, and the loss has no L2 term.
+    Biases and the parameters of batch norms are not scaled. Form `contrib` is TensorFlow's: the ratio scales the
+    learning rate, and the L2 term is part of the loss. Form `resnext` is that of Ascend's model zoo: the ratio scales
+    gradient and decay before Nesterov momentum, and the loss has no L2 term.
     """
 
-    lr: NotNegative = 1.0  # a factor: the schedule LarsPolynomial has the peak rate
+    lr: NotNegative = 1.0  # a factor of the schedule, because LarsPolynomial has the peak rate
     momentum: Fraction = 0.9
     weight_decay: NotNegative = 1e-4
     trust: Positive = 0.001
     form: LarsForm = "contrib"
-    epsilon: NotNegative | None = None  # None: 0 for contrib, 1e-5 for resnext
-    decay: Literal["all", "not_norm", "weights"] | None = None  # None: not_norm for contrib, weights for resnext
+    epsilon: NotNegative | None = None  # added to the ratio's denominator; None: 0 for contrib, 1e-5 for resnext
+    decay: Decayed | None = None  # None: not_norm for contrib, weights for resnext
 
 
 @dataclass(frozen=True)
 class Thor(Part, path="optimizer"):
     """THOR: SGD with momentum over gradients that are preconditioned by K-FAC factors.
 
-    The factors are computed and inverted every `frequency` steps. The damping at epoch e is
-    damping_init * damping_decay ** (e / 10). With the trace rule a layer keeps its inverses if its factors have changed
-    by at most `trace_renew`, and for good below `trace_freeze`. ThorDecay is the schedule of the learning rate.
+    The factors are computed and inverted every `frequency` steps. The damping at epoch e is damping_init *
+    damping_decay ** (e / 10). With the trace rule a layer keeps its inverses if the trace of its factors has changed by
+    at most `trace_renew` since they were inverted, and for good if by less than `trace_freeze`. ThorDecay is the
+    schedule of the learning rate.
     """
 
     lr: NotNegative = 0.045
     momentum: Fraction = 0.9
     nesterov: bool = False
     weight_decay: NotNegative = 5e-4
-    decay: Literal["all", "not_norm", "weights"] = "all"
+    decay: Decayed = "all"
     damping_init: Positive = 0.03
     damping_decay: Positive = 0.87
     frequency: PositiveCount = 100
@@ -253,7 +257,7 @@ class ResnextDecay(Part, path="schedule"):
     mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
     warmup_epochs: NotNegative = 5  # steps and linear have none
     end: NotNegative = 1e-6  # of the peak; in mode linear a learning rate
-    boundaries: tuple[float, ...] = (30, 60, 80)  # of mode steps: a tenth after each
+    boundaries: tuple[float, ...] = (30, 60, 80)  # of mode steps: divide by ten after each epoch
 
     def _check(self) -> None:
         require_rising(self.boundaries)
@@ -266,7 +270,7 @@ class AmoebanetDecay(Part, path="schedule"):
     mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
     warmup_epochs: NotNegative = 0.35
     decay: PositiveShare = 0.88  # of mode exponential
-    boundaries: tuple[float, ...] = (10, 20)  # of mode stepwise: a tenth after each
+    boundaries: tuple[float, ...] = (10, 20)  # of mode stepwise: divide by ten after each epoch
     floor: Share = 1e-4
 
     def _check(self) -> None:
@@ -367,12 +371,12 @@ class Precision(Part, path="precision"):
     scale_grow_every: PositiveCount = 2000
     scale_shrink_after: PositiveCount = 1
     fp16_scale: Positive | Literal["dynamic"] = "dynamic"
-    drop_overflow: bool = True  # skip a step whose gradients overflow; false: a fixed scale updates with them
+    drop_overflow: bool = True  # skip a step whose gradients overflow; false: update nevertheless
     tf32: bool = True
 
     def _check(self) -> None:
         dynamic = "dynamic" in (self.loss_scale, self.fp16_scale if self.loss_scale == "auto" else None)
-        expected = "true where the loss scale is dynamic, which is found by dropping steps"
+        expected = "true with a dynamic loss scale, which is adjusted by dropping steps"
         require(self.drop_overflow or not dynamic, "precision.drop_overflow", self.drop_overflow, expected)
 
 
@@ -441,21 +445,20 @@ class Top1(Part, path="expects"):
 
 @dataclass(frozen=True)
 class Init(Part, path="init"):
-    """Source of the initial weights, if they are not random, and patterns of those that are not trained.
+    """Initial weights that are not random, and parameters that are not trained.
 
-    `exclude` and `freeze` are patterns of parameter names, separated by commas; `freeze` may also be "all but head". A
-    recipe file holds no paths: `source` is the value of --init.
+    `exclude` and `freeze` are patterns of parameter names, separated by commas.
     """
 
-    source: str = ""
-    exclude: str = ""
-    freeze: str = ""
+    source: str = ""  # value of --init; empty in a recipe file, which holds no paths
+    exclude: str = ""  # parameters that start from random weights
+    freeze: str = ""  # parameters that are not trained; also "all but head"
     schedule: Literal["restart", "continue"] = "restart"  # continue: at the step of these weights
 
 
 @dataclass(frozen=True)
 class Parallel(Part, path="parallel"):
-    """Options of training with several ranks. Their number is no part of a recipe.
+    """Options of training with several ranks; the number of ranks is no part of a recipe.
 
     With `sync_norm` batch norms use the statistics of the whole global batch, else those of the rank's own share. In
     mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
@@ -467,7 +470,7 @@ class Parallel(Part, path="parallel"):
     reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; sum depends on the number of ranks
     bucket_mb: Positive = 25.0  # gradients are sent in messages of about this size, while others are still computed
     find_unused: bool = False  # for a network that does not use all of its weights in every step
-    hang_seconds: Positive = 300.0  # a rank without progress for this time ends the run
+    hang_seconds: Positive = 300.0  # a rank that makes no progress for so long ends the run
 
 
 # Fields of records in metrics.jsonl; a recipe's own metrics must not have these names.
@@ -494,8 +497,8 @@ class Recipe(Part):
     loss: CrossEntropy | Callable[..., Any] = field(default_factory=CrossEntropy)
     aux_weight: NotNegative = 0.4  # of the loss of an auxiliary head, in training
     network: Amoebanet | None = None  # options of the network
-    mixup: NotNegative = 0.0  # a: mix each image and its label with another's by a draw of Beta(a, a); 0: off
-    cutmix: NotNegative = 0.0  # a: replace a box of an image, its area drawn with Beta(a, a), by another's; 0: off
+    mixup: NotNegative = 0.0  # a: mix each image and label with another's, in a ratio drawn from Beta(a, a); 0: off
+    cutmix: NotNegative = 0.0  # a: replace a box, of an area drawn from Beta(a, a), by that of another image; 0: off
     epochs: Positive = 1
     steps: Count = 0  # total optimizer steps; 0: by epochs
     ema: Ema | None = None
@@ -506,7 +509,7 @@ class Recipe(Part):
     compile: Literal["auto", "regional", "whole", "off"] = "auto"  # in graph mode; regional: block by block
     compile_parts: str = ""  # in graph mode: patterns of the parts to compile instead
     kernels: Literal["auto", "on", "off"] = "auto"  # use viaduct's own kernels for parts that they fit
-    sink: Count | Literal["auto"] = "auto"  # steps at a time without returning to the host; 0: every step returns
+    sink: Count | Literal["auto"] = "auto"  # steps that the device runs without the host; 0: the host drives each step
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     log: Log = field(default_factory=Log)

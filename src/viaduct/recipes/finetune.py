@@ -1,8 +1,9 @@
 """Any classifier, started from trained weights, on images of one's own: AdamW at a low rate under a cosine.
 
-The network is what `--model` says: one of ours, `timm:NAME`, `torchvision:NAME` or `package.module:function`. Images
-are prepared as the network's source prepares them. If the number of classes differs, the last layer starts from random
-weights; `--freeze 'all but head'` trains it alone.
+`--model` names the network: one of viaduct's, `timm:NAME`, `torchvision:NAME` or `package.module:function`; without it
+`resnet50_v15` is trained. Images are prepared as the network's own package prepares them. If the number of classes
+differs from that of the trained weights, the last layer starts from random weights; `--freeze 'all but head'` trains
+that layer alone.
 
     viaduct train finetune --model timm:convnext_tiny --data records/ --init pretrained.safetensors
 """

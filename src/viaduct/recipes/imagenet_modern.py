@@ -1,9 +1,9 @@
 """Any classifier on ImageNet-1k as networks are trained today: AdamW, cosine, mixup, cutmix, RandAugment, EMA.
 
-The network is what `--model` says: one of ours, `timm:NAME`, `torchvision:NAME` or `package.module:function`; without
-it `resnet50_v15`. Size, mean, deviation, interpolation and crop of the images are those of the network's source, unless
-given. The learning rate is 1e-3 for a batch of 1024. The settings are those that published recipes have in common
-(timm's, ConvNeXt's, DeiT's); no accuracy has been measured with them here.
+`--model` names the network: one of viaduct's, `timm:NAME`, `torchvision:NAME` or `package.module:function`; without it
+`resnet50_v15` is trained. Size, mean, standard deviation, interpolation and crop of the images are those that the
+network's own package uses, unless flags set them. The learning rate is 1e-3 for a batch of 1024. The settings are those
+that published recipes have in common (timm's, ConvNeXt's, DeiT's); no accuracy has been measured with them here.
 
     viaduct train imagenet_modern --model timm:convnext_tiny --data records/
 """

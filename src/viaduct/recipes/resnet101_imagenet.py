@@ -1,7 +1,7 @@
 """ResNet-101 v1 on ImageNet-1k with the recipe of ResNet-50 (TensorFlow's official models, r1).
 
 Source: `--resnet_size=101` of the official script. Ninety epochs of SGD, learning rate 0.128 for a batch of 256. No
-figure is published for it with this recipe, so nothing is expected of it.
+accuracy is published for this network with this recipe.
 
     viaduct train resnet101_imagenet --data records/
 """

@@ -1,7 +1,7 @@
 """ResNet-152 v1 on ImageNet-1k with the recipe of ResNet-50 (TensorFlow's official models, r1).
 
 Source: `--resnet_size=152` of the official script. Ninety epochs of SGD, learning rate 0.128 for a batch of 256. No
-figure is published for it with this recipe, so nothing is expected of it.
+accuracy is published for this network with this recipe.
 
     viaduct train resnet152_imagenet --data records/
 """

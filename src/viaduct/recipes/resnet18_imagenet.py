@@ -1,6 +1,6 @@
 """ResNet-18 v1 on ImageNet-1k with the recipe of ResNet-50: the small one to try a machine with.
 
-No figure is published for it with this recipe, so nothing is expected of it.
+No accuracy is published for this network with this recipe.
 
     viaduct train resnet18_imagenet --data records/
 """

@@ -1,8 +1,8 @@
 """ResNet-50 v1 on ImageNet-1k as TensorFlow's official models (r1) train it: ninety epochs of SGD, no tricks.
 
-Learning rate 0.128 for a batch of 256, five epochs of warm-up, a tenth after epochs 30, 60, 80 and 90; weight decay
-1e-4 on all but batch norm. TensorFlow's authors publish 76.53 % (fp32) and 76.18 % (fp16); no ImageNet run of this
-recipe has been made here yet. In fp16 the loss is scaled by 512, as in the Ascend port.
+Learning rate 0.128 for a batch of 256, five epochs of warm-up, then divided by ten after epochs 30, 60, 80 and 90;
+weight decay 1e-4 on all parameters but those of batch norm. TensorFlow's authors publish 76.53 % (fp32) and 76.18 %
+(fp16); no ImageNet run of this recipe has been made here yet. In fp16 the loss is scaled by 512, as in the Ascend port.
 
     viaduct train resnet50_imagenet --data records/
 """

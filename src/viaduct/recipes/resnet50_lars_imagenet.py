@@ -2,7 +2,7 @@
 
 The peak of the learning rate depends on the batch: 10 for 8192, 5 for less, 25 from 16384, 32 from 32768. Five epochs
 of warm-up are followed by quadratic decay to 1e-4 until epoch 90; `--lr` multiplies all of it. On one card compute the
-batch in parts, with `--accumulate`. The reference publishes no figure for it.
+batch in parts, with `--accumulate`. The reference publishes no accuracy for it.
 
     viaduct train resnet50_lars_imagenet --data records/ --accumulate 32
 """

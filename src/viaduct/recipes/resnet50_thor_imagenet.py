@@ -1,9 +1,10 @@
 """ResNet-50 on ImageNet-1k with THOR, MindSpore's second-order optimizer: 42 epochs instead of ninety.
 
 Source: the CANN book's section on THOR, and MindSpore's published settings for eight Ascend cards with 32 images each.
-THOR's factors are inverted every 834 steps, a sixth of an epoch; the rate falls with the sixth power of what is left
-until epoch 70 and is halved at epochs 39 and 40. Published: 75.95 % after epoch 42 (SGD needs ninety for 75.9 %). The
-network and the preprocessing are those of v1.5, which come closest to MindSpore's. In fp16 the loss is scaled by 128.
+THOR's factors are inverted every 834 steps, a sixth of an epoch. The learning rate falls with the sixth power of the
+share of epochs left until epoch 70 and is halved at epochs 39 and 40. Published: 75.95 % after epoch 42 (SGD needs
+ninety for 75.9 %). The network and the preprocessing are those of ResNet-50 v1.5, which come closest to MindSpore's. In
+fp16 the loss is scaled by 128.
 
     viaduct train resnet50_thor_imagenet --data records/
 """

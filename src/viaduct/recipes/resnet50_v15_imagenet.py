@@ -1,9 +1,9 @@
 """ResNet-50 v1.5 on ImageNet-1k as NVIDIA and Cambricon train it: ninety epochs of SGD, smoothed labels.
 
-Source: the defaults of the MLU script: batch 128 on one card, learning rate 0.256 * batch / 256, eight epochs of
-warm-up, a tenth after epochs 30, 60, 80 and 90. Eight cards: `--batch 1024 --lr 1.024`. The script states no accuracy;
-NVIDIA publishes 77.01 % with `--set schedule.mode=cosine` and a batch of 2048, and for 250 epochs with
-`--set mixup=0.2` 78.34 %. In fp16 the loss is scaled by 256, or by a scale that adapts with `--loss-scale dynamic`.
+Source: the defaults of Cambricon's script: batch 128 on one card, learning rate 0.256 * batch / 256, eight epochs of
+warm-up, then divided by ten after epochs 30, 60, 80 and 90. Eight cards: `--batch 1024 --lr 1.024`. The script states
+no accuracy. NVIDIA publishes 77.01 % with `--set schedule.mode=cosine` and a batch of 2048, and 78.34 % after 250
+epochs with `--set mixup=0.2`. In fp16 the loss is scaled by 256, or with `--loss-scale dynamic` by a scale that adapts.
 
     viaduct train resnet50_v15_imagenet --data records/
 """

@@ -1,7 +1,7 @@
 """ResNet-56 on CIFAR-10 as TensorFlow's official models (r1) train it: 182 epochs of SGD.
 
-Weight decay 2e-4 on every variable, learning rate 0.1 divided by ten after epochs 91, 136 and 182, pad by
-four and crop, flip, per-image standardisation. Measured runs are in docs/results.md.
+Weight decay 2e-4 on every variable; learning rate 0.1, divided by ten after epochs 91, 136 and 182. Images are padded
+by four pixels, cropped, flipped, and standardised one by one. Measured runs are in docs/results.md.
 
     viaduct train resnet56_cifar10 --data cifar-10-batches-bin
 """

@@ -1,10 +1,10 @@
 """ResNeXt-50 32x4d on ImageNet-1k as Ascend's model zoo trains it: 120 epochs of Nesterov SGD under a cosine.
 
-Source: the zoo's configuration for eight cards with 32 images each, here one batch of 256: peak 0.1, half a cosine up
-in five epochs, then down to a millionth. Its one-card configuration is the same recipe with a constant rate:
-`--batch 32 --set schedule=Constant --steps 10000`. Its newer one for eight cards with 256 images each is
-`--batch 2048 --lr 0.8`. Published after 601,000 steps: 78.197 % top-1, 94.14 % top-5. In fp16 the loss is scaled by
-1024.
+Source: the zoo's configuration for eight cards with 32 images each, here one batch of 256: a learning rate that rises
+to 0.1 along half a cosine in five epochs, then falls to a millionth of that. Its one-card configuration is the same
+recipe with a constant rate: `--batch 32 --set schedule=Constant --steps 10000`. Its newer one for eight cards with 256
+images each is `--batch 2048 --lr 0.8`. Published after 601,000 steps: 78.197 % top-1, 94.14 % top-5. In fp16 the loss
+is scaled by 1024.
 
     viaduct train resnext50_imagenet --data records/
 """

@@ -1,6 +1,6 @@
 """A small ResNet on the built-in shapes: a few minutes on two cores, nothing to download.
 
-This is what `make demo` runs. It is a real training run in every respect but its size.
+This is what `make demo` runs. It is a complete training run but for its size.
 
     viaduct train shapes_taster
 """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from viaduct.devices.base import Facts
-    from viaduct.devices.trial import Trial
+    from viaduct.devices.card_check import CardCheck
 
 ROWS = ("present", "description", "memory free", "precisions", "collective", "graph capture", "versions")
 
@@ -32,15 +32,15 @@ def main(
         require("torch")
     facts = collect_facts()
     notes = [*describe_misfits(facts), *describe_old_drivers(facts)]
-    trials = run_trials() if test else []
+    checks = check_present_cards() if test else []
     if json:
         report: dict[str, object] = {"devices": [asdict(fact) for fact in facts], "notes": notes}
         if test:
-            report["tests"] = [asdict(trial) for trial in trials]
+            report["tests"] = [asdict(check) for check in checks]
         typer.echo(json_format.dumps(report, indent=2))
     else:
-        print_devices(facts, notes, trials)
-    if not all(trial.ok for trial in trials):
+        print_devices(facts, notes, checks)
+    if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 
@@ -74,15 +74,15 @@ def describe_old_drivers(facts: list[Facts]) -> list[str]:
     return [note for fact in facts if (note := describe_old_driver(fact.name, fact.versions.get("driver")))]
 
 
-def run_trials() -> list[Trial]:
+def check_present_cards() -> list[CardCheck]:
     from viaduct import devices
-    from viaduct.devices import trial
+    from viaduct.devices.card_check import check_cards
 
     present = [device for device in map(devices.get, devices.names()) if device.is_available()]
-    return [result for device in present for result in trial.run(device)]
+    return [check for device in present for check in check_cards(device)]
 
 
-def print_devices(facts: list[Facts], notes: list[str], trials: list[Trial]) -> None:
+def print_devices(facts: list[Facts], notes: list[str], checks: list[CardCheck]) -> None:
     from viaduct.terminal import make_console
 
     console = make_console()
@@ -92,8 +92,8 @@ def print_devices(facts: list[Facts], notes: list[str], trials: list[Trial]) -> 
             console.print(f"{fact.name}: " + fact.missing.replace("\n", "\n  "), soft_wrap=True)
     for note in notes:
         console.print(f"note: {note}".replace("\n", "\n  "), soft_wrap=True)
-    if trials:
-        print_trials(console, trials)
+    if checks:
+        print_checks(console, checks)
 
 
 def print_facts(console: Console, facts: list[Facts]) -> None:
@@ -123,7 +123,7 @@ def format_cells(fact: Facts) -> list[str]:
     ]
 
 
-def print_trials(console: Console, trials: list[Trial]) -> None:
+def print_checks(console: Console, checks: list[CardCheck]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -131,14 +131,14 @@ def print_trials(console: Console, trials: list[Trial]) -> None:
 
     figures = make_number_columns("step", "difference", "allowed")
     table = Table("device", "precision", *figures, "result", box=box.SIMPLE)
-    for trial in trials:
+    for check in checks:
         table.add_row(
-            trial.device,
-            trial.precision,
-            "" if trial.milliseconds is None else f"{trial.milliseconds:.1f} ms",
-            "" if trial.difference is None else f"{trial.difference:.1e}",
-            f"{trial.tolerance:g}",
-            "ok" if trial.ok else f"failed: {trial.reason}",
+            check.device,
+            check.precision,
+            "" if check.milliseconds is None else f"{check.milliseconds:.1f} ms",
+            "" if check.difference is None else f"{check.difference:.1e}",
+            f"{check.tolerance:g}",
+            "ok" if check.ok else f"failed: {check.reason}",
         )
     print_table(table, console)
     console.print(

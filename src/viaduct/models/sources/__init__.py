@@ -26,13 +26,13 @@ PACKAGES = ("timm", "torchvision")
 
 @dataclass(frozen=True)
 class InputSettings:
-    """Preprocessing of a network's images for evaluation; mean and deviation are for values from 0 to 1."""
+    """Preprocessing of a network's images for evaluation; the defaults are ImageNet's usual ones."""
 
     size: int = 224
     interpolation: str = "bilinear"
     crop_share: float = 0.875  # side of the central crop, as a share of the resized shorter side
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of ImageNet
-    deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # for values from 0 to 1
+    deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)  # likewise, the standard deviation
 
 
 def is_foreign(name: object) -> bool:
@@ -78,7 +78,7 @@ def list_names(source: str, pattern: str = "*") -> list[str]:
 
 
 def split_name(name: str) -> tuple[Any, str]:
-    """Return the module of a source and the network's name in it; a user's function keeps its whole name."""
+    """Return the module of a source and the network's name in it; the name of a user's function is not split."""
     source, _, entry = name.partition(":")
     if not source or not entry:
         raise BadValue(f"{name!r} names no network.", "Write timm:NAME, torchvision:NAME or package.module:function.")
@@ -118,7 +118,10 @@ def refuse_missing_classifier(name: str, network: nn.Module, classes: int) -> No
 
 
 def find_classifier(network: nn.Module, classes: int | None = None) -> str | None:
-    """Return the name of the last linear or convolution layer with `classes` outputs, None for any number."""
+    """Return the name of the last linear or convolution layer with this number of outputs; None if there is none.
+
+    Without `classes` the layer may have any number of outputs.
+    """
     from torch import nn
 
     classifier = None

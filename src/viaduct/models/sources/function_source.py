@@ -1,7 +1,7 @@
 """A function of an installed package, or of a module in the working directory: `package.module:function`.
 
-It is called with the number of classes, as `num_classes` or `classes` if a parameter has that name, otherwise as its
-only argument.
+The function is called with the number of classes: as the keyword `num_classes` or `classes` if it has such a parameter,
+otherwise as the first positional argument.
 """
 
 from __future__ import annotations

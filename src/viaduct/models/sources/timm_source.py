@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from viaduct.errors import UnknownName
@@ -20,18 +19,21 @@ def list_names() -> list[str]:
 
 
 def read_input(name: str) -> InputSettings:
-    """Return the settings of the pretrained configuration, or ImageNet's usual ones."""
+    """Return the settings of the network's pretrained configuration, or ImageNet's usual ones if it has none.
+
+    An interpolation that `InputSettings` does not have (timm's "random") becomes bicubic.
+    """
     timm = import_package("timm")
     refuse_unknown(timm, name)
     settings, usual = timm.get_pretrained_cfg(name), InputSettings()
     if settings is None:
         return usual
     interpolation = settings.interpolation if settings.interpolation in ("bilinear", "bicubic") else "bicubic"
-    share = float(settings.crop_pct or usual.crop_share)
+    crop_share = float(settings.crop_pct or usual.crop_share)
     return InputSettings(
         size=int(settings.input_size[-1]),
         interpolation=interpolation,
-        crop_share=share if math.isfinite(share) and 0 < share <= 1 else usual.crop_share,
+        crop_share=crop_share if 0 < crop_share <= 1 else usual.crop_share,
         mean=tuple(map(float, settings.mean)),  # type: ignore[arg-type]
         deviation=tuple(map(float, settings.std)),  # type: ignore[arg-type]
     )

@@ -7,7 +7,7 @@ from typing import Any
 from viaduct.errors import BadValue, UnknownName
 from viaduct.models.sources import InputSettings, import_package
 
-WITH_AUXILIARY_HEAD = ("googlenet", "inception_v3")  # built without it
+WITH_AUXILIARY_HEAD = ("googlenet", "inception_v3")  # built without the head, which returns a second output
 
 
 def build(name: str, classes: int, **options: Any) -> Any:
@@ -41,7 +41,7 @@ def read_input(name: str) -> InputSettings:
 
 
 def refuse_unknown(name: str) -> None:
-    """Refuse names that torchvision does not know, and networks that are no classifiers."""
+    """Raise an error for a name that torchvision does not know, or a network that is no classifier of images."""
     names = list_names()
     if name in names:
         return

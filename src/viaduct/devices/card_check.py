@@ -1,8 +1,8 @@
-"""One real training step on a card, checked against the same step on the CPU in fp32.
+"""Run one training step on a card and check it against the same step on the CPU in fp32 (`viaduct devices --test`).
 
-The network is a convolution, batch norm and a linear layer, trained with cross entropy and SGD. A trial fails if the
-step raises an error, or if the relative error of any tensor's update exceeds TOLERANCE. Updates are compared because a
-large weight would hide a wrong gradient.
+The network is a convolution, batch norm and a linear layer, trained with cross entropy and SGD. The check fails if the
+step raises an error, or if the relative error of any tensor's update exceeds TOLERANCE. Updates are compared, not the
+tensors themselves, because a large weight would hide a wrong gradient.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _BATCH, _SIDE, _CLASSES = 16, 32, 10
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Result of the trial step of one card in one precision."""
+class CardCheck:
+    """Result of the step of one card in one precision."""
 
     device: str
     precision: str
     ok: bool
-    milliseconds: float | None
-    difference: float | None
+    milliseconds: float | None  # None, as `difference`, if the step raised an error
+    difference: float | None  # largest relative error of a tensor's update
     tolerance: float
-    reason: str | None
+    reason: str | None  # why the check failed
 
 
-def run(device: Device) -> list[Trial]:
-    """Try every card in fp32 and in each reduced precision that its hardware supports."""
+def check_cards(device: Device) -> list[CardCheck]:
+    """Check every card in fp32 and in each reduced precision that its hardware supports."""
     return [
-        _try_precision(device, index, precision)
+        _check_precision(device, index, precision)
         for index in range(device.count_cards())
         for precision in ("fp32", *_find_reduced_precisions(device, index))
     ]
@@ -52,21 +52,21 @@ def _find_reduced_precisions(device: Device, index: int) -> tuple[str, ...]:
         device.select(index)
         return device.list_native_dtypes()
     except Exception:
-        # This card also fails in fp32, and that trial reports the reason.
+        # This card also fails in fp32, and that check reports the reason.
         return ()
 
 
-def _try_precision(device: Device, index: int, precision: str) -> Trial:
+def _check_precision(device: Device, index: int, precision: str) -> CardCheck:
     name = device.NAME if device.NAME == "cpu" else f"{device.NAME}:{index}"
     tolerance = TOLERANCE[precision]
     try:
         milliseconds, difference = _measure_step(device, index, precision)
     except Exception as error:
-        # An error of the card is a result of the trial.
-        return Trial(name, precision, False, None, None, tolerance, first_line(error))
+        # An error of the card is a result of the check.
+        return CardCheck(name, precision, False, None, None, tolerance, first_line(error))
     ok = difference <= tolerance
     reason = None if ok else f"differs from the CPU's fp32 by {difference:.2g}, more than {tolerance:g}"
-    return Trial(name, precision, ok, milliseconds, difference, tolerance, reason)
+    return CardCheck(name, precision, ok, milliseconds, difference, tolerance, reason)
 
 
 def _measure_step(device: Device, index: int, precision: str) -> tuple[float, float]:
