@@ -119,7 +119,7 @@ def test_a_damaged_step_that_was_requested_is_named_with_those_that_are_whole(
     with pytest.raises(BadRun, match="the checkpoint of step 8 is damaged") as raised:
         open_run(run, step=8)
     assert str(file) in raised.value.message
-    assert raised.value.hints == ("Undamaged are those of the steps 4, 12.",)
+    assert raised.value.hints == ("The checkpoints of steps 4, 12 are undamaged.",)
 
 
 def test_a_skipped_checkpoint_says_which_is_used_instead(

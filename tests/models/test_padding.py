@@ -10,7 +10,7 @@ from viaduct.models.padding import (
     SameAveragePool2d,
     SameConv2d,
     SameMaxPool2d,
-    _average_of_padded,
+    _average_pool_padded,
     average_pool_same,
     max_pool_same,
     same_padding,
@@ -138,7 +138,8 @@ def test_padding_by_hand_is_the_same_average(size: int, stride: int, shape: tupl
     """A card gets this in place of PyTorch's own padding."""
     x = torch.randn(2, 3, *shape, dtype=torch.float64, requires_grad=True)
     (top, bottom), (left, right) = (same_padding(length, size, stride) for length in shape)
-    usual, by_hand = average_pool_same(x, size, stride), _average_of_padded(x, size, stride, (left, right, top, bottom))
+    usual = average_pool_same(x, size, stride)
+    by_hand = _average_pool_padded(x, size, stride, (left, right, top, bottom))
     torch.testing.assert_close(by_hand, usual)
     weights = torch.randn_like(usual)
     torch.testing.assert_close(*(torch.autograd.grad((y * weights).sum(), x)[0] for y in (by_hand, usual)))

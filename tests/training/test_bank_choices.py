@@ -86,7 +86,7 @@ def test_choices_are_reported_recorded_and_the_same_after_a_resume(
     assert len(recorded["choices"]) == 2
     train(tmp_path / "parts", bank, steps=4)
     resumed = train(tmp_path / "parts", None, steps=8)  # asks no bank: what the run was begun with counts
-    assert "Tuned as the run was begun, 2 choices: 1 module, optimizer loop." in capfd.readouterr().err
+    assert "Tuned as when the run was begun, 2 choices: 1 module, optimizer loop." in capfd.readouterr().err
     assert same_bits(uninterrupted, resumed)
     assert read_tuning(tmp_path / "parts") == recorded
     assert json.loads((tmp_path / "parts" / "summary.json").read_text())["tuning"] == recorded

@@ -23,7 +23,7 @@ def find_obstacle(kind: type[torch.optim.Optimizer], skips_steps: bool = False, 
 
 @pytest.mark.parametrize("kind", [Derived, torch.optim.Adagrad])
 def test_an_optimizer_that_declares_nothing_is_driven_by_the_host(kind: type[torch.optim.Optimizer]) -> None:
-    assert find_obstacle(kind) == f"{kind.__name__} may ask the host for its rate"
+    assert find_obstacle(kind) == f"{kind.__name__} may ask the host for its learning rate"
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch_optimizers.SGD, TfRmsProp, LarsOptimizer])

@@ -42,7 +42,7 @@ def test_a_full_disk_is_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         monkeypatch.setattr("sys.stdout", stream)
         print_line("one")
         print_line("two")
-    warning = "standard output cannot be written (No space left on device); going on without.\n"
+    warning = "standard output cannot be written (No space left on device); going on without it.\n"
     assert capsys.readouterr().err == warning
 
 

@@ -118,7 +118,7 @@ def test_a_checkpoint_that_nobody_planned_is_reported_to_be_among_the_operators(
     own = Profiling(ProfileRequest(Window(1, 4)))
     train_recipe(BASE, run, own, After(4, lambda training: str(training.save())))  # type: ignore[arg-type,return-value]
     notes = read_profile(run.path / "profile").facts.notes
-    assert "The operators hold those of a checkpoint that came between the recorded steps." in notes
+    assert "The operators include those of a checkpoint between the recorded steps." in notes
 
 
 def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_on_a_processor_a_large_batch_becomes_small_and_the_profile_says_so() ->
 def test_noise_is_reported_to_measure_no_loader() -> None:
     recipe, notes = prepare_tiny(load("resnet50_imagenet").recipe, "cuda", data=SYNTHETIC)
     assert recipe.data.classes == load("resnet50_imagenet").recipe.data.classes
-    assert notes == ["The images are noise that is made on the device: no loader was measured."]
+    assert notes == ["The images are noise that is made on the device: loading of images was not measured."]
 
 
 def test_two_ranks_have_a_folder_each_and_one_for_both(tmp_path: Path) -> None:

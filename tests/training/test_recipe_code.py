@@ -102,13 +102,19 @@ LAYERS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "in a schedule": ({"schedule": lambda step, steps: 1 / (2 - step)}, ["step 3", "ZeroDivisionError", "1 / (2"]),
 }
 STEPPED: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "shapes that do not fit": ({"model": too_narrow}, ["the first step of", "mat1 and mat2", "brings along: model"]),
+    "shapes that do not fit": (
+        {"model": too_narrow},
+        ["the first step of", "mat1 and mat2", "recipe's own parts: model"],
+    ),
     "an optimizer that wants a closure": (
         {"optimizer": lambda parameters: torch.optim.LBFGS(parameters)},
-        ["TypeError", "closure", "brings along: model, optimizer"],
+        ["TypeError", "closure", "recipe's own parts: model, optimizer"],
     ),
-    "a loss that fails": ({"loss": no_loss}, ["AttributeError", "return logits.nothing", "brings along: model, loss"]),
-    "a network that fails": ({"model": Asking}, ["mat1 and mat2", "brings along: model"]),
+    "a loss that fails": (
+        {"loss": no_loss},
+        ["AttributeError", "return logits.nothing", "recipe's own parts: model, loss"],
+    ),
+    "a network that fails": ({"model": Asking}, ["mat1 and mat2", "recipe's own parts: model"]),
 }
 
 

@@ -93,7 +93,7 @@ def test_a_callback_that_looks_closely_is_the_summarys_reason_for_no_sinks(run: 
     run_recipe(run, replace(TINY, sink=4, callbacks=(Close(),)))
     summary = run.read_summary()
     assert summary is not None
-    assert summary["sink_obstacle"] == "a callback looks at every step"
+    assert summary["sink_obstacle"] == "a callback observes every step"
 
 
 def test_a_run_without_sinks_has_no_obstacle_to_them(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:

@@ -258,16 +258,16 @@ class Schooled(nn.Linear):
 
 
 OBSTACLES: dict[str, tuple[Recipe, tuple[Callback, ...], str]] = {
-    "a callback": (BASE, (Watcher(),), "Watcher looks at every forward pass"),
+    "a callback": (BASE, (Watcher(),), "Watcher observes every forward pass"),
     "an optimizer": (
         replace(BASE, optimizer=lambda found: torch.optim.RMSprop(found, lr=0.01)),
         (),
-        "RMSprop may ask the host for its rate",
+        "RMSprop may ask the host for its learning rate",
     ),
     "a skip": (
         replace(RECIPES["rmsprop"], precision=FP16),
         (),
-        "TfRmsProp cannot skip a step by itself, as fp16 needs it",
+        "TfRmsProp cannot skip a step by itself, which fp16 needs",
     ),
     "progress": (replace(BASE, model=lambda classes: Schooled(3, classes)), (), "told its progress in every step"),
 }

@@ -265,7 +265,7 @@ def test_another_optimizer_begins_afresh(donor: RunDir, run: RunDir) -> None:
     assert "with a fresh optimizer (the earlier run's was SGD)" in lines[1]
     assert not made.optimizer.state
     _, lines = begun(STATEFUL, run, donor.path, schedule="continue", exclude="*weight,*bias")
-    assert "with a fresh optimizer (the stored state is of none of the loaded parameters)" in lines[1]
+    assert "with a fresh optimizer (the stored state belongs to none of the loaded parameters)" in lines[1]
 
 
 def test_momentum_from_tensorflow_moves_the_weights_it_belongs_to(run: RunDir, tmp_path: Path) -> None:

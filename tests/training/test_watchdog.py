@@ -86,7 +86,7 @@ def test_who_is_behind() -> None:
     assert find_ranks_behind(dict.fromkeys(range(3), signs[0])) == []
     lines = list(explain_hang(signs, [], {}, 5))
     assert lines == [
-        "all ranks hang at backward of step 3, for 5 s: none is behind, so look at the network between them."
+        "all ranks hang at backward of step 3, for 5 s: none is behind, so check the network between them."
     ]
 
     behind = list(explain_hang(signs, [1, 2], {1: "", 2: ""}, 5))

@@ -1,8 +1,8 @@
 """Training runs: the loop, precision, optimizers, schedules, checkpoints, logs, reports and the live page.
 
-from viaduct.training import Callback, learning_rate
+    from viaduct.training import Callback, learning_rate
 
-The public names are imported on first use, because `learning_rate` needs no torch and `Callback` does.
+The public names are imported when they are first used: `learning_rate` then needs no torch, which `Callback` imports.
 """
 
 from importlib import import_module

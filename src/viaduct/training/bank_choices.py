@@ -1,8 +1,9 @@
 """Tuned operators in a training run.
 
-A tuning bank is a folder with the fastest measured variants of operators, written by `viaduct tune`. A new run reads
-its choices from a bank and records them in recipe.json. A resumed run takes its choices from recipe.json, because other
-variants would round differently.
+A tuning bank is a folder that `viaduct tune` writes. It has entries (the fastest measured variant of an operator,
+called a choice) and verdicts (whether a training step was measured to be faster with the choices). A new run reads its
+choices from a bank and records them in recipe.json. A resumed run takes them from recipe.json, because other variants
+would round differently.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def apply_bank(training: Training, location: Location | None, recipe_name: str) 
     stored = read_banks(training, location)
     step = make_step_signature(training, recipe_name)
     choices = choose_for_training(stored, step.key)
-    is_explicit = location.origin != "default"  # the user has named the bank: say so if it has no effect
+    is_explicit = location.origin != "default"  # the user has named the bank, and is told if it has no effect
     if training.group.ranks > 1:
         not_used = f"Bank {location.describe()}: not used, choices are measured with one rank."
         return not_used if choices or is_explicit else None
@@ -60,19 +61,16 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
     training.tuned = dict(stored)
     if training.group.ranks > 1:
         return (
-            "The run was begun on one rank with tuned operators; several ranks use defaults, which round differently."
+            "This run was begun on one rank with tuned operators; several ranks use defaults, which round differently."
         )
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
     unused = len(choices) - len(applied.choices)
-    note = f" {unused} of the choices it was begun with fit no operator now." if unused else ""
-    return f"Tuned as the run was begun, {applied.describe()}.{note}"
+    note = f" {unused} of the choices that it was begun with fit no operator now." if unused else ""
+    return f"Tuned as when the run was begun, {applied.describe()}.{note}"
 
 
 def read_banks(training: Training, location: Location) -> BankContents:
-    """Return entries and verdicts for this device; those of the user's bank replace those shipped with viaduct.
-
-    A verdict says whether a step was measured to be faster with the choices of the bank.
-    """
+    """Return entries and verdicts for this device; those of the user's bank replace those shipped with viaduct."""
     fingerprint = read_fingerprint(training.torch_device.type)
     built_in = read_built_in(fingerprint)
     custom = location.bank.read(fingerprint)
@@ -101,9 +99,9 @@ def apply_to_training(training: Training, choices: Mapping[str, Choice], step_ke
 
 
 def find_calls(training: Training) -> list[Call]:
-    """Return the calls of tunable modules in one forward pass of blank images; empty, with a note, if the pass fails.
+    """Return the calls of tunable modules in one forward pass of blank images; print a note if the pass fails.
 
-    Statistics, the random state on the CPU and modes are restored.
+    The network's statistics and modes, and the random state on the CPU, are restored.
     """
     recipe = training.recipe
     count = len(training.parallel.positions) // recipe.accumulate

@@ -1,8 +1,9 @@
 """Running averages of batch norms: recompute them, and measure whether those of a short run have settled.
 
 In training a batch norm uses the statistics of the current batch, in evaluation its running averages. After n steps
-with momentum m they have gone 1 - (1 - m)^n of the way, so a short run may classify training batches well and
-validation images badly. `check_averages` scores the network with its averages and with recomputed ones.
+with momentum m these have gone 1 - (1 - m)^n of the way from their initial values, so a short run may classify training
+batches well and validation images badly. `check_averages` scores the network with its averages and with recomputed
+ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from viaduct.training.networks import build_model, place_model
 from viaduct.training.optim import Loss, build_loss
 from viaduct.training.precision import Computation, plan_precision
 
-TRAINING_BATCHES, VALIDATION_BATCHES = 32, 8  # of a check, if they take less than MAX_SECONDS
+TRAINING_BATCHES, VALIDATION_BATCHES = 32, 8  # of a check; fewer if they take longer than MAX_SECONDS
 MAX_SECONDS = 30.0  # for the training batches, and for the first scoring of the validation batches
 LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # a check is made if validation is worse than training by more than these
 TOP1_GAIN = 0.05  # averages are unsettled if recomputed ones lower the loss and improve top-1 by at least this
@@ -41,8 +42,8 @@ TOP1_GAIN = 0.05  # averages are unsettled if recomputed ones lower the loss and
 class Averages:
     """Scores of the same validation images with the run's averages and with recomputed ones."""
 
-    training_batches: int
-    images: int
+    training_batches: int  # from which the averages were recomputed
+    images: int  # of validation
     top1: float
     loss: float
     recomputed_top1: float
@@ -95,7 +96,8 @@ def check_averages(
         before = score_batches(computation, validation, loss, VALIDATION_BATCHES, MAX_SECONDS)
         timed_batches = limit_seconds(iterate_training_batches(training), MAX_SECONDS)
         done = recompute_statistics(computation, timed_batches, TRAINING_BATCHES)
-        after = score_batches(computation, validation, loss, before.batches, math.inf)  # the same images, however long
+        # The same images as before, however long they take.
+        after = score_batches(computation, validation, loss, before.batches, math.inf)
     momentum = momenta.pop() if len(momenta) == 1 else None
     return Averages(done, before.images, before.top1, before.loss, after.top1, after.loss, saved.step, momentum)
 
@@ -112,7 +114,7 @@ def open_checkpoint(
 
 
 def find_recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
-    """Return the batch norms with running averages that are not frozen; leave the network in evaluation mode."""
+    """Return the batch norms that have running averages and are not frozen; leave the network in evaluation mode."""
     network.train()
     set_frozen_norms_to_evaluation(network)
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]

@@ -4,8 +4,8 @@ A recipe of your own may have callbacks: instances of a subclass of `Callback`. 
 
     start(training)                    once, before the first step; `training.step` is above 0 in a resumed run
     forward(training, labels, loss)    after the forward pass of each accumulated part; both are on the device
-    gradients(training, images, labels)  before the update, in steps of which TensorBoard gets images or histograms;
-                                       `parameter.grad` is what the optimizer gets
+    gradients(training, images, labels)  before the update, only in steps whose images or histograms are recorded for
+                                       TensorBoard; `parameter.grad` is what the optimizer gets
     log(training, record)              every `log.every_steps` steps (with `--sink N` after each sink), and before each
                                        evaluation and checkpoint
     evaluating(training, done, total)  after each batch of an evaluation
@@ -20,14 +20,16 @@ A callback may call `training.request_stop("reason")` (the run then counts as fi
 auxiliary=…)` (checkpoints keep all three), and read, but should not replace, `training.model`, `.optimizer`, `.step`,
 `.steps`, `.epoch`, `.rate`, `.recipe`, `.run`.
 
-Of several ranks only rank 0 calls callbacks. A callback with `every_rank = True` is called on each rank; then all must
-do the same. Log records and scores are those of all ranks together; `forward` and `gradients` get the images, labels
-and loss of this rank. A stop that only rank 0 requests takes effect a step or two later, when all ranks know of it.
+With several ranks only rank 0 calls callbacks. A callback with `every_rank = True` is called on each rank and must do
+the same on all. Log records and scores are those of all ranks together; `forward` and `gradients` get the images,
+labels and loss of this rank. A stop that only rank 0 requests takes effect a step or two later, when all ranks know of
+it.
 
 `forward` gets labels that mixup or cutmix has mixed; `gradients` gets the images and labels before mixing.
 
-With `--sink N`, `step` is called only after the last step of each sink. With `--sink auto` a callback that defines
-`step` switches sinks off, unless it has `every_step = False`: then `step` is called about once a second. A callback
+In a sink (`--sink N`) the device runs N steps without the host, so `step` is called only after the last of them. With
+`--sink auto` a callback that defines `step` switches sinks off, unless it has `every_step = False`: then `step` is
+called about once a second. A callback
 with `needs_every_step = True` is called after each step and sees every operator of the network: the run then uses no
 sinks and no kernels of viaduct. (`closely`, its former name, works until the next release.)
 """
@@ -84,7 +86,7 @@ class Callback:
 
     every_rank = False
     needs_every_step = False
-    every_step = True  # if `step` is defined, it must be called after each step: no sinks with `--sink auto`
+    every_step = True  # if `step` is defined, it must be called after each step, so `--sink auto` uses no sinks
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -177,7 +179,7 @@ class Checkpointing(Callback):
 
 
 class StepMark(Callback):
-    """Writes the number of the last step into RUN/.reached, so that the next process knows it even after a kill."""
+    """Writes the number of the last step into RUN/.reached, for the next process if this one is killed."""
 
     every_step = False
 
@@ -185,7 +187,7 @@ class StepMark(Callback):
         path = training.run.path / STEP_MARK_FILE
         path.write_bytes(training.step.to_bytes(STEP_MARK_BYTES, "little"))
         with path.open("r+b") as file:
-            # The operating system writes the memory to the file, even after a kill.
+            # The operating system writes this memory to the file, even after a kill.
             self.memory = mmap.mmap(file.fileno(), STEP_MARK_BYTES)
 
     def step(self, training: Training) -> None:
@@ -233,7 +235,7 @@ class TensorBoard(Callback):
 
 
 class ProgressBar(Callback):
-    """A bar with rate and time left on a terminal; nothing when the output is piped."""
+    """Shows a bar with rate and remaining time on a terminal, and nothing if the output is piped."""
 
     every_step = False
 
@@ -280,6 +282,6 @@ def build_bar(stream: IO[str], steps: int, step: int) -> tuple[Progress, TaskID]
         TextColumn("{task.fields[note]}"),
     )
     console = Console(file=stream)
-    # Lines printed meanwhile go above the bar, unless standard output is a pipe: then they go into the pipe.
+    # Lines printed meanwhile go above the bar, or into the pipe if standard output is one.
     bar = Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty())
     return bar, bar.add_task("", total=steps, completed=step, rate="", loss="", note="")

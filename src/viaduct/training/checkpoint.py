@@ -1,4 +1,4 @@
-"""Checkpoints: RUN/checkpoints/step-N/, complete or not there at all.
+"""Checkpoints: RUN/checkpoints/step-N/, each complete or absent.
 
 A checkpoint is written into a temporary folder, flushed to the disk and renamed, so a run that is killed at any moment
 leaves only complete ones. The checksums in its manifest reveal later damage. Loading reads tensors and plain values,
@@ -40,7 +40,7 @@ from viaduct.run_files import (
 from viaduct.training.messages import sendable
 
 MODEL_FILE, STATE_FILE = "model.safetensors", "state.pt"
-STATE_FIELDS: dict[str, Any] = {  # fields that a training needs to resume, and their types
+STATE_FIELDS: dict[str, Any] = {  # fields of STATE_FILE that a run needs to resume, and their types
     **dict.fromkeys(("step", "evaluated_at"), int),
     **dict.fromkeys(("optimizer", "scale", "random", "seconds"), dict),
     "best": dict | None,
@@ -82,7 +82,7 @@ class SavedCheckpoint:
             return error.message.rstrip(".")
         names = (*names, *(name for name in optional if name in files))
         if not set(names) <= set(files):
-            return f"{self.path / MANIFEST} does not say what belongs to the checkpoint"
+            return f"{self.path / MANIFEST} does not list all files of the checkpoint"
         for name in names:
             path, size, checksum = self.path / name, files[name]["size"], files[name]["sha256"]
             if not path.is_file():
@@ -112,7 +112,7 @@ class SavedCheckpoint:
         return dict(state)
 
     def read_training_state(self) -> dict[str, Any]:
-        """Return the state; raise BadRun if a field that a training needs to resume is missing or of another type."""
+        """Return the state; raise BadRun if a field that a run needs to resume is missing or of another type."""
         state = self.read_state()
         try:
             require_fields(state, STATE_FIELDS)
@@ -217,14 +217,15 @@ def find_newest_intact(folder: Path) -> tuple[SavedCheckpoint | None, list[str]]
 
 def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
     """Remove all checkpoints up to step `newest` but the last `keep` and the best one."""
-    # Later ones are damaged: the run skipped them when it resumed from an older one. They do not count as kept.
-    for saved in [saved for saved in list_checkpoints(folder) if saved.step <= newest][:-keep]:
+    # Checkpoints of later steps are damaged: the run has resumed from an older one. They do not count as kept.
+    up_to_newest = [saved for saved in list_checkpoints(folder) if saved.step <= newest]
+    for saved in up_to_newest[:-keep]:
         if saved.step != best:
             discard(saved)
 
 
 def discard(saved: SavedCheckpoint) -> None:
-    """Rename a checkpoint, then remove it, so that a kill leaves no incomplete one under its name."""
+    """Rename a checkpoint, then remove it, so that a process killed meanwhile leaves no incomplete one."""
     trash = saved.path.with_name(f".{saved.path.name}.trash")
     shutil.rmtree(trash, ignore_errors=True)
     os.rename(saved.path, trash)

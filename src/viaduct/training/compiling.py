@@ -51,8 +51,8 @@ class Compilation:
     ) -> None:
         """Compile by `mode`; `wrapped` is the network or, with several ranks, its DistributedDataParallel.
 
-        `patterns` are names of the parts to compile instead. With `device_graphs` torch's compiler may use device
-        graphs.
+        `patterns` name the parts to compile instead of those that `mode` selects. With `device_graphs` torch's compiler
+        may use device graphs.
         """
         self.wrapped = wrapped
         self.parts = [] if mode in ("whole", "off") else find_regions(network)
@@ -62,7 +62,7 @@ class Compilation:
         elif mode == "auto":
             self.parts = choose_parts(self.parts, network, has_own_kernels)
         self.is_regional = bool(self.parts) or mode == "regional" or has_own_kernels
-        # Only a network compiled whole uses device graphs; if blocks are compiled, a sink captures whole steps instead.
+        # The compiler uses device graphs only for a whole network. With blocks, viaduct itself captures whole steps.
         self.uses_device_graphs = device_graphs and not self.is_regional and mode != "off"
         self.compiles = mode != "off" and (bool(self.parts) or not self.is_regional)
         self.is_underway = self.compiles  # until `describe_compilation` is called after the first step
@@ -119,7 +119,7 @@ def is_on_cpu(network: nn.Module) -> bool:
 
 
 def find_regions(network: nn.Module) -> list[nn.Module]:
-    """Return the outermost blocks whose class repeats, and other blocks that contain no block of a repeated class.
+    """Return the blocks to compile: the outermost ones whose class repeats, and blocks that contain none of these.
 
     A block is a module with submodules whose class is not torch's. Blocks with viaduct's own kernels are left out.
     """
@@ -143,13 +143,13 @@ def find_regions(network: nn.Module) -> list[nn.Module]:
 
 
 def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
-    """Return the outermost parts whose names match and that have no kernels of viaduct's own; BadValue if none."""
+    """Return the outermost parts whose names match, without those on viaduct's own kernels; raise BadValue for none."""
     modules = dict(network.named_modules())
     names = match_patterns(patterns, [name for name in modules if name], "--compile-parts")
     outermost = [name for name in modules if name in names and not names & set(list_parents(name))]
     parts = [modules[name] for name in outermost if not any(is_fused(module) for module in modules[name].modules())]
     if not parts:
-        message = f"--compile-parts {patterns!r}: these parts run on kernels of our own, which are not compiled."
+        message = f"--compile-parts {patterns!r}: these parts run on viaduct's own kernels, which are not compiled."
         raise BadValue(message, "Use --kernels off, or name other parts.")
     return parts
 
@@ -157,8 +157,9 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
 def choose_parts(parts: list[nn.Module], network: nn.Module, has_own_kernels: bool) -> list[nn.Module]:
     """Return the parts that `--compile auto` compiles block by block.
 
-    With viaduct's own kernels these are the parts without them, if a class repeats among these; otherwise the
-    compiler's start-up does not pay. Without own kernels these are all parts, if there is more than one.
+    If the network has viaduct's own kernels, these are the parts without them, provided that a class repeats among
+    these; otherwise the compiler's start-up does not pay. If it has none, these are all parts, if there is more than
+    one.
     """
     if not has_own_kernels:
         return parts if len(parts) > 1 else []
@@ -171,10 +172,10 @@ def choose_parts(parts: list[nn.Module], network: nn.Module, has_own_kernels: bo
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
     """Resolve `--mode auto` to graph if compiling is known to pay, else to eager.
 
-    It pays for a named network, trained by one rank on an NVIDIA card with Triton and a C compiler for at least
-    MIN_STEPS_TO_COMPILE steps, unless the run is deterministic or an evaluation. `--compile regional|whole` and
-    `--compile-parts` choose graph anywhere, `--compile off` eager. `observed`: a callback observes every step; the mode
-    is then eager.
+    Compiling pays for a network given by its name, trained by one rank on an NVIDIA card with Triton and a C compiler
+    for at least MIN_STEPS_TO_COMPILE steps, unless the run is deterministic or an evaluation. `--compile
+    regional|whole` and `--compile-parts` choose graph anywhere, `--compile off` eager. `observed`: a callback observes
+    every step; the mode is then eager.
     """
     if recipe.mode != "auto":
         return recipe.mode
@@ -220,7 +221,7 @@ def set_compile_cache() -> None:
 
 
 def is_torch_default(folder: str) -> bool:
-    """Return True if the import of torch._dynamo has set the variable to torch's default folder."""
+    """Return True if the import of torch._dynamo, not the user, has set the variable, to torch's default folder."""
     if folder == USERS_CACHE or "torch._dynamo" not in sys.modules:
         return False
     return folder == get_default_compile_cache()

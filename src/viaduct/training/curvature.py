@@ -3,7 +3,7 @@
 A `FactorRecorder` observes each call of conv2d and linear with one of its weights, in any module. Covariances are
 summed during the forward and the backward pass; patches are made for a few images at a time and not kept. Only diagonal
 blocks are computed: for 4608 columns in blocks of 128 that is a thirty-sixth of the work. Factors and inverses are
-float32, and the host never waits for the device.
+float32, and the host never waits for the device. In the names "patches" are the inputs of one output position.
 
 Shapes: a factor is (groups, blocks, block size, block size); a grouped convolution counts as `groups` small layers.
 """

@@ -17,13 +17,14 @@ def format_percent(share: float | None) -> str:
 
 def build_curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> list[LineChart]:
     """Return charts of the logged values; a chart without values is left out."""
+    # The recipe's own metrics; a resumed run may have added one, so not all records have it.
     own = {name: [record for record in evaluations if name in record] for name in list_own_metrics(evaluations)}
     charts = [
         LineChart("Loss", "step", "loss", build_two_series(logs, evaluations, "loss")),
         LineChart("Top-1", "step", "accuracy", build_two_series(logs, evaluations, "top1", 100), log_y=False, unit="%"),
         *(
             LineChart(name, "step", name, [build_series("validation", records, name)], log_y=False)
-            for name, records in own.items()  # a resumed run may have added a metric: not all records have it
+            for name, records in own.items()
         ),
         LineChart("Learning rate", "step", "rate", [build_series("rate", logs, "lr")]),
         LineChart("Speed", "step", "images/s", [build_series("training", logs, "images_per_s")], log_y=False),
@@ -34,7 +35,7 @@ def build_curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) 
 def build_two_series(
     logs: list[dict[str, Any]], evaluations: list[dict[str, Any]], field: str, factor: float | None = None
 ) -> list[Series]:
-    """Return a field's values in training and in validation; without records, no series."""
+    """Return one series of a field's values for training and one for validation; none where there are no records."""
     named = {"training": logs, "validation": evaluations}
     return [build_series(name, records, field, factor) for name, records in named.items() if records]
 

@@ -1,9 +1,10 @@
 """A training step that reads nothing from the host, so that it can be captured as a graph of kernels.
 
-A table on the device has one row for each of the coming steps: the learning rates, and the network's progress. A cursor
-on the device is the number of the next row; loss and correct images are written to the same row of two other tensors.
-The loss scale and the decay of averaged weights are computed on the device. All tensors that the step reads and writes
-keep their addresses, so its graph can be replayed.
+A table on the device has one row for each of the coming steps: the learning rates, and the share of the training that
+is done then, which AmoebaNet's drop path needs. A cursor on the device is the number of the next row; the loss and the
+number of correct images are written to the same row of two other tensors. The loss scale and the decay of averaged
+weights are computed on the device. All tensors that the step reads and writes keep their addresses, so its graph can be
+replayed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class DeviceStep:
         self.row = torch.zeros(columns, device=device)  # the table's row of the step being taken
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(max_steps, dtype=torch.float64, device=device)
-        # Correct images: a column for top-1 and, where it is counted, one for top-5.
+        # Numbers of correct images: a column for top-1 and, if the recipe logs it, one for top-5.
         self.hits = torch.zeros((max_steps, 1 + step.parallel.counts_top5), dtype=torch.int64, device=device)
         self.scale = DeviceScale(step.scale, device) if step.scale.skips_overflows else None
         self.updates = torch.zeros((), dtype=torch.float64, device=device)  # number of updates of the averaged weights
@@ -46,7 +47,7 @@ class DeviceStep:
         self.is_observed = False  # True while callbacks observe the gradients of this step, which is not captured
 
     def load_schedule(self, steps: int) -> None:
-        """Copy rates and progress of the next `steps` steps, the number of averaged updates and the loss scale."""
+        """Copy the table of the next `steps` steps, the number of updates of the averages, and the loss scale."""
         first = self.step.progress.step
         rows = torch.tensor([self.make_row(step) for step in range(first, first + steps)])
         if self.table.is_cuda:
@@ -59,12 +60,12 @@ class DeviceStep:
             self.scale.load_host_state()
 
     def make_row(self, step: int) -> list[float]:
-        """Return the learning rates of a step and the network's progress at it."""
+        """Return the learning rates of a step, and the share of the training that is done before it."""
         progress = self.step.progress
         return [*progress.rates_at(step), min(step / progress.steps, 1.0)]
 
     def load_batch(self, batch: Batch) -> None:
-        """Copy a batch, and draws for mixing it, to the tensors that the step reads."""
+        """Copy a batch, and the weights for mixing it, to the tensors that the step reads."""
         self.batch.images.copy_(batch.images, non_blocking=True)
         self.batch.labels.copy_(batch.labels, non_blocking=True)
         if self.mixing_weights is not None:
@@ -89,7 +90,7 @@ class DeviceStep:
         return self.step.parallel.mix_batch(self.batch.images, self.batch.labels, self.mixing_weights)
 
     def set_network_progress(self) -> None:
-        """Copy the row's progress into a network with scheduled drop path (AmoebaNet)."""
+        """Copy the share of the training that is done into a network with scheduled drop path (AmoebaNet)."""
         for network in {self.step.computation.master, self.step.computation.network}:
             progress: Any = getattr(network, "drop_path_progress", None)
             if progress is not None:
@@ -134,7 +135,7 @@ class DeviceStep:
         optimizer: Any = self.step.optimizer
         groups = optimizer.param_groups
         host_values = [{name: group[name] for name in ("lr", "capturable") if name in group} for group in groups]
-        for group, rate in zip(groups, self.row.unbind(), strict=False):  # the row's last value is the progress
+        for group, rate in zip(groups, self.row.unbind(), strict=False):  # the row's last value is no rate
             group["lr"] = rate
             if "capturable" in group:  # torch's AdamW refuses to be captured without it
                 group["capturable"] = self.is_capturing
@@ -157,7 +158,7 @@ class DeviceStep:
         self.step.progress.step += 1
 
     def finish(self, steps: int) -> None:
-        """Append the results of `steps` steps to `TrainingStep.results`; only a loss scale is read from the device."""
+        """Append the results of `steps` steps to `TrainingStep.results`, and read the loss scale from the device."""
         # Copies: the next sink overwrites the rows, perhaps before a log line has read them.
         losses, hits = self.losses[:steps].clone(), self.hits[:steps].clone()
         self.step.results.extend(zip(losses.unbind(), hits.unbind(), strict=True))
@@ -169,8 +170,8 @@ class DeviceStep:
 class DeviceScale:
     """The rule of a `LossScale`, computed on the device.
 
-    `state` has its attributes value, good (steps since the last overflow), overflows (since the scale last changed),
-    skipped (steps in all) and streak (overflows in a row), copied from the host and back.
+    `state` has the attributes of the `LossScale`, copied from the host and back: value, good (steps since the last
+    overflow), overflows (since the scale last changed), skipped (steps in all), streak (overflows in a row).
     """
 
     def __init__(self, scale: LossScale, device: torch.device) -> None:

@@ -34,7 +34,7 @@ from viaduct.training.messages import decode, encode
 
 Result = TypeVar("Result")
 ADDRESS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
-GRACE_S = 60.0  # added to `hang_seconds` for the timeout of messages, so that the watchdog reports first
+GRACE_S = 60.0  # messages time out so long after `hang_seconds`, so that the watchdog (watchdog.py) reports first
 # Parts of error messages that suggest that another rank is gone; gloo raises nothing more specific than RuntimeError.
 # In two of them the first letter is left out, because it may be a capital.
 LOST_CONNECTION_TEXTS = (
@@ -154,8 +154,8 @@ def check_length(length: int) -> int:
 
 
 ALONE = Group()
-# Process groups that this process has left, kept until it ends. When DistributedDataParallel's C++ code drops the last
-# reference to a group, it holds the GIL and waits for threads that may need the GIL: this can hang a rank.
+# Process groups that this process has left are kept until it ends. When DistributedDataParallel's C++ code drops the
+# last reference to a group, it holds the GIL and waits for threads that may need the GIL, which can hang a rank.
 LEFT_GROUPS: list[Any] = []
 
 
@@ -246,7 +246,7 @@ def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
     except RuntimeError as error:
         reason = first_line(error)
         raise LostRank(f"rank {rank} of {ranks} could not join the other ranks at {address}: {reason}") from None
-    # A gloo thread that waits for the GIL when Python ends would abort the process (SIGABRT): give it time to end.
+    # Give gloo's threads time to end: one that waits for the GIL when Python ends would abort the process (SIGABRT).
     atexit.register(time.sleep, 0.2)
 
 
@@ -257,7 +257,7 @@ def name_job_prefix() -> str:
 
 @contextmanager
 def explain_rank_errors(group: Group) -> Iterator[None]:
-    """Turn a lost connection into LostRank; except on rank 0, put the rank before the text of a ViaductError."""
+    """Turn a lost connection into LostRank; on all ranks but rank 0, put the rank before the text of a ViaductError."""
     try:
         yield
     except Diverged as error:
@@ -299,7 +299,7 @@ class Agreement:
         self.wants_save = self.wants_end = False  # requests of this rank
         self.is_save_agreed = self.is_end_agreed = False  # requests that all ranks know of
         self._signal = 0
-        self._is_save_stale = False  # True: a request to save that is being sent was fulfilled meanwhile
+        self._is_save_stale = False  # True if a checkpoint was written after the request that is being sent
         self._sent: tuple[Tensor, Any] | None = None  # the requests that are being sent, and the handle to wait for
 
     def get_signal(self) -> int:
@@ -329,7 +329,7 @@ class Agreement:
         self._is_save_stale = False
 
     def is_save_due(self, is_late: bool) -> bool:
-        """Return True if all ranks save now. `is_late`: a checkpoint is due by this rank's clock; rank 0's decides."""
+        """Return True if all ranks save now; `is_late`: a checkpoint is due by this rank's clock. Rank 0's decides."""
         if self.group.ranks == 1:
             return is_late
         self.wants_save = is_late and self.group.is_first

@@ -1,4 +1,4 @@
-"""Dumps chosen steps of a run into RUN/dump, for `viaduct compare`."""
+"""Dumps the tensors of selected training steps into RUN/dump, for `viaduct compare`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class DumpOptions:
         make_plan(self.steps, self.mode, self.only, self.level, self.statistics_only)
         if recipe.mode != "graph":
             return
-        eager = "Use --mode eager for it."
+        eager = "Use --mode eager."
         if recipe.compile == "regional" or recipe.compile_parts:
-            raise BadValue("a network that is compiled block by block cannot be dumped.", "Use --compile whole for it.")
+            raise BadValue("a network that is compiled block by block cannot be dumped.", "Use --compile whole.")
         if self.level == "op":
             raise BadValue("in graph mode operators are fused: --dump-level op has nothing to show.", eager)
         if ranks > 1:
@@ -42,7 +42,7 @@ class DumpOptions:
 
 
 class Dumping(Callback):
-    """Dumps the network that computes and the master weights, through a `Dump`."""
+    """Dumps the tensors of the network that computes, and the fp32 master weights, through a `Dump`."""
 
     every_rank = True
     needs_every_step = True

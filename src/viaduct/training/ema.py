@@ -1,8 +1,8 @@
 """Averaged weights: exponential moving averages of a network's weights and batch norm statistics.
 
-    decay   = min(d, (1 + t) / (10 + t))     with `num_updates`, as TensorFlow calls it: t updates, this one included
-    decay   = d                              without
-    average = decay * average + (1 - decay) * v
+    decay   = min(d, (1 + t) / (10 + t))     with `num_updates`, as TensorFlow calls it; t counts updates from 1
+    decay   = d                              without it; d is `Ema.decay` of the recipe
+    average = decay * average + (1 - decay) * weight
 
 For an evaluation the averages are copied into the network's own tensors, to which compiled code and captured graphs
 refer; the weights are copied back afterwards. A checkpoint has both: the weights in `model.safetensors`, the averages
@@ -43,7 +43,7 @@ class AveragedWeights:
         return min(self.settings.decay, warmup) if self.settings.num_updates else self.settings.decay
 
     def compute_share(self, updates: Tensor) -> Tensor:
-        """Return 1 - decay of the update with this number, computed on the device."""
+        """Return 1 - decay of the update with this number, a tensor on the device."""
         decay = torch.full_like(updates, self.settings.decay)
         if self.settings.num_updates:
             decay = torch.minimum(decay, (1 + updates) / (10 + updates))
@@ -51,7 +51,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def update(self, computation: Computation) -> None:
-        """Average the weights after an optimizer step."""
+        """Update the averages after an optimizer step."""
         self.updates += 1
         computation.gather_statistics()
         self.blend(1 - self.decay)

@@ -23,13 +23,14 @@ SESSION_START = 1  # SessionLog.START
 
 
 class EventFile:
-    """Appends events to RUN/events.out.tfevents.…; `step` is the step that the run has reached."""
+    """Appends events to RUN/events.out.tfevents.…"""
 
     def __init__(self, folder: Path, step: int) -> None:
+        """Begin a file; `step` is the step that the run has reached."""
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         self._path = folder / name
         self._write(encode_text(3, "brain.Event:2"))
-        # TensorBoard drops earlier events from this step on: those of steps that a resumed run takes again.
+        # This makes TensorBoard drop events of later steps from earlier files: a resumed run takes these steps again.
         self._write(encode_varint(2, step + 1) + encode_message(7, encode_varint(1, SESSION_START)))
 
     def write_scalars(self, step: int, values: dict[str, float]) -> None:
@@ -71,14 +72,14 @@ def encode_double(field: int, value: float) -> bytes:
 
 
 def encode_histogram(values: dict[str, Any]) -> bytes:
-    """Return TensorFlow's HistogramProto: each bin has a count and its upper edge; the first begins at the minimum."""
+    """Return TensorFlow's HistogramProto, which has the upper edge of each bin and its count."""
     counts, low, high = values["counts"], values["min"], values["max"]
     width = (high - low) / len(counts)
     edges = [low + width * (number + 1) for number in range(len(counts))]
     edges[-1] = high
     numbers = (low, high, values["num"], values["sum"], values["sum_squares"])
     totals = b"".join(encode_double(field, float(value)) for field, value in enumerate(numbers, start=1))
-    # Readers let the first bin begin at minus infinity: an empty bin ends at the minimum.
+    # An empty bin that ends at the minimum comes first, because readers let the first bin begin at minus infinity.
     bins = struct.Struct(f"<{len(counts) + 1}d")
     return totals + encode_message(6, bins.pack(low, *edges)) + encode_message(7, bins.pack(0.0, *map(float, counts)))
 

@@ -1,4 +1,4 @@
-"""Patterns over the names of a network's tensors, and weights that stay as they are.
+"""Patterns of the names of a network's tensors, and frozen parameters (`--freeze`), which are not trained.
 
     head.*           every name that matches; * is any characters, ? any one, [ab] one of these
     stages.0         that name, and all names below it
@@ -26,26 +26,27 @@ ALL_BUT = "all but "
 
 
 def match_patterns(
-    patterns: str, names: Iterable[str], flag: str, foreign: Mapping[str, str] | None = None
+    patterns: str, names: Iterable[str], flag: str, aliases: Mapping[str, str] | None = None
 ) -> set[str]:
     """Return the names that match one of the patterns; raise BadValue, with `flag`, for a pattern without a match.
 
-    `foreign` maps other frameworks' names to ours, for patterns that match none of our names.
+    `aliases` maps other names of the tensors, such as those in a TensorFlow checkpoint, to our names. They are tried
+    for a pattern that matches none of our names.
     """
     known = list(names)
-    matching: set[str] = set()
+    matches: set[str] = set()
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-        matched = {name for name in known if is_match(pattern, name)}
-        if not matched:
+        matches_of_pattern = {name for name in known if is_match(pattern, name)}
+        if not matches_of_pattern:
             # A pattern with a slash is the beginning of a TensorFlow name, such as fp32_vars/dense.
             is_prefix = "/" in pattern
-            for theirs, ours in (foreign or {}).items():
-                if ours in known and (is_match(pattern, theirs) or (is_prefix and theirs.startswith(pattern))):
-                    matched.add(ours)
-        if not matched:
+            for alias, name in (aliases or {}).items():
+                if name in known and (is_match(pattern, alias) or (is_prefix and alias.startswith(pattern))):
+                    matches_of_pattern.add(name)
+        if not matches_of_pattern:
             raise BadValue(f"{flag} {pattern!r} matches no name in this network.", suggest_names(pattern, known))
-        matching |= matched
-    return matching
+        matches |= matches_of_pattern
+    return matches
 
 
 def is_match(pattern: str, name: str) -> bool:
@@ -54,8 +55,8 @@ def is_match(pattern: str, name: str) -> bool:
 
 def suggest_names(pattern: str, known: list[str]) -> str:
     """Return a hint with the names that resemble a pattern (`head` for `heads.*`), else with the outermost names."""
-    modules = list(dict.fromkeys(part for name in known for part in (name, *list_parents(name))))
-    near = difflib.get_close_matches(pattern.rstrip("*?."), modules, n=3, cutoff=0.5)
+    tensors_and_modules = list(dict.fromkeys(part for name in known for part in (name, *list_parents(name))))
+    near = difflib.get_close_matches(pattern.rstrip("*?."), tensors_and_modules, n=3, cutoff=0.5)
     if near:
         return f"Closest are: {', '.join(near)}."
     return f"Names begin with: {', '.join(list(dict.fromkeys(name.split('.')[0] for name in known))[:8])}."
@@ -72,12 +73,12 @@ def freeze(model: nn.Module, patterns: str) -> None:
     if not patterns.strip():
         return
     names = [name for name, _ in model.named_parameters()]
-    classifier = find_classifier(model)  # `head` is the classifier of networks of other packages, too
-    head = {f"head.{leaf}": f"{classifier}.{leaf}" for leaf in ("weight", "bias")}
+    classifier = find_classifier(model)  # in networks of other packages `head` is an alias of the classifier
+    aliases = {f"head.{leaf}": f"{classifier}.{leaf}" for leaf in ("weight", "bias")}
     if patterns.strip().startswith(ALL_BUT):
-        frozen = set(names) - match_patterns(patterns.strip().removeprefix(ALL_BUT), names, "--freeze all but", head)
+        frozen = set(names) - match_patterns(patterns.strip().removeprefix(ALL_BUT), names, "--freeze all but", aliases)
     else:
-        frozen = match_patterns(patterns, names, "--freeze", head)
+        frozen = match_patterns(patterns, names, "--freeze", aliases)
     for name, parameter in model.named_parameters():
         if name in frozen:
             parameter.requires_grad_(False)
@@ -86,7 +87,7 @@ def freeze(model: nn.Module, patterns: str) -> None:
 
 
 def set_frozen_norms_to_evaluation(network: nn.Module) -> None:
-    """Set norms without a trainable parameter to evaluation mode while the rest trains."""
+    """Set norms whose own parameters are all frozen to evaluation mode; norms without parameters keep their mode."""
     for module in network.modules():
         own = list(module.parameters(recurse=False))
         if isinstance(module, NORMS) and own and not any(parameter.requires_grad for parameter in own):

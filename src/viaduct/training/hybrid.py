@@ -1,6 +1,6 @@
 """A classifier of very many classes, sharded over the ranks: each rank has the rows of the weights for some classes.
 
-    shards = Shards(classes, rank, ranks, counts)
+    shards = Shards(classes, rank, ranks, counts)    counts: images of each rank
     split_layer(model, "head", shards)       in place; the layer keeps its name, and only this rank's rows
     logits = model(images)                   images of all ranks x classes of this rank
     SplitLoss(shards, smoothing)(logits, labels)
@@ -76,7 +76,7 @@ class Shards:
 
     @property
     def own_classes(self) -> slice:
-        """Slice of this rank's classes among all."""
+        """This rank's classes, as a slice of all."""
         return slice(*self.find_bounds(self.rank))
 
     @property
@@ -86,7 +86,7 @@ class Shards:
         return end - first
 
     def count_images(self, local: Tensor, training: bool) -> tuple[int, ...]:
-        """Return the number of images of each rank in this pass; in evaluation all have as many as `local`."""
+        """Return the number of images of each rank in this pass; in an evaluation all ranks have as many as `local`."""
         return self.counts if training else (len(local),) * self.ranks
 
     def gather(self, local: Tensor, counts: tuple[int, ...]) -> Tensor:
@@ -106,7 +106,7 @@ class Shards:
 
 
 class SplitLinear(nn.Linear):
-    """Dense layer with this rank's rows; it returns logits for the images of all ranks."""
+    """Dense layer with this rank's rows of the weight; it returns their logits for the images of all ranks."""
 
     shards: Shards
 
@@ -237,7 +237,7 @@ def count_correct(logits: Tensor, labels: Tensor | MixedLabels, shards: Shards) 
 
 @sendable  # to other ranks
 class RowsPlaceholder(NamedTuple):
-    """Stands for the classifier's rows in a broadcast state: their number differs between ranks."""
+    """Stands for the classifier's rows in a state that is broadcast, because each rank has other rows."""
 
     shape: tuple[int, ...]  # of one row
     dtype: torch.dtype
@@ -311,7 +311,7 @@ class SplitClassifier:
                     slots[slot] = replace(("optimizer", index, slot), value)
 
     def take_rows(self, key: TensorKey, tensor: Tensor) -> Tensor:
-        """Return this rank's rows of a full tensor, and keep it for the other ranks; rows are returned unchanged."""
+        """Return this rank's rows of a full tensor, which is kept for the other ranks; return rows unchanged."""
         if len(tensor) != self.shards.classes:
             return tensor
         self.full_tensors[key] = tensor
@@ -330,7 +330,7 @@ class SplitClassifier:
         return self.scatter_from_first(placeholder, self.full_tensors.pop(key, None))
 
     def gather_to_first(self, key: TensorKey, rows: Tensor) -> Tensor:
-        """Return, on the host, the full tensor on rank 0 and this rank's rows on others. All ranks call it."""
+        """Return the full tensor on rank 0, this rank's rows on others, both on the host. All ranks call it."""
         own = rows.detach().cpu().contiguous()
         if self.shards.rank:
             for piece in split_into_pieces(own):

@@ -17,10 +17,10 @@ class Interrupt:
     """Within its `with` block the signals set `received`; afterwards the earlier handlers are restored."""
 
     def __init__(self, quiet: bool = False, saves: bool = True) -> None:
-        """`saves`: the run ends with a checkpoint, and the message says so."""
+        """`quiet`: print no message. `saves`: the message says that the run ends with a checkpoint."""
         self.quiet, self.saves = quiet, saves
-        self.received: int | None = None
-        self.is_compiling: Callable[[], bool] = lambda: False  # the message says that the run ends after compiling
+        self.received: int | None = None  # number of the first signal
+        self.is_compiling: Callable[[], bool] = lambda: False  # if True, the message says that compiling ends first
         self._earlier_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:

@@ -10,8 +10,8 @@ the other form (Ascend's model zoo); g is the gradient of the loss without its L
     r = trust * |w| / (|g| + wd * |w| + eps)
     g' = r * (g + wd * w);  acc = m * acc + g';  w -= lr * (g' + m * acc)
 
-Normalisation and biases have no ratio: they take the plain momentum step. The ratios stay on the device. In the second
-form a kernel that is all zeros has ratio 0 and stays zero.
+Biases and the parameters of norms have no ratio: r is 1 for them. The ratios stay on the device. In the second form a
+weight that is all zeros has ratio 0 and stays zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from torch import Tensor
 from viaduct.recipes import LarsForm
 from viaduct.training.optimizer_support import DeviceRateSupport, compute_decayed_gradients, subtract_updates
 
-FullNorms = Callable[[list[Tensor], Tensor], Tensor]  # returns norms of full layers from parameters and their norms
+# If layers are split over the ranks, returns the norms of whole layers, from this rank's parameters and their norms.
+FullNorms = Callable[[list[Tensor], Tensor], Tensor]
 Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], FullNorms], None]
 
 
@@ -37,7 +38,7 @@ class LarsSupport(DeviceRateSupport):
 
 
 class LarsOptimizer(torch.optim.Optimizer):
-    """LARS in one of its two forms; parameter groups with `adapted` true have trust ratios."""
+    """LARS in one of its two forms; parameter groups with `adapted` set have trust ratios."""
 
     support = LarsSupport
 
@@ -63,9 +64,9 @@ class LarsOptimizer(torch.optim.Optimizer):
         }
         super().__init__(params, defaults)
         self.update: Step = step_scaled_rate if form == "contrib" else step_scaled_gradient
-        # Replaced if layers are split over the ranks: each rank then has the norms of its own rows only.
+        # Replaced if layers are split over the ranks, because each rank then has some rows of a weight only.
         self.compute_full_norms: FullNorms = lambda parameters, norms: norms
-        self.decay_in_loss = form == "contrib"  # the weight decay is the gradient of an L2 term of the loss
+        self.decay_in_loss = form == "contrib"  # read by optim.compute_l2_loss
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

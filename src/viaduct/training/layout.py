@@ -1,4 +1,4 @@
-"""The choice between two layouts: the whole network on each rank (data), or a classifier split by classes (hybrid).
+"""Choose between two layouts: the whole network on each rank (data), or a classifier split by classes (hybrid).
 
 The classifier is found by a forward pass of two blank images: it is the dense layer whose output, or a cast of it, is
 the network's output. A network that computes something from its logits cannot be hybrid, because a rank has the logits
@@ -45,7 +45,7 @@ class CannotSplit(Exception):
 
 
 def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
-    """Return the layout for a new network on the host; BadValue if the recipe demands hybrid in vain."""
+    """Return the layout for a new network on the host; raise BadValue if the recipe demands a hybrid that cannot be."""
     mode = recipe.parallel.mode
     if mode == "data":
         return Layout(None)
@@ -57,8 +57,8 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
     except CannotSplit as reason:
         if mode == "auto":
             return Layout(None, (f"hybrid is not possible: {reason}",))
-        error = BadValue(f"parallel.mode hybrid is not possible: {reason}.", "Take --parallel data.")
-        error.is_silent = not group.is_first  # it occurs on all ranks
+        error = BadValue(f"parallel.mode hybrid is not possible: {reason}.", "Use --parallel data.")
+        error.is_silent = not group.is_first  # it occurs on all ranks, and rank 0 prints it
         raise error from None
     cluster = Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks)
     comparison = compare_layouts(measure_classifier(recipe, layer), cluster)
@@ -71,12 +71,10 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
     """Raise CannotSplit for a recipe that needs whole layers, or all logits of an image in one place."""
     if recipe.parallel.reduce == "sum":
         raise CannotSplit("parallel.reduce sums the ranks' gradients, and each rank has those of its own classes only")
-    for name, has_own in {
-        "a loss": not isinstance(recipe.loss, CrossEntropy),
-        "a metric": bool(recipe.metrics),
-    }.items():
-        if has_own:
-            raise CannotSplit(f"{name} of your own needs the logits of all classes in one place")
+    if not isinstance(recipe.loss, CrossEntropy):
+        raise CannotSplit("a loss of your own needs the logits of all classes in one place")
+    if recipe.metrics:
+        raise CannotSplit("a metric of your own needs the logits of all classes in one place")
     if isinstance(recipe.optimizer, Thor):
         raise CannotSplit("THOR's curvature is that of whole layers")
     if callable(recipe.optimizer):

@@ -6,10 +6,10 @@
     page.close()
 
     /              the page, made by `reporting`; its script requests /data.json?since= and reloads the page on a change
-    /data.json     state and curves; with `?since=…` only the state, after 2 to 15 seconds or when the run ends
+    /data.json     state and curves; with `?since=…` only the state, answered after 2 to 15 seconds or when the run ends
     /images/…      the sheets of input images in RUN/images
 
-Files are read when a request comes; of growing files only the added lines are read. Needs no torch.
+Files are read when a request comes; of files that grow, only the added lines are read. Needs no torch.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ MAX_PATTERN_CHARACTERS = 200  # of `?layers=` in an address
 EARLIER_IMAGES = 10  # links to earlier sheets
 WAIT_S = 2.0  # shortest wait before a request with `?since` is answered
 IDLE_WAIT_S = 15.0  # longest wait, used for hidden tabs, whose requests have `&idle`
-MAX_RENDER_SHARE = 0.01  # share of the time that may go into rendering pages, which slows down training
+MAX_RENDER_SHARE = 0.01  # share of the processor time for rendering pages, which slows down training
 FAREWELL_S = 3.0  # longest wait for open pages to load the version that shows how the run ended
-QUIET_S = 0.4  # after this time without a request, a page has also loaded its images
+QUIET_S = 0.4  # after so long without a request, a page has also loaded its images
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_HEAD_BYTES = 24  # signature, length and type of the first chunk, width, height
 MAX_IMAGE_BYTES = 64 << 20
@@ -255,7 +255,7 @@ class Visitors:
 
 
 class Server(ThreadingHTTPServer):
-    """HTTP server of one page, with a thread for each connection."""
+    """HTTP server of one page; each connection has a thread."""
 
     daemon_threads = True
     page: ServedPage
@@ -272,7 +272,7 @@ class Server(ThreadingHTTPServer):
 
 
 def bind_server(port: int, flag: str = "--watch-port") -> Server:
-    """Return a server that listens on a port of this machine (0: any free one); BadValue if that is not possible."""
+    """Return a server that listens on a port of this machine (0: any free one); raise BadValue if it cannot."""
     try:
         return Server((LOOPBACK, port), Handler)
     except OSError as error:
@@ -458,7 +458,7 @@ def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: 
 
 
 def build_callouts(contents: RunContents, ending: Ending | None) -> list[Part]:
-    """Return the callouts: how the run ended or that it has no log line yet, and that it trains on noise."""
+    """Return the callouts: how the run ended, or that it has no log line yet; and that it trains on noise."""
     callouts: list[Part] = []
     if ending is not None:
         callouts.append(Callout(TONES[ending.kind], ending.sentence, ending.remarks))

@@ -1,4 +1,4 @@
-"""The training loop. Read `Training.fit` top to bottom: it is the algorithm.
+"""The training loop; its algorithm is `Training.fit`.
 
 `Training` connects the parts of a run: `TrainingStep` (forward, backward, clip, update), `Progress` (steps, rates,
 seeds), `RunState` (snapshots for checkpoints), a parallel strategy, callbacks, and a sink: N steps that the device
@@ -99,7 +99,7 @@ class Training:
         self.progress = Progress(recipe, find_pace(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()
         self.score: Score | None = None
-        self._every_rank_called = True  # False: the callback that was called last runs on rank 0 only
+        self._every_rank_called = True  # False if the callback that was called last runs on rank 0 only
         self._requested_stop = "another rank asked for it"  # request_stop overwrites it on the rank that asked
         self.train_step = TrainingStep(
             recipe, self.computation, support, self.scale, self.ema, self.parallel, self.progress, self.pulse, self.emit
@@ -110,10 +110,10 @@ class Training:
         self.tuned: dict[str, Any] | None = None
 
     def build_computation(self) -> Computation:
-        """Return the network as this run computes it: cast, on our kernels, wrapped for the ranks, compiled.
+        """Return the network as this run computes it: cast, with viaduct's kernels, wrapped for the ranks, compiled.
 
-        With a callback that observes every operator, `compile: auto` compiles the network whole: the callback switches
-        between the compiled and the original network.
+        With a callback that observes every operator, `compile: auto` compiles the network whole, because the callback
+        switches between the compiled and the original network.
         """
         recipe, every_step = self.recipe, self.needs_every_step
         may_sink = bool(recipe.sink) and self.group.ranks == 1 and not every_step
@@ -131,7 +131,7 @@ class Training:
         )
 
     def fuse_kernels(self, network: nn.Module) -> int:
-        """Use kernels of our own in the network, if recipe and device allow it; return how many parts use them."""
+        """Use viaduct's own kernels if recipe and device allow it; return how many parts of the network use them."""
         if not uses_own_kernels(self.recipe, self.plan, self.torch_device.type, self.needs_every_step, self.mode):
             return 0
         return fuse(network, self.plan, is_required=self.recipe.kernels == "on")
@@ -159,9 +159,9 @@ class Training:
         return self.progress.rate
 
     def change_learning_rate(self, rate: float | None = None, factor: float | None = None) -> None:
-        """Set the coming step's rate to `rate`, or to `factor` times the planned one.
+        """Set the coming step's rate to `rate`, or multiply it by `factor`.
 
-        All later rates are changed by the same factor, also after a resume.
+        All later rates change by the same factor, also after a resume.
         """
         self.refuse_single_rank("change_learning_rate")
         self.progress.change_learning_rate(rate, factor)
@@ -182,7 +182,7 @@ class Training:
         """Raise BadValue if a callback that runs only on rank 0 would change something that all ranks share."""
         if self.group.ranks > 1 and not self._every_rank_called:
             message = f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together."
-            raise BadValue(message, "Give the callback `every_rank = True`: then all ranks change the same.")
+            raise BadValue(message, "Give the callback `every_rank = True`, so that all ranks make the same change.")
 
     def request_stop(self, reason: str) -> None:
         """Finish the run after this step, or a step or two later if only rank 0 calls this."""
@@ -203,7 +203,7 @@ class Training:
             return self.sink.obstacle
         if self.recipe.sink == "auto":
             return find_automatic_obstacle(self)
-        return "a callback looks at every step" if self.recipe.sink and self.needs_every_step else None
+        return "a callback observes every step" if self.recipe.sink and self.needs_every_step else None
 
     # The algorithm
 
@@ -298,13 +298,14 @@ class Training:
         return bool(self.interrupted() or self.progress.stop_reason)
 
     def log(self) -> None:
-        """Read what the device has computed since the last log line, and call the callbacks."""
+        """Read losses and correct images since the last log line from the device, and call the callbacks."""
         if not self.train_step.results:
             return
         losses, hits = self.train_step.read_results()
         images = len(losses) * self.recipe.data.global_batch
         seconds = self.stopwatch.book("training")
-        finite = [loss for loss in losses if math.isfinite(loss)]  # others are fp16 overflows, or NanStop ends the run
+        # A loss that is not finite is an fp16 overflow, or NanStop ends the run.
+        finite = [loss for loss in losses if math.isfinite(loss)]
         loss = sum(finite) / len(finite) if finite else math.nan
         record = LogRecord(
             step=self.progress.step,
@@ -355,7 +356,7 @@ class Training:
 
     def save(self) -> checkpoint.SavedCheckpoint:
         """Write a checkpoint of this step. All ranks call it; rank 0 writes."""
-        self.log()  # a loss that is not finite stops the run here, before it is saved
+        self.log()  # a loss that is not finite stops the run here, before the checkpoint is written
         self.stopwatch.restart()
         step, folder = self.progress.step, self.run.checkpoints
         notes = {"model": describe_model(self.recipe), "classes": self.recipe.data.classes, "epoch": self.epoch}

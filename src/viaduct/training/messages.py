@@ -8,7 +8,8 @@ numbers, strings, containers, paths, dtypes, tensors, arrays and objects of clas
 receiver refuses a message whose length does not fit its contents.
 
 A message is the length of its JSON text in 8 bytes, the text, and the bytes of its tensors. In the JSON a tensor is
-{"tensor": [dtype, shape, order of axes in memory]}; other types that JSON lacks are objects with one key, too.
+{"tensor": [dtype, sizes, axes]}, with the sizes and axes in the order of memory; other types that JSON lacks are
+objects with one key, too.
 """
 
 from __future__ import annotations
@@ -75,13 +76,13 @@ def to_json(value: Any, buffers: list[bytes]) -> Any:
 
 
 def add_tensor(tensor: Tensor, buffers: list[bytes]) -> list[Any]:
-    """Append the bytes of a tensor to `buffers`; return its dtype, its extents in memory order, and the axes' order."""
+    """Append the bytes of a tensor to `buffers`; return its dtype, and its sizes and axes in the order of memory."""
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPES or tensor.layout != torch.strided:
         raise build_type_error(f"tensor of {name}, {str(tensor.layout).removeprefix('torch.')}")
-    # Axes in memory order, so that channels_last stays channels_last.
-    strides, extents = tuple(tensor.stride()), tuple(tensor.shape)
-    order = sorted(range(tensor.ndim), key=lambda axis: (-strides[axis], -extents[axis]))
+    # Axes in the order of memory, so that channels_last stays channels_last.
+    strides, sizes = tuple(tensor.stride()), tuple(tensor.shape)
+    order = sorted(range(tensor.ndim), key=lambda axis: (-strides[axis], -sizes[axis]))
     contiguous = tensor.detach().resolve_conj().resolve_neg().cpu().permute(order).contiguous()
     # as_strided, because reshape may keep stride 0 for a tensor of one element, and view needs stride 1.
     elements = contiguous.as_strided((contiguous.numel(),), (1,))
@@ -104,7 +105,7 @@ def decode(data: memoryview | bytes) -> Any:
     try:
         value = reader.read_value(json.loads(bytes(view[PREFIX_BYTES : PREFIX_BYTES + length])), MAX_DEPTH)
         if reader.position != len(reader.data):
-            raise ValueError("more bytes than tensors")
+            raise ValueError("more bytes than its tensors need")
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError) as error:
         raise LostRank(f"a message that cannot be understood came from another rank: {error}.") from None
     return value
@@ -141,12 +142,12 @@ class Reader:
         """Return the next tensor of the message, in the memory layout that it was sent in."""
         name, shape, order = content
         dtype = DTYPES[name]
-        if not all(type(extent) is int and extent >= 0 for extent in shape) or sorted(order) != [*range(len(shape))]:
+        if not all(type(size) is int and size >= 0 for size in shape) or sorted(order) != [*range(len(shape))]:
             raise ValueError("a tensor of an impossible shape")
-        size = math.prod(shape) * dtype.itemsize
-        if size > len(self.data) - self.position:
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes > len(self.data) - self.position:
             raise ValueError("fewer bytes than its tensors need")
-        buffer = bytearray(self.data[self.position : self.position + size])
-        self.position += size
+        buffer = bytearray(self.data[self.position : self.position + nbytes])
+        self.position += nbytes
         tensor = torch.frombuffer(buffer, dtype=dtype).reshape(shape) if buffer else torch.empty(shape, dtype=dtype)
         return tensor.permute([order.index(axis) for axis in range(len(order))])

@@ -24,9 +24,9 @@ from viaduct.typed_fields import show_value
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Metric = Callable[[Tensor, Tensor], Any]
-NO_LOGITS: Floats = np.empty((0, 0), np.float32)  # of a recipe without metrics of its own
-TOP = 5  # an image whose class is among its TOP largest logits counts for top5
-MAX_CONFUSION_CLASSES = 2000  # the confusion matrix then has 4 million fields
+NO_LOGITS: Floats = np.empty((0, 0), np.float32)  # where a recipe has no metrics of its own
+TOP = 5  # an image counts for top5 if the logit of its class is among the TOP largest
+MAX_CONFUSION_CLASSES = 2000  # a confusion matrix of so many classes has 4 million fields
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class Score:
 
 
 class BatchResults(NamedTuple):
-    """Results of some images on the device: summed loss, predicted classes, number of images that count for top5."""
+    """Results of a batch, on the device."""
 
-    loss: Tensor
-    predicted: Tensor
-    hits: Tensor
+    loss: Tensor  # sum over the images
+    predicted: Tensor  # class of each image
+    hits: Tensor  # number of images that count for top5
 
 
-# Scores a batch; arguments: logits, labels, and the number of images before the padding.
+# Scores a batch from its logits, its labels, and the number of its images without padding.
 BatchScorer = Callable[[Tensor, Tensor, int], BatchResults]
 
 
 def build_scorer(loss: Loss, classes: int) -> BatchScorer:
-    """Return the scorer of batches whose logits are those of all classes."""
+    """Return the scorer of a rank that has the logits of all classes."""
 
     def score_batch(logits: Tensor, labels: Tensor, real: int) -> BatchResults:
         logits, truth = logits[:real], labels[:real]
@@ -86,17 +86,17 @@ def evaluate(
 ) -> Score | None:
     """Return the score over all images; None if `after_batch(batches done, batches in all)` returns False.
 
-    Of several ranks each scores its images, and all get the score over all images. `score_batch` is given if a
+    With several ranks each scores its images, and all return the score over all images. `score_batch` is given if a
     rank has the logits of some classes only. `own` are the recipe's metrics: each gets the logits and labels of all
-    images, on the CPU and in the order of the set.
+    images, on the CPU and in the order of the dataset.
     """
     score_batch = score_batch or build_scorer(loss, classes)
     start = time.monotonic()
     results = RankResults(keep_logits=bool(own))
     for done, batch in enumerate(batches.epoch(0), start=1):
-        # The ranks take batches in turns; only the end of the last ones is padding.
-        before = ((done - 1) * group.ranks + group.rank) * len(batch.labels)
-        real = max(0, min(len(batch.labels), batches.count - before))
+        # The ranks take batches in turns. Padding fills up the last batches, so that all ranks have equally many.
+        position = ((done - 1) * group.ranks + group.rank) * len(batch.labels)  # of the batch's first image
+        real = max(0, min(len(batch.labels), batches.count - position))
         logits = forward(batch.images)
         scored = score_batch(logits, batch.labels, real)
         if real:
@@ -131,7 +131,7 @@ def compute_own_metrics(metrics: Mapping[str, Metric], results: ImageResults) ->
 class ImageResults(NamedTuple):
     """Results of some images on the host; the loss and the hits are sums over them."""
 
-    images: Numbers  # their positions in the set
+    images: Numbers  # their positions in the dataset
     true: Numbers
     predicted: Numbers
     loss: float
@@ -140,7 +140,7 @@ class ImageResults(NamedTuple):
 
 
 class RankResults:
-    """Results that one rank has collected so far; all but logits stay on the device until `to_host`."""
+    """Collects the results of one rank; all but logits stay on the device until `to_host`."""
 
     def __init__(self, keep_logits: bool) -> None:
         self.keep_logits = keep_logits

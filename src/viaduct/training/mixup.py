@@ -2,14 +2,14 @@
 
 Image i of a batch of N is mixed with its partner, image N - 1 - i:
 
-    mixup     w * images + (1 - w) * images.flip(0), and the same for labels; one draw w of Beta(a, a) for each image
+    mixup     w * images + (1 - w) * images.flip(0), and the same for labels; w is drawn from Beta(a, a) for each image
     cutmix    a box of the image is replaced by the same box of the partner; labels are mixed by the box's area
 
-With both, a draw for each image decides between them, with equal probability.
+With both, a random number for each image decides between them, with equal probability.
 
-The draws are a pure function of (seed, step), like the order of the images, so a resumed run repeats them. They are
-drawn for the whole global batch, before it is divided among ranks and accumulated parts, from raw Philox bits: NumPy
-promises not to change that stream.
+The random numbers are a pure function of (seed, step), like the order of the images, so a resumed run repeats them.
+They are drawn for the whole global batch, before it is divided among ranks and accumulated parts, from raw Philox bits:
+NumPy promises not to change that stream.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def draw_uniform(seed: int, step: int, purpose: Purpose, rows: int, count: int) 
 
 def draw_beta(alpha: float, radial: Uniform, angular: Uniform) -> npt.NDArray[np.float32]:
     """Return draws of Beta(alpha, alpha) from two uniform numbers each."""
-    # The polar method of Bailey 1994, without rejection: T = sqrt(2a * q) with the sign of the cosine has Student's t
-    # distribution with 2a degrees of freedom, and 1/2 + T / (2 sqrt(2a + T^2)) has Beta(a, a).
+    # The polar method of Bailey 1994, without rejection: T = sqrt(2a * q), with the sign of the cosine, has Student's t
+    # distribution with 2a degrees of freedom; 1/2 + T / (2 sqrt(2a + T^2)) then has the distribution Beta(a, a).
     cosine = np.cos(2 * np.pi * angular)
     with np.errstate(over="ignore", divide="ignore"):  # a very small alpha: the draw is 0 or 1
         q = np.expm1(-np.log(radial) / alpha) * cosine**2
@@ -70,12 +70,12 @@ def draw_cutmix_rows(
 
 
 def mix(images_NCHW: Tensor, labels: Tensor, weights: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Return the mixed images, and a row with the share of every class for each.
+    """Return the mixed images, and for each image a row with the share of every class.
 
     `weights` has one weight for each image (mixup) or one row of `draw_cutmix_rows`.
     """
-    truth = F.one_hot(labels, classes).to(weights.dtype)
-    shares = torch.lerp(truth.flip(0), truth, find_label_weights(weights).view(-1, 1))
+    one_hot = F.one_hot(labels, classes).to(weights.dtype)
+    shares = torch.lerp(one_hot.flip(0), one_hot, find_label_weights(weights).view(-1, 1))
     return mix_images(images_NCHW, weights), shares
 
 
@@ -86,13 +86,13 @@ def find_label_weights(weights: Tensor) -> Tensor:
 
 def mix_images(images_NCHW: Tensor, weights: Tensor) -> Tensor:
     """Return each image mixed with its partner in the batch."""
-    own = weights.view(-1, 1, 1, 1) if weights.ndim == 1 else find_pixel_weights(weights, *images_NCHW.shape[2:])
-    mixed = torch.lerp(images_NCHW.flip(0), images_NCHW, own.to(images_NCHW.dtype))
+    weights = weights.view(-1, 1, 1, 1) if weights.ndim == 1 else find_pixel_weights(weights, *images_NCHW.shape[2:])
+    mixed = torch.lerp(images_NCHW.flip(0), images_NCHW, weights.to(images_NCHW.dtype))
     return mixed.contiguous(memory_format=torch.channels_last)
 
 
 def find_pixel_weights(rows: Tensor, height: int, width: int) -> Tensor:
-    """Return the weight of each image's own pixels from rows of cutmix, as N,1,H,W: 0 inside of its box."""
+    """Return the weight of each image's own pixels from rows of cutmix, as N,1,H,W; it is 0 inside the box."""
     _, weight, top, bottom, left, right = (column.view(-1, 1, 1, 1) for column in rows.unbind(1))
     y = torch.arange(height, device=rows.device).view(1, 1, -1, 1)
     x = torch.arange(width, device=rows.device).view(1, 1, 1, -1)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from viaduct import models
-from viaduct.data.pillow_views import PREFIX, PillowViews
+from viaduct.data.pillow_views import PillowViews
 from viaduct.data.records import Records
 from viaduct.errors import BadValue
 from viaduct.models import sources
@@ -35,17 +35,17 @@ def collect_network_options(recipe: Recipe) -> dict[str, Any]:
         return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
     if recipe.network is not None:
         message = f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have."
-        raise BadValue(message, "Take them out: --set network=none.")
+        raise BadValue(message, "Take it out: --set network=none.")
     return {}
 
 
 def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
-    """Replace `data.preprocess="source"` by the preprocessing of the network's source.
+    """Replace `data.preprocess="source"` by the preprocessing of the network's own package.
 
-    The image size becomes that of the source, too, unless `keep_size` is set.
+    The image size becomes that of the network, too, unless `keep_size` is set.
     """
     data = recipe.data
-    if not isinstance(data, Records) or data.preprocess != PREFIX:  # PREFIX is "source"
+    if not isinstance(data, Records) or data.preprocess != "source":
         return recipe
     if isinstance(recipe.model, str) and not sources.is_foreign(recipe.model):
         family = models.find_record(recipe.model)
@@ -58,7 +58,10 @@ def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
 
 
 def describe_model_file(recipe: Recipe) -> dict[str, str] | None:
-    """Return path and SHA-256 of the file with the function `package.module:function`; None for other networks."""
+    """Return path and SHA-256 of the file that defines a network `package.module:function`.
+
+    Return None for a network that is not given in this form, or whose function has no source file.
+    """
     if not isinstance(recipe.model, str) or not sources.is_function(recipe.model):
         return None
     file = inspect.getsourcefile(inspect.unwrap(sources.find_function(recipe.model)))
@@ -76,7 +79,7 @@ def find_changed_model_file(record: Mapping[str, Any], recipe: Recipe) -> Path |
 
 
 def place_model(model: nn.Module, device: torch.device) -> nn.Module:
-    """Move a model to its device, in channels_last, in which convolutions are usually faster."""
+    """Move a model to its device, in the memory format channels_last, which is usually faster for convolutions."""
     placed: nn.Module = cast(Any, model).to(device, memory_format=torch.channels_last)
     return placed
 

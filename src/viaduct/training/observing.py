@@ -39,7 +39,7 @@ def build_tensorboard(recipe: Recipe) -> TensorBoard:
 
 
 class Observer(TensorBoard):
-    """Writes the usual curves, images and histograms of one step per interval, and the graph once."""
+    """Writes the curves of `TensorBoard`, images and histograms of one step per interval, and the graph once."""
 
     def __init__(self, kinds: frozenset[str]) -> None:
         """`kinds` are the records to write besides the curves, of `recipes.TENSORBOARD_RECORDS`."""
@@ -49,7 +49,7 @@ class Observer(TensorBoard):
         super().start(training)
         self.histograms = training.run.path / "histograms.jsonl"
         self.images = training.run.path / "images"
-        if self.histograms.is_file():  # drop those of steps that are taken again
+        if self.histograms.is_file():  # a resumed run: drop histograms of steps that are taken again
             lines = self.histograms.read_text().splitlines()
             kept = [line for line in lines if read_step(line) <= training.step]
             replace_contents(self.histograms, "".join(f"{line}\n" for line in kept).encode())
@@ -89,7 +89,7 @@ def read_step(line: str) -> float:
 
 @torch.no_grad()
 def measure_histograms(tensors: Mapping[str, Tensor]) -> dict[str, Histogram]:
-    """Return the histogram of each tensor's finite values; the device is read once for all."""
+    """Return the histogram of each tensor's finite values; one transfer from the device serves all tensors."""
     rows = [compute_histogram(tensor) for tensor in tensors.values()]
     if not rows:
         return {}
@@ -116,8 +116,8 @@ def to_histogram(row: list[float]) -> Histogram:
     low, high, count, total, squares, *counts = row
     if not count:  # nothing finite
         low = high = 0.0
-    totals = [int(number) for number in counts]
-    return {"min": low, "max": high, "num": int(count), "sum": total, "sum_squares": squares, "counts": totals}
+    bins = [int(number) for number in counts]
+    return {"min": low, "max": high, "num": int(count), "sum": total, "sum_squares": squares, "counts": bins}
 
 
 def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
@@ -158,7 +158,7 @@ def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tu
                 continue
             values[value.debugName()] = "input"
             nodes.append(("input", "Placeholder", []))
-        # Without constants and attributes.
+        # Constants and attributes (kinds prim::…) are left out.
         operations = [node for node in graph.nodes() if not node.kind().startswith("prim::") or "Tuple" in node.kind()]
         for number, node in enumerate(operations):
             kind = node.kind().removeprefix("aten::").strip("_")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Thor
+from viaduct.recipes._parts import Decayed
 from viaduct.training import torch_optimizers
 from viaduct.training.lars import FullNorms, LarsOptimizer
 from viaduct.training.recipe_code import call_recipe_part
 from viaduct.training.rmsprop import TfRmsProp
 from viaduct.training.thor import ThorOptimizer
 
-Decay = Literal["all", "not_norm", "weights"]  # parameters that decay; not_norm: biases too; weights: no norm, no bias
 Loss = Callable[[Tensor, Tensor], Tensor]
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
@@ -52,8 +52,8 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def build_lars(settings: Lars, model: nn.Module) -> LarsOptimizer:
-    """Return LARS; convolution and dense weights have trust ratios, and the form decides what decays by default."""
-    default_decay: Decay = "not_norm" if settings.form == "contrib" else "weights"
+    """Return LARS, with trust ratios for the weights of convolutions and dense layers."""
+    default_decay: Decayed = "not_norm" if settings.form == "contrib" else "weights"
     layer_weights = {id(parameter) for parameter in list_decaying_parameters(model, "weights")}
     groups = [
         {**group, "adapted": adapted, "params": [p for p in group["params"] if (id(p) in layer_weights) == adapted]}
@@ -61,16 +61,17 @@ def build_lars(settings: Lars, model: nn.Module) -> LarsOptimizer:
         for adapted in (True, False)
     ]
     groups = [group for group in groups if group["params"]]
-    options = {
-        "form": settings.form,
-        "momentum": settings.momentum,
-        "trust": settings.trust,
-        "epsilon": settings.epsilon,
-    }
-    return LarsOptimizer(groups, settings.lr, **options)  # type: ignore[arg-type]
+    return LarsOptimizer(
+        groups,
+        settings.lr,
+        form=settings.form,
+        momentum=settings.momentum,
+        trust=settings.trust,
+        epsilon=settings.epsilon,
+    )
 
 
-def build_decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str, Any]]:
+def build_decay_groups(model: nn.Module, decay: Decayed, amount: float) -> list[dict[str, Any]]:
     """Return parameter groups with and without weight decay."""
     decaying = {id(parameter) for parameter in list_decaying_parameters(model, decay)}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -81,7 +82,8 @@ def build_decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[di
     return [group for group in groups if group["params"]]
 
 
-def list_decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter]:
+def list_decaying_parameters(model: nn.Module, decay: Decayed) -> Iterable[nn.Parameter]:
+    """Yield the parameters with weight decay; "not_norm" includes biases, "weights" does not."""
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             is_norm = isinstance(module, NORMS)
@@ -93,9 +95,9 @@ def list_decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Para
 def compute_l2_loss(
     optimizer: torch.optim.Optimizer, compute_full_norms: FullNorms = lambda parameters, norms: norms
 ) -> Tensor:
-    """Return the weight decay as a term of the loss: half the decay times the squared weights.
+    """Return the weight decay as the L2 term of the loss: half the decay times the squared weights.
 
-    It is 0 for AdamW, THOR and the zoo's form of LARS: their decay is not the gradient of a loss term.
+    It is 0 for AdamW, THOR and the second form of LARS, whose decay is not the gradient of a term of the loss.
     """
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())
@@ -112,7 +114,7 @@ def compute_smoothing(recipe: Recipe, *, training: bool) -> float:
     settings = recipe.loss
     assert isinstance(settings, CrossEntropy)
     smoothing = settings.label_smoothing if training or settings.smooth_evaluation else 0.0
-    # Smoothing e that gives e/(C-1) to each other class is torch's e' = e*C/(C-1), which gives e'/C to every class.
+    # spread="others" gives e/(C-1) to each wrong class; torch's e' gives e'/C to every class. So e' is e*C/(C-1).
     classes = recipe.data.classes
     return smoothing * classes / (classes - 1) if settings.spread == "others" and smoothing else smoothing
 

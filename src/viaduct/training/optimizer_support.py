@@ -1,6 +1,7 @@
 """Methods that a training step needs of an optimizer beyond torch's interface, for instance to capture its step.
 
-An optimizer class declares its support:
+Capturing means recording the operations of a step as a device graph (CUDA graph), which is then replayed without the
+host. An optimizer class declares its support:
 
     class LarsOptimizer(torch.optim.Optimizer):
         support = LarsSupport
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OptimizerSupport:
-    """Base of all supports, and the one of an optimizer that declares none: its steps are not captured."""
+    """Base of all supports, and the support of an optimizer that declares none: its steps are not captured."""
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
@@ -37,8 +38,11 @@ class OptimizerSupport:
         return all(group.get("fused") for group in self.optimizer.param_groups)
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
-        """Return the reason why a step cannot be captured, or None; `skips_steps`: it must skip overflowing steps."""
-        return f"{self.name} may ask the host for its rate"
+        """Return the reason why a step cannot be captured, or None.
+
+        `skips_steps`: the optimizer must be able to skip a step whose gradients overflow.
+        """
+        return f"{self.name} may ask the host for its learning rate"
 
     def step_with_device_rates(self) -> None:
         """Update the parameters with learning rates that are tensors on the device."""
@@ -101,18 +105,18 @@ def support_optimizer(optimizer: torch.optim.Optimizer) -> OptimizerSupport:
 
 
 def find_skip_obstacle(name: str, skips_steps: bool) -> str | None:
-    """Return the obstacle of an optimizer that cannot skip a step on the device."""
-    return f"{name} cannot skip a step by itself, as fp16 needs it" if skips_steps else None
+    """Return the obstacle of an optimizer that cannot skip a step on the device, if it must be able to."""
+    return f"{name} cannot skip a step by itself, which fp16 needs" if skips_steps else None
 
 
 def find_fused_obstacle(name: str) -> str:
     """Return the obstacle of an optimizer that can be captured in its fused form only."""
-    return f"{name} has no fused form on this device, which could read its rate there"
+    return f"{name} has no fused form on this device, which could read its learning rate there"
 
 
 @torch.no_grad()
 def step_sgd(group: dict[str, Any], state: dict[Any, Any]) -> None:
-    """Update a group as torch's SGD does; a step of torch's own must have created the momenta."""
+    """Update a group as torch's SGD does; an earlier step of torch's SGD must have created the momenta."""
     parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
     if not parameters:
         return

@@ -1,7 +1,7 @@
 """Prints the lines of a run to stdout and stderr.
 
-`viaduct train … | head -2` does not end the run when `head` ends: its log lines are also in RUN/log.txt. A stream that
-cannot be written is redirected to /dev/null, for the whole process.
+`viaduct train … | head -2` does not end the run when `head` ends, because the log lines also go to RUN/log.txt. A
+stream that cannot be written is redirected to /dev/null, for the whole process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def print_line(line: str, stream: IO[str] | None = None) -> None:
     except OSError as error:
         redirect_to_null(out)
         if not isinstance(error, BrokenPipeError) and out is not sys.stderr:
-            print_line(f"standard output cannot be written ({error.strerror}); going on without.", sys.stderr)
+            print_line(f"standard output cannot be written ({error.strerror}); going on without it.", sys.stderr)
 
 
 def redirect_to_null(stream: IO[str]) -> None:

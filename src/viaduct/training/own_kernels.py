@@ -12,7 +12,10 @@ from viaduct.training.precision import Plan
 
 
 def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> str | None:
-    """Return why this run cannot use viaduct's kernels, or None; `observed`: a callback observes every operator."""
+    """Return why this run cannot use viaduct's kernels, or None.
+
+    `observed`: a callback, such as a dump, observes every operator. `mode` is eager or graph.
+    """
     reasons = {
         f"they are for cuda, and this run is on {device}": device != "cuda",
         "they are written in Triton, which is not installed": find_spec("triton") is None,

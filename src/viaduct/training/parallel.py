@@ -24,8 +24,8 @@ from viaduct.training.mixup import find_label_weights, mix, mix_images
 from viaduct.training.optim import build_loss, compute_smoothing
 from viaduct.training.optimizer_support import OptimizerSupport
 
-# In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors; `state` is everything
-# else, as `snapshot.RunState.read_state` returns it.
+# In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors. `state` is everything
+# else in a checkpoint, as `snapshot.RunState.read_state` returns it.
 State = dict[str, Any]
 
 
@@ -113,7 +113,7 @@ class SingleRank:
         return model, state, averages
 
     def take_rows(self, model: State, state: State, averages: State | None) -> State:
-        """Replace full tensors by this rank's rows: in place in `model` and `averages`; return the changed state."""
+        """Replace full tensors by this rank's rows, in place in `model` and `averages`; return the changed `state`."""
         return state
 
     def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
@@ -131,7 +131,8 @@ class DataParallel(SingleRank):
     capture_obstacle = "several ranks take part"
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
-        # Only hybrid runs, which inherit this method, have a SplitLinear.
+        # SplitLinear, a layer whose rows are split over the ranks, is not averaged. Only hybrid runs, which inherit
+        # this method, have one.
         return wrap_network(network, self.recipe.parallel, self.recipe.deterministic, self.group, (SplitLinear,))
 
     @property

@@ -60,9 +60,9 @@ def plan_precision(precision: Precision, device: Device) -> Plan:
 
 
 def choose_reduced_dtype(device: Device) -> str:
-    """Return the dtype of the levels O1 to O3: native fp16, else native bf16, else an emulated one.
+    """Return the dtype of the levels O1 to O3: native fp16, else native bf16, else one that the device emulates.
 
-    Raise BadValue if the device computes in neither.
+    Raise BadValue if the device has none of these.
     """
     native = device.list_native_dtypes()
     if "fp16" in native:
@@ -96,16 +96,17 @@ class LossScale:
             setting = precision.fp16_scale if compute == "fp16" else 1.0
         self.dynamic = setting == "dynamic"
         self.value = precision.scale_start if self.dynamic else float(setting)
-        # True: the host waits for the device in every step that it drives, to look for overflows.
+        # If True, the host waits for the device in every step that it drives, to look for overflows.
         self.skips_overflows = self.dynamic or (compute == "fp16" and precision.drop_overflow)
         self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
-        # good: steps in a row without overflow; overflows: those since the scale last changed; skipped: steps in all.
-        self.good = self.overflows = self.skipped = 0
+        self.good = 0  # steps in a row without overflow
+        self.overflows = 0  # since the scale last changed
+        self.skipped = 0  # steps in all
         self.streak = 0  # overflows in a row; not in checkpoints
 
     @property
     def is_exhausted(self) -> bool:
-        """Return True if overflows will go on: a dynamic scale is at its minimum of 1, a fixed one had 50 in a row."""
+        """Return True if overflows will go on: a dynamic scale is at its minimum of 1; a fixed one met 50 in a row."""
         return self.streak > 0 and self.value <= 1.0 if self.dynamic else self.streak >= 50
 
     def update(self, finite: bool) -> None:
@@ -128,7 +129,7 @@ class LossScale:
 
 
 class Computation:
-    """The network as the device runs it, beside the fp32 weights that the optimizer and checkpoints hold.
+    """The network as the device runs it, and the fp32 master weights that the optimizer and checkpoints hold.
 
     `network` is a cast copy of `master` if the plan casts the network. Else both are the same module, and the methods
     that copy weights, gradients or statistics between them do nothing.

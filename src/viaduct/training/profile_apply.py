@@ -4,8 +4,8 @@
     applied = apply_advice(profile.advice, load("shapes_taster"), plan=plan, device="cpu", settings=[])
     print(applied.describe() if applied else "no advice that can be tried")
 
-The recipe is profiled in turns without and with the change. It is a gain if the changed recipe was faster in every
-turn, and by more than MIN_GAIN in the median.
+An advice may have changes of recipe fields. The recipe is profiled in turns without and with these changes. They are a
+gain if the changed recipe was faster in every turn, and by more than MIN_GAIN in the median.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Settings = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Applied:
-    """Effect of one change: median microseconds of a step in each turn, without and with it."""
+    """Effect of an advice: median microseconds of a step in each turn, without and with its changes."""
 
     advice: Advice
-    changes: dict[str, str]
+    changes: dict[str, str]  # path of a field -> its new value
     before_us: list[float]
     after_us: list[float]
 
@@ -99,14 +99,14 @@ def apply_advice(
         return None
     proposal, changes = chosen
     applied = Applied(proposal, changes, [], [])
-    timed = replace(plan, recorded=0)
-    profile_to = partial(profile_recipe, loaded, plan=timed, device=device, data=data, ranks=ranks)
+    timing_plan = replace(plan, recorded=0)  # recorded steps show operators, which are not needed here
+    profile_to = partial(profile_recipe, loaded, plan=timing_plan, device=device, data=data, ranks=ranks)
 
     def measure(extra_settings: list[tuple[str, str]]) -> float:
         with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
             profile = profile_to(out=Path(folder) / "prof", settings=[*settings, *extra_settings])
         if profile.iteration_us is None:
-            raise BadRun("no regular step was measured: a trial of the advice needs two steps.", "Give more --steps.")
+            raise BadRun("no regular step was measured: trying an advice needs two steps.", "Give more --steps.")
         return profile.iteration_us
 
     variants = [(applied.before_us, []), (applied.after_us, list(changes.items()))]

@@ -1,7 +1,8 @@
-"""`train --profile 100-120`: profiles some steps of a run into RUN/profile.
+"""Profiles some steps of a run into RUN/profile (`viaduct train --profile 100-120`).
 
-The files are written after the last of these steps, advice and report.html at the end of the run. Of several ranks each
-writes its own folder (rank_0, rank_1 …), and rank 0 merges them.
+The profile is written after the last of these steps; advice and report.html are added at the end of the run. With
+several ranks each writes its own folder (rank_0, rank_1 …), and rank 0 merges them. The window is the range of profiled
+steps. The collector times its first steps and records the operators of the others.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class Profiling(Callback):
         self.window: Window | None = None  # None if an earlier process took the steps
         self.collector: Collector | None = None
         self.first_step = 0  # number in the run of the step that the collector counts as 0
-        self.written = False  # True: this rank's files are written, or could not be
-        self.published = False  # True: advice and page are added to them
+        self.written = False  # True once this rank's files are written, or could not be
+        self.published = False  # True once advice and the page are added to them
         self.lines: list[str] = []  # notes for the user
 
     # Events of the run
@@ -120,7 +121,7 @@ class Profiling(Callback):
         return self.collector
 
     def make_plan(self, training: Training, window: Window) -> Plan:
-        """Return how many steps are timed and recorded; no evaluation or checkpoint is planned among the recorded."""
+        """Return how many steps are timed and recorded; no evaluation or checkpoint is due among the recorded."""
         intended = window.count_recorded() if self.request.options.operators else 0
         recorded = min(intended, count_undisturbed(training, window.last))
         if recorded < intended and not recorded:
@@ -133,7 +134,7 @@ class Profiling(Callback):
         options, network = self.request.options, training.computation.network
         if training.mode == "graph" or training.sink is not None:
             if options.fp_point or options.bp_point:
-                self.lines.append("fp_point and bp_point have no meaning in compiled or captured steps: not used.")
+                self.lines.append("fp_point and bp_point are not used: compiled or captured steps have no such points.")
             return
         self.collector.add_network(network)
         self.marks.hooks = PointHooks(options.fp_point, options.bp_point, self.marks)
@@ -152,7 +153,7 @@ class Profiling(Callback):
         if collector is None or collector.done or not collector.plan.recorded:
             return
         if collector.ended_steps >= collector.plan.skip + collector.plan.timed:
-            self.lines.append(f"The operators hold those of a {kind} that came between the recorded steps.")
+            self.lines.append(f"The operators include those of a {kind} between the recorded steps.")
 
     def step(self, training: Training) -> None:
         if self.collector is not None and self.collector.done and not self.written:
@@ -167,7 +168,7 @@ class Profiling(Callback):
             self.publish()
 
     def write_unfinished(self, training: Training, ended: str) -> None:
-        """After an error write the profile collected so far; with several ranks only this rank's part."""
+        """Write the profile collected before an error; with several ranks only this rank's part."""
         if self.collector is None:
             return
         if not self.written:
@@ -226,7 +227,7 @@ class Profiling(Callback):
     # Descriptions
 
     def describe(self, training: Training, ended: str) -> Facts:
-        """Return the facts of the run; `ended` is how it ended, if it ended within the window."""
+        """Return the facts of the run; `ended` says how the run ended if that was within the window."""
         sink = training.sink
         captured = f", sink {sink.length}" if sink is not None and sink.replay is not None else ""
         return Facts(
@@ -285,7 +286,7 @@ def publish_profile(folder: Path) -> Profile:
 
 
 def count_undisturbed(training: Training, last: int) -> int:
-    """Return how many steps up to `last` follow the last planned evaluation or checkpoint."""
+    """Return how many steps up to `last` come after the last evaluation or checkpoint that is due before."""
     intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
     return min((last % every for every in intervals if every), default=last)
 
@@ -300,8 +301,8 @@ def split_replays(profile: Profile, replayed: set[int]) -> Profile:
     total = sum(kernel.time_us for kernel in profile.kernels)
     update = sum(kernel.time_us for kernel in profile.kernels if kernel.kind == OPTIMIZER)
     if not update:
-        note = "Of captured steps it is not known where the backward pass ends: no kernel of the update was recorded."
-        facts = add_note(profile.facts, f"{note} Forward + backward holds the update, too.")
+        note = "Captured steps: it is not known where the backward pass ends, because no kernel of the update was recorded."
+        facts = add_note(profile.facts, f"{note} Forward + backward includes the update.")
         return replace(profile, facts=replace(facts, phases_measured=False))
     share = update / total
     steps = [

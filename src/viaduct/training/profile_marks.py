@@ -29,17 +29,17 @@ REPLAY = "Captured steps: the forward start is the start of a step's replay, the
 
 
 class ProfileMarks(StepMarks):
-    """Marks the time points of steps in a window."""
+    """Marks the time points of the profiled steps."""
 
     def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
-        """`collect` is called before each step until it returns the collector; it returns None before the window."""
+        """`collect` returns None before the first profiled step, then the collector; it is called until then."""
         self.training = training
         self.hooks = PointHooks("", "", self)
         self.replayed: set[int] = set()  # numbers of steps that were replayed
         self._collect = collect
         self._collector: Collector | None = None
         self._paused = False
-        self._gradients_done = False  # the backward end of this step is marked already
+        self._gradients_done = False  # True if the backward end of this step is marked already
         self._has_ranks = training.group.ranks > 1
 
     @property
@@ -169,8 +169,8 @@ class PointHooks:
 
 
 def check_point(key: str, name: str, network: nn.Module) -> None:
-    """Raise UnknownName if the option fp_point or bp_point (`key`) names no module of the network."""
+    """Raise UnknownName if the value `name` of an option (`key`: fp_point or bp_point) is no module of the network."""
     names = [known for known, _ in network.named_modules() if known]
     if name and name not in names:
-        hints = f"{key} of PROFILING_OPTIONS is a module of the network here; empty: found automatically."
+        hints = f"{key} of PROFILING_OPTIONS must be a module of the network; empty: found automatically."
         raise UnknownName("module of this network", name, names, hints)

@@ -1,10 +1,10 @@
-"""`viaduct profile run RECIPE`: profiles a few steps of a recipe in a temporary run.
+"""Profiles a few steps of a recipe in a temporary run (`viaduct profile run RECIPE`).
 
     plan = Plan(skip=5, timed=20, recorded=5)
     profile = profile_recipe(load("resnet50_imagenet"), out=Path("prof"), plan=plan, device="cuda")
 
-Nothing is evaluated or saved meanwhile. Each of several ranks is a process (`python -m viaduct.training.profiled FILE`)
-that writes OUT/rank_N; rank 0 merges them into OUT.
+Nothing is evaluated or saved meanwhile. With several ranks each is a process (`python -m viaduct.training.profiled
+FILE`) that writes OUT/rank_N; rank 0 merges these into OUT.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from viaduct.training.profile_callback import ProfileRequest, Profiling, write_p
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import check_path, explain_limits, load_images
 
-CPU_BATCH = 8  # images of each rank on CPUs, unless a setting gives the batch: larger steps take too long
+CPU_BATCH = 8  # images of each rank on CPUs, unless the user sets the batch, because larger steps take too long
 MANY_STEPS = 10**9  # more than any profile takes
 NOISE_RATE = 1e-6  # on noise the recipe's own learning rate may diverge, and computing with NaN can be slow
 SINK_WARMUP = 6  # steps to skip in a run with sinks, so that the profiled ones are replays
@@ -114,7 +114,7 @@ def start_ranks(order: WorkOrder, ranks: int) -> None:
         code = run_local(["python", "-m", "viaduct.training.profiled", str(path)], ranks, max_restarts=0)
     if code:
         message = f"the ranks ended with exit code {code}: there is no profile of all of them."
-        raise BadRun(message, f"Anything that they had collected is in {order.out}.")
+        raise BadRun(message, f"What they had collected is in {order.out}.")
 
 
 def profile_here(order: WorkOrder) -> None:
@@ -153,7 +153,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
 
 
 def prepare_recipe(order: WorkOrder, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
-    """Return the recipe without evaluations, checkpoints and a last step, and notes about other changes."""
+    """Return the recipe without evaluations, checkpoints and a last step, and notes about its other changes."""
     recipe, notes = order.change_recipe(), []
     changes: dict[str, Any] = {
         "steps": MANY_STEPS,
@@ -165,7 +165,7 @@ def prepare_recipe(order: WorkOrder, kind: str, ranks: int) -> tuple[Recipe, lis
         changes["data"] = Records(source.global_batch, source.size, classes=source.classes, eval_batch=1)
         if hasattr(recipe.optimizer, "lr"):
             changes["optimizer"] = replace(recipe.optimizer, lr=NOISE_RATE)  # type: ignore[type-var]
-        notes.append("The images are noise that is made on the device: no loader was measured.")
+        notes.append("The images are noise that is made on the device: loading of images was not measured.")
     recipe = replace(recipe, **changes)
     max_batch = CPU_BATCH * ranks
     if kind == "cpu" and BATCH_FIELD not in dict(order.settings) and recipe.data.global_batch > max_batch:

@@ -22,12 +22,15 @@ class Progress:
         self.evaluated_at = -1  # step of the last evaluation; -1: none
         self.best: dict[str, Any] | None = None  # step and top1 of the best evaluation so far
         self.stop_reason: str | None = None
-        self.order_seeds: list[tuple[int, int]] = []  # (first epoch, seed), as callbacks have changed them
+        self.order_seeds: list[tuple[int, int]] = []  # (first epoch, seed) for each change by a callback
         self.loss_weights = {"main": 1.0, "auxiliary": recipe.aux_weight}
 
     @property
     def epoch(self) -> float:
-        """Images trained on, divided by those of the set; with a partial batch dropped, an epoch counts less than 1."""
+        """Number of images trained on, divided by that of the dataset.
+
+        It is a little below a whole number at the end of an epoch that has left out a partial batch.
+        """
         return self.pace.epochs_at(self.step)
 
     @property
@@ -57,7 +60,7 @@ class Progress:
         return [initial * factor for initial in self.initial_rates]
 
     def change_learning_rate(self, rate: float | None = None, factor: float | None = None) -> None:
-        """Set the coming step's rate to `rate`, or to `factor` times the planned one; change later ones by the same."""
+        """Set the coming step's rate to `rate`, or multiply it by `factor`; later rates change by the same factor."""
         for name, value in (("rate", rate), ("factor", factor)):
             if value is not None and not is_non_negative(value):
                 raise BadValue(f"change_learning_rate: {name} is {value!r}.", "It must be a number, 0 or more.")
@@ -133,14 +136,17 @@ class Progress:
 
 
 class Stopwatch:
-    """Seconds of a run by activity: training, evaluation, checkpoints. A window of time is added to one of them."""
+    """Seconds of a run by activity: training, evaluation, checkpoints.
+
+    A window is the time since the last `restart` or `book`; `book` adds it to an activity.
+    """
 
     def __init__(self) -> None:
         self.seconds = {"training": 0.0, "evaluation": 0.0, "checkpoints": 0.0}
         self._window_start = time.monotonic()
 
     def restart(self) -> None:
-        """Begin a new window now; the time since the last window is not counted."""
+        """Begin a new window; the open one is not counted."""
         self._window_start = time.monotonic()
 
     def exclude(self, seconds: float) -> None:

@@ -6,8 +6,8 @@
       "sessions": [{…}, …]          one for each start of the run: time, place, code and data
     }
 
-A run of an earlier version of viaduct gets this record, without "init", when it is resumed. Unknown values are null.
-The "basis" of a data fingerprint says which part of the data was read for it.
+A run that was begun by an earlier version of viaduct, without this record, gets it when it is resumed, but without
+"init". Unknown values are null. The "basis" of a data fingerprint says which part of the data was read for it.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def describe_init(source: str) -> dict[str, Any] | None:
 
 
 def describe_donor(file: Path) -> dict[str, Any]:
-    """Return the run that a file of weights belongs to: recipe.json is in its folder, or two folders above."""
+    """Return the run that a file of weights belongs to; recipe.json is in its folder, or two folders above."""
     for folder in (file.parent, file.parent.parent.parent):
         if (folder / "recipe.json").is_file():
             try:

@@ -32,8 +32,8 @@ def seed_run(recipe: Recipe) -> None:
 
 def seed_new_rank(seed: int, step: int, rank: int) -> None:
     """Seed the generators of a rank that did not exist when the checkpoint was written."""
-    entropy = np.random.SeedSequence([seed, step, rank])
-    seed_generators(int(entropy.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+    sequence = np.random.SeedSequence([seed, step, rank])
+    seed_generators(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))  # 63 bits: torch takes no more
 
 
 def read_generator_states(device: Device) -> dict[str, Any]:

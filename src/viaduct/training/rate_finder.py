@@ -1,7 +1,7 @@
 """Learning-rate range test: steps with a rate that rises exponentially, until the loss diverges.
 
-The network begins with the recipe's initial weights and is trained for up to STEPS steps in a temporary folder; no run
-is read or written. `viaduct.runs.rate_range` evaluates the losses.
+The network begins with the recipe's initial weights and is trained in a temporary folder; no run directory is read or
+written. `viaduct.runs.rate_range` evaluates the losses.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def prepare_recipe(recipe: Recipe, steps: int) -> Recipe:
 
 
 def take_steps(training: Training, steps: int, low: float, high: float, is_interrupted: Callable[[], bool]) -> RateTest:
-    """Take steps with rates from `low` to `high`; parameter groups keep the ratio of their rates."""
+    """Take steps whose rate rises from `low` to `high`; the rates of parameter groups keep their ratios."""
     rates: list[float] = []
     losses: list[float] = []
     batches = training.iterate_batches()

@@ -65,7 +65,10 @@ def check_callbacks(callbacks: Iterable[object]) -> None:
 
 @contextmanager
 def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
-    """Turn an error in a callback of the recipe's author into a BadValue with the line; ours keep their tracebacks."""
+    """Turn an error in a callback of the recipe's author into a BadValue with the line.
+
+    An error in a callback of viaduct keeps its traceback.
+    """
     kind = type(callback)
     if kind.__module__.partition(".")[0] == "viaduct":
         yield
@@ -78,9 +81,9 @@ def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
 def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     """Turn errors of the author's parts into BadValue. `step` is counted from 0; None is an evaluation.
 
-    In the first step every error is attributed to the author's parts; later only an error in the author's code, network
-    or optimizer. Any other is a bug of viaduct and keeps its traceback. Lack of memory, a batch too small for a batch
-    norm and a lost rank are raised unchanged.
+    In the first step every error is attributed to the author's parts. Later only an error in the author's code, network
+    or optimizer is; any other one is a bug of viaduct and keeps its traceback. Lack of memory, a batch too small for a
+    batch norm and a lost rank are raised unchanged.
     """
     own_parts = {part: value for part in PARTS if callable(value := getattr(recipe, part))}
     if sources.is_foreign(recipe.model):
@@ -100,14 +103,13 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         in_optimizer = any(isinstance(instance, torch.optim.Optimizer) for instance in objects)
         if step != 0 and not evidence and not (in_optimizer and "optimizer" in own_parts):
             raise
-        source = recipe.data
         named = [f"{part} ({value})" if isinstance(value, str) else part for part, value in own_parts.items()]
         when = "the evaluation" if step is None else "the first step" if step == 0 else f"step {step + 1}"
         raise BadValue(
-            f"{when} of {source.global_batch} images of {source.size} pixels fails: {first_line(error)}",
+            f"{when} of {recipe.data.global_batch} images of {recipe.data.size} pixels fails: {first_line(error)}",
             *evidence,
             *suggest_size(recipe),
-            f"Parts that the recipe brings along: {', '.join(named)}.",
+            f"The recipe's own parts: {', '.join(named)}.",
         ) from error
 
 

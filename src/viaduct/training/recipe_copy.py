@@ -1,11 +1,11 @@
 """A run's copy of the user's recipe file, and of the modules that the recipe imports from its own folder.
 
-RUN/recipe.py                   copy of the recipe file
-RUN/recipe_modules/layers.py    copy of a module from the recipe file's folder, if the recipe has imported it
-RUN/recipe.json                 "files": the SHA-256 of each copy
+    RUN/recipe.py                   copy of the recipe file
+    RUN/recipe_modules/layers.py    copy of a module from the recipe file's folder, if the recipe has imported it
+    RUN/recipe.json                 "files": the SHA-256 of each copy
 
-`load_copy` executes these copies and never follows a path in recipe.json, which may be anybody's. It refuses a copy
-that is a link out of the run, or does not have the recorded checksum.
+`load_copy` executes these copies and never follows a path in recipe.json, which a stranger may have written. It refuses
+a copy that is a link out of the run, or does not have the recorded checksum.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
 
 
 def find_imported_modules(file: Path) -> dict[str, Path]:
-    """Return the loaded modules' files in the recipe's folder, by their path in the folder.
+    """Return the files of loaded modules that lie in the recipe's folder, by their path in the folder.
 
-    Empty for a recipe file in site-packages: the modules beside it are installed packages.
+    Return none for a recipe file in site-packages, where the modules beside it are installed packages.
     """
     folder = file.parent
     if folder.name in ("site-packages", "dist-packages"):
@@ -104,8 +104,8 @@ def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
 def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
     """Return the checksums in recipe.json, by the copies' paths in the run.
 
-    Empty for runs of earlier versions, which copied only recipe.py and recorded no checksum. Raise BadRun if the entry
-    is malformed, or has a path that `keep_copy` does not write.
+    Return none for runs of earlier versions, which copied only recipe.py and recorded no checksum. Raise BadRun if the
+    entry "files" is malformed, or has a path that `keep_copy` does not write.
     """
     checksums = record.get("files", {})
     if not isinstance(checksums, dict) or not all(isinstance(text, str) for item in checksums.items() for text in item):

@@ -37,7 +37,7 @@ SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and the most wrong ones among
 
 
 def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
-    """Write RUN/report.html. `stopped` is the reason if the run was stopped, such as a signal or a bad loss."""
+    """Write RUN/report.html; `stopped` is the reason why the run was stopped (a signal, a bad loss), or empty."""
     logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     sections = [Section("Curves", "", charts)] if (charts := build_curves(logs, evaluations)) else []
     if evaluations:
@@ -45,7 +45,7 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], st
     if training.score is not None:
         samples = build_samples(training, training.score)
         sections.append(build_confusion(training, training.score))
-        sections.append(Section("Predictions", "Validation images, the wrong ones first.", [samples]))
+        sections.append(Section("Predictions", "Validation images, wrongly classified ones first.", [samples]))
     if training.recipe.data.balance:
         sections.append(build_balance(training))
     if skipped := [*training.train_batches.skipped, *training.validation.skipped]:
@@ -123,7 +123,7 @@ def find_class_name(training: Training, label: int) -> str:
 
 
 def build_tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
-    """Return the headline figures; unless the run is `at_end`, scores are shown with their step."""
+    """Return the headline figures; scores are shown with their step unless the run is at its end (`at_end`)."""
     scores = []
     if training.score is not None:
         score, step = training.score, f"at step {training.progress.evaluated_at:,}" if not at_end else ""
@@ -143,9 +143,9 @@ def build_tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_
 
 
 def build_top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
-    """Return the tile of the accuracy, judged by the recipe's expectation only at the end.
+    """Return the tile of the accuracy; at the end of the run it is judged by the recipe's expectation.
 
-    `step` is a text such as "at step 100", empty at the end.
+    `step` is a text such as "at step 100"; it is empty at the end.
     """
     if expects is None:
         return Tile("validation top-1", format_percent(score.top1), step)

@@ -1,11 +1,11 @@
-"""RMSProp as TensorFlow 1 computes it; torch's differs.
+"""RMSProp as TensorFlow 1 computes it. It differs from torch's in the points on the right.
 
-    ms  = d * ms + (1 - d) * g^2              from 1, not from 0
-    mom = m * mom + lr * g / sqrt(ms + eps)   epsilon inside the root, the rate inside the momentum
-    v  -= mom
+    ms  = d * ms + (1 - d) * g^2              starts at 1, not at 0
+    mom = m * mom + lr * g / sqrt(ms + eps)   epsilon is inside the root, the learning rate inside the momentum
+    w  -= mom
 
 g includes the gradient of the L2 term. Because the rate is inside the momentum, a change of the rate takes effect
-gradually. The square average and the momentum are the slots `RMSProp` and `RMSProp_1` of a TensorFlow checkpoint.
+gradually. ms and mom are the slots `RMSProp` and `RMSProp_1` of a TensorFlow checkpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from viaduct.training.optimizer_support import DeviceRateSupport, compute_decaye
 
 
 class TfRmsProp(torch.optim.Optimizer):
-    """TensorFlow 1's RMSProp, with a few kernels for all weights; the host never waits for the device."""
+    """TensorFlow 1's RMSProp. A few kernels update all weights together, and the host never waits for the device."""
 
     support = DeviceRateSupport
 

@@ -1,8 +1,8 @@
-"""Reads a run directory repeatedly while a process trains in it; of growing files only the added lines.
+"""Reads a run directory repeatedly while a process trains in it; of files that grow, only the added lines are read.
 
     reader = RunReader(Path("runs/try1"))
     contents = reader.read()            # logs, evaluations, histograms, images; cheap if nothing has changed
-    contents.version                    # changes when one of WATCHED_FILES or the list of images changes
+    contents.version                    # another text if one of WATCHED_FILES or the list of images has changed
 
 Needs no torch. The run may not have begun, and the last line of a file may be half written.
 """
@@ -33,13 +33,13 @@ from viaduct.run_files import (
 
 IMAGE_NAME = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)  # of a sheet of input images in RUN/images
 KEPT_HISTOGRAMS = 8  # steps whose histograms are shown; twice as many are held in memory
-TAIL_BYTES = 64  # before the position where reading continues; if they have changed, the file was replaced
-PER_STEP_FIELDS = {"losses"}  # fields of a log line with a value for each of its steps: not kept in memory
+TAIL_BYTES = 64  # if the last bytes that were read have changed, the file was replaced
+PER_STEP_FIELDS = {"losses"}  # fields of a log line that have a value for each step; they are not kept in memory
 MAX_LINE_BYTES = 64 << 20
 MAX_AXIS_VALUE = 1e300  # the width of a chart's axis overflows if values are larger
 HISTOGRAM = {"min": float, "max": float, "counts": list}  # fields of a histogram that are read, and their types
 KINDS = ("parameters", "gradients")  # of histograms
-MAX_COUNT = 1 << 62
+MAX_COUNT = 1 << 62  # in a bin of a histogram; larger ones are taken for damage
 WATCHED_FILES = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
 
 

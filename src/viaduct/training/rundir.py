@@ -6,7 +6,7 @@ RUN/recipe_modules/    copies of the modules that the recipe file imports from i
 RUN/labels.json        names of the classes, in the order of the network's outputs
 RUN/metrics.jsonl      one record per log line, evaluation, checkpoint, and restart after a lost rank
 RUN/log.txt            log lines, and reports about lost ranks
-RUN/log.json, event_log.txt     with the log format dll or events: its lines
+RUN/log.json, event_log.txt     lines of the log formats dll and events
 RUN/events.*           losses, accuracies and rates for TensorBoard
 RUN/histograms.jsonl, images/   with --tensorboard histograms or images
 RUN/tracking.json      with --track: the trackers' ids of the run
@@ -14,10 +14,10 @@ RUN/dump/, profile/    with --dump or --profile
 RUN/checkpoints/       step-N/
 RUN/.lock              held, with the process id, while a process trains here
 RUN/.reached           the last step of several ranks: after a rank was lost, it shows which steps are repeated
-RUN/ending.json        how the last session ended, if before the last step; missing if it was killed or lost a rank
+RUN/ending.json        how the last session ended early; missing if it was killed or lost a rank
 RUN/report.html        when the run has finished or was stopped
 RUN/model.safetensors, summary.json     when the run has finished
-RUN/ema.safetensors    when it has finished, if the recipe averages its weights: the averages
+RUN/ema.safetensors    averaged weights, when the run has finished, if the recipe has them
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from viaduct.training.checkpoint import replace_contents
 from viaduct.training.networks import find_changed_model_file
 from viaduct.training.recipe_copy import RECIPE_FILE, find_changed_files, keep_copy, load_copy, read_checksums
 
-# Fields of a recipe that a resumed run may change: its length, what is observed, the sinks, how messages are sent.
+# Fields that may differ when a run is resumed: its length, what is recorded, the sinks, and how messages are sent.
 CHANGEABLE_PARTS = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
 CHANGEABLE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02
@@ -116,15 +116,14 @@ class RunDir:
         return Loaded(record["name"], recipe, base.docstring, base.file)
 
     def record_start(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
-        """Write recipe.json; copy the recipe file if the run begins (`anew`) or has no copy."""
+        """Write recipe.json; copy the user's recipe file if the run begins (`anew`) or has no copy."""
         self.path.mkdir(parents=True, exist_ok=True)
         copied = self.path / RECIPE_FILE
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
             record = {**record, "files": keep_copy(self.path, loaded.file)}
         elif loaded.file is not None and self.is_begun:
-            record = record | {
-                name: value for name, value in self.read_recipe_json().items() if name in ("file", "files")
-            }
+            earlier = self.read_recipe_json()
+            record = record | {name: earlier[name] for name in ("file", "files") if name in earlier}
         write_json(self.path / "recipe.json", record)
 
     def refuse_special_files(self) -> None:
@@ -151,7 +150,7 @@ class RunDir:
             )
         if changed_module := find_changed_model_file(record, loaded.recipe):
             message = f"{changed_module} has changed since {str(self.path)!r} was begun with its network."
-            raise BadRun(message, "Bring the file back as it was, or give another --run for a new run.")
+            raise BadRun(message, "Restore the file, or give another --run for a new run.")
         recorded = add_new_fields(record["recipe"], loaded.recipe)
         changed = {
             path: values
@@ -187,7 +186,7 @@ class RunDir:
             try:
                 yield
             finally:
-                if not self.is_begun:  # it was refused: leave no directory
+                if not self.is_begun:  # the run was refused, and leaves no directory
                     (self.path / ".lock").unlink(missing_ok=True)
                     with contextlib.suppress(OSError):
                         self.path.rmdir()
@@ -200,7 +199,7 @@ class RunDir:
             replace_contents(self.metrics, "".join(line + "\n" for line in remaining).encode())
 
     def read_records(self, kind: str) -> list[dict[str, Any]]:
-        """Return the records of this kind in metrics.jsonl, the last one of each step: some are evaluated twice."""
+        """Return the records of this kind in metrics.jsonl, the last one of each step, as some are evaluated twice."""
         return list({record["step"]: record for record in read_metrics(self.path, kind)}.values())
 
     def read_restarts(self) -> list[dict[str, Any]]:
@@ -223,7 +222,10 @@ class RunDir:
 
 
 def take_lock(lock: IO[str]) -> None:
-    """Lock a file; raise OSError if another process keeps it locked. `viaduct runs` only locks it for a moment."""
+    """Lock a file; raise OSError if another process keeps it locked.
+
+    It is tried several times, because `viaduct runs` locks the file for a moment.
+    """
     for _ in range(LOCK_ATTEMPTS - 1):
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -46,9 +46,9 @@ def score_checkpoints(
 ) -> list[dict[str, Any]]:
     """Return one row per checkpoint: the newest, the one of a step, or (`every`) all that are undamaged, oldest first.
 
-    `file` is executed instead of the run's copy of its recipe. `recompute` is the number of training batches from which
-    the running averages of batch norms are recomputed first, 0 for the stored ones; the weights with these averages are
-    written to `save`. All ranks must see the run's directory; only rank 0 gets rows.
+    `file` is a recipe file that is executed instead of the run's copy. `recompute` is the number of training batches
+    from which the running averages of batch norms are recomputed first; 0: the stored averages are used. The weights
+    with recomputed averages are written to `save`. All ranks must see the run's directory; only rank 0 gets rows.
     """
     check_saving(recompute, save, every)
     run = RunDir(path)
@@ -73,8 +73,8 @@ def score_weights(
 ) -> list[dict[str, Any]]:
     """Return one row for weights that belong to no run; with `every`, one for each file of a folder.
 
-    `loaded` has the network and the preprocessing. `ema` selects averages of the weights (True) or the weights (False);
-    None: averages if the recipe has them and they are stored.
+    `loaded` has the network and the preprocessing. `ema` is True for averages of the weights, False for the weights,
+    None for averages if the recipe has them and they are stored.
     """
     check_saving(recompute, save, every)
     recipe = loaded.recipe

@@ -155,7 +155,7 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
 
 
 def check_before_start(request: Request, ranks: int) -> None:
-    """Raise an error if a dump, the profile, the batch or --data are not possible; called before ranks are started."""
+    """Raise an error if dump, profile, batch size or --data are not possible; called before ranks are started."""
     recipe = request.loaded.recipe
     refuse_observation(request, ranks)
     Share(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
@@ -163,7 +163,7 @@ def check_before_start(request: Request, ranks: int) -> None:
 
 
 def refuse_observation(request: Request, ranks: int) -> None:
-    """Refuse a dump or a profile that is not possible with this recipe."""
+    """Raise BadValue for a dump or a profile that is not possible with this recipe."""
     if request.dump is not None:
         request.dump.check_recipe(request.loaded.recipe, ranks)
     if request.profile is not None:
@@ -352,7 +352,7 @@ def refuse_fewer_steps(request: Request, training: Training) -> None:
 
 
 def refuse_other_images(request: Request, training: Training) -> None:
-    """Refuse to resume if the number or the labels of the images have changed; pixels are not compared."""
+    """Raise BadRun if the number or the labels of the images have changed; pixels are not compared."""
     # The key in recipe.json is "pictures": `record_start` writes the images' fingerprints under it.
     before, now = request.run.read_recipe_json().get("pictures"), fingerprint_labels(training.images)
     for split in now:
@@ -360,7 +360,7 @@ def refuse_other_images(request: Request, training: Training) -> None:
             counts = f"{before[split]['count']:,} images then, {now[split]['count']:,} now"
             labels = "" if before[split]["count"] != now[split]["count"] else ", with other labels"
             message = f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}."
-            raise BadRun(message, "Bring the old ones back with --data, or begin a new run with another --run.")
+            raise BadRun(message, "Give the old data with --data, or begin a new run with another --run.")
 
 
 def fingerprint_labels(images: Dataset) -> dict[str, dict[str, int]]:
@@ -397,7 +397,7 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
         raise OutOfMemory(
             f"the memory does not suffice for batches of {recipe.data.global_batch} images of {recipe.data.size} "
             f"pixels: {str(error).splitlines()[0] if str(error) else 'none is left'}",
-            "Try --accumulate 2 (the same batch, worked through in two parts), or a smaller --batch or data.size.",
+            "Try --accumulate 2 (the same batch, computed in two parts), or a smaller --batch or data.size.",
         ) from error
     except ValueError as error:
         if ONE_VALUE_PER_CHANNEL not in str(error):
@@ -454,7 +454,7 @@ def load_images(data: Source, path: Path | None) -> Dataset:
 
 
 def check_path(data: Source, path: Path | None) -> None:
-    """Raise an error if --data is missing for a source that needs it, or given for one that takes none."""
+    """Raise an error if --data is missing for a dataset that needs it, or given for one that takes none."""
     if path == SYNTHETIC:
         return
     if data.needs_path and path is None:
@@ -466,9 +466,9 @@ def check_path(data: Source, path: Path | None) -> None:
 
 
 def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
-    """Return the newest intact checkpoint, None if the run has none; print a note about each newer, damaged one.
+    """Return the newest intact checkpoint, and print a note about each newer one, which is damaged.
 
-    Raise BadRun if all checkpoints are damaged, or if the request needs one and there is none.
+    Return None if the run has no checkpoint. Raise BadRun if all are damaged, or if the request needs one.
     """
     checkpoint.remove_leftovers(request.run.checkpoints)
     saved, damaged = checkpoint.find_newest_intact(request.run.checkpoints)
@@ -529,7 +529,7 @@ def trace_provenance(request: Request, training: Training, resumed: bool) -> dic
 
 
 def describe_noise(training: Training) -> str:
-    """Return a note about training on noise, and about a folder called `synthetic`, which the user may have meant."""
+    """Return a note about training on noise; it names a folder called `synthetic`, which the user may have meant."""
     count, folder = len(training.images.validation), SYNTHETIC.resolve()
     alternative = f" The folder of that name here would be --data {folder}." if folder.is_dir() else ""
     return f"Training on noise: losses and accuracies say nothing; {count:,} images of it are evaluated.{alternative}"
@@ -547,9 +547,9 @@ def describe_unused_outputs(data: Source, path: Path | None, training: Training)
 
 
 def describe_execution(training: Training) -> Iterator[str]:
-    """Yield lines about own kernels, sinks and compilation."""
+    """Yield lines about viaduct's kernels, sinks and compilation."""
     if training.computation.fused_count:
-        yield f"{training.computation.fused_count} parts of the network run on kernels of our own."
+        yield f"{training.computation.fused_count} parts of the network run on viaduct's own kernels."
     if note := describe_sink(training):
         yield note
     if note := describe_unused_compile(training.recipe):
@@ -561,7 +561,7 @@ def report_redone_steps(training: Training, reached: int) -> None:
     training.run.note_restart(training.step, reached, training.group.ranks)
     first = training.step + 1
     steps = f"steps {first}-{reached} were" if reached > first else f"step {first} was"
-    print_and_log(training, f"{steps.capitalize()} done before and not saved: done twice.")
+    print_and_log(training, f"{steps.capitalize()} done before and not saved: they are repeated.")
 
 
 def print_and_log(training: Training, line: str) -> None:
@@ -608,7 +608,7 @@ def check_suspect_averages(training: Training) -> Averages | None:
         return None
     try:
         return check_averages(training.recipe, saved, training.images, training.device, training.torch_device)
-    except BadData:  # an image that training has not read cannot be read
+    except BadData:  # a damaged image that training has not read
         return None
     except RuntimeError as error:
         if is_out_of_memory(error):  # the measurement needs a second network; the run itself has finished

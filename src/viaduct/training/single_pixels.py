@@ -1,8 +1,8 @@
-"""A workaround for a bug of oneDNN in strided convolutions of single pixels, in bf16 and fp16 on the CPU.
+"""Workaround for a bug of oneDNN (PyTorch's CPU library) in strided convolutions of single pixels, in bf16 and fp16.
 
 If the input is a single pixel, oneDNN leaves part of the gradient of the weights uninitialised, sometimes with NaN.
-Seen with torch 2.13 for 3x3 kernels with stride 2, in a ResNet on very small images. Here the convolution of a single
-pixel is computed in fp32, with the one cell of the kernel that lies on the pixel.
+Seen with torch 2.13 for 3x3 kernels with stride 2, in a ResNet on very small images. The workaround computes such a
+convolution in fp32, with the one cell of the kernel that lies on the pixel.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def uses_one_cell(layer: nn.Conv2d) -> bool:
     """Return True if the output for a single pixel is one pixel, computed from one cell of the kernel."""
     if isinstance(layer, SameConv2d):
         return True
-    if layer.padding_mode != "zeros" or isinstance(layer.padding, str):  # the padding is not zeros, or is none
-        return False
-    sizes = zip(layer.kernel_size, layer.stride, compute_padding(layer), strict=True)
-    return layer.dilation == (1, 1) and all(0 <= 1 + 2 * cells - size < stride for size, stride, cells in sizes)
+    if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
+        return False  # "same" is not allowed with a stride, and "valid" has no output for a single pixel
+    axes = zip(layer.kernel_size, layer.stride, compute_padding(layer), strict=True)
+    # An axis has 1 + 2 * padding cells; the kernel fits at least once and less than one stride is left over.
+    return layer.dilation == (1, 1) and all(0 <= 1 + 2 * padding - size < stride for size, stride, padding in axes)

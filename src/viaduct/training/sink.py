@@ -1,15 +1,16 @@
 """A sink: N steps on the device without returning to the host (`--sink N`; Ascend's `iterations_per_loop`).
 
 A step is captured once as a graph of kernels and replayed. During a replay the host prepares the next batch on a side
-stream; it is at most two steps ahead of the device. Losses and correct images are read after the sink. A sink ends at a
-multiple of N, at an evaluation, at a checkpoint that is due by steps, at the end of the run, and at an interruption.
+stream; it is at most two steps ahead of the device. Losses and numbers of correct images are read after the sink. A
+sink ends at a multiple of N, at an evaluation, at a checkpoint that is due by steps, at the end of the run, and at an
+interruption.
 
     sink = build_sink(training)
     sink.run_steps(batches)
 
-With `--sink auto`, the default, a sink lasts about a second and also ends at every log line and epoch. If it is
-known at the start that no step can be captured, `--sink auto` has no sinks; with `--sink N` the host drives each step,
-and log lines are still written once a sink. `Sink.obstacle` is the reason why no step can be captured.
+With `--sink auto`, the default, a sink lasts about a second and also ends at every log line and epoch. If it is known
+at the start that no step can be captured, a run with `--sink auto` has no sinks; with `--sink N` the host drives each
+step, and log lines are still written once every N steps. `Sink.obstacle` is the reason why no step can be captured.
 
 In the code, `vendor` is torch's module for the device: torch.cuda, torch.npu or torch.mlu, with the same functions.
 """
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
 Work = Callable[[], None]  # launches the kernels of one step
-WARM_UP_STEPS = 2  # run uncaptured on a side stream before the capture, so that libraries initialise
-MAX_AHEAD = 2  # steps that the host may be ahead of the device: one runs, the images of the next are prepared
-FIRST_LENGTH, MAX_LENGTH = 10, 1000  # steps of an automatic sink: the first ones, and at most
-TARGET_SECONDS = 1.0  # of an automatic sink
+WARM_UP_STEPS = 2  # steps that run uncaptured on a side stream before the capture, so that libraries initialise
+MAX_AHEAD = 2  # steps that the host may be ahead: the device runs one, and prepares the images of the next
+FIRST_LENGTH, MAX_LENGTH = 10, 1000  # steps of the first sinks, and of any sink, with `--sink auto`
+TARGET_SECONDS = 1.0  # duration of a sink with `--sink auto`
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # attributes that torch gives each module, such as `_parameters`
 PLAIN_VALUES = (bool, int, float, str, type(None))
 
@@ -49,7 +50,7 @@ class Sink:
     """Takes the steps of a run N at a time; such a group of steps is called a sink, too."""
 
     def __init__(self, training: Training, length: int | None, obstacle: str | None) -> None:
-        """Take sinks of `length` steps, or with None of about a second."""
+        """Take sinks of `length` steps; None: of about a second (`--sink auto`)."""
         self.training, self.step = training, training.train_step
         self.progress, self.recipe = training.progress, training.recipe
         self.automatic = length is None
@@ -62,7 +63,7 @@ class Sink:
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
         self.warmed_up = 0  # warm-up steps taken so far
-        self.has_optimizer_state = False  # False: the optimizer has no momenta to capture yet
+        self.has_optimizer_state = False  # False until the optimizer has its momenta, which a captured step updates
 
     def describe_obstacle(self) -> str | None:
         """Return a line for the user with the reason why the host drives each step; None if it does not."""
@@ -205,7 +206,7 @@ class Sink:
 
 
 class Capture:
-    """Captures the kernels that a function launches as a graph; the returned function replays it."""
+    """Captures the kernels that a function launches as a graph, and returns a function that replays it."""
 
     def __init__(self, device: Device, device_type: str) -> None:
         self.device, self.device_type = device, device_type
@@ -213,7 +214,7 @@ class Capture:
     def __call__(self, work: Work) -> Work:
         make_graph: Any = self.device.get_graph_class()
         vendor = getattr(torch, self.device_type)
-        # The default mode refuses that loader threads pin memory meanwhile.
+        # In the default mode it is an error if loader threads pin memory during the capture.
         options = {"capture_error_mode": "thread_local"} if self.device_type == "cuda" else {}
         graph, stream_before = make_graph(), vendor.current_stream()
         try:
@@ -264,7 +265,7 @@ class Feed:
         self.side_stream: Any = self.vendor.Stream() if self.vendor else None
         self.batch: Batch | None = None  # prepared for the coming step
         self.batch_ready: Any = None  # event: the side stream has made `batch`
-        self.epoch_ready: Any = None  # event: the current stream has made a batch and the data that its epoch reuses
+        self.epoch_ready: Any = None  # event: the current stream has made data that all batches of the epoch use
         self.step_ends: deque[Any] = deque()  # events: ends of the steps in the device's queue
 
     def take_batch(self, batches: Iterator[Batch]) -> Batch:
@@ -358,7 +359,7 @@ def find_automatic_obstacle(training: Training) -> str | None:
     if reason := find_obstacle(training):
         return reason
     if training.needs_every_step:
-        return "a callback looks at every step"
+        return "a callback observes every step"
     for callback in training.callbacks:
         overrides_step = type(callback).step is not Callback.step
         if overrides_step and callback.every_step:
@@ -375,10 +376,10 @@ def find_obstacle(training: Training) -> str | None:
         return step.parallel.capture_obstacle
     for callback in training.callbacks:
         if type(callback).forward is not Callback.forward:
-            return f"{type(callback).__name__} looks at every forward pass"
+            return f"{type(callback).__name__} observes every forward pass"
     network = step.computation.network  # the tensor `drop_path_progress` can be set on the device
     if callable(getattr(network, "set_progress", None)) and not hasattr(network, "drop_path_progress"):
-        return "the network is told its progress in every step"
+        return "the network's `set_progress` is called in every step"
     return step.support.find_capture_obstacle(skips_steps=step.scale.skips_overflows)
 
 

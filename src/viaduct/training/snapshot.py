@@ -28,7 +28,7 @@ class Snapshot:
 
 
 class RunState:
-    """The objects of a run that have a state: those of its training step, the stopwatch and the device."""
+    """Takes and restores snapshots of the training step's objects, the stopwatch and the random states."""
 
     def __init__(self, step: TrainingStep, stopwatch: Stopwatch, device: Device) -> None:
         self.computation, self.model, self.optimizer = step.computation, step.computation.master, step.optimizer
@@ -60,7 +60,7 @@ class RunState:
         }
 
     def restore(self, snapshot: Snapshot, source: Path) -> None:
-        """Continue from a snapshot with full tensors; `source` is named in errors."""
+        """Continue from a snapshot with full tensors; error messages name `source`, the checkpoint."""
         state = self.parallel.take_rows(snapshot.model, snapshot.state, snapshot.averages)
         checkpoint.load_model(self.model, snapshot.model, source)
         try:
@@ -77,7 +77,7 @@ class RunState:
         self.restore_random_states(state)
 
     def restore_random_states(self, state: dict[str, Any]) -> None:
-        """Restore this rank's random states; a rank that did not exist then gets a seed of its own."""
+        """Restore this rank's random states; a rank that did not exist when they were saved gets a seed of its own."""
         self._random_states_of_others = state.get("random_of_others", [])
         states = [state["random"], *self._random_states_of_others]
         rank = self.parallel.group.rank

@@ -1,8 +1,8 @@
 """One optimizer step over a global batch: forward, backward, clip, update.
 
-`TrainingStep.run` is the sequence, for steps that the host drives and for captured ones. They differ in their `Update`:
-`HostUpdate` has loss scale, learning rates and averaging decay in Python, `device_step.DeviceStep` in tensors on the
-device.
+`TrainingStep.run` is the sequence both for steps that the host drives and for steps that are captured as a device
+graph. These differ in their `Update`: `HostUpdate` has loss scale, learning rates and averaging decay in Python,
+`device_step.DeviceStep` in tensors on the device.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class TrainingStep:
         self.host_update = HostUpdate(self)
 
     def run_on_host(self, batch: Batch, round_rates: bool) -> None:
-        """Take the coming step, driven by the host; `round_rates` rounds learning rates to fp32."""
+        """Take the coming step, driven by the host; `round_rates`: learning rates in fp32, as in captured steps."""
         self.set_rates(self.progress.step, round_rates)
         self.set_network_progress()
         self.optimize(batch)
@@ -110,11 +110,11 @@ class TrainingStep:
         """Mix the batch, run the step driven by the host, and append its loss and correct images to `results`."""
         images, targets = self.mix_batch(batch)
         observed = batch if self.is_observed(self.progress.step + 1) else None
-        # They stay on the device: reading them here would make the host wait for every step.
+        # The results stay on the device; reading them here would make the host wait for every step.
         self.results.append(self.run(images, targets, self.host_update, observed))
 
     def run(self, images: Tensor, targets: Any, update: Update, observed: Batch | None = None) -> tuple[Tensor, Tensor]:
-        """Forward, backward, clip, update; return the mean loss and the counts of `parallel.count_correct`.
+        """Take a step: forward, backward, clip, update; return the mean loss and the counts of correct images.
 
         `observed` is the batch if callbacks observe the gradients of this step.
         """
@@ -133,7 +133,7 @@ class TrainingStep:
         return results
 
     def run_passes(self, images: Tensor, targets: Any, scale: float | Tensor) -> tuple[Tensor, Tensor]:
-        """Forward and backward, part by part; return what `run` returns. `scale` is the loss scale."""
+        """Run forward and backward, part by part; return what `run` returns. `scale` is the loss scale."""
         parts, step = self.recipe.accumulate, self.progress.step + 1
         losses, hits = [], []
         for number, (part, labels) in enumerate(zip(images.chunk(parts), targets.chunk(parts), strict=True)):
@@ -159,7 +159,7 @@ class TrainingStep:
         return self.support.observe_passes(self.computation, self.scale.value / parts * self.parallel.loss_weight)
 
     def compute_loss(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
-        """Return the weighted sum of the main loss and those of the auxiliary heads, without weight decay."""
+        """Return the weighted sum of the main loss and the losses of the auxiliary heads, without weight decay."""
         weights = self.progress.loss_weights
         auxiliary_losses = [weights["auxiliary"] * self.loss(outputs, labels) for outputs in auxiliary]
         main = self.loss(logits, labels)

@@ -4,10 +4,10 @@
         for images, labels in loader:
             loss = run(images, labels)
 
-Each call takes the step once. The first WARM_UP_CALLS run the user's function on a side stream, as a capture needs it.
-The next call captures it; further calls copy their inputs into the graph's buffers and replay it without running
-Python. The host waits for the device after every `steps` calls. If the step cannot be captured (`find_obstacle`), each
-call runs the user's function.
+Each call takes the step once. The first WARM_UP_CALLS calls run the user's function on a side stream, which a capture
+requires. The next call captures the graph; it and all later calls copy their inputs into the graph's buffers and replay
+it without running Python. The host waits for the device after every `steps` calls. If the step cannot be captured
+(`find_obstacle`), each call runs the user's function.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StepSink:
             raise BadValue(f"viaduct.sink: steps is {steps!r}; it must be a whole number of 1 or more.")
         self.step, self.steps = step, steps
         self.is_open = False  # within the `with` block
-        self.was_open = False  # entered before
+        self.was_open = False  # True once the block was entered
         self.is_running = False  # within a call
         self.calls = 0
         self.expected: list[tuple[torch.Size, torch.dtype, torch.device]] | None = None  # of the first call's inputs
@@ -67,7 +67,9 @@ class StepSink:
     def __call__(self, *inputs: Tensor) -> Any:
         """Take the step once and return its outputs, detached; the next call may overwrite them."""
         if not self.is_open:
-            raise BadValue("viaduct.sink: called outside of its `with`.", "with viaduct.sink(step) as run: run(images)")
+            raise BadValue(
+                "viaduct.sink: called outside of its `with` block.", "with viaduct.sink(step) as run: run(images)"
+            )
         if self.is_running:
             raise BadValue("viaduct.sink: called by the step that it runs.")
         self.is_running = True
@@ -83,7 +85,7 @@ class StepSink:
         return outputs
 
     def check_inputs(self, inputs: tuple[Any, ...]) -> None:
-        """Refuse inputs that are no tensors, require gradients, or differ in form or device from the first call's."""
+        """Raise BadValue for inputs that are no tensors, require gradients, or are unlike those of the first call."""
         for number, value in enumerate(inputs, 1):
             if not isinstance(value, Tensor):
                 raise BadValue(
@@ -183,7 +185,7 @@ def find_obstacle(kinds: list[str], device: Device | None) -> str | None:
 
 
 def refuse_random_numbers(before: dict[str, object]) -> None:
-    """Refuse a step that drew random numbers on the host: each replay would reuse those of the capture."""
+    """Raise BadValue if the step drew random numbers on the host, because each replay would reuse the captured ones."""
     changed = [name for name, state in read_random_states().items() if state != before[name]]
     if changed:
         message = f"viaduct.sink: each call of the step uses {changed[0]}, and a replay would draw none."

@@ -3,9 +3,10 @@
     synchronise_norms(model, "cpu")     in place; names, parameters and buffers stay the same
 
 On accelerators torch's SyncBatchNorm is used, which refuses tensors on the CPU; `RankSyncNorm` is for the CPU. Each
-rank sends (count, mean, sum of squared deviations) of every channel in one message; they are merged after Chan, Golub
-and LeVeque 1979, which is accurate for large means. In the backward pass the two sums that the input's gradient needs
-are all-reduced in one message. Both norms are subclasses of `nn.BatchNorm2d` and so on, for `isinstance`.
+rank sends (count, mean, sum of squared deviations) of every channel in one message. They are merged by the method of
+Chan, Golub and LeVeque (1979), which is accurate for large means. In the backward pass the two sums that the input's
+gradient needs are all-reduced in one message. The classes of both norms are also subclasses of `nn.BatchNorm1d`, 2d or
+3d, so that `isinstance` finds them.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Normalise(torch.autograd.Function):
         sums = local_sums.clone()
         distributed.all_reduce(sums)
         mean, slope = (sums / ctx.total).unbind()
-        centred = gradient - broadcast_channels(mean, gradient) - normed * broadcast_channels(slope, gradient)
-        result = centred * broadcast_channels(scale if weight is None else scale * to_float32(weight), gradient)
+        residual = gradient - broadcast_channels(mean, gradient) - normed * broadcast_channels(slope, gradient)
+        result = residual * broadcast_channels(scale if weight is None else scale * to_float32(weight), gradient)
         # Gradients of weight and bias are this rank's: DistributedDataParallel averages them with all others.
         d_weight = None if weight is None else local_sums[1].to(weight.dtype)
         d_bias = local_sums[0].to(weight.dtype if weight is not None else local_sums.dtype) if ctx.with_bias else None
@@ -64,11 +65,11 @@ def merge_statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
     message = torch.stack([torch.full_like(mean, count), mean, variance * count])
     received = [torch.empty_like(message) for _ in range(distributed.get_world_size())]
     distributed.all_gather(received, message)
-    counts, means, squares = torch.stack(received).unbind(1)
+    counts, means, squared_deviations = torch.stack(received).unbind(1)  # a row for each rank
     total = counts.sum(0)
     mean = (counts * means).sum(0) / total
-    squares = (squares + counts * (means - mean).square()).sum(0)
-    return float(total[0]), mean, squares / total
+    squared_deviations = (squared_deviations + counts * (means - mean).square()).sum(0)
+    return float(total[0]), mean, squared_deviations / total
 
 
 def to_float32(x: Tensor) -> Tensor:
@@ -114,14 +115,14 @@ class RankSyncNorm(_BatchNorm):
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
 
 
-# For each of torch's batch norms a class that is also a synchronised norm, on the CPU and on accelerators.
+# For each of torch's batch norms, the synchronised norm that replaces it: on the CPU, and on accelerators.
 TORCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 ON_CPU = {norm: type(f"RankSync{norm.__name__}", (RankSyncNorm, norm), {}) for norm in TORCH_NORMS}
 ON_DEVICE = {norm: type(f"Sync{norm.__name__}", (nn.SyncBatchNorm, norm), {}) for norm in TORCH_NORMS}
 
 
 def synchronise_norms(model: nn.Module, device: str) -> None:
-    """Let every batch norm of a model compute over all ranks, in place; BadValue for a subclass of torch's."""
+    """Let every batch norm of a model compute over all ranks, in place; raise BadValue for an unknown subclass."""
     kinds: dict[Any, Any] = ON_CPU if device == "cpu" else ON_DEVICE
     for name, module in model.named_modules():
         if not isinstance(module, _BatchNorm) or isinstance(module, RankSyncNorm | nn.SyncBatchNorm):

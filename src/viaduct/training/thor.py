@@ -1,9 +1,9 @@
 """THOR: a second-order optimizer that computes curvature once in `frequency` steps (AAAI 2021; MindSpore's code).
 
-For a layer with inputs a and output gradients D, let A = E[a a^T] and G = E[D D^T] over one batch. The gradient g of
-its weight becomes G^-1 g A^-1; torch's SGD then adds weight decay and momentum. Norms and biases keep their plain
-gradient. A refresh step, such as step 0, computes new inverses, which are used until the next refresh; there is no
-running average.
+For a layer with inputs a and output gradients D, the factors are A = E[a a^T] and G = E[D D^T] over one batch. The
+gradient g of its weight becomes G^-1 g A^-1; torch's SGD then adds weight decay and momentum. Parameters of norms and
+biases keep their plain gradient. A refresh step, such as step 0, computes new inverses, which are used until the next
+refresh; there is no running average.
 
 Form `ascend`, for a convolution with b images and R = b * positions rows, where the loss is a mean over images:
 
@@ -48,7 +48,7 @@ def compute_damping(settings: Thor, epoch: float) -> float:
 
 
 class ThorSupport(OptimizerSupport):
-    """Support of THOR: the steps between two refreshes can be captured, a refresh needs the host."""
+    """Support of THOR: the steps between two refreshes can be captured; a refresh needs the host."""
 
     optimizer: ThorOptimizer
 
@@ -86,7 +86,7 @@ class ThorOptimizer(SGD):
 
     support = ThorSupport  # type: ignore[assignment]
 
-    decay_in_loss = False  # read by optim.compute_l2_loss: the weight decay is not part of the reported total loss
+    decay_in_loss = False  # read by optim.compute_l2_loss, so that the reported total loss has no L2 term
 
     def __init__(self, params: Any, settings: Thor, model: nn.Module, fused: bool | None = None) -> None:
         nesterov = settings.nesterov and settings.momentum > 0
@@ -153,10 +153,11 @@ class ThorOptimizer(SGD):
         """
         order = {layer.name: index for index, layer in enumerate(self.layers)}
         ends = self.settings.split_indices or (len(self.layers) // 2 - 1,)
-        messages = [sum(order[name] > end for end in ends) for name in names for _ in range(2)]  # of each inverse
-        return [
-            [index for index, message in enumerate(messages) if message == number] for number in sorted(set(messages))
-        ]
+        message_of_inverse = [sum(order[name] > end for end in ends) for name in names for _ in range(2)]
+        buckets: dict[int, list[int]] = {}
+        for index, message in enumerate(message_of_inverse):
+            buckets.setdefault(message, []).append(index)
+        return [buckets[message] for message in sorted(buckets)]
 
     def state_dict(self) -> dict[str, Any]:
         thor: dict[str, Any] = {"steps": self.steps, "inverses": dict(self.inverses)}

@@ -1,7 +1,7 @@
 """torch's SGD and AdamW without importing torch's compiler.
 
-The first optimizer of torch in a process imports torch._dynamo only to exclude a few methods from compilation. That
-takes one to three seconds. These classes compute the same without the import.
+The first torch optimizer of a process imports torch._dynamo, which takes one to three seconds, only to exclude a few
+methods from compilation. These classes compute the same without the import.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNCOMPILED_METHODS = ("add_param_group", "load_state_dict", "state_dict", "zero_
 
 
 def unwrap_step(step: Callable[..., Any]) -> Any:
-    """Return torch's step without the wrapper that makes the compiler begin a new graph there."""
+    """Return a `step` method of torch without the wrapper that excludes it from compilation."""
     return torch.no_grad()(inspect.unwrap(step))
 
 
@@ -36,7 +36,7 @@ class AdamW(torch.optim.AdamW):
     step = unwrap_step(torch.optim.AdamW.step)
 
 
-# Mark the methods of every optimizer as excluded from compilation, which torch would import its compiler for.
+# Mark these methods of the base class as excluded already. Otherwise torch would import its compiler to exclude them.
 for _name in UNCOMPILED_METHODS:
     _method = inspect.unwrap(getattr(torch.optim.Optimizer, _name))
     vars(_method).setdefault("__dynamo_disable", _method)

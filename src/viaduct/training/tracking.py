@@ -1,8 +1,8 @@
-"""Trackers of experiments as callbacks: `--track mlflow`, `--track wandb`, several separated by commas.
+"""Experiment trackers as callbacks: `--track mlflow`, `--track wandb`, or both separated by a comma.
 
-Packages are optional and imported when a run begins; their own settings (MLFLOW_TRACKING_URI, WANDB_MODE, …) decide
-where records go. RUN/tracking.json has the tracker's id of the run, so that a resumed run continues the same record.
-TensorBoard's events are written in every run; `--track tensorboard` is accepted and adds nothing.
+Their packages are optional and imported when a run begins; the packages' own settings (MLFLOW_TRACKING_URI, WANDB_MODE,
+…) decide where records go. RUN/tracking.json has the tracker's id of the run, so that a resumed run continues the same
+record. TensorBoard's events are written in every run; `--track tensorboard` is accepted and adds nothing.
 """
 
 from __future__ import annotations

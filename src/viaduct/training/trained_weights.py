@@ -48,7 +48,7 @@ class WeightsFile:
     def load_into(self, model: nn.Module, ema: bool | None) -> tuple[int | None, list[str]]:
         """Load these weights into a network; return their step, if it is known, and notes for the user.
 
-        `ema`: True loads averages of the weights, False the weights; None loads averages if they are stored.
+        `ema` is True for averages of the weights, False for the weights, None for averages if they are stored.
         """
         state = model.state_dict()
         with open_weights(self.path, ema=bool(ema)) as stored:
@@ -76,7 +76,7 @@ def has_averages(stored: Stored) -> bool:
 
 
 def find_weights(path: Path, every: bool) -> list[WeightsFile]:
-    """Return the checkpoint or file at a path, or with `every` all of a folder in the order of their steps."""
+    """Return the checkpoint or file at a path; with `every` those in the folder at the path, in the order of steps."""
     if not every:
         return [WeightsFile(find_prefix(path) if is_tf_checkpoint(path) else check_file(path))]
     if not path.is_dir():
@@ -121,9 +121,9 @@ def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -
 
 
 def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[checkpoint.SavedCheckpoint]:
-    """Return the checkpoint of a step, all with undamaged weights (`every`, oldest first), or the newest of these.
+    """Return the checkpoint of a step, or all with undamaged weights (`every`, oldest first), or the newest of these.
 
-    Notes about damaged ones go to stderr.
+    Notes about damaged checkpoints go to stderr.
     """
     saved_checkpoints = checkpoint.list_checkpoints(run.checkpoints)
     if not saved_checkpoints:
@@ -156,7 +156,7 @@ def choose_step(
     others = [
         str(saved.step) for saved in saved_checkpoints if saved != matching[0] and find_damage(saved, recipe) is None
     ]
-    hint = f"Undamaged are those of the steps {', '.join(others)}." if others else "No other one is undamaged."
+    hint = f"The checkpoints of steps {', '.join(others)} are undamaged." if others else "No other one is undamaged."
     raise BadRun(f"the checkpoint of step {step} is damaged: {damage}.", hint)
 
 

@@ -1,9 +1,10 @@
 """Initial weights of a run from elsewhere: a TensorFlow or MindSpore checkpoint, a file of tensors, another run.
 
-Every tensor of the network must be there in the right shape, or be excluded by name (`init.exclude`). Exceptions are
-counters of batch norms, an auxiliary head that only one side has, and a classifier with another number of classes.
-With `init.schedule` "continue" the run continues at the step of these weights, with the state of their optimizer if it
-is stored and of the same kind; with "restart" it begins at step 0. A resumed run does not read these weights again.
+The source must have every tensor of the network in the right shape, unless it is excluded by name (`init.exclude`).
+Exceptions are batch counters of batch norms, an auxiliary head that only the source or only the network has, and a
+classifier for another number of classes. With `init.schedule` "continue" the run continues at the step of these
+weights, with the state of their optimizer if it is stored and of the same kind; with "restart" it begins at step 0. A
+resumed run does not read these weights again.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from viaduct.weights.torch_names import describe_differences, torchvision_names
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-AUX, COUNTER = "aux.", "num_batches_tracked"  # in tensor names: of an auxiliary head; a batch norm's count of batches
-# TensorFlow's slots, and the keys of the same tensors in our optimizers' state, in the order in which they are tried.
+AUX, COUNTER = "aux.", "num_batches_tracked"  # in names of tensors: an auxiliary head; a batch norm's counter
+# A slot is an optimizer's tensor for a parameter. TensorFlow's slots -> keys of the same tensors in our optimizers'
+# state, in the order in which they are tried.
 MOMENTUM = ({"Momentum": "momentum_buffer"}, {"LARSOptimizer": "momentum_buffer"})
 RMSPROP = ({"RMSProp": "square_average", "RMSProp_1": "momentum_buffer"},)
 SLOTS_BY_OPTIMIZER = {"SGD": MOMENTUM, "LarsOptimizer": MOMENTUM, "ThorOptimizer": MOMENTUM, "TfRmsProp": RMSPROP}
@@ -50,16 +52,16 @@ class Donor:
 
     tensors: dict[str, Tensor]
     excluded: set[str]  # names of tensors, here or in the source, that are left out
-    step: int | None  # after which they were saved; None: not known
+    step: int | None  # after which the weights were saved; None: not known
     trained_with: dict[str, str] = field(default_factory=dict)  # settings of their training, such as the global batch
     notes: list[str] = field(default_factory=list)
     warnings: tuple[str, ...] = ()  # about damaged files that were skipped
-    # Returns the optimizer's state; if it is empty, also the reason.
+    # Returns the optimizer's state, and if that is empty, the reason.
     read_state: Callable[[], tuple[State, str]] = lambda: ({}, "")
 
 
 def load_initial_weights(training: Training) -> list[str]:
-    """Load the initial weights of a run, and the step to continue at if it continues; return lines for the user."""
+    """Load the initial weights of a run; with `init.schedule` "continue" also the step. Return lines for the user."""
     init, model_state = training.recipe.init, training.model.state_dict()
     source = Path(init.source)
     donor = read_donor(source, training)
@@ -100,7 +102,7 @@ def read_donor(source: Path, training: Training) -> Donor:
         names, notes = select_tensors(stored, shapes, excluded)
         if classifier:
             name = min(classifier)
-            there, here = stored.shapes[name][0], shapes[name][0]  # the first extent is the number of classes
+            there, here = stored.shapes[name][0], shapes[name][0]  # numbers of classes
             listed = ", ".join(sorted(classifier))
             notes.append(f"the classifier ({listed}) begins anew: {there:,} classes there, {here:,} here")
         tensors = {name: stored.read(name) for name in names}
@@ -114,7 +116,7 @@ def read_donor(source: Path, training: Training) -> Donor:
 
 
 def describe_foreign_weights(stored: Stored, renamed: Stored, model: nn.Module) -> list[str]:
-    """Return notes on differences of the other framework's network, and on averages that are not loaded."""
+    """Return notes on how the network differs from that of the other framework, and on averages that are not loaded."""
     notes = describe_differences(model) if renamed is not stored else []
     if stored.kind == "PyTorch file" and (key := find_averages(stored.path)):
         notes.append(
@@ -137,7 +139,7 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
 def find_new_classifier(
     recipe: Recipe, stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
 ) -> set[str]:
-    """Return the tensors of another shape than the stored ones if the number of classes explains them; else none."""
+    """Return the tensors whose shape differs from the stored one, if the number of classes explains all; else none."""
     shared = shapes.keys() & stored.shapes.keys() - excluded
     differing = {name for name in shared if stored.shapes[name] != shapes[name]}
     is_classifier = all(
@@ -171,7 +173,7 @@ def select_tensors(
 ) -> tuple[list[str], list[str]]:
     """Return the names of the tensors to load, and notes; raise BadData if they do not fit the network.
 
-    An auxiliary head that only one side has is skipped.
+    An auxiliary head that only the file or only the network has is skipped.
     """
     here = {name: shape for name, shape in shapes.items() if name not in excluded}
     there = {name: shape for name, shape in stored.shapes.items() if name not in excluded}
@@ -187,7 +189,7 @@ def select_tensors(
 
 
 def refuse_mismatch(stored: Stored, here: dict[str, tuple[int, ...]], there: dict[str, tuple[int, ...]]) -> None:
-    """Raise BadData with missing, extra and misshaped tensors, or only with the two numbers of classes."""
+    """Raise BadData if tensors are missing, extra or misshaped; if only the number of classes differs, say so."""
     missing = [name for name in here if name not in there and not name.endswith(COUNTER)]
     extra = [name for name in there if name not in here]
     misshaped = [name for name, shape in here.items() if name in there and there[name] != shape]
@@ -234,7 +236,7 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
     training.progress.step = training.progress.evaluated_at = donor.step  # not evaluated before the first step
     state, reason = donor.read_state()
     loaded = load_state(training, {name: slots for name, slots in state.items() if name not in donor.excluded})
-    fresh = f"with a fresh optimizer ({reason or 'the stored state is of none of the loaded parameters'})"
+    fresh = f"with a fresh optimizer ({reason or 'the stored state belongs to none of the loaded parameters'})"
     optimizer = f"with the optimizer's state of {loaded} parameters" if loaded else fresh
     return [f"Continuing at step {donor.step:,}, {optimizer}.", *list_warnings(donor, source, training.recipe)]
 
@@ -307,9 +309,9 @@ def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
     from viaduct.training.optim import build_optimizer
 
     if not (folder / checkpoint.STATE_FILE).is_file():
-        return {}, "of the run only final weights are left, no checkpoint"
+        return {}, "the run has only its final weights left, no checkpoint"
     saved = checkpoint.SavedCheckpoint(folder)
-    if (damage := saved.find_damage()) is not None:  # until now only the file of the weights was checked
+    if (damage := saved.find_damage()) is not None:  # before, only the file of the weights was checked
         hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
         raise BadRun(f"a damaged checkpoint: {damage}.", hint)
     recipe = RunDir(folder.parent.parent).load_recipe().recipe

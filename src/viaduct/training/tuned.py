@@ -1,10 +1,10 @@
-"""`viaduct tune run RECIPE`: search the operators of a recipe, each within its share of the budget, and judge a step.
+"""Tunes the operators of a recipe (`viaduct tune run RECIPE`): searches for faster variants, then measures a whole step.
 
     report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), report_line=print)
 
-A tuning bank is a folder with the fastest measured variants of operators. The best variant of an operator is in the
-bank as soon as its search has ended. Training uses it only if a whole step was measured to be faster with the choices
-of the bank: this measurement is the verdict.
+A tuning bank is a folder with entries: the fastest measured variant of each operator. An entry is in the bank as soon
+as the search of its operator has ended. Training uses the variants only if a whole step was measured to be faster with
+all of them: this measurement is the verdict.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
 from viaduct.tuning.location import BUILT_IN_BANK, Location, prepare_writing, remove_empty_bank_on_failure
 from viaduct.tuning.operators import list_kinds
 from viaduct.tuning.result_file import write_result_file
-from viaduct.tuning.search import MODES, make_searcher
+from viaduct.tuning.search import make_searcher
 from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature, decode_signature
 from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divide_budget
 from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
 
-OBSERVING_LIMIT_S, VERDICT_LIMIT_S = 900.0, 1800.0  # after which the worker counts as lost
-VERDICT_STEPS = 60  # time for this many steps is kept for measuring the whole step
-MAX_VERDICT_SHARE = 0.3  # of the budget that is kept for it
-VERDICT_MARGIN = 0.01  # share of the step's time that the choices must save to be installed
-COMPILER_S = 90.0  # of the budget for each operator, to try compiled variants: each compiles for tens of seconds
+OBSERVING_LIMIT_S, VERDICT_LIMIT_S = 900.0, 1800.0  # after which the worker process counts as lost
+VERDICT_STEPS = 60  # the time of so many steps is kept for the verdict
+MAX_VERDICT_SHARE = 0.3  # share of the budget that is kept for the verdict, at most
+VERDICT_MARGIN = 0.01  # share of the step's time that the variants must save to be installed
+# Seconds of the budget for each operator from which compiled variants are tried: each compiles for tens of seconds.
+COMPILER_S = 90.0
 NO_GAIN = "not installed: no gain in the whole step"  # note of a bank's entry
 
 
@@ -58,7 +59,7 @@ class TuneRequest:
     data: Path | None = None
     settings: Sequence[tuple[str, str]] = ()  # changed fields of the recipe: path and value
     seed: int = 1
-    repeat: bool = False  # search and judge again what the bank has already
+    repeat: bool = False  # search and measure again what the bank has already
 
 
 @dataclass
@@ -133,7 +134,7 @@ def search_and_judge(
 
 
 def make_order(request: TuneRequest) -> WorkOrder:
-    """Return the worker's order; the recipe's batch is one of its settings, so that it is not reduced on CPUs."""
+    """Return the order for the worker process; it sets the recipe's batch, which otherwise would be reduced on CPUs."""
     plan = Plan(skip=0, timed=1, recorded=0)  # the worker uses neither the plan nor the output path
     order = WorkOrder(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
     batch = str(order.change_recipe().data.global_batch)
@@ -160,7 +161,7 @@ def read_built_in(fingerprint: Fingerprint) -> BankContents:
 
 
 class TuningSession:
-    """One tuning run: observe, measure defaults, search, judge."""
+    """One tuning run: observe a step, measure the defaults, search the operators, measure the verdict."""
 
     def __init__(
         self,
@@ -198,7 +199,7 @@ class TuningSession:
         )
         self.search_all(operators)
         self.refuse_small_budget(startup_s)
-        self.judge(decode_signature(observed["threads"]))  # signature of the whole step: threads are tuned on it
+        self.judge(decode_signature(observed["threads"]))  # the signature of the number of threads is the step's
 
     def request_answer(self, request: dict[str, Any], seconds: float, activity: str) -> dict[str, Any]:
         """Return the worker's answer to a request; raise ViaductError with its message if it fails."""
@@ -214,10 +215,10 @@ class TuningSession:
         """Return the operators of the step that have variants here."""
         operators = []
         kinds = list_kinds()
-        compiler = self.request.budget_s >= COMPILER_S * len(observed["operators"])
+        with_compiler = self.request.budget_s >= COMPILER_S * len(observed["operators"])
         for row in observed["operators"]:
             signature = decode_signature(row["signature"])
-            space = kinds[signature.kind].make_space(signature, self.device_type, compiler)
+            space = kinds[signature.kind].make_space(signature, self.device_type, with_compiler)
             operators.append(Operator(signature, tuple(row["names"]), int(row["count"]), space))
         if self.device_type == "cpu":
             signature = decode_signature(observed["threads"])
@@ -226,12 +227,13 @@ class TuningSession:
         return [operator for operator in operators if operator.space.size > 1]
 
     def search_all(self, operators: list[Operator]) -> None:
-        """Search each operator, the largest share of the step first, the number of threads last.
+        """Search each operator: the one with the largest share of the step first, the number of threads last.
 
-        Operators get the time that earlier searches have not used. Operators in the bank are searched again only with
+        Time that a search has not used is given to the later ones. Operators in the bank are searched again only with
         `repeat`.
         """
-        pending, outcomes = [], self.report.outcomes  # pending: operators to search, and the time of their default
+        pending: list[tuple[Operator, float]] = []  # operators to search, and the time of their default
+        outcomes = self.report.outcomes
         for operator in operators:
             entry = self.tuner.find_hit(operator.signature)  # of the bank
             if entry is not None and not self.request.repeat:
@@ -247,7 +249,7 @@ class TuningSession:
                 pending.append((operator, default_us))
         step_us = self.report.step_us
         shares = {op.signature.key: Outcome(op, default_us=default_us).share(step_us) for op, default_us in pending}
-        # By share; the number of threads last, because it takes whole steps.
+        # The number of threads is last, because measuring it takes whole steps.
         pending.sort(key=lambda row: (row[0].signature.kind == THREADS, -shares[row[0].signature.key]))
         # Time for VERDICT_STEPS steps is kept for the verdict.
         end = self.end - min(MAX_VERDICT_SHARE * self.request.budget_s, VERDICT_STEPS * step_us / 1e6)
@@ -272,7 +274,7 @@ class TuningSession:
         )
 
     def judge(self, step: Signature) -> None:
-        """Measure the whole step without and with the choices, and record the verdict in the bank.
+        """Measure the whole step without and with the choices (selected variants), and record the verdict in the bank.
 
         The choices are installed if the step is faster by VERDICT_MARGIN. An undecided or failed measurement records
         nothing. A verdict on the same choices is not measured again. `step` is the signature of the whole step.
@@ -331,7 +333,7 @@ def copy_choices(choices: Any) -> dict[str, dict[str, Any]]:
 
 
 def install(stored: BankContents, verdict: Verdict) -> BankContents:
-    """Return the bank with the verdict, its choices marked as installed or as without gain."""
+    """Return the bank with the verdict; entries of its choices are marked as installed or as without gain."""
     entries = dict(stored.entries)
     for key in verdict.choices:
         entry = entries.get(key)
@@ -353,6 +355,3 @@ def choose_for_training(stored: BankContents, step_key: str) -> dict[str, Choice
     if verdict is not None:
         return dict(verdict.choices) if verdict.is_gain else {}
     return {key: entry.choice for key, entry in stored.entries.items() if entry.installed and not entry.is_default}
-
-
-__all__ = ["MODES", "TuneReport", "TuneRequest", "choose_for_training", "tune_recipe"]

@@ -1,7 +1,7 @@
-"""The tuner's worker for a recipe: `python -m viaduct.training.tuning_worker ORDER`.
+"""The tuner's worker process for a recipe: `python -m viaduct.training.tuning_worker ORDER`.
 
-Besides single operators it measures whole steps: the operators of a step, the time with different numbers of threads,
-and the time without and with the choices of a bank.
+Besides single operators it measures whole training steps: which operators a step has, its time with different numbers
+of threads, and its time without and with the choices of a bank (the selected variants of its operators).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RecipeStep:
             self.training.advance(self.batches)
 
     def count_launches(self) -> dict[Key, int]:
-        """Return the launches of viaduct's tunable kernels in a step, with their numbers."""
+        """Return how often each of viaduct's tunable kernels is launched in a step."""
         if not self.training.computation.fused_count:
             return {}
         with record_launches() as launches:
@@ -144,10 +144,10 @@ class RecipeStep:
 
 
 class ThreadCounts:
-    """The number of threads of the whole step, as a kind of operator."""
+    """The number of threads of the whole step, tuned like an operator: a kind as in `tuning/operators/`."""
 
     KIND = THREADS
-    MIN_ERROR = 0.02  # of the loss that is tolerated, because the number of threads changes the order of sums
+    MIN_ERROR = 0.02  # this error of the loss is always tolerated: the number of threads changes the order of sums
 
     def __init__(self, step: RecipeStep) -> None:
         self.step = step
@@ -156,7 +156,7 @@ class ThreadCounts:
         return make_threads_space(torch.get_num_threads())
 
     def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-        """Return a step with the chosen number of threads, and its loss; `exact`: the loss with the default number."""
+        """Return a step with the threads of `point`, and its loss; `exact`: the loss with the default number."""
         chosen, default = int(point["threads"]), torch.get_num_threads()
 
         def run() -> None:
@@ -195,7 +195,7 @@ def make_threads_space(default: int) -> Space:
 
 
 def make_step_signature(training: Training, recipe_name: str) -> Signature:
-    """Return the signature of the whole step of a recipe, by which a bank stores the verdict."""
+    """Return the signature of a recipe's whole step: the facts by which a bank finds the verdict about it."""
     recipe = training.recipe
     parameters = sum(parameter.numel() for parameter in training.train_step.parameters)
     data = recipe.data

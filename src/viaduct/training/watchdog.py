@@ -1,10 +1,10 @@
 """Finds a rank that makes no progress, prints its stack, and ends all ranks so that they are started again.
 
 All ranks pass the same points of a step in the same order and count them (`Pulse`). A thread in each rank publishes its
-count in the rendezvous store. A rank without progress for `hang_seconds` compares the counts: the others wait for the
-ranks with the lowest count. Such a rank prints the stacks of its threads; rank 0 prints its number and the stack of its
-main thread. All then exit with code 75, so that torchrun's agent starts them again. A rank whose launcher was killed
-sends itself SIGTERM and ends with a checkpoint.
+count in the rendezvous store. A rank that makes no progress for `hang_seconds` compares the counts: the ranks with the
+lowest count are those that the others wait for. Each of these prints the stacks of its threads; rank 0 prints their
+numbers and the stacks of their main threads. All ranks then exit with code 75, so that torchrun's agent starts them
+again. A rank whose launcher was killed sends itself SIGTERM and ends with a checkpoint.
 
 The first step may compile for minutes; until it has ended, only the timeout of the messages between ranks applies.
 """
@@ -31,7 +31,7 @@ from viaduct.cluster.environment import LAUNCHER_VARIABLE
 from viaduct.errors import LostRank
 from viaduct.training.distributed import ADDRESS_VARIABLES, Group, name_job_prefix
 
-WAIT_FOR_STACK_S = 5.0  # for the ranks that are behind to publish their stacks
+WAIT_FOR_STACK_S = 5.0  # in which the ranks that are behind must publish their stacks
 STORE_TIMEOUT_S = 10.0  # of a request to the rendezvous store
 
 
@@ -71,7 +71,8 @@ class Watchdog:
         self.group, self.pulse, self.hang_seconds, self.report = group, pulse, hang_seconds, report
         self.interval = min(hang_seconds / 8, 5.0)  # seconds between two publications
         self.store = open_store()
-        # The launcher's process id, if it is this process's parent: a script between them may end before the run does.
+        # The launcher's process id; None if another process, such as a script that may end before the run, is the
+        # parent.
         self.launcher = os.getppid() if os.environ.get(LAUNCHER_VARIABLE) == str(os.getppid()) else None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="viaduct-watchdog", daemon=True)
@@ -87,7 +88,7 @@ class Watchdog:
     def _watch(self) -> None:
         """Publish the position, and check launcher and progress, until the watchdog is closed; runs in a thread."""
         while not self._ended.wait(self.interval):
-            # If the GIL is never released, this is not renewed, and a C thread prints the stacks and ends the process.
+            # If the GIL is never released, this timer is not renewed; its C thread then prints the stacks and exits.
             faulthandler.dump_traceback_later(2 * self.hang_seconds + WAIT_FOR_STACK_S, exit=True)
             if self.launcher is not None and os.getppid() != self.launcher:
                 self.launcher = None
@@ -155,7 +156,7 @@ def explain_hang(
         yield from stacks.get(rank, "").splitlines()
     if not behind:
         position = next(iter(positions.values())).describe()
-        yield f"all ranks hang at {position}, for {seconds:g} s: none is behind, so look at the network between them."
+        yield f"all ranks hang at {position}, for {seconds:g} s: none is behind, so check the network between them."
     else:
         them = "it" if len(behind) == 1 else "them"
         yield f"The other ranks wait for {them}; all {len(positions)} end, so that a launcher can start them again."
