@@ -27,7 +27,7 @@ from viaduct.training.callbacks import (
     TensorBoard,
 )
 from viaduct.training.checkpoint import find_newest_intact, list_checkpoints
-from viaduct.training.logs import FORMATS, create_log_lines
+from viaduct.training.logs import FORMATS
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 
@@ -299,7 +299,7 @@ def test_a_bar_can_be_closed_before_it_was_drawn_and_twice(run: RunDir) -> None:
 def test_an_interrupt_between_log_lines_loses_neither_lines_nor_checkpoint(run: RunDir, name: str) -> None:
     recorder, raised = Recorder(), []
     recipe = replace(RECIPE, log=Log(every_steps=100))
-    watchers = NanStop(), MetricsFile(), TensorBoard(), create_log_lines(name), recorder, After(3, raised.append)
+    watchers = NanStop(), MetricsFile(), TensorBoard(), FORMATS[name](), recorder, After(3, raised.append)
     train_recipe(recipe, run, *watchers, Checkpointing(), interrupted=lambda: bool(raised))
     assert recorder.events[-3:] == [("log", 3), ("checkpoint", 3), ("end: interrupted", 3)]
     assert [record["step"] for record in run.read_records("log")] == [3]

@@ -175,7 +175,7 @@ class BadRows(Overflow):
 
     def step(self, training: Any) -> None:
         if training.group.rank == 1 and training.step == 2:
-            training.parallel.classifier.parameters[0].register_hook(self.spoil)
+            training.parallel.split_parameters[0].register_hook(self.spoil)
 
     def spoil(self, gradient: Tensor) -> Tensor | None:
         self.times = getattr(self, "times", 0) + 1

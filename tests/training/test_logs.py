@@ -16,7 +16,7 @@ import pytest
 from training.tiny_runs import RECIPE, VALIDATION, After, train_recipe
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
-from viaduct.training.logs import FORMATS, Lines, compute_latencies, create_log_lines, find_device_index
+from viaduct.training.logs import FORMATS, Lines, compute_latencies, find_device_index
 from viaduct.training.rundir import RunDir
 
 NUMBER = r"-?\d+(\.\d+)?(e[-+]\d+)?"
@@ -31,7 +31,7 @@ def printed(run: RunDir, capsys: pytest.CaptureFixture[str]) -> Printed:
     """`printed("tf")` trains ten steps and gives the lines that went to standard output."""
 
     def train(name: str, recipe: Recipe = RECIPE, *others: Any) -> list[str]:
-        train_recipe(replace(recipe, log=Log(every_steps=5, format=name)), run, create_log_lines(name), *others)
+        train_recipe(replace(recipe, log=Log(every_steps=5, format=name)), run, FORMATS[name](), *others)
         return capsys.readouterr().out.splitlines()
 
     return train
@@ -46,7 +46,7 @@ def collect_lines(tmp_path: Path) -> CollectLines:
     """`collect_lines("tf", ask)` is what a format says when it is asked outside of a run."""
 
     def listen(name: str, ask: Callable[[Any], None]) -> list[str]:
-        lines: Lines = create_log_lines(name)
+        lines: Lines = FORMATS[name]()
         lines.path = tmp_path / "log.txt"
         ask(lines)
         return lines.path.read_text().splitlines()

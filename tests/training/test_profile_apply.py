@@ -1,7 +1,8 @@
 """Trying an advice on a recipe; the profiles are made up, but for the last test."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +10,13 @@ from viaduct.errors import BadRun
 from viaduct.profiling.collector import Plan
 from viaduct.profiling.record import Advice, Facts, Profile, Step
 from viaduct.recipes import load
+from viaduct.recipes._fields import override
 from viaduct.training import profile_apply
 from viaduct.training.profile_apply import Applied, apply_advice, choose_advice
+from viaduct.training.profiled import WorkOrder
 
-PLAN = Plan(1, 3, 2)
+TASTER = load("shapes_taster")
+ORDER = WorkOrder(TASTER, Path("prof"), Plan(1, 3, 2))
 
 
 def make_advice(**changes: str) -> Advice:
@@ -20,12 +24,12 @@ def make_advice(**changes: str) -> Advice:
     return Advice("loader", "61 %", "more workers", ("20 ms",), 5000.0, "measured", changes=fields)
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, times_us: Sequence[float]) -> list[dict[str, Any]]:
+def pretend(monkeypatch: pytest.MonkeyPatch, times_us: Sequence[float]) -> list[WorkOrder]:
     """Let each profile take the next of these times; return what was asked for."""
-    asked: list[dict[str, Any]] = []
+    asked: list[WorkOrder] = []
 
-    def profile_recipe(loaded: object, **options: Any) -> Profile:
-        asked.append(options)
+    def profile_recipe(order: WorkOrder, ranks: int) -> Profile:
+        asked.append(order)
         time = times_us[len(asked) - 1]
         return Profile(Facts("r", "recipe"), steps=[Step(0, 1, 0.0, 1.0, time, 0.0)] if time else [])
 
@@ -35,29 +39,30 @@ def pretend(monkeypatch: pytest.MonkeyPatch, times_us: Sequence[float]) -> list[
 
 def test_advice_without_changes_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pretend(monkeypatch, [])
-    assert apply_advice([make_advice()], load("shapes_taster"), plan=PLAN) is None
+    assert apply_advice([make_advice()], ORDER) is None
     assert asked == []
 
 
 def test_what_the_recipe_has_already_is_not_tried() -> None:
     advice = make_advice(data__workers="1", sink="auto")
-    assert choose_advice([advice], load("shapes_taster"), []) is None
-    assert choose_advice([advice], load("shapes_taster"), [("data.workers", "0")]) == (advice, {"data.workers": "1"})
+    assert choose_advice([advice], TASTER.recipe) is None
+    unloaded = override(TASTER.recipe, "data.workers", "0")
+    assert choose_advice([advice], unloaded) == (advice, {"data.workers": "1"})
 
 
 def test_a_field_that_the_recipe_does_not_have_is_not_tried() -> None:
-    assert choose_advice([make_advice(data__no_such_field="1")], load("shapes_taster"), []) is None
+    assert choose_advice([make_advice(data__no_such_field="1")], TASTER.recipe) is None
 
 
 def test_both_variants_take_turns_with_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pretend(monkeypatch, [10.0, 6.0, 6.0, 10.0, 10.0, 6.0])
     advice = [make_advice(), make_advice(data__workers="2")]
-    applied = apply_advice(advice, load("shapes_taster"), plan=PLAN, settings=[("seed", "3")])
+    applied = apply_advice(advice, replace(ORDER, settings=[("seed", "3")]))
     assert applied is not None
-    settings = [options["settings"] for options in asked]
+    settings = [order.settings for order in asked]
     plain, changed = [("seed", "3")], [("seed", "3"), ("data.workers", "2")]
     assert settings == [plain, changed, changed, plain, plain, changed]
-    assert {options["plan"] for options in asked} == {Plan(1, 3, 0)}
+    assert {order.plan for order in asked} == {Plan(1, 3, 0)}
     assert applied.is_gain
     assert "data.workers=2: measured gain: 4 µs a step, 40.0% " in applied.describe()
 
@@ -74,12 +79,12 @@ def test_a_change_that_is_slower_or_only_sometimes_faster_is_no_gain() -> None:
 def test_too_few_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, [0.0])
     with pytest.raises(BadRun, match="no regular step"):
-        apply_advice([make_advice(data__workers="2")], load("shapes_taster"), plan=Plan(0, 1, 0))
+        apply_advice([make_advice(data__workers="2")], replace(ORDER, plan=Plan(0, 1, 0)))
 
 
 @pytest.mark.slow
 def test_a_recipe_is_really_measured_with_and_without_the_change() -> None:
-    applied = apply_advice([make_advice(data__workers="2")], load("shapes_taster"), plan=Plan(1, 3, 0), device="cpu")
+    applied = apply_advice([make_advice(data__workers="2")], replace(ORDER, plan=Plan(1, 3, 0), device="cpu"))
     assert applied is not None
     assert len(applied.before_us) == len(applied.after_us) == profile_apply.TURNS
     assert min(applied.before_us + applied.after_us) > 0

@@ -34,13 +34,13 @@ recipe = Recipe(
 
 def test_a_field_that_is_none_is_refused_before_a_step(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"no field called 'optimizer\.rate'"):
-        profile_recipe(TINY, out=tmp_path / "prof", plan=STEPS, device="cpu", settings=[("optimizer.rate", "1")])
+        profile_recipe(WorkOrder(TINY, tmp_path / "prof", STEPS, "cpu", settings=[("optimizer.rate", "1")]))
     assert not (tmp_path / "prof").exists()
 
 
 def test_data_that_are_needed_are_requested(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="--data synthetic trains on noise"):
-        profile_recipe(load("resnet50_imagenet"), out=tmp_path / "prof", plan=STEPS, device="cpu")
+        profile_recipe(WorkOrder(load("resnet50_imagenet"), tmp_path / "prof", STEPS, "cpu"))
 
 
 def test_steps_go_on_beyond_the_end_of_the_recipe_and_nothing_else_is_done(
@@ -49,7 +49,7 @@ def test_steps_go_on_beyond_the_end_of_the_recipe_and_nothing_else_is_done(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Training, "evaluate", lambda self: pytest.fail("nothing is evaluated"))
     monkeypatch.setattr(Training, "save", lambda self: pytest.fail("nothing is saved"))
-    found = profile_recipe(TINY, out=tmp_path / "prof", plan=STEPS, device="cpu", command="viaduct profile run tiny")
+    found = profile_recipe(WorkOrder(TINY, tmp_path / "prof", STEPS, "cpu", command="viaduct profile run tiny"))
     assert [step.number for step in found.steps] == [2, 3, 4, 5, 6]
     assert (found.facts.warmup_steps, found.facts.timed_steps, found.facts.recorded_steps) == (2, 5, 0)
     assert (found.facts.kind, found.facts.source, found.facts.batch) == ("recipe", "tiny", 8)
@@ -64,7 +64,7 @@ def test_an_error_in_a_step_leaves_what_was_collected_and_is_passed_on(tmp_path:
 
     broken = replace(TINY, recipe=replace(TINY.recipe, callbacks=(After(4, fail),)))
     with pytest.raises(BadData, match="image 7"):
-        profile_recipe(broken, out=tmp_path / "prof", plan=STEPS, device="cpu")
+        profile_recipe(WorkOrder(broken, tmp_path / "prof", STEPS, "cpu"))
     found = read_profile(tmp_path / "prof")
     assert [step.number for step in found.steps] == [2, 3]
     assert found.facts.ended == "BadData after step 4: image 7 cannot be read."
@@ -97,7 +97,7 @@ def test_noise_is_reported_to_measure_no_loader() -> None:
 def test_two_ranks_have_a_folder_each_and_one_for_both(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN)
-    found = profile_recipe(load(str(file)), out=tmp_path / "prof", plan=Plan(2, 3, 1), device="cpu", ranks=2)
+    found = profile_recipe(WorkOrder(load(str(file)), tmp_path / "prof", Plan(2, 3, 1), "cpu"), ranks=2)
     assert found.ranks == [0, 1]
     assert [step.number for step in found.regular_steps_of(0)] == [2, 3, 4]
     assert found.facts.ranks == 2

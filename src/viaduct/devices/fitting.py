@@ -89,7 +89,7 @@ def find_torch_in_version(package: str, version: str) -> str | None:
 
 
 def parse_release(version: str) -> tuple[int, ...]:
-    """Return the release numbers of 2.5.1, 2.5.1+cpu or 2.5.1.post3: (2, 5, 1)."""
+    """Return (2, 5, 1), the release numbers of 2.5.1, v2.5.1-1, 2.5.1+cpu or 2.5.1.post3; () if it has no number."""
     return tuple(int(number) for number in re.findall(r"\d+", strip_local(version))[:3])
 
 

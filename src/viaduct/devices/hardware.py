@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from importlib import metadata
 from pathlib import Path
 
 from viaduct.cards import CUDA, MLU, NPU
 from viaduct.devices.base import Facts, find_in_file, select_known
-from viaduct.devices.fitting import find_fit
+from viaduct.devices.fitting import find_fit, parse_release
 from viaduct.extras import install_line
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
@@ -64,21 +63,15 @@ def describe_old_driver(name: str, version: str | None) -> str | None:
     oldest = OLDEST_DRIVERS.get(name)
     if oldest is None or (version is None and not count_cards(name)):
         return None
-    numbers = parse_version(version or "")
+    numbers = parse_release(version or "")
     if not numbers:
         detail = f"version {version!r}" if version else f"nothing under {CAMBRICON_DRIVERS}"
         return f"{name}: the driver's version is not known ({detail}).\nMake sure that it is {oldest} or newer."
-    if numbers >= parse_version(oldest):
+    if numbers >= parse_release(oldest):
         return None
     return (
         f"{name}: driver {version} is older than {oldest}, the oldest that the vendor trains with.\nUpdate the driver."
     )
-
-
-def parse_version(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version: (4, 20, 6) of `v4.20.6-1`; () if it does not begin with a number."""
-    match = re.match(r"v?(\d+(?:\.\d+)*)", text.strip())
-    return tuple(int(number) for number in match[1].split(".")) if match else ()
 
 
 def list_without_torch() -> list[Facts]:

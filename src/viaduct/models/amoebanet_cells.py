@@ -81,7 +81,7 @@ class Pointwise(nn.Module):
         return result
 
 
-class PointwiseAfterPool(nn.Module):
+class PointwiseAfterPool(nn.Sequential):
     """Operations "max" and "avg" where channels change: a pool, then a convolution; no ReLU between them."""
 
     def __init__(self, pool: nn.Module, inputs: int, filters: int) -> None:
@@ -89,10 +89,6 @@ class PointwiseAfterPool(nn.Module):
         self.pool = pool
         self.conv_1x1 = conv(inputs, filters)
         self.bn_1 = norm(filters)
-
-    def forward(self, x_NCHW: Tensor) -> Tensor:
-        result: Tensor = self.bn_1(self.conv_1x1(self.pool(x_NCHW)))
-        return result
 
 
 class Squeezed3x3(nn.Module):
@@ -176,7 +172,7 @@ class Combination(nn.Module):
         return result if keep is None or name == "none" else drop_path(result, keep)
 
 
-class Entry(nn.Module):
+class Entry(nn.Sequential):
     """State 0: the output of the previous cell, converted to this cell's channels."""
 
     def __init__(self, inputs: int, filters: int) -> None:
@@ -184,22 +180,14 @@ class Entry(nn.Module):
         self.conv_1x1 = conv(inputs, filters)
         self.beginning_bn = norm(filters)
 
-    def forward(self, x_NCHW: Tensor) -> Tensor:
-        result: Tensor = self.beginning_bn(self.conv_1x1(x_NCHW))
-        return result
 
-
-class PreviousEntry(nn.Module):
+class PreviousEntry(nn.Sequential):
     """State 1 if the previous cell kept the size of the image: only the channels are converted."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
         self.prev_1x1 = conv(inputs, filters)
         self.prev_bn = norm(filters)
-
-    def forward(self, x_NCHW: Tensor) -> Tensor:
-        result: Tensor = self.prev_bn(self.prev_1x1(x_NCHW))
-        return result
 
 
 class FactorisedReduction(nn.Module):

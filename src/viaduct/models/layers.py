@@ -61,16 +61,8 @@ def read_file() -> dict[str, dict[str, Any]]:
     return networks
 
 
-def compute_layers(name: str) -> list[LayerSizes]:
-    """Build a network with one class and with two, and measure its layers."""
-    from viaduct.models.sizes import measure
-
-    pairs = zip(measure(name, 1, layers=True).parts, measure(name, 2, layers=True).parts, strict=True)
-    return [compute_layer(*pair) for pair in pairs]
-
-
 def compute_layer(one_class: Part, two_classes: Part) -> LayerSizes:
-    """Return the sizes of a layer as functions of the number of classes."""
+    """Return the sizes of a layer as functions of the number of classes, from a network with one class and with two."""
     outputs = [prod(part.output) if part.output else 0 for part in (one_class, two_classes)]
     return LayerSizes(
         Count.from_values(one_class.parameters, two_classes.parameters),
@@ -82,10 +74,12 @@ def compute_layer(one_class: Part, two_classes: Part) -> LayerSizes:
 
 def main() -> None:
     from viaduct import models
+    from viaduct.models.sizes import measure
 
     lines = []
     for name in models.names():
-        rows = [layer.to_row() for layer in compute_layers(name)]
+        pairs = zip(measure(name, 1, layers=True).parts, measure(name, 2, layers=True).parts, strict=True)
+        rows = [compute_layer(*pair).to_row() for pair in pairs]
         kinds = [list(row) for row in dict.fromkeys(map(tuple, rows))]
         entry = {"kinds": kinds, "order": [kinds.index(row) for row in rows]}
         lines.append(f" {json.dumps(name)}: {json.dumps(entry, separators=(',', ':'))}")

@@ -9,11 +9,12 @@ A grouped kernel may be stored as one variable per group; these are joined on th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Kind = Literal["conv", "dense", "plain"]  # of a tensor; decides the order of its axes
 
@@ -73,3 +74,26 @@ def link_dense(module: str, scope: str, kernel: str = "kernel", bias: str = "bia
 def number_layer(name: str, number: int) -> str:
     """Return a layer's name as TensorFlow numbers it: conv2d, conv2d_1, conv2d_2 …"""
     return f"{name}_{number}" if number else name
+
+
+def link_numbered_layers(
+    model: nn.Module, conv: str, norm: str, name_grouped: Callable[[str], str] | None = None
+) -> list[Link]:
+    """Link all convolutions and norms to variables that are numbered in the order of our modules.
+
+    `conv` and `norm` are the variables' names without numbers. A grouped convolution has a numbered variable for each
+    group or, with `name_grouped`, a single one with the name that it returns for the module's name.
+    """
+    links: list[Link] = []
+    convs = norms = 0
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Conv2d) and module.groups > 1 and name_grouped is not None:
+            links.append(link_conv(name, name_grouped(name)))
+        elif isinstance(module, nn.Conv2d):
+            numbers = range(convs, convs + module.groups)
+            links.append(link_conv(name, *(f"{number_layer(conv, number)}/kernel" for number in numbers)))
+            convs += module.groups
+        elif isinstance(module, nn.BatchNorm2d):
+            links += link_norm(name, number_layer(norm, norms))
+            norms += 1
+    return links

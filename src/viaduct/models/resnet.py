@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from viaduct.models import initialisers
 from viaduct.models.family import Family, TensorflowNames
 from viaduct.models.initialisers import Initialiser
-from viaduct.models.links import Link, link_conv, link_dense, link_norm, number_layer
+from viaduct.models.links import Link, link_dense, link_numbered_layers
 from viaduct.models.padding import SameConv2d, SameMaxPool2d
 
 
@@ -83,17 +83,13 @@ class BareStem(nn.Module):
         return pooled
 
 
-class Projection(nn.Module):
-    """Shortcut that changes size or channels."""
+class Projection(nn.Sequential):
+    """Shortcut that changes size or channels: a convolution and its norm."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, style: Style) -> None:
         super().__init__()
         self.conv = style.conv(inputs, outputs, 1, stride)
         self.norm = style.norm(outputs)
-
-    def forward(self, x_NCHW: Tensor) -> Tensor:
-        projected: Tensor = self.norm(self.conv(x_NCHW))
-        return projected
 
 
 class BasicBlock(nn.Module):
@@ -249,15 +245,7 @@ def is_official(model: nn.Module) -> bool:
 
 def link_official(model: nn.Module) -> dict[str, list[Link]]:
     """Return the links to TensorFlow's variables; they have a single naming scheme."""
-    links: list[Link] = []
-    convs = norms = 0
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Conv2d):
-            links.append(link_conv(name, f"{SCOPE}{number_layer('conv2d', convs)}/kernel"))
-            convs += 1
-        elif isinstance(module, nn.BatchNorm2d):
-            links += link_norm(name, SCOPE + number_layer("batch_normalization", norms))
-            norms += 1
+    links = link_numbered_layers(model, f"{SCOPE}conv2d", f"{SCOPE}batch_normalization")
     return {"": [*links, *link_dense("head", f"{SCOPE}dense")]}
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from viaduct.models import initialisers
 from viaduct.models.family import Family, TensorflowNames
-from viaduct.models.links import Link, link_conv, link_dense, link_norm, number_layer
+from viaduct.models.links import Link, link_dense, link_numbered_layers
 from viaduct.models.resnet import Bottleneck, ResNet, Stem, Style, name_for_torchvision
 
 STYLE = Style(pad_same=True, epsilon=1e-4, momentum=0.1, zero_gamma=True)
@@ -55,25 +55,15 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
     (a) newer: one variable `fp32_vars/bottleneck_<stage>_<block>`, which takes no number from the convolutions;
     (b) older, that of the published checkpoints: one `conv2d_N` for each of the 32 groups, numbered like the others.
     """
-    return {"a": link_layout(model, split=False), "b": link_layout(model, split=True)}
 
+    def name_grouped(name: str) -> str:  # the name of a grouped convolution is stages.<stage>.<block>.conv2
+        return f"{SCOPE}bottleneck_{'_'.join(name.split('.')[1:3])}"
 
-def link_layout(model: nn.Module, split: bool) -> list[Link]:
-    """Return the links of one layout; with `split` a grouped kernel has a variable for each group."""
-    links: list[Link] = []
-    convs = norms = 0
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Conv2d):
-            if module.groups > 1 and not split:  # the name is stages.<stage>.<block>.conv2
-                links.append(link_conv(name, f"{SCOPE}bottleneck_{'_'.join(name.split('.')[1:3])}"))
-                continue
-            numbers = range(convs, convs + module.groups)
-            links.append(link_conv(name, *(f"{SCOPE}{number_layer('conv2d', number)}/kernel" for number in numbers)))
-            convs += module.groups
-        elif isinstance(module, nn.BatchNorm2d):
-            links += link_norm(name, SCOPE + number_layer("BatchNorm", norms))
-            norms += 1
-    return [*links, *link_dense("head", f"{SCOPE}dense")]
+    conv, norm, classifier = f"{SCOPE}conv2d", f"{SCOPE}BatchNorm", link_dense("head", f"{SCOPE}dense")
+    return {
+        "a": [*link_numbered_layers(model, conv, norm, name_grouped), *classifier],
+        "b": [*link_numbered_layers(model, conv, norm), *classifier],
+    }
 
 
 resnext = partial(

@@ -146,7 +146,7 @@ def save(
         folder.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
         for name, data in contents.items():
-            write_durably(temporary / name, data)
+            write_file(temporary / name, data)
         if saved.path.exists():  # the run has resumed from an earlier checkpoint and taken this step again
             discard(saved)
         os.rename(temporary, saved.path)
@@ -172,14 +172,6 @@ def describe_full_disk(folder: Path, step: int, needed: int) -> tuple[str, str]:
 
 def copy_to_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a file and wait until the disk has it."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def replace_contents(path: Path, data: bytes) -> None:

@@ -75,10 +75,6 @@ class Group:
         """The --ranks flag of a command that resumes the run, if several ranks train on one machine; else empty."""
         return f" --ranks {self.ranks}" if 1 < self.ranks == self.local_ranks else ""
 
-    def sum_over_ranks(self, tensor: Tensor) -> None:
-        if self.ranks > 1:
-            distributed.all_reduce(tensor)
-
     def broadcast_tensors(self, tensors: Iterable[Tensor]) -> None:
         """Copy rank 0's tensors into those of the other ranks, in place."""
         if self.ranks > 1:

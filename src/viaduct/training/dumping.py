@@ -27,7 +27,7 @@ class DumpOptions:
 
     def check_recipe(self, recipe: Recipe, ranks: int) -> None:
         """Raise BadValue if a run of this recipe cannot be dumped with these options."""
-        make_plan(self.steps, self.mode, self.only, self.level, self.statistics_only)
+        make_plan(**vars(self))
         if recipe.mode != "graph":
             return
         eager = "Use --mode eager."
@@ -52,15 +52,11 @@ class Dumping(Callback):
         self.dump: Dump | None = None
 
     def start(self, training: Training) -> None:
-        options, computation = self.options, training.computation
+        computation = training.computation
         self.dump = Dump(
             computation.network,
             training.run.path / "dump",
-            options.steps,
-            options.mode,
-            options.only,
-            options.level,
-            options.statistics_only,
+            **vars(self.options),
             weights=computation.master,
             settings=describe_settings(training),
             rank=training.group.rank,

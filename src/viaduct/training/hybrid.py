@@ -16,7 +16,6 @@ optimizers need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,13 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
-from viaduct.torch_compat import clip_gradients, disable_dynamo
-from viaduct.training.messages import sendable
+from viaduct.torch_compat import disable_dynamo
 from viaduct.training.metrics import TOP, BatchResults
-
-PIECE_BYTES = 64 << 20  # of a classifier's rows, sent in one message
-# Location of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
-TensorKey = tuple[Any, ...]
 
 # torch 2.13 has renamed these functions and warns about the old names.
 all_gather: Any = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
@@ -233,137 +227,3 @@ def count_correct(logits: Tensor, labels: Tensor | MixedLabels, shards: Shards) 
     classes = torch.where(values == largest, classes + shards.own_classes.start, shards.classes).int()
     distributed.all_reduce(classes, distributed.ReduceOp.MIN)  # of equal logits the first class
     return (classes[shards.own_images(shards.counts)] == labels).sum()
-
-
-@sendable  # to other ranks
-class RowsPlaceholder(NamedTuple):
-    """Stands for the classifier's rows in a state that is broadcast, because each rank has other rows."""
-
-    shape: tuple[int, ...]  # of one row
-    dtype: torch.dtype
-    is_sent: bool  # True: the rows are sent separately; False: every rank has its own
-
-
-class SplitClassifier:
-    """Classifier of a model, split over the ranks; checkpoints have its full tensors."""
-
-    def __init__(self, model: nn.Module, name: str, shards: Shards) -> None:
-        split_layer(model, name, shards)
-        self.model, self.shards = model, shards
-        layer = model.get_submodule(name)
-        self.parameters = list(layer.parameters())
-        self.names = {f"{name}.{leaf}" for leaf, _ in layer.named_parameters()}
-        self.indices: list[int] = []  # of these parameters in the optimizer's state dict
-        self.full_tensors: dict[TensorKey, Tensor] = {}  # loaded by rank 0, until the other ranks have their rows
-
-    # In a training step
-
-    def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        """Return the 2-norms of full layers; `norms` are those of this rank's rows, one for each parameter."""
-        split_ids = {id(parameter) for parameter in self.parameters}
-        is_split = [id(parameter) in split_ids for parameter in parameters]
-        if not any(is_split):
-            return norms
-        mask = torch.tensor(is_split, device=norms.device)
-        squares = norms[mask].square()
-        distributed.all_reduce(squares)
-        return norms.masked_scatter(mask, squares.sqrt())
-
-    def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> None:
-        """Clip as `clip_grad_norm_` does, by the norm over the rows of all ranks."""
-        with_gradients = [parameter for parameter in parameters if parameter.grad is not None]
-        gradients = [parameter.grad for parameter in with_gradients if parameter.grad is not None]
-        norms = self.compute_full_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
-        clip_gradients(with_gradients, max_norm, torch.linalg.vector_norm(norms))
-
-    def agree_on_finite(self, finite: bool) -> bool:
-        """Return True if the gradients are finite on all ranks."""
-        all_finite = torch.tensor([int(finite)], dtype=torch.int32)
-        distributed.all_reduce(all_finite, distributed.ReduceOp.MIN)
-        return bool(all_finite.item())
-
-    # In checkpoints, which hold full tensors whatever the layout
-
-    def find_indices(self, optimizer: torch.optim.Optimizer) -> None:
-        """Find the indices of the split parameters in the optimizer's state dict."""
-        split_ids = {id(parameter) for parameter in self.parameters}
-        order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self.indices = [index for index, parameter in enumerate(order) if id(parameter) in split_ids]
-
-    def replace_tensors(
-        self,
-        model: dict[str, Any],
-        optimizer: dict[str, Any],
-        averages: dict[str, Any] | None,
-        replace: Callable[[TensorKey, Any], Any],
-    ) -> None:
-        """Replace the classifier's tensors in three state dicts by what `replace(key, tensor)` returns, in place.
-
-        The order is the same on all ranks, because some replacements are collective operations.
-        """
-        for kind, tensors in (("model", model), ("averages", averages or {})):
-            for name in sorted(self.names & tensors.keys()):
-                tensors[name] = replace((kind, name), tensors[name])
-        for index in self.indices:
-            slots = optimizer["state"].get(index, {})
-            for slot, value in slots.items():
-                if isinstance(value, RowsPlaceholder) or (isinstance(value, Tensor) and value.ndim):
-                    slots[slot] = replace(("optimizer", index, slot), value)
-
-    def take_rows(self, key: TensorKey, tensor: Tensor) -> Tensor:
-        """Return this rank's rows of a full tensor, which is kept for the other ranks; return rows unchanged."""
-        if len(tensor) != self.shards.classes:
-            return tensor
-        self.full_tensors[key] = tensor
-        return tensor[self.shards.own_classes].clone()
-
-    def make_placeholder(self, key: TensorKey, rows: Tensor) -> RowsPlaceholder:
-        """Return the placeholder of rows in a broadcast state."""
-        return RowsPlaceholder(tuple(rows.shape[1:]), rows.dtype, key in self.full_tensors)
-
-    def fill_placeholder(self, key: TensorKey, placeholder: RowsPlaceholder) -> Tensor:
-        """Return this rank's rows: received from rank 0, or those of the model. All ranks call it."""
-        if not placeholder.is_sent:
-            *_, name = key
-            rows: Tensor = self.model.state_dict()[name].cpu()
-            return rows
-        return self.scatter_from_first(placeholder, self.full_tensors.pop(key, None))
-
-    def gather_to_first(self, key: TensorKey, rows: Tensor) -> Tensor:
-        """Return the full tensor on rank 0, this rank's rows on others, both on the host. All ranks call it."""
-        own = rows.detach().cpu().contiguous()
-        if self.shards.rank:
-            for piece in split_into_pieces(own):
-                distributed.send(piece, 0)
-            return own
-        full = own.new_empty(self.shards.classes, *own.shape[1:])
-        full[self.shards.own_classes] = own
-        for rank in range(1, self.shards.ranks):
-            for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
-                distributed.recv(piece, rank)
-        return full
-
-    def scatter_from_first(self, placeholder: RowsPlaceholder, full: Tensor | None) -> Tensor:
-        """Return this rank's rows of a tensor that rank 0 has in full. All ranks call it."""
-        if self.shards.rank:
-            own = torch.empty(self.shards.class_count, *placeholder.shape, dtype=placeholder.dtype)
-            for piece in split_into_pieces(own):
-                distributed.recv(piece, 0)
-            return own
-        assert full is not None
-        full = full.cpu().contiguous()
-        for rank in range(1, self.shards.ranks):
-            for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
-                distributed.send(piece, rank)
-        return full[self.shards.own_classes]
-
-    def count_missing_parameters(self) -> int:
-        """Return how many parameters only other ranks have."""
-        own_count = sum(parameter.numel() for parameter in self.parameters)
-        return own_count // self.shards.class_count * (self.shards.classes - self.shards.class_count)
-
-
-def split_into_pieces(rows: Tensor) -> Iterator[Tensor]:
-    """Yield views of consecutive rows, each of at most PIECE_BYTES or of one row."""
-    row_bytes = max(1, rows[:1].numel() * rows.element_size())
-    yield from torch.split(rows, max(1, PIECE_BYTES // row_bytes))

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
-from viaduct.recipes import DEFAULT_FORMAT, LogFormat
+from viaduct.recipes import DEFAULT_FORMAT
 from viaduct.run_files import finite_or_null
 from viaduct.training.callbacks import Callback, LogRecord
 from viaduct.training.checkpoint import SavedCheckpoint
@@ -272,7 +272,3 @@ FORMATS: dict[str, type[Lines]] = {
     "events": AmoebanetEvents,
     "mindspore": MindsporeLines,
 }
-
-
-def create_log_lines(name: LogFormat) -> Lines:
-    return FORMATS[name]()

@@ -34,7 +34,7 @@ from viaduct.training.networks import apply_source_settings, build_model, descri
 from viaduct.training.optim import build_loss, build_optimizer, compute_l2_loss
 from viaduct.training.optimizer_support import support_optimizer
 from viaduct.training.output_streams import print_line
-from viaduct.training.own_kernels import fuse, uses_own_kernels
+from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.parallel import build_strategy
 from viaduct.training.precision import Computation, LossScale, describe_emulation, plan_precision
 from viaduct.training.progress import Progress, Stopwatch
@@ -131,10 +131,15 @@ class Training:
         )
 
     def fuse_kernels(self, network: nn.Module) -> int:
-        """Use viaduct's own kernels if recipe and device allow it; return how many parts of the network use them."""
+        """Install viaduct's own kernels if recipe and device allow it; return how many parts use them."""
         if not uses_own_kernels(self.recipe, self.plan, self.torch_device.type, self.needs_every_step, self.mode):
             return 0
-        return fuse(network, self.plan, is_required=self.recipe.kernels == "on")
+        from viaduct.kernels.fuse import fuse  # imported here, because it imports Triton
+
+        count = fuse(network, self.plan.dtype)
+        if self.recipe.kernels == "on" and not count:
+            raise BadValue("--kernels on: viaduct's kernels fit no part of the network.", "Leave it at --kernels auto.")
+        return count
 
     # Properties and methods for callbacks
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from torch import nn
-
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe, Thor
 from viaduct.training.precision import Plan
 
 
-def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> str | None:
-    """Return why this run cannot use viaduct's kernels, or None.
+def uses_own_kernels(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> bool:
+    """Return True if the run may use viaduct's kernels; raise BadValue if it must (`--kernels on`) and cannot.
 
     `observed`: a callback, such as a dump, observes every operator. `mode` is eager or graph.
     """
-    reasons = {
+    if recipe.kernels == "off":
+        return False
+    obstacles = {
         f"they are for cuda, and this run is on {device}": device != "cuda",
         "they are written in Triton, which is not installed": find_spec("triton") is None,
         f"they compute in bf16 or fp16, and this run in {plan.compute}": plan.compute not in ("bf16", "fp16"),
@@ -25,27 +25,7 @@ def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool
         "a dump or another callback observes the operators that they replace": observed,
         "they cannot be part of a network compiled whole": mode == "graph" and recipe.compile == "whole",
     }
-    return next((reason for reason, applies in reasons.items() if applies), None)
-
-
-def uses_own_kernels(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> bool:
-    """Return True if the run may use viaduct's kernels; raise BadValue if it must (`--kernels on`) and cannot."""
-    if recipe.kernels == "off":
-        return False
-    obstacle = find_kernel_obstacle(recipe, plan, device, observed, mode)
+    obstacle = next((reason for reason, applies in obstacles.items() if applies), None)
     if obstacle is not None and recipe.kernels == "on":
         raise BadValue(f"--kernels on: {obstacle}.", "With --kernels auto a run uses viaduct's kernels where it can.")
     return obstacle is None
-
-
-def fuse(network: nn.Module, plan: Plan, is_required: bool) -> int:
-    """Install viaduct's kernels in the network and return the number of parts that use them.
-
-    Raise BadValue if there are none and `is_required` is set.
-    """
-    from viaduct.kernels.fuse import fuse as fuse_parts  # imported here, because it imports Triton
-
-    count = fuse_parts(network, plan.dtype)
-    if is_required and not count:
-        raise BadValue("--kernels on: viaduct's kernels fit no part of the network.", "Leave it at --kernels auto.")
-    return count

@@ -7,26 +7,40 @@ All have the interface of `SingleRank`, which the training step, evaluations and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from viaduct.data.batches import Share
 from viaduct.recipes import Recipe
+from viaduct.torch_compat import clip_gradients
 from viaduct.training.distributed import Group, wrap_network
-from viaduct.training.hybrid import Shards, SplitClassifier, SplitLinear, SplitLoss, mix_labels
+from viaduct.training.hybrid import Shards, SplitLinear, SplitLoss, mix_labels, split_layer
 from viaduct.training.hybrid import count_correct as count_correct_of_shards
+from viaduct.training.messages import sendable
 from viaduct.training.metrics import TOP, BatchScorer
 from viaduct.training.mixup import find_label_weights, mix, mix_images
 from viaduct.training.optim import build_loss, compute_smoothing
 from viaduct.training.optimizer_support import OptimizerSupport
 
+PIECE_BYTES = 64 << 20  # of a classifier's rows, sent in one message
+# Location of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
+TensorKey = tuple[Any, ...]
 # In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors. `state` is everything
 # else in a checkpoint, as `snapshot.RunState.read_state` returns it.
 State = dict[str, Any]
+
+
+@sendable  # to other ranks
+class RowsPlaceholder(NamedTuple):
+    """Stands for the classifier's rows in a state that is broadcast, because each rank has other rows."""
+
+    shape: tuple[int, ...]  # of one row
+    dtype: torch.dtype
+    is_sent: bool  # True: the rows are sent separately; False: every rank has its own
 
 
 class SingleRank:
@@ -116,8 +130,8 @@ class SingleRank:
         """Replace full tensors by this rank's rows, in place in `model` and `averages`; return the changed `state`."""
         return state
 
-    def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
-        """Return this rank's rows of one full tensor; `key` is a `hybrid.TensorKey`."""
+    def take_tensor_rows(self, key: TensorKey, value: Any) -> Any:
+        """Return this rank's rows of one full tensor."""
         return value
 
     def has_full_model(self) -> bool:
@@ -142,7 +156,7 @@ class DataParallel(SingleRank):
 
     def reduce_results(self, losses: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
         both = torch.cat([losses * (self.weight / self.group.ranks), hits.double()])
-        self.group.sum_over_ranks(both)
+        distributed.all_reduce(both)
         return both[: len(losses)], both[len(losses) :]
 
     def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
@@ -156,13 +170,22 @@ class HybridParallel(DataParallel):
     counts_top5 = False  # a rank has the logits of its own classes only
 
     def __init__(self, recipe: Recipe, group: Group, model: nn.Module, classifier: str) -> None:
+        """Split the layer `classifier` of the model in place."""
         super().__init__(recipe, group)
         shares = [replace(self.share, rank=rank) for rank in range(group.ranks)]
         sizes = [len(share.split_batch(recipe.data.global_batch, train=True)[1]) for share in shares]
         counts = tuple(size // recipe.accumulate for size in sizes)  # each rank's images in one forward pass
         self.shards = Shards(recipe.data.classes, group.rank, group.ranks, counts)
-        self.classifier = SplitClassifier(model, classifier, self.shards)
         self.score_batch = SplitLoss(self.shards, compute_smoothing(recipe, training=False), training=False).score_batch
+        split_layer(model, classifier, self.shards)
+        self.model = model
+        self.split_parameters = list(model.get_submodule(classifier).parameters())
+        self.split_ids = {id(parameter) for parameter in self.split_parameters}
+        self.names = {f"{classifier}.{leaf}" for leaf, _ in model.get_submodule(classifier).named_parameters()}
+        self.indices: list[int] = []  # of the split parameters in the optimizer's state dict
+        self.full_tensors: dict[TensorKey, Tensor] = {}  # loaded by rank 0, until the other ranks have their rows
+
+    # In a training step
 
     def build_loss(self) -> Callable[[Tensor, Any], Tensor]:
         return SplitLoss(self.shards, compute_smoothing(self.recipe, training=True))
@@ -177,50 +200,125 @@ class HybridParallel(DataParallel):
     def count_correct(self, logits: Tensor, labels: Any) -> Tensor:
         return count_correct_of_shards(logits, labels, self.shards)[None]
 
+    def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+        is_split = [id(parameter) in self.split_ids for parameter in parameters]
+        if not any(is_split):
+            return norms
+        mask = torch.tensor(is_split, device=norms.device)
+        squares = norms[mask].square()
+        distributed.all_reduce(squares)
+        return norms.masked_scatter(mask, squares.sqrt())
+
     def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> None:
-        self.classifier.clip_gradients(parameters, max_norm)
+        with_gradients = [parameter for parameter in parameters if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in with_gradients if parameter.grad is not None]
+        norms = self.compute_full_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
+        clip_gradients(with_gradients, max_norm, torch.linalg.vector_norm(norms))
 
     def agree_on_finite(self, finite: bool) -> bool:
-        return self.classifier.agree_on_finite(finite)
-
-    def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        return self.classifier.compute_full_norms(parameters, norms)
+        all_finite = torch.tensor([int(finite)], dtype=torch.int32)
+        distributed.all_reduce(all_finite, distributed.ReduceOp.MIN)
+        return bool(all_finite.item())
 
     def attach_optimizer(self, support: OptimizerSupport) -> None:
-        self.classifier.find_indices(support.optimizer)
+        order = [parameter for group in support.optimizer.param_groups for parameter in group["params"]]
+        self.indices = [index for index, parameter in enumerate(order) if id(parameter) in self.split_ids]
         support.set_full_norms(self.compute_full_norms)
 
-    def list_full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
-        shapes = super().list_full_shapes(model)
-        return shapes | {name: (self.recipe.data.classes, *shapes[name][1:]) for name in self.classifier.names}
-
-    def count_missing_parameters(self) -> int:
-        return self.classifier.count_missing_parameters()
-
-    def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
-        model, state = dict(model), copy_optimizer_state(state)
-        self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.gather_to_first)
-        return model, state
-
-    def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
-        state = copy_optimizer_state(state)
-        self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.make_placeholder)
-        model, state, averages = super().broadcast(model, state, averages)
-        self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.fill_placeholder)
-        return model, state, averages
-
-    def take_rows(self, model: State, state: State, averages: State | None) -> State:
-        state = copy_optimizer_state(state)
-        self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.take_rows)
-        return state
-
-    def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
-        _, name_or_index, *_ = key
-        is_split = name_or_index in self.classifier.names or name_or_index in self.classifier.indices
-        return self.classifier.take_rows(key, value) if is_split and value.ndim else value
+    # In checkpoints
 
     def has_full_model(self) -> bool:
         return False
+
+    def list_full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
+        shapes = super().list_full_shapes(model)
+        return shapes | {name: (self.recipe.data.classes, *shapes[name][1:]) for name in self.names}
+
+    def count_missing_parameters(self) -> int:
+        own_count = sum(parameter.numel() for parameter in self.split_parameters)
+        return own_count // self.shards.class_count * (self.shards.classes - self.shards.class_count)
+
+    def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
+        model = dict(model)
+        return model, self.replace_tensors(model, state, averages, self.gather_to_first)
+
+    def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
+        state = self.replace_tensors(model, state, averages, self.make_placeholder)
+        model, state, averages = super().broadcast(model, state, averages)
+        return model, self.replace_tensors(model, state, averages, self.fill_placeholder), averages
+
+    def take_rows(self, model: State, state: State, averages: State | None) -> State:
+        return self.replace_tensors(model, state, averages, self.take_tensor_rows)
+
+    def replace_tensors(
+        self, model: State, state: State, averages: State | None, replace: Callable[[TensorKey, Any], Any]
+    ) -> State:
+        """Replace the classifier's tensors by what `replace(key, tensor)` returns.
+
+        Those of `model` and `averages` are replaced in place, those of the optimizer in a copy of `state`, which is
+        returned. The order is the same on all ranks, because some replacements are collective operations.
+        """
+        for kind, tensors in (("model", model), ("averages", averages or {})):
+            for name in sorted(self.names & tensors.keys()):
+                tensors[name] = replace((kind, name), tensors[name])
+        state = copy_optimizer_state(state)
+        for index in self.indices:
+            slots = state["optimizer"]["state"].get(index, {})
+            for slot, value in slots.items():
+                if isinstance(value, RowsPlaceholder) or (isinstance(value, Tensor) and value.ndim):
+                    slots[slot] = replace(("optimizer", index, slot), value)
+        return state
+
+    def take_tensor_rows(self, key: TensorKey, value: Any) -> Any:
+        """Return this rank's rows of a full tensor of the classifier, which is kept for the other ranks.
+
+        Other tensors, and tensors that have only this rank's rows, are returned unchanged.
+        """
+        is_split = key[1] in self.names or key[1] in self.indices
+        if not is_split or not value.ndim or len(value) != self.shards.classes:
+            return value
+        self.full_tensors[key] = value
+        return value[self.shards.own_classes].clone()
+
+    def make_placeholder(self, key: TensorKey, rows: Tensor) -> RowsPlaceholder:
+        """Return the placeholder of rows in a state that is broadcast."""
+        return RowsPlaceholder(tuple(rows.shape[1:]), rows.dtype, key in self.full_tensors)
+
+    def fill_placeholder(self, key: TensorKey, placeholder: RowsPlaceholder) -> Tensor:
+        """Return this rank's rows: received from rank 0, or those of the model. All ranks call it."""
+        if not placeholder.is_sent:
+            *_, name = key
+            rows: Tensor = self.model.state_dict()[name].cpu()
+            return rows
+        return self.scatter_from_first(placeholder, self.full_tensors.pop(key, None))
+
+    def gather_to_first(self, key: TensorKey, rows: Tensor) -> Tensor:
+        """Return the full tensor on rank 0, this rank's rows on others, both on the host. All ranks call it."""
+        own = rows.detach().cpu().contiguous()
+        if self.shards.rank:
+            for piece in split_into_pieces(own):
+                distributed.send(piece, 0)
+            return own
+        full = own.new_empty(self.shards.classes, *own.shape[1:])
+        full[self.shards.own_classes] = own
+        for rank in range(1, self.shards.ranks):
+            for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
+                distributed.recv(piece, rank)
+        return full
+
+    def scatter_from_first(self, placeholder: RowsPlaceholder, full: Tensor | None) -> Tensor:
+        """Return this rank's rows of a tensor that rank 0 has in full. All ranks call it."""
+        if self.shards.rank:
+            own = torch.empty(self.shards.class_count, *placeholder.shape, dtype=placeholder.dtype)
+            for piece in split_into_pieces(own):
+                distributed.recv(piece, 0)
+            return own
+        assert full is not None
+        full = full.cpu().contiguous()
+        for rank in range(1, self.shards.ranks):
+            for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
+                distributed.send(piece, rank)
+        return full[self.shards.own_classes]
 
 
 def build_strategy(recipe: Recipe, model: nn.Module, group: Group, classifier: str | None) -> SingleRank:
@@ -243,3 +341,9 @@ def count_correct(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
     if top == 1:
         return (logits.argmax(1) == strongest).sum()
     return (logits.topk(min(top, logits.shape[1])).indices == strongest[:, None]).sum()
+
+
+def split_into_pieces(rows: Tensor) -> Iterator[Tensor]:
+    """Yield views of consecutive rows, each of at most PIECE_BYTES or of one row."""
+    row_bytes = max(1, rows[:1].numel() * rows.element_size())
+    yield from torch.split(rows, max(1, PIECE_BYTES // row_bytes))

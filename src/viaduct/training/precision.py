@@ -211,26 +211,23 @@ class Computation:
             master.grad = None if working.grad is None else working.grad.float()
             working.grad = None
 
-    @torch.no_grad()
     def publish_weights(self) -> None:
         """Copy the master weights to the network, after an optimizer step or a resume."""
-        if self.network is not self.master:
-            for working, master in zip(self.network.parameters(), self.master.parameters(), strict=True):
-                working.copy_(master)
+        self.copy_tensors(self.master.parameters(), self.network.parameters())
 
-    @torch.no_grad()
     def publish_statistics(self) -> None:
         """Copy the master's batch norm statistics to the network, after a resume."""
-        if self.network is not self.master:
-            for working, master in zip(self.network.buffers(), self.master.buffers(), strict=True):
-                working.copy_(master)
+        self.copy_tensors(self.master.buffers(), self.network.buffers())
 
-    @torch.no_grad()
     def gather_statistics(self) -> None:
         """Copy the network's batch norm statistics to the master, before a checkpoint."""
+        self.copy_tensors(self.network.buffers(), self.master.buffers())
+
+    @torch.no_grad()
+    def copy_tensors(self, sources: Iterator[Tensor], targets: Iterator[Tensor]) -> None:
         if self.network is not self.master:
-            for master, working in zip(self.master.buffers(), self.network.buffers(), strict=True):
-                master.copy_(working)
+            for source, target in zip(sources, targets, strict=True):
+                target.copy_(source)
 
 
 def copy_cast(model: nn.Module, plan: Plan) -> nn.Module:

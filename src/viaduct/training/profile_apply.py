@@ -1,7 +1,7 @@
 """`viaduct profile run RECIPE --apply`: try the first advice that a recipe can follow, and measure the gain.
 
-    plan = Plan(skip=5, timed=20, recorded=5)
-    applied = apply_advice(profile.advice, load("shapes_taster"), plan=plan, device="cpu", settings=[])
+    order = WorkOrder(load("shapes_taster"), Path("prof"), Plan(skip=5, timed=20, recorded=5), device="cpu")
+    applied = apply_advice(profile.advice, order)
     print(applied.describe() if applied else "no advice that can be tried")
 
 An advice may have changes of recipe fields. The recipe is profiled in turns without and with these changes. They are a
@@ -13,22 +13,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 
 from viaduct.errors import BadRun
-from viaduct.profiling.collector import Plan
 from viaduct.profiling.figures import show_time
 from viaduct.profiling.record import Advice
-from viaduct.recipes import Loaded
-from viaduct.recipes._fields import list_field_paths, override_fields, read_field
-from viaduct.training.profiled import profile_recipe
+from viaduct.recipes import Recipe
+from viaduct.recipes._fields import list_field_paths, read_field
+from viaduct.training.profiled import WorkOrder, profile_recipe
 
 TURNS = 3
 MIN_GAIN = 0.02  # share of a step: two profiles of the same recipe may differ by as much
-
-Settings = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -67,9 +63,8 @@ class Applied:
         return f"Tried {self.change}: {gain} ({times}). Expected was: {expected}."
 
 
-def choose_advice(advice: Sequence[Advice], loaded: Loaded, settings: Settings) -> tuple[Advice, dict[str, str]] | None:
+def choose_advice(advice: Sequence[Advice], recipe: Recipe) -> tuple[Advice, dict[str, str]] | None:
     """Return the first advice that changes fields of this recipe to new values, and these changes."""
-    recipe = override_fields(loaded.recipe, settings)
     known = set(list_field_paths(recipe))
     for proposal in advice:
         possible = {path: text for path, text in proposal.changes.items() if path in known}
@@ -81,30 +76,26 @@ def choose_advice(advice: Sequence[Advice], loaded: Loaded, settings: Settings) 
 
 def apply_advice(
     advice: Sequence[Advice],
-    loaded: Loaded,
-    *,
-    plan: Plan,
-    device: str = "auto",
-    data: Path | None = None,
+    order: WorkOrder,
     ranks: int = 1,
-    settings: Settings = (),
     report_line: Callable[[str], None] = lambda line: None,
 ) -> Applied | None:
-    """Try the first advice that a recipe can follow, and return its effect; None if no advice can be tried.
+    """Try the first advice that the recipe of an order can follow; return its effect, or None if there is none to try.
 
     `report_line` is called with a line for the user before each turn.
     """
-    chosen = choose_advice(advice, loaded, settings)
+    chosen = choose_advice(advice, order.change_recipe())
     if chosen is None:
         return None
     proposal, changes = chosen
     applied = Applied(proposal, changes, [], [])
-    timing_plan = replace(plan, recorded=0)  # recorded steps show operators, which are not needed here
-    profile_to = partial(profile_recipe, loaded, plan=timing_plan, device=device, data=data, ranks=ranks)
+    timing_plan = replace(order.plan, recorded=0)  # recorded steps show operators, which are not needed here
 
     def measure(extra_settings: list[tuple[str, str]]) -> float:
+        settings = [*order.settings, *extra_settings]
         with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
-            profile = profile_to(out=Path(folder) / "prof", settings=[*settings, *extra_settings])
+            timing = replace(order, out=Path(folder) / "prof", plan=timing_plan, settings=settings)
+            profile = profile_recipe(timing, ranks)
         if profile.iteration_us is None:
             raise BadRun("no regular step was measured: trying an advice needs two steps.", "Give more --steps.")
         return profile.iteration_us

@@ -123,7 +123,9 @@ class Profiling(Callback):
     def make_plan(self, training: Training, window: Window) -> Plan:
         """Return how many steps are timed and recorded; no evaluation or checkpoint is due among the recorded."""
         intended = window.count_recorded() if self.request.options.operators else 0
-        recorded = min(intended, count_undisturbed(training, window.last))
+        intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
+        steps_since = min((window.last % every for every in intervals if every), default=window.last)
+        recorded = min(intended, steps_since)
         if recorded < intended and not recorded:
             self.lines.append(f"No operators: an evaluation or a checkpoint comes right before step {window.last}.")
         return Plan(window.first - training.step, len(window) - recorded, recorded)
@@ -285,12 +287,6 @@ def publish_profile(folder: Path) -> Profile:
     return profile
 
 
-def count_undisturbed(training: Training, last: int) -> int:
-    """Return how many steps up to `last` come after the last evaluation or checkpoint that is due before."""
-    intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
-    return min((last % every for every in intervals if every), default=last)
-
-
 def split_replays(profile: Profile, replayed: set[int]) -> Profile:
     """Estimate the end of the backward pass in captured steps; the host observes only start and end of a replay.
 
@@ -301,7 +297,7 @@ def split_replays(profile: Profile, replayed: set[int]) -> Profile:
     total = sum(kernel.time_us for kernel in profile.kernels)
     update = sum(kernel.time_us for kernel in profile.kernels if kernel.kind == OPTIMIZER)
     if not update:
-        note = "Captured steps: it is not known where the backward pass ends, because no kernel of the update was recorded."
+        note = "Captured steps: where the backward pass ends is not known, for no kernel of the update was recorded."
         facts = add_note(profile.facts, f"{note} Forward + backward includes the update.")
         return replace(profile, facts=replace(facts, phases_measured=False))
     share = update / total

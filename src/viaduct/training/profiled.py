@@ -1,7 +1,7 @@
 """Profiles a few steps of a recipe in a temporary run (`viaduct profile run RECIPE`).
 
     plan = Plan(skip=5, timed=20, recorded=5)
-    profile = profile_recipe(load("resnet50_imagenet"), out=Path("prof"), plan=plan, device="cuda")
+    profile = profile_recipe(WorkOrder(load("resnet50_imagenet"), Path("prof"), plan, device="cuda"))
 
 Nothing is evaluated or saved meanwhile. With several ranks each is a process (`python -m viaduct.training.profiled
 FILE`) that writes OUT/rank_N; rank 0 merges these into OUT.
@@ -46,15 +46,15 @@ BATCH_FIELD = "data.global_batch"
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """The arguments of `profile_recipe`, as they are sent to the process of each rank."""
+    """What to profile and how; with several ranks it is sent to the process of each."""
 
     loaded: Loaded
-    out: Path
+    out: Path  # folder of the profile
     plan: Plan
     device: str = "auto"
-    data: Path | None = None
-    settings: Sequence[tuple[str, str]] = ()
-    command: str = ""
+    data: Path | None = None  # may be `synthetic`; None for recipes that need no --data
+    settings: Sequence[tuple[str, str]] = ()  # changed fields of the recipe, as path and text
+    command: str = ""  # shown in the profile
 
     def encode(self) -> str:
         """Return the order as JSON, for another process."""
@@ -79,29 +79,14 @@ class WorkOrder:
         return apply_source_settings(override_fields(self.loaded.recipe, self.settings), keep_size=True)
 
 
-def profile_recipe(
-    loaded: Loaded,
-    *,
-    out: Path,
-    plan: Plan,
-    device: str = "auto",
-    data: Path | None = None,
-    ranks: int = 1,
-    settings: Sequence[tuple[str, str]] = (),
-    command: str = "",
-) -> Profile:
-    """Train the steps of `plan`, write the profile folder `out` and return the profile, without advice and page.
-
-    `settings` are changed fields of the recipe, as path and text. `data` may be `synthetic`, or None for recipes that
-    need no --data.
-    """
-    order = WorkOrder(loaded, out, plan, device, data, settings, command)
-    check_path(order.change_recipe().data, data)  # raises before anything is started
+def profile_recipe(order: WorkOrder, ranks: int = 1) -> Profile:
+    """Take the planned steps, write the profile folder and return the profile, without advice and page."""
+    check_path(order.change_recipe().data, order.data)  # raises before anything is started
     if ranks > 1:
         start_ranks(order, ranks)
     else:
         profile_here(order)
-    return read_profile(out)
+    return read_profile(order.out)
 
 
 def start_ranks(order: WorkOrder, ranks: int) -> None:

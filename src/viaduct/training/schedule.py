@@ -37,7 +37,6 @@ from viaduct.recipes import (
 from viaduct.recipes._parts import ResnextDecay
 
 LIST_HINT = "`viaduct train --list` shows the recipes."
-IMAGENET_IMAGES, CIFAR10_IMAGES = 1_281_167, 50_000
 
 
 @dataclass(frozen=True)
@@ -94,13 +93,8 @@ def count_training_images(data: Source) -> int:
 
     Raise BadValue for a source whose number is known only once it is read.
     """
-    match data:
-        case Cifar10():
-            return CIFAR10_IMAGES
-        case Records():
-            return IMAGENET_IMAGES
-        case Shapes():
-            return data.train_images
+    if isinstance(data, Cifar10 | Records | Shapes):
+        return data.usual_count
     message = f"how many training images {data.name} have is not known before they are read."
     raise BadValue(message, "Say it: learning_rate(recipe, step, images=…).")
 
@@ -186,10 +180,7 @@ def cosine_warmup_decay(schedule: ResnextDecay, step: int, pace: Pace, peak: flo
         case "poly":
             left = (pace.steps - step) / max(1, pace.steps - warmup)
             return step / warmup if step < warmup else max(left, 0.0)
-    return cosine_warmup(schedule, step, pace, warmup, peak)
-
-
-def cosine_warmup(schedule: ResnextDecay, step: int, pace: Pace, warmup: int, peak: float) -> float:
+    # Mode cosine.
     if step < warmup:
         return 1 - compute_falling_cosine((step + 1) / warmup)
     if step > pace.steps:  # then the reference's rate is a hundredth of `end`
@@ -200,20 +191,16 @@ def cosine_warmup(schedule: ResnextDecay, step: int, pace: Pace, warmup: int, pe
 
 
 def amoebanet(schedule: AmoebanetDecay, step: int, pace: Pace) -> float:
-    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
-    factor = step / warmup if step < warmup else amoebanet_descent(schedule, step, pace)
+    warmup, factor = int(schedule.warmup_epochs * pace.steps_per_epoch), 1.0
+    if step < warmup:
+        factor = step / warmup
+    elif schedule.mode == "exponential":
+        factor = float(schedule.decay ** (step // pace.steps_per_epoch))
+    elif schedule.mode == "cosine":
+        factor = compute_falling_cosine(step / pace.steps)
+    elif schedule.mode == "stepwise":
+        factor = float(0.1 ** count_passed(schedule.boundaries, step, pace.steps_per_epoch))
     return max(factor, schedule.floor)
-
-
-def amoebanet_descent(schedule: AmoebanetDecay, step: int, pace: Pace) -> float:
-    match schedule.mode:
-        case "exponential":
-            return float(schedule.decay ** (step // pace.steps_per_epoch))
-        case "cosine":
-            return compute_falling_cosine(step / pace.steps)
-        case "stepwise":
-            return float(0.1 ** count_passed(schedule.boundaries, step, pace.steps_per_epoch))
-    return 1.0
 
 
 def lars_polynomial(schedule: LarsPolynomial, step: int, pace: Pace, steps: float) -> float:

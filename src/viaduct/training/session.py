@@ -55,7 +55,7 @@ from viaduct.training.distributed import Group, join_ranks
 from viaduct.training.dumping import Dumping, DumpOptions
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.live import Ending, LivePage
-from viaduct.training.logs import append_line, create_log_lines
+from viaduct.training.logs import FORMATS, append_line
 from viaduct.training.loop import FINISHED, Training
 from viaduct.training.networks import describe_model_file
 from viaduct.training.observing import build_tensorboard
@@ -197,7 +197,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
         saved = group.run_on_first(lambda: find_start(request))
         progress_bar = ProgressBar()
         is_evaluation = recipe.evaluation.eval_only
-        callbacks = [create_log_lines(recipe.log.format)] if is_evaluation else build_callbacks(recipe, group)
+        callbacks = [FORMATS[recipe.log.format]()] if is_evaluation else build_callbacks(recipe, group)
         dumping = [Dumping(request.dump)] if request.dump else []
         profiling = [Profiling(request.profile)] if request.profile and not is_evaluation else []
         observers: list[Dumping | Profiling] = [*dumping, *profiling]
@@ -377,7 +377,7 @@ def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
     """
     step_mark = [] if group.local_rank is None else [StepMark()]
     trackers = build_trackers(recipe) if group.is_first else []
-    recorders = [*step_mark, MetricsFile(), build_tensorboard(recipe), *trackers, create_log_lines(recipe.log.format)]
+    recorders = [*step_mark, MetricsFile(), build_tensorboard(recipe), *trackers, FORMATS[recipe.log.format]()]
     return [NanStop(), *recorders, StopAtThreshold(), *recipe.callbacks, Checkpointing()]
 
 

@@ -1,4 +1,4 @@
-"""Tunes the operators of a recipe (`viaduct tune run RECIPE`): searches for faster variants, then measures a whole step.
+"""Tunes the operators of a recipe (`viaduct tune run RECIPE`): searches faster variants, then measures a whole step.
 
     report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), report_line=print)
 

@@ -194,26 +194,17 @@ def profile_recipe(
     outputs.prepare_folder(out, force)
     # torch is imported from here on, after the flags have been checked.
     from viaduct.profiling.trace_file import read_events
+    from viaduct.training.profiled import WorkOrder
     from viaduct.training.profiled import profile_recipe as train_profiled_steps
 
     outputs.remove_profile(out)
-    profile = train_profiled_steps(
-        loaded, out=out, plan=plan, device=device, data=data, ranks=ranks, settings=changes, command=get_command_line()
-    )
+    order = WorkOrder(loaded, out, plan, device, data, changes, get_command_line())
+    profile = train_profiled_steps(order, ranks)
     profile = write_and_print(profile, out, read_events(out), json)
     if apply:
         from viaduct.training.profile_apply import apply_advice
 
-        applied = apply_advice(
-            profile.advice,
-            loaded,
-            plan=plan,
-            device=device,
-            data=data,
-            ranks=ranks,
-            settings=changes,
-            report_line=print_note,
-        )
+        applied = apply_advice(profile.advice, order, ranks, report_line=print_note)
         text = (
             applied.describe() if applied else "--apply: the recipe can follow none of the advice; nothing was tried."
         )
