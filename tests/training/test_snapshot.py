@@ -21,7 +21,7 @@ from training.tiny_runs import (
 from viaduct.errors import BadRun
 from viaduct.recipes import Ema, Sgd
 from viaduct.training.distributed import Group
-from viaduct.training.random_state import read_generator_states
+from viaduct.training.random_generators import read_generator_states
 from viaduct.training.rundir import RunDir
 
 

@@ -173,7 +173,7 @@ class Combination(nn.Module):
 
 
 class Entry(nn.Sequential):
-    """State 0: the output of the previous cell, converted to this cell's channels."""
+    """State 0: the output of the cell before, converted to this cell's channels."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Entry(nn.Sequential):
 
 
 class PreviousEntry(nn.Sequential):
-    """State 1 if the previous cell kept the size of the image: only the channels are converted."""
+    """State 1 if the cell before kept the size of the image: the channels are converted."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class PreviousEntry(nn.Sequential):
 
 
 class FactorisedReduction(nn.Module):
-    """State 1 if the previous cell halved the image: half the channels from even rows and columns, half from odd ones.
+    """State 1 if the cell before halved the image: half the channels from even rows and columns, half from odd ones.
 
     An image of odd size has one odd row and column less than even ones; zeros are added.
     """
@@ -214,10 +214,10 @@ class FactorisedReduction(nn.Module):
 
 @dataclass(frozen=True)
 class Previous:
-    """Output of the second cell before this one."""
+    """Output of the second cell before a cell."""
 
     channels: int
-    halved: bool  # True if the cell between them halved the image
+    halved: bool  # True if the cell between the two halved the image
 
     def build_entry(self, filters: int) -> nn.Module:
         """Return the layer that makes state 1 of this output."""

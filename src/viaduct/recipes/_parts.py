@@ -49,13 +49,12 @@ __all__ = [
     "V15Decay",
 ]
 
-# Names of references: tf.contrib, and ResNeXt in Ascend's model zoo.
+# Named after their references: tf.contrib, and ResNeXt in Ascend's model zoo.
 LarsForm = Literal["contrib", "resnext"]
 # Log lines of ResNeXt in Ascend's model zoo, TensorFlow's Estimator, NVIDIA's DLLogger, AmoebaNet's port, MindSpore.
 LogFormat = Literal["resnext", "tf", "dll", "events", "mindspore"]
 DEFAULT_FORMAT: LogFormat = "resnext"
-# Parameters with weight decay: all; all but those of normalisation (TF official); weights of convolutions and dense
-# layers.
+# Parameters with weight decay: all; not_norm: all but those of norms; weights: those of convolutions and dense layers.
 Decayed: TypeAlias = Literal["all", "not_norm", "weights"]
 
 # Types of fields with bounds; errors of `check_fields` name field, value and bound.
@@ -130,7 +129,7 @@ class AdamW(Part, path="optimizer"):
 class RmsProp(Part, path="optimizer"):
     """RMSProp as TF1 computes it: epsilon inside the root, square average from 1, lr inside the momentum.
 
-    Weight decay is the L2 term of the loss, as with SGD. The defaults are those of AmoebaNet's reference, but for `lr`.
+    Weight decay is the L2 term of the loss, as with SGD. Defaults but `lr` are those of AmoebaNet's reference.
     """
 
     lr: NotNegative = 0.1

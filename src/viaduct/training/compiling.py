@@ -14,7 +14,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -91,11 +91,9 @@ class Compilation:
                 part.compile(dynamic=False)
         return self.wrapped
 
-    @contextmanager
-    def run_uncompiled(self) -> Iterator[None]:
+    def run_uncompiled(self) -> AbstractContextManager[None]:
         """Run the compiled parts of the network in eager mode within the `with` block."""
-        with run_eagerly(self.parts) if self.parts else nullcontext():
-            yield
+        return run_eagerly(self.parts) if self.parts else nullcontext()
 
     def describe_compilation(self) -> str | None:
         """Return what was compiled and how long it took; only the first call after a step returns text."""

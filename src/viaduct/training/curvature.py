@@ -3,7 +3,7 @@
 A `FactorRecorder` observes each call of conv2d and linear with one of its weights, in any module. Covariances are
 summed during the forward and the backward pass; patches are made for a few images at a time and not kept. Only diagonal
 blocks are computed: for 4608 columns in blocks of 128 that is a thirty-sixth of the work. Factors and inverses are
-float32, and the host never waits for the device. In the names "patches" are the inputs of one output position.
+float32, and the host never waits for the device. A patch is the part of the input that one output position reads.
 
 Shapes: a factor is (groups, blocks, block size, block size); a grouped convolution counts as `groups` small layers.
 """
@@ -155,8 +155,9 @@ class LayerCall:
         x = split_groups(x, self.groups)
         if kernel != (1, 1):
             x = x.contiguous()  # NCHW, so that patches are read in order
-        spans = [extent - step * (k - 1) - 1 for extent, step, k in zip(x.shape[3:], dilation, kernel, strict=True)]
-        positions = [span // step + 1 for span, step in zip(spans, stride, strict=True)]
+        # Rows and columns of the input that remain beside the first patch.
+        rest = [size - step * (k - 1) - 1 for size, step, k in zip(x.shape[3:], dilation, kernel, strict=True)]
+        positions = [size // step + 1 for size, step in zip(rest, stride, strict=True)]
         *outer, down, right = x.stride()
         steps = (down * dilation[0], right * dilation[1], down * stride[0], right * stride[1])
         return x.as_strided((*x.shape[:3], *kernel, *positions), (*outer, *steps))
@@ -190,7 +191,7 @@ def compute_conv_factor(form: Form, patches: Tensor, blocking: Blocking, scale: 
     `patches` has the shape of `LayerCall.extract_patches`. Form `gpu` first averages patches over the batch.
     """
     batch, positions = patches.shape[0], patches.shape[-2] * patches.shape[-1]
-    damping, inverse_scale = math.sqrt(1 / positions), math.sqrt(1 / positions)
+    damping = inverse_scale = math.sqrt(1 / positions)  # sqrt(b / R) in the formulas of thor.py
     if form == "gpu":
         patches = patches.mean(0, keepdim=True, dtype=torch.float32)
         batch = 1
@@ -199,7 +200,7 @@ def compute_conv_factor(form: Form, patches: Tensor, blocking: Blocking, scale: 
 
 
 def compute_dense_factor(rows: Tensor, blocking: Blocking, scale: float) -> Factor:
-    """Return the mean of x x^T over rows, times `scale`."""
+    """Return the mean of x x^T over the rows, times `scale`; x is one row as a column."""
     rows = rows.reshape(-1, rows.shape[-1])
     patches = rows.T[None, None, :, None, None, None, :]  # of one image, with an output position for every row
     return Factor(sum_covariance_blocks(patches, blocking).mul_(scale / len(rows)), 1.0, 1.0)
@@ -304,6 +305,7 @@ class LayerStack:
 
 
 def stack_layers(layers: Sequence[Layer]) -> list[LayerStack]:
+    """Return a stack for each shape of layers."""
     by_shape: defaultdict[tuple[Any, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
         by_shape[tuple(layer.weight.shape), layer.groups].append(layer)

@@ -53,6 +53,7 @@ BUFFERS_IN_FORWARD = next(
     if name in inspect.signature(DistributedDataParallel).parameters
 )
 MAX_MESSAGE_BYTES = 1 << 36  # 64 GiB, many times the weights, averages and optimizer state of the largest network
+# Dtypes in which gradients are sent, by the recipe's `parallel.compress`.
 WIRE_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 

@@ -38,7 +38,7 @@ from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.parallel import build_strategy
 from viaduct.training.precision import Computation, LossScale, describe_emulation, plan_precision
 from viaduct.training.progress import Progress, Stopwatch
-from viaduct.training.random_state import seed_run
+from viaduct.training.random_generators import seed_run
 from viaduct.training.recipe_code import check_callbacks, explain_callback_errors, explain_recipe_errors
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import find_pace

@@ -72,7 +72,8 @@ from viaduct.training.transfer import load_initial_weights
 from viaduct.training.watchdog import watch_ranks
 from viaduct.tuning.location import Location
 
-Resume = Literal["auto", "never", "must"]  # never: refuse a directory with a run; must: refuse one without
+# auto: resume a run that the directory holds; never: refuse a directory with a run; must: refuse one without.
+Resume = Literal["auto", "never", "must"]
 RATE_PAGE = "rate_finder.html"  # page of `--lr find`, which may be in the directory before a run begins
 
 
@@ -82,10 +83,10 @@ class Request:
 
     loaded: Loaded
     run: RunDir
-    data: Path | None
+    data: Path | None  # value of --data
     device: str
     resume: Resume
-    command: str
+    command: str  # command line, for recipe.json and the report
     dump: DumpOptions | None = None
     watch: int | None = None  # port of the live page; 0: any free port; None: no page
     profile: ProfileRequest | None = None
@@ -121,7 +122,7 @@ def run_training(request: Request) -> Outcome:
 @contextlib.contextmanager
 def serve_live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
     """Serve the page of the run from rank 0 within the block; an error that ends the block is shown on the page."""
-    opened: list[LivePage] = []
+    opened: list[LivePage] = []  # filled on rank 0; the page itself cannot be sent to the other ranks
     if request.watch is not None:
         port = request.watch
         group.run_on_first(lambda: opened.append(LivePage(request.run.path, port)))
@@ -238,8 +239,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             number = training.interrupted()
             stopped_by = name_signal(number) if number else ""
             print_resume_command(training)
-            write_ending(training, "interrupted", stopped_by)
-            report_stop(request, training, stopped_by)
+            record_stop(request, training, "interrupted", stopped_by)
         elif group.is_first and not is_evaluation:
             write_final_files(request, training)
     signal_number = training.interrupted() or None
@@ -273,34 +273,32 @@ def record_failure(request: Request, training: Training) -> Iterator[None]:
     except LostRank:
         raise
     except ViaductError as error:
-        write_ending(training, "failed", error.message)
-        report_stop(request, training, error.message)
+        record_stop(request, training, "failed", error.message)
         raise
     except Exception as error:
-        write_ending(training, "failed", f"{type(error).__name__}: {error}")
+        record_stop(request, training, "failed", f"{type(error).__name__}: {error}", with_report=False)
         raise
 
 
-def write_ending(training: Training, outcome: str, reason: str) -> None:
-    """Write RUN/ending.json, on rank 0, for a session that ended before the run's last step."""
-    run = training.run
+def record_stop(request: Request, training: Training, outcome: str, reason: str, with_report: bool = True) -> None:
+    """Write RUN/ending.json and the report, on rank 0, for a session that ended before the run's last step.
+
+    Print the report's path, or the error if it cannot be written.
+    """
+    run = request.run
     if not training.group.is_first or training.recipe.evaluation.eval_only or not run.is_begun:
         return
     record = {"outcome": outcome, "step": training.step, "steps": training.steps, "reason": reason, "time": time.time()}
     with contextlib.suppress(OSError):  # a full disk is reported elsewhere
         write_json(run.path / ENDING, record)
-
-
-def report_stop(request: Request, training: Training, reason: str) -> None:
-    """Write the report of a stopped run, on rank 0, and print its path, or the error if it cannot be written."""
-    if not training.group.is_first or request.loaded.recipe.evaluation.eval_only or not request.run.is_begun:
+    if not with_report:
         return
     try:
         write_report(request.loaded, training, summarise(request.loaded, training, request.command), stopped=reason)
     except (OSError, BadData) as error:
         print_note(f"The report could not be written: {error}")
         return
-    print_note(f"Report so far: {request.run.report}")
+    print_note(f"Report so far: {run.report}")
 
 
 def fit_and_save(training: Training) -> str:
@@ -482,7 +480,7 @@ def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
 def record_start(request: Request, training: Training, resumed: bool) -> None:
     """Write recipe.json and labels.json, drop metrics of later steps, and print the start line of the run."""
     run, loaded = request.run, request.loaded
-    reached = run.read_reached_step()  # before the ranks were started again
+    reached = run.read_reached_step()  # last step done before a launcher started the ranks again
     run.drop_metrics_after(training.step)
     stored_images = getattr(training.images.train, "images", None)  # None for encoded images, which may differ in size
     record = {

@@ -12,7 +12,7 @@ from viaduct.devices.base import Device
 from viaduct.errors import BadRun
 from viaduct.training import checkpoint
 from viaduct.training.progress import Stopwatch
-from viaduct.training.random_state import read_generator_states, restore_generator_states, seed_new_rank
+from viaduct.training.random_generators import read_generator_states, restore_generator_states, seed_new_rank
 from viaduct.training.step import TrainingStep
 
 Tensors = dict[str, Tensor]

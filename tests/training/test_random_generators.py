@@ -15,7 +15,7 @@ from training.tiny_runs import (
     training,
 )
 from viaduct import devices
-from viaduct.training.random_state import (
+from viaduct.training.random_generators import (
     read_generator_states,
     restore_generator_states,
     seed_generators,
