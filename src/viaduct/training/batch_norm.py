@@ -108,7 +108,8 @@ def open_checkpoint(
     """Build a new network, uncompiled, with the checkpoint's weights."""
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
-    checkpoint.load_model(model, saved.read_averages() if recipe.ema else saved.read_model(), saved.path)
+    weights = saved.read_averages() if recipe.ema else saved.read_model()  # these averages are those of the weights
+    checkpoint.load_model(model, weights, saved.path)
     plan = plan_precision(recipe.precision, device)
     return Computation(model, plan, torch_device, compiled=False, device_graphs=False)
 

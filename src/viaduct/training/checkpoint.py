@@ -239,13 +239,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def load_model(model: nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
     """Load stored tensors into a model; raise BadRun with the missing, extra and misshaped tensors if it differs."""
-    own = model.state_dict()
-    missing = [name for name in own if name not in tensors]
-    extra = sorted(name for name in tensors if name not in own)
+    expected = model.state_dict()
+    missing = [name for name in expected if name not in tensors]
+    extra = sorted(name for name in tensors if name not in expected)
     misshaped = [
-        f"{name} is {tuple(tensors[name].shape)}, here {tuple(own[name].shape)}"
-        for name in own
-        if name in tensors and tensors[name].shape != own[name].shape
+        f"{name} is {tuple(tensors[name].shape)}, here {tuple(expected[name].shape)}"
+        for name in expected
+        if name in tensors and tensors[name].shape != expected[name].shape
     ]
     differences = {"missing there": missing, "not in this model": extra, "of another shape": misshaped}
     if any(differences.values()):

@@ -156,8 +156,8 @@ class LayerCall:
         if kernel != (1, 1):
             x = x.contiguous()  # NCHW, so that patches are read in order
         # Rows and columns of the input that remain beside the first patch.
-        rest = [size - step * (k - 1) - 1 for size, step, k in zip(x.shape[3:], dilation, kernel, strict=True)]
-        positions = [size // step + 1 for size, step in zip(rest, stride, strict=True)]
+        remaining = [size - step * (k - 1) - 1 for size, step, k in zip(x.shape[3:], dilation, kernel, strict=True)]
+        positions = [size // step + 1 for size, step in zip(remaining, stride, strict=True)]
         *outer, down, right = x.stride()
         steps = (down * dilation[0], right * dilation[1], down * stride[0], right * stride[1])
         return x.as_strided((*x.shape[:3], *kernel, *positions), (*outer, *steps))

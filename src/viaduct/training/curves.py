@@ -36,8 +36,8 @@ def build_two_series(
     logs: list[dict[str, Any]], evaluations: list[dict[str, Any]], field: str, factor: float | None = None
 ) -> list[Series]:
     """Return one series of a field's values for training and one for validation; none where there are no records."""
-    named = {"training": logs, "validation": evaluations}
-    return [build_series(name, records, field, factor) for name, records in named.items() if records]
+    records_by_name = {"training": logs, "validation": evaluations}
+    return [build_series(name, records, field, factor) for name, records in records_by_name.items() if records]
 
 
 def build_series(name: str, records: list[dict[str, Any]], field: str, factor: float | None = None) -> Series:
@@ -49,16 +49,16 @@ def build_series(name: str, records: list[dict[str, Any]], field: str, factor: f
 
 def build_evaluation_table(evaluations: list[dict[str, Any]]) -> Table:
     shares = {"top1": "top-1", "top5": "top-5", "precision": "precision", "recall": "recall", "f1": "F1"}
-    own = list_own_metrics(evaluations)
+    own_metrics = list_own_metrics(evaluations)
     rows = [
         [
             *(record[name] for name in ("step", "epoch", "loss")),
             *(format_percent(record[field]) for field in shares),
-            *(record.get(name) for name in own),
+            *(record.get(name) for name in own_metrics),
         ]
         for record in evaluations
     ]
-    return Table(("step", "epoch", "loss", *shares.values(), *own), rows)
+    return Table(("step", "epoch", "loss", *shares.values(), *own_metrics), rows)
 
 
 def list_own_metrics(evaluations: list[dict[str, Any]]) -> list[str]:

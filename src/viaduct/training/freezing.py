@@ -89,6 +89,6 @@ def freeze(model: nn.Module, patterns: str) -> None:
 def set_frozen_norms_to_evaluation(network: nn.Module) -> None:
     """Set norms whose own parameters are all frozen to evaluation mode; norms without parameters keep their mode."""
     for module in network.modules():
-        own = list(module.parameters(recurse=False))
-        if isinstance(module, NORMS) and own and not any(parameter.requires_grad for parameter in own):
+        parameters = list(module.parameters(recurse=False))
+        if isinstance(module, NORMS) and parameters and not any(parameter.requires_grad for parameter in parameters):
             module.eval()

@@ -195,9 +195,9 @@ class SplitLoss:
 
     def score_batch(self, logits: Tensor, labels: Tensor, real: int) -> BatchResults:
         """Score this rank's images of an evaluation; those after the first `real` are padding. All ranks call it."""
-        own = self.shards.own_images(self.shards.count_images(labels, training=False))
-        losses = self.compute_losses(logits, labels)[own][:real]
-        best = find_best_classes(logits, self.shards)[own][:real]
+        own_images = self.shards.own_images(self.shards.count_images(labels, training=False))
+        losses = self.compute_losses(logits, labels)[own_images][:real]
+        best = find_best_classes(logits, self.shards)[own_images][:real]
         return BatchResults(losses.sum(), best[:, 0], (best == labels[:real, None]).sum())
 
 

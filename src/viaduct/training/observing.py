@@ -68,10 +68,10 @@ class Observer(TensorBoard):
             replace_contents(self.images / f"step-{step:08d}.png", encoded)
             self.file.write_image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
         if "histograms" in self.kinds:
-            named = dict(training.model.named_parameters())
+            parameters = dict(training.model.named_parameters())
             histograms_by_kind = {
-                "parameters": measure_histograms(named),
-                "gradients": measure_histograms({name: p.grad for name, p in named.items() if p.grad is not None}),
+                "parameters": measure_histograms(parameters),
+                "gradients": measure_histograms({name: p.grad for name, p in parameters.items() if p.grad is not None}),
             }
             for kind, histograms in histograms_by_kind.items():
                 self.file.write_histograms(step, {f"{kind}/{name}": values for name, values in histograms.items()})

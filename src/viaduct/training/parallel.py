@@ -280,6 +280,8 @@ class HybridParallel(DataParallel):
         self.full_tensors[key] = value
         return value[self.shards.own_classes].clone()
 
+    # Functions for `replace_tensors`, which passes them a tensor and its key.
+
     def make_placeholder(self, key: TensorKey, rows: Tensor) -> RowsPlaceholder:
         """Return the placeholder of rows in a state that is broadcast."""
         return RowsPlaceholder(tuple(rows.shape[1:]), rows.dtype, key in self.full_tensors)
@@ -294,13 +296,13 @@ class HybridParallel(DataParallel):
 
     def gather_to_first(self, key: TensorKey, rows: Tensor) -> Tensor:
         """Return the full tensor on rank 0, this rank's rows on others, both on the host. All ranks call it."""
-        own = rows.detach().cpu().contiguous()
+        own_rows = rows.detach().cpu().contiguous()
         if self.shards.rank:
-            for piece in split_into_pieces(own):
+            for piece in split_into_pieces(own_rows):
                 distributed.send(piece, 0)
-            return own
-        full = own.new_empty(self.shards.classes, *own.shape[1:])
-        full[self.shards.own_classes] = own
+            return own_rows
+        full = own_rows.new_empty(self.shards.classes, *own_rows.shape[1:])
+        full[self.shards.own_classes] = own_rows
         for rank in range(1, self.shards.ranks):
             for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
                 distributed.recv(piece, rank)
@@ -309,10 +311,10 @@ class HybridParallel(DataParallel):
     def scatter_from_first(self, placeholder: RowsPlaceholder, full: Tensor | None) -> Tensor:
         """Return this rank's rows of a tensor that rank 0 has in full. All ranks call it."""
         if self.shards.rank:
-            own = torch.empty(self.shards.class_count, *placeholder.shape, dtype=placeholder.dtype)
-            for piece in split_into_pieces(own):
+            own_rows = torch.empty(self.shards.class_count, *placeholder.shape, dtype=placeholder.dtype)
+            for piece in split_into_pieces(own_rows):
                 distributed.recv(piece, 0)
-            return own
+            return own_rows
         assert full is not None
         full = full.cpu().contiguous()
         for rank in range(1, self.shards.ranks):

@@ -139,11 +139,11 @@ class PointHooks:
         self._handles: list[Any] = []
 
     def attach(self, network: nn.Module) -> None:
-        named = dict(network.named_modules())
+        modules = dict(network.named_modules())
         if self.forward:
-            self._handles.append(named[self.forward].register_forward_pre_hook(self._mark_forward))
+            self._handles.append(modules[self.forward].register_forward_pre_hook(self._mark_forward))
         if self.backward:
-            module = named[self.backward]
+            module = modules[self.backward]
             self._handles.append(module.register_forward_pre_hook(self._hook_inputs))
             for parameter in module.parameters():
                 if parameter.requires_grad:

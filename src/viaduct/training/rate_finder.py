@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import devices
-from viaduct.recipes import AdamW, Lars, Log, Recipe
+from viaduct.recipes import AdamW, Constant, Lars, Log, Recipe
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -66,10 +66,9 @@ def measure_rates(request: Request, steps: int) -> RateTest:
 
 def prepare_recipe(recipe: Recipe, steps: int) -> Recipe:
     """Return the recipe with a constant schedule, and without sinks, callbacks and averaged weights."""
-    constant: Callable[[int, int], float] = lambda step, steps: 1.0  # noqa: E731
     log = Log(every_steps=steps + 1)
     init = replace(recipe.init, schedule="restart")  # begin at step 0, also with initial weights of another run
-    return replace(recipe, schedule=constant, steps=steps, sink=0, log=log, init=init, callbacks=(), ema=None)
+    return replace(recipe, schedule=Constant(), steps=steps, sink=0, log=log, init=init, callbacks=(), ema=None)
 
 
 def take_steps(training: Training, steps: int, low: float, high: float, is_interrupted: Callable[[], bool]) -> RateTest:

@@ -103,21 +103,21 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         in_optimizer = any(isinstance(instance, torch.optim.Optimizer) for instance in objects)
         if step != 0 and not evidence and not (in_optimizer and "optimizer" in own_parts):
             raise
-        named = [f"{part} ({value})" if isinstance(value, str) else part for part, value in own_parts.items()]
+        names = [f"{part} ({value})" if isinstance(value, str) else part for part, value in own_parts.items()]
         when = "the evaluation" if step is None else "the first step" if step == 0 else f"step {step + 1}"
         raise BadValue(
             f"{when} of {recipe.data.global_batch} images of {recipe.data.size} pixels fails: {first_line(error)}",
             *evidence,
             *suggest_size(recipe),
-            f"The recipe's own parts: {', '.join(named)}.",
+            f"The recipe's own parts: {', '.join(names)}.",
         ) from error
 
 
 def list_functions(own_parts: Mapping[str, Any]) -> list[Callable[..., Any]]:
     """Return the functions among the parts, and that of a network `package.module:function`."""
-    named = [value for value in own_parts.values() if isinstance(value, str) and sources.is_function(value)]
+    function_names = [value for value in own_parts.values() if isinstance(value, str) and sources.is_function(value)]
     functions = [value for value in own_parts.values() if callable(value)]
-    return [*functions, *(sources.find_function(name) for name in named)]
+    return [*functions, *(sources.find_function(name) for name in function_names)]
 
 
 def suggest_size(recipe: Recipe) -> list[str]:

@@ -160,8 +160,8 @@ def build_balance(training: Training) -> Section:
     """Return a table of the number of images of each class that an epoch sees."""
     strength = training.recipe.data.balance
     classes, counts, quotas = compute_quotas(training.images.train.labels, strength)
-    listed = [find_class_name(training, label) for label in classes.tolist()]
-    per_class = zip(listed, counts, quotas, strict=True)
+    class_names = [find_class_name(training, label) for label in classes.tolist()]
+    per_class = zip(class_names, counts, quotas, strict=True)
     rows = [[name, int(count), round(float(quota), 1), float(quota / count)] for name, count, quota in per_class]
     lead = f"Strength {strength:g}: what an epoch sees of each class."
     return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])

@@ -233,8 +233,8 @@ def gather_histograms(steps: list[StepHistograms]) -> dict[str, dict[str, list[H
 
 def read_histograms(step: int, parts: Any) -> dict[str, Histogram]:
     """Return the histograms of one step by name, without damaged ones."""
-    named = parts.items() if isinstance(parts, dict) else ()
-    return {name: histogram for name, part in named if (histogram := read_histogram(step, part)) is not None}
+    items = parts.items() if isinstance(parts, dict) else ()
+    return {name: histogram for name, part in items if (histogram := read_histogram(step, part)) is not None}
 
 
 def read_histogram(step: int, part: Any) -> Histogram | None:

@@ -52,12 +52,12 @@ def score_checkpoints(
     """
     check_saving(recompute, save, every)
     run = RunDir(path)
-    stored, recipe = run.read_recipe_json(), run.load_recipe(file).recipe
+    record, recipe = run.read_recipe_json(), run.load_recipe(file).recipe
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with join_ranks(device, recipe.parallel.hang_seconds) as group:
         chosen = group.run_on_first(lambda: choose_weights(run, recipe, step, every))
-        return score_all(chosen, recipe, stored, data, device, group, Recomputing(recompute, save))
+        return score_all(chosen, recipe, record, data, device, group, Recomputing(recompute, save))
 
 
 def score_weights(
@@ -109,7 +109,7 @@ def check_saving(recompute: int, save: Path | None, every: bool) -> None:
 def score_all(
     chosen: Sequence[Weights],
     recipe: Recipe,
-    stored: dict[str, Any],
+    record: dict[str, Any],
     data: Path | None,
     device: str,
     group: Group,
@@ -118,11 +118,11 @@ def score_all(
 ) -> list[dict[str, Any]]:
     """Return one row for each of the chosen weights, on rank 0.
 
-    `stored` is the run's recipe.json, empty for weights of no run; its data are used unless `data` is given.
+    `record` is the run's recipe.json, empty for weights of no run; its data are used unless `data` is given.
     """
     device_module, torch_device = devices.pick(device, group.local_rank)
     device_module.set_tf32(recipe.precision.tf32)
-    path = data or get_stored_data_path(stored)
+    path = data or get_stored_data_path(record)
     if path == SYNTHETIC and group.is_first:
         print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)
     images = load_images(recipe.data, path)
@@ -135,12 +135,12 @@ def score_all(
     share = {"share": Share(group.rank, group.ranks, ranks_on_machine=group.local_ranks)} if group.ranks > 1 else {}
     stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
     with contextlib.ExitStack() as streams:
-        batches, renew = streams.enter_context(stream), None
+        batches, recompute = streams.enter_context(stream), None
         if recomputing.batches:
             training = recipe.data.open_batches(images.train, device=torch_device, train=True, seed=recipe.seed)
             streams.enter_context(training)
-            renew = partial(renew_statistics, computation, training, recomputing, recipe, group)
-        rows = [score(saved, recipe, computation, batches, images.names, group, renew, ema) for saved in chosen]
+            recompute = partial(recompute_and_save, computation, training, recomputing, recipe, group)
+        rows = [score(saved, recipe, computation, batches, images.names, group, recompute, ema) for saved in chosen]
     epochs = [find_epoch(row, recipe, images) for row in rows]
     if group.is_first and any(epoch != row["epoch"] for epoch, row in zip(epochs, rows, strict=True)):
         print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
@@ -153,7 +153,7 @@ def score_all(
     return [{**row, "epoch": epoch, **common} for epoch, row in zip(epochs, rows, strict=True)]
 
 
-def renew_statistics(
+def recompute_and_save(
     computation: Computation, stream: Stream, recomputing: Recomputing, recipe: Recipe, group: Group, step: int | None
 ) -> None:
     """Recompute the batch norms' running averages; rank 0 writes the weights with them if `save` is given."""
@@ -172,16 +172,16 @@ def score(
     batches: Stream,
     names: tuple[str, ...],
     group: Group = ALONE,
-    renew: Callable[[int | None], None] | None = None,
+    recompute: Callable[[int | None], None] | None = None,
     ema: bool | None = None,
 ) -> dict[str, Any]:
-    """Load weights into the network and return their row; `renew(step)` recomputes the running averages first."""
+    """Load weights into the network and return their row; `recompute(step)` recomputes the running averages first."""
     step, epoch = load_weights(saved, recipe, computation.master, group, ema)
     computation.publish_weights()
     computation.publish_statistics()
     computation.train(False)
-    if renew:
-        renew(step)
+    if recompute:
+        recompute(step)
     loss = build_loss(recipe, training=False)
     with explain_recipe_errors(recipe, step=None):
         result = evaluate(computation, batches, recipe.data.classes, loss, group=group, own=recipe.metrics)

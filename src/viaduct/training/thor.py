@@ -170,8 +170,8 @@ class ThorOptimizer(SGD):
         thor = state_dict["thor"]
         super().load_state_dict({name: value for name, value in state_dict.items() if name != "thor"})
         self.steps = thor["steps"]
-        for name, own in self.inverses.items():
-            for inverse, saved in zip(own, thor["inverses"][name], strict=True):
+        for name, inverses in self.inverses.items():
+            for inverse, saved in zip(inverses, thor["inverses"][name], strict=True):
                 inverse.copy_(saved)
         if self.trace_rule:
             self.trace_rule.restore(thor["traces"], self.layers[0].weight.device)

@@ -70,8 +70,6 @@ CLIENTS: dict[str, type[MlflowClient] | type[WandbClient]] = {"mlflow": MlflowCl
 class Tracking(Callback):
     """Sends log lines and evaluations to a tracker."""
 
-    every_step = False
-
     def __init__(self, name: str) -> None:
         self.name, self.client = name, CLIENTS[name]()
 

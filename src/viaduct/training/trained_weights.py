@@ -145,17 +145,15 @@ def choose_step(
     run: RunDir, recipe: Recipe, step: int, saved_checkpoints: list[checkpoint.SavedCheckpoint]
 ) -> checkpoint.SavedCheckpoint:
     """Return the checkpoint of a step; raise BadRun, with the usable steps, if it is missing or damaged."""
-    matching = [saved for saved in saved_checkpoints if saved.step == step]
-    if not matching:
+    saved = next((saved for saved in saved_checkpoints if saved.step == step), None)
+    if saved is None:
         steps = ", ".join(str(saved.step) for saved in saved_checkpoints)
         raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {steps}.")
-    damage = find_damage(matching[0], recipe)
+    damage = find_damage(saved, recipe)
     if damage is None:
-        print_damaged_state(matching[0], recipe)
-        return matching[0]
-    others = [
-        str(saved.step) for saved in saved_checkpoints if saved != matching[0] and find_damage(saved, recipe) is None
-    ]
+        print_damaged_state(saved, recipe)
+        return saved
+    others = [str(other.step) for other in saved_checkpoints if other != saved and find_damage(other, recipe) is None]
     hint = f"The checkpoints of steps {', '.join(others)} are undamaged." if others else "No other one is undamaged."
     raise BadRun(f"the checkpoint of step {step} is damaged: {damage}.", hint)
 

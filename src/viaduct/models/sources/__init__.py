@@ -71,10 +71,10 @@ def list_names(source: str, pattern: str = "*") -> list[str]:
     if source not in PACKAGES:
         raise UnknownName("source of networks", source, PACKAGES)
     names = import_source(source).list_names()
-    matching = [name for name in names if fnmatchcase(name, pattern or "*")]
-    if not matching:
+    matches = [name for name in names if fnmatchcase(name, pattern or "*")]
+    if not matches:
         raise UnknownName(f"network of {source}", pattern, names)
-    return [f"{source}:{name}" for name in matching]
+    return [f"{source}:{name}" for name in matches]
 
 
 def split_name(name: str) -> tuple[Any, str]:

@@ -85,9 +85,9 @@ def find_class_parameter(name: str, function: Callable[..., Any], options: dict[
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     by_position = [key for key, value in parameters.items() if value.kind in positional]
     kinds = {value.kind for value in parameters.values()}
-    named = {key: value for key, value in parameters.items() if value.kind in (*positional, value.KEYWORD_ONLY)}
+    nameable = {key: value for key, value in parameters.items() if value.kind in (*positional, value.KEYWORD_ONLY)}
     supplied = {keyword or (by_position[0] if by_position else ""), *options}
-    missing = [key for key, value in named.items() if value.default is value.empty and key not in supplied]
+    missing = [key for key, value in nameable.items() if value.default is value.empty and key not in supplied]
     if missing:
         message = f"{name} needs more arguments than the number of classes: {', '.join(missing)}."
         raise BadValue(message, "Write a function of your own that gives them: def make(classes): return …")

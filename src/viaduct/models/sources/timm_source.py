@@ -25,15 +25,15 @@ def read_input(name: str) -> InputSettings:
     """
     timm = import_package("timm")
     refuse_unknown(timm, name)
-    settings, usual = timm.get_pretrained_cfg(name), InputSettings()
+    settings, defaults = timm.get_pretrained_cfg(name), InputSettings()
     if settings is None:
-        return usual
+        return defaults
     interpolation = settings.interpolation if settings.interpolation in ("bilinear", "bicubic") else "bicubic"
-    crop_share = float(settings.crop_pct or usual.crop_share)
+    crop_share = float(settings.crop_pct or defaults.crop_share)
     return InputSettings(
         size=int(settings.input_size[-1]),
         interpolation=interpolation,
-        crop_share=crop_share if 0 < crop_share <= 1 else usual.crop_share,
+        crop_share=crop_share if 0 < crop_share <= 1 else defaults.crop_share,
         mean=tuple(map(float, settings.mean)),  # type: ignore[arg-type]
         deviation=tuple(map(float, settings.std)),  # type: ignore[arg-type]
     )
