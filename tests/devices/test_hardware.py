@@ -44,9 +44,9 @@ def test_every_device_is_named_with_what_it_needs() -> None:
 def test_cards_that_the_kernel_shows_are_counted(empty: Path) -> None:
     for name in ("davinci0", "davinci1", "davinci_manager", "nvidia0", "nvidiactl", "cambricon_ctl"):
         (empty / name).touch()
-    assert "the kernel shows 2 cards" in (facts_of("npu").missing or "")
-    assert "the kernel shows 1 card\n" in (facts_of("cuda").missing or "")
-    assert "the kernel shows" not in (facts_of("mlu").missing or "")
+    assert "the system shows 2 cards" in (facts_of("npu").missing or "")
+    assert "the system shows 1 card\n" in (facts_of("cuda").missing or "")
+    assert "the system shows" not in (facts_of("mlu").missing or "")
 
 
 @pytest.mark.usefixtures("empty")

@@ -29,7 +29,7 @@ def test_the_reason_is_reported_with_what_was_measured(tmp_path: Path, capsys: p
     run = RunDir(tmp_path / "run")
     run_recipe(run, SLOW)
     output = capsys.readouterr().err
-    assert "have not settled: 30 steps with momentum 0.001 are 3 % of the way." in output
+    assert "have not settled: after 30 steps with momentum 0.001 they have gone 3 % of the way." in output
     assert f"viaduct evaluate {run.path} --recompute-batch-norm 100" in output
     summary = json.loads((run.path / "summary.json").read_text())
     found = summary["batch_norm"]

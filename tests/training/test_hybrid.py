@@ -97,7 +97,7 @@ def test_a_hybrid_run_is_the_run_of_one_rank(ranks: int, changes: dict[str, Any]
     recipe = replace(FEW, **changes)
     run_recipe(tmp_path / "alone", recipe)
     ended = train_on_ranks(ranks, tmp_path / "run", recipe)
-    assert "Parallel hybrid (head is shared out over the ranks): the classifier takes" in ended[0].output
+    assert "Parallel hybrid (head is split over the ranks): the classifier takes" in ended[0].output
     assert_same(tmp_path / "run", tmp_path / "alone")
     summary, alone = RunDir(tmp_path / "run").read_summary(), RunDir(tmp_path / "alone").read_summary()
     assert summary is not None

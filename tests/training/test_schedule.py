@@ -330,7 +330,7 @@ def test_the_data_set_of_a_recipe_has_its_own_size() -> None:
         (("resnext50_imagenet", 0, "many"), "images is 'many'; it must be a whole number"),
         ((None, 1), "the recipe is None; it must be a Recipe or the name of one"),
         (("resnext50_imagenet", 0, 255), "images is 255; it must be at least one global batch of 256"),
-        ((RECIPE, 0), r"how many training images arrays have is not known(.|\n)*images=…"),
+        ((RECIPE, 0), r"the number of training images of arrays is not known(.|\n)*images=…"),
     ],
 )
 def test_what_has_no_learning_rate_is_told_why(arguments: tuple[Any, ...], message: str) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 
-_MAY_BE_BUSY = "Another process may hold it: look with nvidia-smi, npu-smi or cnmon."
+_MAY_BE_BUSY = "Another process may hold it: check with nvidia-smi, npu-smi or cnmon."
 
 
 @runtime_checkable

@@ -95,7 +95,7 @@ def list_without_torch() -> list[Facts]:
 def describe_missing(name: str) -> str:
     """Return two lines for a machine without torch: what is not installed, with the number of cards, and a remedy."""
     cards = count_cards(name)
-    seen = f"; the kernel shows {cards} card{'s' * (cards > 1)}" if cards else ""
+    seen = f"; the system shows {cards} card{'s' * (cards > 1)}" if cards else ""
     if name == "cpu":
         return f"the CPU is there, but torch is not installed\n{install_line('torch')}"
     if name == "cuda":

@@ -46,7 +46,7 @@ def build_disagreement(loaded: Loaded, stated: StatedClasses, classes_given: boo
     """Return the error for a number of classes that the data contradict."""
     data = loaded.recipe.data
     setting = f"--classes {data.classes}" if classes_given else f"data.classes={data.classes} of {loaded.file}"
-    advice = f"Leave it out and the data decide, or give --classes {stated.outputs}"
+    advice = f"Leave it out, so that the data decide, or give --classes {stated.outputs}"
     if classes_given and loaded.file is not None:  # without the flag, the file's number may differ too
         advice = f"To fit the data, give --classes {stated.outputs}"
     if can_shift:

@@ -35,7 +35,7 @@ def apply_bank(training: Training, location: Location | None, recipe_name: str) 
     choices = choose_for_training(stored, step.key)
     is_explicit = location.origin != "default"  # the user has named the bank, and is told if it has no effect
     if training.group.ranks > 1:
-        not_used = f"Bank {location.describe()}: not used, choices are measured with one rank."
+        not_used = f"Bank {location.describe()}: not used, because choices are measured with one rank."
         return not_used if choices or is_explicit else None
     applied = apply_to_training(training, choices, step.key) if choices else None
     if applied is None or not applied.choices:
@@ -52,7 +52,7 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
     if stored is None:
         if location is None or location.origin == "default":
             return None
-        return f"Bank {location.describe()}: not used, this run was begun without tuned operators."
+        return f"Bank {location.describe()}: not used, because this run was begun without tuned operators."
     try:
         choices = {str(key): decode_choice(choice, key) for key, choice in stored["choices"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -82,7 +82,8 @@ def explain_no_choices(stored: BankContents, location: Location) -> str:
     """Return the reason why a bank has no choice for a run."""
     if stored.entries:
         count = len(stored.entries)
-        return f"none of {count} entries for this device, shipped ones too, is known to gain here (`viaduct tune show`)"
+        known = f"{count} entries for this device, shipped ones included,"
+        return f"none of {known} is known to make this step faster (`viaduct tune show`)"
     others = location.bank.list_other_fingerprints(stored.fingerprint)
     if not others:
         return "it is empty (`viaduct tune run` fills it)"
@@ -113,5 +114,6 @@ def find_calls(training: Training) -> list[Call]:
         try:
             return observe_calls(computation.network, lambda: computation.compute_outputs(images))
         except Exception as error:  # a user's network may fail on blank images
-            training.print_note(f"Modules keep their default: a pass of blank images fails ({first_line(error)}).")
+            reason = f"a forward pass of blank images fails ({first_line(error)})"
+            training.print_note(f"Convolutions and linear layers keep their default: {reason}.")
             return []

@@ -64,7 +64,8 @@ class Averages:
         reason = ""
         if self.momentum is not None:
             percent = 100 * (1 - (1 - self.momentum) ** self.steps)
-            reason = f": {self.steps:,} steps with momentum {self.momentum:g} are {percent:.0f} % of the way"
+            steps = f"after {self.steps:,} steps with momentum {self.momentum:g}"
+            reason = f": {steps} they have gone {percent:.0f} % of the way"
         yield f"The running averages of the batch norms have not settled{reason}."
         yield (
             f"  Top-1 on {self.images:,} validation images is {100 * self.top1:.1f} % (loss {self.loss:.4g}) with "
@@ -132,7 +133,7 @@ def recompute_statistics(computation: Computation, batches: Iterable[Batch], max
     """
     norms = find_recomputable_norms(computation.network)
     if not norms:
-        raise BadValue("--recompute-batch-norm: the network has no batch norm with running averages that was trained.")
+        raise BadValue("--recompute-batch-norm: the network has no trained batch norm with running averages.")
     momenta = [norm.momentum for norm in norms]
     computation.train(False)
     for norm in norms:

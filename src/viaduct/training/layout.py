@@ -36,7 +36,7 @@ class Layout:
 
     def describe(self) -> str:
         """Return the decision for the user; empty if there was no choice."""
-        chosen = "data" if self.classifier is None else f"hybrid ({self.classifier} is shared out over the ranks)"
+        chosen = "data" if self.classifier is None else f"hybrid ({self.classifier} is split over the ranks)"
         return f"Parallel {chosen}: {'; '.join(self.reasons)}." if self.reasons else ""
 
 
@@ -78,7 +78,7 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
     if isinstance(recipe.optimizer, Thor):
         raise CannotSplit("THOR's curvature is that of whole layers")
     if callable(recipe.optimizer):
-        raise CannotSplit("an optimizer of your own may look at whole layers")
+        raise CannotSplit("an optimizer of your own may need whole layers")
     if recipe.data.classes < group.ranks:
         raise CannotSplit(f"{recipe.data.classes} classes are not enough for {group.ranks} ranks")
 

@@ -163,7 +163,7 @@ def build_balance(training: Training) -> Section:
     class_names = [find_class_name(training, label) for label in classes.tolist()]
     per_class = zip(class_names, counts, quotas, strict=True)
     rows = [[name, int(count), round(float(quota), 1), float(quota / count)] for name, count, quota in per_class]
-    lead = f"Strength {strength:g}: what an epoch sees of each class."
+    lead = f"Strength {strength:g}: the number of images of each class in an epoch."
     return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])
 
 

@@ -95,8 +95,8 @@ def count_training_images(data: Source) -> int:
     """
     if isinstance(data, Cifar10 | Records | Shapes):
         return data.usual_count
-    message = f"how many training images {data.name} have is not known before they are read."
-    raise BadValue(message, "Say it: learning_rate(recipe, step, images=…).")
+    message = f"the number of training images of {data.name} is not known before they are read."
+    raise BadValue(message, "Give it: learning_rate(recipe, step, images=…).")
 
 
 def get_peak_rate(recipe: Recipe) -> float:

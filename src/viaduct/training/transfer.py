@@ -180,7 +180,7 @@ def select_tensors(
     notes = []
     if not any(name.startswith(AUX) for name in there) and any(name.startswith(AUX) for name in here):
         here = {name: shape for name, shape in here.items() if not name.startswith(AUX)}
-        notes.append("there is no auxiliary head; the network's keeps its initial values")
+        notes.append("no auxiliary head is stored; that of the network keeps its initial values")
     elif not any(name.startswith(AUX) for name in shapes) and any(name.startswith(AUX) for name in there):
         there = {name: shape for name, shape in there.items() if not name.startswith(AUX)}
         notes.append("the auxiliary head is left out; the network has none")

@@ -111,7 +111,7 @@ def import_package(package: str) -> Any:
 def refuse_missing_classifier(name: str, network: nn.Module, classes: int) -> None:
     """Raise BadValue for a network without a layer with `classes` outputs."""
     if find_classifier(network, classes) is None:
-        message = f"{name} has no classifier of {classes:,} outputs: no layer of it ends in so many."
+        message = f"{name} has no classifier of {classes:,} outputs: none of its layers has so many."
         raise BadValue(
             message, "viaduct trains image classifiers; features, detectors and segmenters have no such layer."
         )
