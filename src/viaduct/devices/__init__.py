@@ -50,9 +50,10 @@ def get(name: str) -> Device:
 
 
 def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device]:
-    """Return the device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and make its card the current one.
+    """Return the device called `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and its torch.device.
 
-    `local_rank` is used as the number of the card, so that each rank on a machine has a card of its own.
+    The card is made the current one. `local_rank` is used as the number of the card, so that each rank on a machine has
+    a card of its own.
     """
     if name == "auto":
         device = _find_first_available()

@@ -1,7 +1,7 @@
 """Recipes: one file each; being in this folder is registration.
 
 from viaduct.recipes import Recipe, Sgd, Cosine, Shapes, Cifar10, …    to write one
-load("resnet50_cifar10")   load("./mine.py")                         to get one
+load("resnet50_cifar10"), load("./mine.py")                            to get one
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading and changing the fields of a recipe by their path, checked against their types.
 
-override(recipe, "optimizer.lr", "0.05")      a field
-override(recipe, "optimizer", "AdamW")        a part, with its defaults
-to_record(recipe) / from_record(record, base) to JSON and back; callables come from the base recipe
+override(recipe, "optimizer.lr", "0.05")         change a field
+override(recipe, "optimizer", "AdamW")           replace a part by another one with its defaults
+to_record(recipe), from_record(record, base)     to JSON and back; callables come from the base recipe
 """
 
 from __future__ import annotations

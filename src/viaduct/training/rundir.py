@@ -13,7 +13,7 @@ RUN/tracking.json      with --track: the trackers' ids of the run
 RUN/dump/, profile/    with --dump or --profile
 RUN/checkpoints/       step-N/
 RUN/.lock              held, with the process id, while a process trains here
-RUN/.reached           the last step of several ranks: after a rank was lost, it shows which steps are repeated
+RUN/.reached           the last step that several ranks have done; it tells which steps a restart repeats
 RUN/ending.json        how the last session ended early; missing if it was killed or lost a rank
 RUN/report.html        when the run has finished or was stopped
 RUN/model.safetensors, summary.json     when the run has finished
