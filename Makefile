@@ -54,7 +54,6 @@ results: $(VENV)/.core
 	$(BIN)/python -m viaduct.reporting.results docs
 	$(BIN)/python -m viaduct.migration.catalogue docs/rules.md
 	$(BIN)/python -m viaduct.models.catalogue
-	$(BIN)/python -m viaduct.models.layers
 	$(BIN)/python -m viaduct.weights.fingerprints
 	$(BIN)/python -m viaduct.verbs._recipe_flags
 	$(BIN)/python -c 'import viaduct.recipes as r; open("docs/recipes.md", "w").write(r.render_page())'

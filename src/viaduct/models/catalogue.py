@@ -1,18 +1,30 @@
-"""Sizes and sources of all networks, without importing torch.
+"""Sizes and sources of all networks and of their layers, without importing torch or building a network.
 
-    entry = catalogue.read_entries()["resnet50_v1"]
+    entry = catalogue.find_entry("resnet50_v1")
     entry.parameters.at(classes=10), entry.macs.at(10), entry.input_size, entry.source
+    for layer in entry.layers:
+        layer.parameters.at(classes=10), layer.macs.at(10), layer.outputs.at(10), layer.is_spatial
 
 catalogue.json is generated from the networks themselves: `python -m viaduct.models.catalogue` writes it (part of
-`make results`), and a test builds every network and compares.
+`make results`), and a test builds every network and compares. Each kind of layer is written once per network; "order"
+lists the kind of each layer.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.errors import UnknownName
+from viaduct.models import SHOW_ALL
+
+if TYPE_CHECKING:
+    from viaduct.models.sizes import Part
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -26,12 +38,36 @@ class Count:
 
     @staticmethod
     def from_values(one_class: int, two_classes: int) -> Count:
-        """Return the figure with these values for one class and for two."""
+        """Return the count with these values for one class and for two."""
         return Count(2 * one_class - two_classes, two_classes - one_class)
 
     def at(self, classes: int) -> int:
-        """Return the figure for a number of classes."""
+        """Return the count for a number of classes."""
         return self.fixed + self.per_class * classes
+
+
+def add_counts(counts: Iterable[Count]) -> Count:
+    summands = list(counts)
+    return Count(sum(count.fixed for count in summands), sum(count.per_class for count in summands))
+
+
+@dataclass(frozen=True)
+class LayerSizes:
+    """Sizes of a layer for one image of the network's usual size; a layer used in training only has no outputs."""
+
+    parameters: Count
+    macs: Count  # multiplications
+    outputs: Count
+    is_spatial: bool  # its MACs and outputs grow with the area of the image
+
+    def to_row(self) -> list[int]:
+        """Return the numbers of the layer as catalogue.json stores them."""
+        counts = (self.parameters, self.macs, self.outputs)
+        return [*(number for count in counts for number in (count.fixed, count.per_class)), int(self.is_spatial)]
+
+    @staticmethod
+    def from_row(row: list[int]) -> LayerSizes:
+        return LayerSizes(Count(*row[0:2]), Count(*row[2:4]), Count(*row[4:6]), bool(row[6]))
 
 
 @dataclass(frozen=True)
@@ -42,46 +78,75 @@ class Entry:
     source: str  # first line of the file's docstring
     classes: int  # of the reference
     input_size: int  # pixels
-    parameters: Count
-    parameters_in_training_only: Count  # those of an auxiliary head
-    macs: Count  # multiplications for one image
+    layers: list[LayerSizes]
+
+    @property
+    def parameters(self) -> Count:
+        return add_counts(layer.parameters for layer in self.layers)
+
+    @property
+    def parameters_in_training_only(self) -> Count:
+        """Number of the parameters of an auxiliary head."""
+        return add_counts(layer.parameters for layer in self.layers if layer.outputs == Count(0, 0))
+
+    @property
+    def macs(self) -> Count:
+        return add_counts(layer.macs for layer in self.layers)
 
 
 @cache
 def read_entries() -> dict[str, Entry]:
     """Return the networks by name, family by family."""
-    counts = ("parameters", "parameters_in_training_only", "macs")
-    return {
-        name: Entry(**{**row, **{field: Count(**row[field]) for field in counts}})
-        for name, row in json.loads(FILE.read_text()).items()
-    }
+    entries = {}
+    for name, record in json.loads(FILE.read_text()).items():
+        kinds, order = [LayerSizes.from_row(row) for row in record.pop("kinds")], record.pop("order")
+        entries[name] = Entry(**record, layers=[kinds[number] for number in order])
+    return entries
+
+
+def find_entry(name: str) -> Entry:
+    """Return the entry of a network; raise UnknownName if it is not one of viaduct's."""
+    entries = read_entries()
+    if name not in entries:
+        raise UnknownName("model", name, entries, SHOW_ALL)
+    return entries[name]
 
 
 def compute_entry(name: str) -> Entry:
-    """Measure one network for the catalogue."""
+    """Build a network with one class and with two, and measure its layers."""
     from viaduct import models
     from viaduct.models.sizes import measure
 
-    one_class, two_classes = measure(name, 1), measure(name, 2)
+    one_class, two_classes = measure(name, 1, layers=True), measure(name, 2, layers=True)
+    layers = [compute_layer(*pair) for pair in zip(one_class.parts, two_classes.parts, strict=True)]
     module, record = models.import_family(one_class.family), models.families()[one_class.family]
+    source = (module.__doc__ or "").split("\n")[0].rstrip(".")
+    return Entry(one_class.family, source, record.classes, record.input_size, layers)
 
-    def count(figure: str) -> Count:
-        return Count.from_values(getattr(one_class, figure), getattr(two_classes, figure))
 
-    return Entry(
-        one_class.family,
-        (module.__doc__ or "").split("\n")[0].rstrip("."),
-        record.classes,
-        record.input_size,
-        *map(count, ("parameters", "parameters_in_training_only", "multiplications")),
+def compute_layer(one_class: Part, two_classes: Part) -> LayerSizes:
+    """Return the sizes of a layer, from a network with one class and from one with two."""
+    outputs = [prod(part.output) if part.output else 0 for part in (one_class, two_classes)]
+    return LayerSizes(
+        Count.from_values(one_class.parameters, two_classes.parameters),
+        Count.from_values(one_class.multiplications, two_classes.multiplications),
+        Count.from_values(*outputs),
+        one_class.output is not None and len(one_class.output) == 3,
     )
 
 
 def main() -> None:
     from viaduct import models
 
-    rows = [f" {json.dumps(name)}: {json.dumps(asdict(compute_entry(name)))}" for name in models.names()]
-    FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    lines = []
+    for name in models.names():
+        entry = compute_entry(name)
+        rows = [layer.to_row() for layer in entry.layers]
+        kinds = [list(row) for row in dict.fromkeys(map(tuple, rows))]
+        record: dict[str, Any] = vars(entry) | {"kinds": kinds, "order": [kinds.index(row) for row in rows]}
+        del record["layers"]
+        lines.append(f" {json.dumps(name)}: {json.dumps(record, separators=(',', ':'))}")
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ from viaduct.cluster.findings import format_count
 from viaduct.cluster.plan import OPTIMIZER_SLOTS, Cluster, Layer, Plan, Workload
 from viaduct.errors import BadValue
 from viaduct.models import check_classes
-from viaduct.models.catalogue import read_entries
-from viaduct.models.layers import LayerSizes, read_layers
+from viaduct.models.catalogue import LayerSizes, find_entry
 from viaduct.recipes import load
 
 
@@ -16,11 +15,11 @@ def build_workload(name: str, batch: int | None) -> Workload:
     recipe = load(name).recipe
     if not isinstance(recipe.model, str):
         raise BadValue(f"{name} builds its own network, whose sizes are not known.", "`viaduct models` lists ours.")
-    network, classes = read_layers(recipe.model), check_classes(recipe.data.classes)
-    area_ratio = (recipe.data.size / read_entries()[recipe.model].input_size) ** 2
+    network, classes = find_entry(recipe.model), check_classes(recipe.data.classes)
+    area_ratio = (recipe.data.size / network.input_size) ** 2
     compute = recipe.precision.compute
     return Workload(
-        layers=[Layer(*scale_costs(layer, classes, area_ratio)) for layer in network],
+        layers=[Layer(*scale_costs(layer, classes, area_ratio)) for layer in network.layers],
         global_batch=batch or recipe.data.global_batch,
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,

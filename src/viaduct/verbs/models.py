@@ -75,9 +75,7 @@ def print_all(classes: int | None, as_json: bool) -> None:
 
 
 def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> None:
-    from viaduct.errors import UnknownName
-    from viaduct.models import SHOW_ALL
-    from viaduct.models.catalogue import read_entries
+    from viaduct.models.catalogue import find_entry
     from viaduct.models.sources import PACKAGES
 
     package, colon, network = name.partition(":")
@@ -88,12 +86,11 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
             if package in PACKAGES
             else "`viaduct models --source timm` lists timm's, --source torchvision torchvision's.",
         )
-    if name not in read_entries():
-        raise UnknownName("model", name, read_entries(), SHOW_ALL)
+    entry = find_entry(name)
     from viaduct.models.sizes import measure  # torch is imported here
 
     sizes = measure(name, classes, layers)
-    row = build_row(name, read_entries()[name], sizes.classes, list_recipes_by_model())
+    row = build_row(name, entry, sizes.classes, list_recipes_by_model())
     if as_json:
         print(json.dumps({**row, "parts": [vars(part) for part in sizes.parts]}, indent=1))
         return
