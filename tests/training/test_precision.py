@@ -246,7 +246,7 @@ def test_a_fixed_scale_may_update_with_overflowed_gradients(run: RunDir) -> None
 
 @pytest.mark.parametrize("scale", ["dynamic", "auto"])
 def test_a_dynamic_scale_must_drop_what_overflows(scale: Any) -> None:
-    with pytest.raises(BadValue, match="drop_overflow is False; it must be true where the loss scale is dynamic"):
+    with pytest.raises(BadValue, match="drop_overflow is False; it must be true with a dynamic loss scale"):
         Precision("fp16", loss_scale=scale, drop_overflow=False)
 
 

@@ -297,7 +297,7 @@ def split_replays(profile: Profile, replayed: set[int]) -> Profile:
     total = sum(kernel.time_us for kernel in profile.kernels)
     update = sum(kernel.time_us for kernel in profile.kernels if kernel.kind == OPTIMIZER)
     if not update:
-        note = "Captured steps: where the backward pass ends is not known, for no kernel of the update was recorded."
+        note = "Captured steps: it is not known where the backward pass ends; no kernel of the update was recorded."
         facts = add_note(profile.facts, f"{note} Forward + backward includes the update.")
         return replace(profile, facts=replace(facts, phases_measured=False))
     share = update / total
