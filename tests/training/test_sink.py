@@ -269,7 +269,11 @@ OBSTACLES: dict[str, tuple[Recipe, tuple[Callback, ...], str]] = {
         (),
         "TfRmsProp cannot skip a step by itself, which fp16 needs",
     ),
-    "progress": (replace(BASE, model=lambda classes: Schooled(3, classes)), (), "`set_progress` is called in every step"),
+    "progress": (
+        replace(BASE, model=lambda classes: Schooled(3, classes)),
+        (),
+        "`set_progress` is called in every step",
+    ),
 }
 
 
