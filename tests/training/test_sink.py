@@ -42,7 +42,7 @@ from viaduct.training.callbacks import (
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import Capture, Feed, Work, describe_sink
+from viaduct.training.sink import Capture, Feed, Work, describe_sink, find_sink_obstacle
 
 
 def saved_bytes(run: RunDir) -> dict[str, bytes]:
@@ -282,11 +282,11 @@ def test_what_stands_in_the_way_is_named(run: RunDir, name: str, monkeypatch: py
     recipe, callbacks, reason = OBSTACLES[name]
     usual = training(replace(recipe, sink=4), run, *callbacks)
     assert usual.sink is not None
-    assert usual.sink.describe_obstacle() == "--sink 4: the host drives each step, because cpu captures no graphs."
+    assert describe_sink(usual) == "--sink 4: the host drives each step, because cpu captures no graphs."
     monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
     able = training(replace(recipe, sink=4), run, *callbacks)
     assert able.sink is not None
-    assert reason in str(able.sink.describe_obstacle())
+    assert reason in str(describe_sink(able))
 
 
 # Sinks by themselves: `--sink auto`, the default.
@@ -311,7 +311,7 @@ def test_the_processor_has_no_sinks_by_itself_and_says_nothing(run: RunDir) -> N
     plain = training(AUTO, run)
     assert plain.sink is None
     assert describe_sink(plain) is None
-    assert plain.sink_obstacle == "cpu captures no graphs"
+    assert find_sink_obstacle(plain) == "cpu captures no graphs"
 
 
 @pytest.mark.usefixtures("capturing")

@@ -28,7 +28,7 @@ from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.precision import plan_precision
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
-from viaduct.training.sink import describe_sink
+from viaduct.training.sink import describe_sink, find_sink_obstacle
 
 FOREVER = 10**9
 # Length of a sink in steps if the recipe has sink="auto": a timed window must be a whole number of sinks.
@@ -150,7 +150,7 @@ class Ours:
             "own_kernels": training.computation.fused_count,
             "sink": training.recipe.sink,
             "sink_on_device": training.sink is not None and training.sink.replay is not None,
-            "sink_obstacle": training.sink_obstacle,
+            "sink_obstacle": find_sink_obstacle(training),
         }
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ from viaduct.training.random_generators import seed_run
 from viaduct.training.recipe_code import check_callbacks, explain_callback_errors, explain_recipe_errors
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import find_pace
-from viaduct.training.sink import build_sink, find_automatic_obstacle
+from viaduct.training.sink import build_sink
 from viaduct.training.snapshot import RunState, Snapshot
 from viaduct.training.step import TrainingStep
 from viaduct.training.syncnorm import synchronise_norms
@@ -200,15 +200,6 @@ class Training:
     def needs_every_step(self) -> bool:
         """Return True if any callback must observe each step and every operator on the host."""
         return any(callback.needs_every_step for callback in self.callbacks)
-
-    @property
-    def sink_obstacle(self) -> str | None:
-        """Reason why the host drives each step although the recipe asks for sinks; None if there is none."""
-        if self.sink is not None:
-            return self.sink.obstacle
-        if self.recipe.sink == "auto":
-            return find_automatic_obstacle(self)
-        return "a callback observes every step" if self.recipe.sink and self.needs_every_step else None
 
     # The algorithm
 

@@ -548,10 +548,7 @@ def describe_execution(training: Training) -> Iterator[str]:
     """Yield lines about viaduct's kernels, sinks and compilation."""
     if training.computation.fused_count:
         yield f"{training.computation.fused_count} parts of the network run on viaduct's own kernels."
-    if note := describe_sink(training):
-        yield note
-    if note := describe_unused_compile(training.recipe):
-        yield note
+    yield from filter(None, (describe_sink(training), describe_unused_compile(training.recipe)))
 
 
 def report_redone_steps(training: Training, reached: int) -> None:

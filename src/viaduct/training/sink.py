@@ -65,12 +65,6 @@ class Sink:
         self.warmed_up = 0  # warm-up steps taken so far
         self.has_optimizer_state = False  # False until the optimizer has its momenta, which a captured step updates
 
-    def describe_obstacle(self) -> str | None:
-        """Return a line for the user with the reason why the host drives each step; None if it does not."""
-        if self.obstacle is None:
-            return None
-        return f"--sink {self.recipe.sink}: the host drives each step, because {self.obstacle}."
-
     def find_end(self) -> int:
         """Return the step at which this sink ends."""
         progress, recipe = self.progress, self.recipe
@@ -201,8 +195,7 @@ class Sink:
     def fall_back(self, reason: str) -> None:
         """Let the host drive all further steps, and print the reason."""
         self.obstacle = reason
-        if line := self.describe_obstacle():
-            self.training.print_note(line)
+        self.training.print_note(f"--sink {self.recipe.sink}: the host drives each step, because {reason}.")
 
 
 class Capture:
@@ -333,33 +326,35 @@ def find_first_error(error: BaseException) -> BaseException:
 def build_sink(training: Training) -> Sink | None:
     """Return the sink of this run; None if the loop takes the steps one by one."""
     length = training.recipe.sink
-    is_automatic = length == "auto"
-    if not length or training.needs_every_step or (is_automatic and find_automatic_obstacle(training) is not None):
+    if not length or training.needs_every_step or (length == "auto" and find_automatic_obstacle(training)):
         return None
     return Sink(training, None if length == "auto" else length, find_obstacle(training))
 
 
-def describe_sink(training: Training) -> str | None:
-    """Return a line for the user with the reason why the host drives each step; None if it does not.
-
-    Also None with `--sink 0`, and with `--sink auto` on a device that captures no graphs.
-    """
-    requested = training.recipe.sink
+def find_sink_obstacle(training: Training) -> str | None:
+    """Return the reason why the host drives each step although the recipe asks for sinks; None if there is none."""
     if training.sink is not None:
-        return training.sink.describe_obstacle()
-    if not requested or (requested == "auto" and training.device.get_graph_class() is None):
+        return training.sink.obstacle
+    return find_automatic_obstacle(training) if training.recipe.sink else None
+
+
+def describe_sink(training: Training) -> str | None:
+    """Return a line for the user with the reason why the host drives each step; None if there is none.
+
+    Also return None with `--sink auto` on a device that captures no graphs.
+    """
+    obstacle, requested = find_sink_obstacle(training), training.recipe.sink
+    if obstacle is None or (requested == "auto" and training.device.get_graph_class() is None):
         return None
-    if training.needs_every_step:
-        return f"--sink {requested}: no sinks, because a callback observes every step of this run."
-    return f"--sink {requested}: the host drives each step, because {find_automatic_obstacle(training)}."
+    return f"--sink {requested}: the host drives each step, because {obstacle}."
 
 
 def find_automatic_obstacle(training: Training) -> str | None:
     """Return the reason why a run with `--sink auto` has no sinks; None if it has sinks."""
-    if reason := find_obstacle(training):
-        return reason
     if training.needs_every_step:
         return "a callback observes every step"
+    if reason := find_obstacle(training):
+        return reason
     for callback in training.callbacks:
         overrides_step = type(callback).step is not Callback.step
         if overrides_step and callback.every_step:

@@ -17,6 +17,7 @@ from viaduct.recipes import Loaded
 from viaduct.recipes._fields import to_record
 from viaduct.repository import UnreadableRepository, open_repository
 from viaduct.training.loop import Training
+from viaduct.training.sink import find_sink_obstacle
 
 
 def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "sink": loaded.recipe.sink,
         "sink_length": training.sink.length if training.sink else 0,
         "sink_on_device": training.sink is not None and training.sink.replay is not None,
-        "sink_obstacle": training.sink_obstacle,
+        "sink_obstacle": find_sink_obstacle(training),
         "kernels": loaded.recipe.kernels,
         "own_kernels": training.computation.fused_count,
         "tuning": training.tuned,
