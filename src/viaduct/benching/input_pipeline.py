@@ -46,7 +46,7 @@ TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
 # prepare at most this many ahead, DALI two. A DataLoader prepares two for each worker, so `pil` looks a little faster
 # than it is with several workers.
 BATCHES_AHEAD = 3
-TIMED_IMAGES = 200  # for `time_stages`
+TIMED_IMAGES = 200  # images of which `time_stages` takes the mean
 READY = "ready"  # sent by a pipeline's process after its first batch
 
 
@@ -414,9 +414,10 @@ def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
 
 
 def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
-    """Return the seconds of the stages if only the region of a crop is decoded; None if the image does not allow it.
+    """Return the seconds of the stages from "entropy decode" on if only the region of a crop is decoded.
 
-    Four calls each add a stage; the time of a stage is the difference between its call and the call before.
+    None if the image does not allow it.
+    Each of four calls adds a stage; the time of a stage is the difference between its call and the call before.
     """
     rows, columns = view.rows, view.columns
     corners = np.empty((2, 2, 3), np.float32)
@@ -450,7 +451,7 @@ def join_ends(axis: Axis) -> Axis:
 
 
 def time_full_decode_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
-    """Return the seconds of the stages if complete images are decoded."""
+    """Return the seconds of the stages from "entropy decode" on if complete images are decoded."""
     # Decoding at an eighth of the size does all of the entropy decoding, but hardly any IDCT.
     pixels = jpeg.decode(data)
     entropy, decode = time_call(lambda: jpeg.decode(data, shrink=8)), time_call(lambda: jpeg.decode(data))

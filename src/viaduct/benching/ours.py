@@ -31,7 +31,7 @@ from viaduct.training.session import load_images
 from viaduct.training.sink import describe_sink, find_sink_obstacle
 
 FOREVER = 10**9
-# Length of a sink in steps if the recipe has sink="auto": a timed window must be a whole number of sinks.
+# Length of a sink in steps if the recipe has sink="auto", because a timed window must be a whole number of sinks.
 AUTO_SINK = 20
 LEARNING_RATE = 1e-6  # with the recipe's own rate, weights diverge on noise images, and NaN can be slow
 
@@ -62,7 +62,7 @@ class Setting:
     def check_supported(self) -> None:
         """Choose mode and kernels and load the data, so that their errors are raised before anything is measured."""
         device_type, plan = self.torch_device.type, plan_precision(self.recipe.precision, self.device)
-        # observed=False: no callback looks at every step.
+        # `observed` would be True if a callback looked at every step.
         mode = choose_mode(self.endless_recipe, device_type, ranks=1, observed=False)
         uses_own_kernels(self.endless_recipe, plan, device_type, observed=False, mode=mode)
         _ = self.images  # loads the data

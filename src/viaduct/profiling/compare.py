@@ -26,7 +26,7 @@ from .step_split import STEP_PARTS, read_split
 
 MIN_STEPS = 3  # of each profile; with fewer, nothing is judged
 NOISE_FLOOR = WORTHWHILE_SHARE  # share of the iteration by which two runs of the same program may differ
-STANDARD_ERRORS = 3.0  # least difference of two means that counts
+STANDARD_ERRORS = 3.0  # a difference of two means counts from this multiple of its standard error on
 COMPARED_FACTS = ("kind", "device", "description", "ranks", "batch", "precision", "mode", "workers", "cores")
 
 

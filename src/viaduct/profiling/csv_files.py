@@ -53,11 +53,11 @@ class CsvRow:
         return next((clean_cell(self.cells[position]) for position, _ in self.find_columns(names)), "")
 
     def number(self, *names: str) -> float | None:
-        """Return the cell as a number, without regard to its unit."""
+        """Return the cell as a number, in the unit of its column."""
         return parse_number(self.text(*names))
 
     def time_us(self, *names: str) -> float | None:
-        """Return the cell in microseconds, the unit of a column without a unit in its name."""
+        """Return the cell in microseconds, which is also the unit of columns whose name has none."""
         return next(iter(self.times_us(*names)), None)
 
     def times_us(self, *names: str) -> list[float | None]:
@@ -132,7 +132,7 @@ def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
 
 
 def describe_damage(path: Path, header: list[str] | None, count: int, damaged: int, at_end: bool) -> list[str]:
-    """Return a note about damaged rows; `count` is the number of complete ones, `at_end`: the last row is damaged."""
+    """Return a note about damaged rows; `count`: number of complete rows, `at_end`: the last row is damaged."""
     if header is None:
         return [f"{path.name} is empty."]
     if damaged == 1 and at_end:

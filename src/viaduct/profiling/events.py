@@ -75,7 +75,7 @@ def nest_events(raw_events: Iterable[RawEvent]) -> list[Event]:
 
 
 def drop_idle_functions(raw_events: list[RawEvent]) -> list[RawEvent]:
-    """Return the events without Python functions in which no other kind of event began."""
+    """Return the events, except Python functions in which no event of another kind began."""
     starts: dict[Any, list[float]] = defaultdict(list)
     for raw in raw_events:
         if raw.get("ph") == "X" and raw.get("cat") != PYTHON and isinstance(raw.get("ts"), int | float):

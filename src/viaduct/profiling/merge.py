@@ -73,7 +73,7 @@ def start_at_zero(profile: Profile, zero_unix_us: float | None) -> Profile:
 
 
 def start_read_times_at_zero(profile: Profile) -> Profile:
-    """Return another tool's profile with its earliest time as 0; if its times are Unix times, that moment is noted."""
+    """Return another tool's profile with its earliest time as 0; if that was a Unix time, it becomes `zero_unix_us`."""
     start = profile.start_us
     return start_at_zero(profile, start if start > UNIX_FROM_US else None)
 

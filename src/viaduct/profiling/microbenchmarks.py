@@ -62,7 +62,7 @@ class DeviceMicrobenchmarks(Microbenchmarks):
             self.failures.append(problem)
             return None
         try:
-            with self.protect_settings():
+            with self.use_threads():
                 return self.take_times(make_first(), make_second())
         except (RuntimeError, TypeError, ValueError, MemoryError) as error:
             # The operator does not support this dtype or size here, or there is no memory for it.
@@ -80,7 +80,7 @@ class DeviceMicrobenchmarks(Microbenchmarks):
         return min(turns["first"]) * 1e6, min(turns["second"]) * 1e6
 
     @contextmanager
-    def protect_settings(self) -> Iterator[None]:
+    def use_threads(self) -> Iterator[None]:
         """Use `self.threads` within the block; restore the number of threads and the CPU's random state at the end."""
         original = torch.get_num_threads()
         if self.threads and self.device == "cpu":

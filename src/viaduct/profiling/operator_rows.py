@@ -182,7 +182,7 @@ def find_waits(trace: Trace) -> list[Event]:
 
 
 def is_host_copy(event: Event) -> bool:
-    """Return True for an operator inside `.cpu()`, `.numpy()` or `.tolist()`, which copy nothing on the CPU."""
+    """Return True for an operator inside `.cpu()`, `.numpy()` or `.tolist()`, which wait on an accelerator only."""
     call = event.find_enclosing(PYTHON)
     return call is not None and HOST_COPY.match(call.name) is not None
 

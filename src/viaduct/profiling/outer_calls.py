@@ -61,7 +61,7 @@ class OuterCalls:
         self._replaced.clear()
 
     def observe_only_called_classes(self) -> None:
-        """Observe only the classes of networks called so far, unless there are none, or code was compiled."""
+        """Observe only the classes of networks called so far; change nothing if there are none or code was compiled."""
         if self._roots is None or not self._called_classes or count_graphs() > self._graphs_before:
             return
         for network_class in self._called_classes:

@@ -29,9 +29,9 @@ MAX_LINES = 6  # largest number of lines of a chart; for more figures their maxi
 MAX_OWNERS = 20
 MAX_POINTS = 2000
 PHASES = ("forward", "backward", "update", "data", "other")
-LARGE = 0.05  # an operator far below the roof is marked from this share of the operators' time on
+LARGE = 0.05  # share of the operators' time from which on an operator is marked if it is far below the roofline
 SMALL = 0.002  # share of the operators' time below which an operator is drawn muted
-FAR = 0.25  # share of the roofline below which an operator is far from it
+FAR = 0.25  # share of the roofline below which an operator is far below it
 NUMBERED_FIGURE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
 
 

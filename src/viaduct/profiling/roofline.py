@@ -24,7 +24,7 @@ from viaduct.profiling.json_fields import decode_record
 from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1
-MEASUREMENTS = 3  # after which a cached figure is final
+MEASUREMENTS = 3  # number after which the best of them is final
 DTYPES_WITH_CEILING = ("float32", "bfloat16", "float16", "float64")  # only these dtypes have a ceiling
 
 Key = dict[str, Any]

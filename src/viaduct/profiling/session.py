@@ -27,7 +27,7 @@ from viaduct.profiling.script_phases import ScriptPhases
 
 
 class Session:
-    """Context manager that collects; after the last step it calls `stop`, which raises to end the script."""
+    """Context manager that profiles this process; after the last step it calls `stop`, which ends the script."""
 
     def __init__(self, job: ScriptJob, stop: Callable[[], None]) -> None:
         self.job, self._stop = job, stop

@@ -115,11 +115,11 @@ def find_contexts(trace: Trace) -> dict[int, Context]:
     forward_operators = find_forward_operators(trace.operators, surroundings)
     trained = {id(operator) for operator in forward_operators.values()}  # operators with a gradient
     contexts: dict[int, Context] = {}
-    running: Phase = "other"  # of the training loop
+    running: Phase = "other"  # present phase of the training loop
     for event in trace.operators:
         around = surroundings[id(event)]
         known_phase = around.phase or ("forward" if around.module or id(event) in trained else None)
-        # Autograd may run the backward pass in its own thread; other threads do not tell where the training loop is.
+        # Autograd may run the backward pass in its own thread; operators in other threads do not change the phase.
         if known_phase and (event.thread == trace.main_thread or known_phase == "backward"):
             running = known_phase
         outer = contexts.get(id(event.find_enclosing(OPERATOR)))
@@ -166,10 +166,10 @@ def read_annotation(name: str) -> dict[str, Any]:
 def find_forward_operators(
     operators: Iterable[Event], surroundings: dict[int, Surroundings]
 ) -> dict[int | None, Event]:
-    """Return the forward operator of each sequence number of a backward function.
+    """Return the forward operator for each sequence number of a backward function.
 
-    An operator without a gradient has the number of the next function, so the last operator with a number before its
-    backward function is the right one.
+    Operators without a gradient have the number of the next backward function, too. So the right one is the last with
+    this number before the backward function.
     """
     latest: dict[int, Event] = {}
     found: dict[int | None, Event] = {}

@@ -59,7 +59,7 @@ class FoundSteps:
 
 @dataclass
 class HostMarks:
-    """Events of the host that mark steps and their phases, by kind and in order of time."""
+    """Events of the host from which steps and their phases are found, by kind and in order of time."""
 
     steps: list[RawEvent] = field(default_factory=list)
     loaders: list[Span] = field(default_factory=list)
@@ -70,7 +70,7 @@ class HostMarks:
 
 
 def collect_marks(events: Iterable[RawEvent]) -> HostMarks:
-    """Return the events that mark steps and their phases, by kind and in order of time."""
+    """Return the events from which steps and their phases are found."""
     marks = HostMarks()
     for event in events:
         if "ts" not in event:
@@ -253,9 +253,10 @@ def describe_time_points(result: FoundSteps, marks: HostMarks, on_device: bool) 
 def add_collectives(
     steps: Sequence[Step], collectives: Iterable[Collective], computing: Iterable[Span] | None
 ) -> list[Step]:
-    """Return the steps with the collectives that began in them, with exposed times if `computing` is known.
+    """Return the steps with the collectives that began in them.
 
-    `computing` are the spans in which the rank's device computed.
+    `computing` are the spans in which the rank's device computed; they give the exposed times. None: the collectives
+    have their exposed times already, or these are unknown.
     """
     ordered = sorted(collectives, key=lambda collective: collective.start_us)
     busy = None if computing is None else join_spans(computing)

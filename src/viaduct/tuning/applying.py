@@ -57,7 +57,7 @@ class TunedForward:
 
 
 def make_fast_key(x: Tensor) -> tuple[Any, ...]:
-    """Return a key that tells the calls of one module apart; to make it takes much less time than a signature."""
+    """Return a key by which a module finds the variant of a call; it takes much less time than a signature."""
     device_type = x.device.type
     autocast = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
     return x.shape, x.stride(), x.dtype, x.requires_grad, autocast, device_type
@@ -86,7 +86,7 @@ def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
 
 @dataclass
 class AppliedChoices:
-    """AppliedChoices choices, which can be switched off and on."""
+    """Choices applied to a network and its optimizer, which can be switched off and on."""
 
     forwards: list[TunedForward] = field(default_factory=list)
     optimizer: torch.optim.Optimizer | None = None

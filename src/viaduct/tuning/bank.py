@@ -38,11 +38,11 @@ IMPLEMENTATIONS = {
 
 
 class BadBank(ViaductError):
-    """A bank that cannot be used."""
+    """Raised for a bank that cannot be used."""
 
 
 class DamagedBank(BadBank):
-    """A file of a bank that cannot be read."""
+    """Raised for a file of a bank that cannot be read."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(

@@ -43,7 +43,7 @@ USUAL_CACHE, MAX_FLUSH = 32 << 20, 256 << 20  # bytes
 
 @dataclass(frozen=True)
 class Race:
-    """Times of variants that ran in turns, in microseconds."""
+    """Times in microseconds of variants that ran in turns, by name of the variant."""
 
     times_us: Mapping[str, list[float]]
     other_load: float = 0.0  # share of the processors that other programs used during the race
@@ -155,7 +155,7 @@ def take_turns_until_significant(
     seconds: float,
     before_each: Callable[[], object] = lambda: None,
 ) -> Race:
-    """Time functions in turns until the ranking of the two in `compared` is significant, or turns or seconds end."""
+    """Time functions in turns until the ranking of the two in `compared` is significant, or until turns or time run out."""
     for run in works.values():
         for _ in range(WARM_UPS):
             run()
@@ -184,7 +184,7 @@ class OtherPrograms:
         self.before = self.read()
 
     def read(self) -> tuple[float, float, float]:
-        """Return seconds since boot, summed over processors: total, busy, and of this process."""
+        """Return seconds of all processors since boot, the busy ones among them, and the seconds of this process."""
         try:
             numbers = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         except (OSError, ValueError, IndexError):

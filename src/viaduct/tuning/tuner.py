@@ -42,7 +42,7 @@ class Operator:
 
     @property
     def is_whole_step(self) -> bool:
-        """True for the number of threads, which is measured with complete steps, only on a quiet machine."""
+        """True for the number of threads, which is tuned with complete steps, and only on a quiet machine."""
         return self.signature.kind == THREADS
 
 

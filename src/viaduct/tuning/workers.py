@@ -19,11 +19,11 @@ POLL_S = 0.2  # interval between checks of the time limit and of signals
 
 
 class Interrupted(Exception):
-    """A signal has interrupted the tuner."""
+    """Raised if a signal has interrupted the tuner."""
 
 
 class WorkerFailed(Exception):
-    """The process ended or did not answer a request in time; the message says which."""
+    """Raised if the process ended or did not answer a request in time; the message says which."""
 
 
 class Worker:

@@ -40,8 +40,8 @@ LAYOUT = (
     "output of msprof (PROF_*/mindstudio_profiler_output, or device_*/summary: step_trace_*.csv, op_summary_*.csv …)"
 )
 TRIED_AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu")
-OUTPUT = "mindstudio_profiler_output"
-OUTPUTS = (OUTPUT, "summary", "timeline")
+COMBINED_FOLDER = "mindstudio_profiler_output"  # its files have the rows of all devices
+RESULT_FOLDERS = (COMBINED_FOLDER, "summary", "timeline")
 FILE_NAME = re.compile(r"(?P<kind>[a-z][a-z_0-9]*?)(_slice_\d+)?(_\d+)*\.(?P<ending>csv|json)")
 MAIN_KINDS = ("op_summary", "step_trace", "op_statistic")  # files by which the layout is recognised
 NO_TABLES = ("step_trace", "op_summary", "memory_record", "operator_memory", "task_time", "fusion_op")
@@ -66,13 +66,13 @@ def find_outputs(path: Path) -> dict[Path, Files]:
     prof_folders = [path] if path.name.startswith("PROF_") else sorted(path.glob("PROF_*")) or [path]
     by_prof_folder = {}
     for prof_folder in prof_folders:
-        folders = [prof_folder] if prof_folder.name in OUTPUTS else []
-        folders += [prof_folder / name for name in OUTPUTS]
+        folders = [prof_folder] if prof_folder.name in RESULT_FOLDERS else []
+        folders += [prof_folder / name for name in RESULT_FOLDERS]
         folders += [*sorted(prof_folder.glob("device_*/summary")), *sorted(prof_folder.glob("device_*/timeline"))]
         files: Files = defaultdict(list)
-        has_files_itself = any(any(prof_folder.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)
+        has_files_itself = any(any(prof_folder.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)  # not in a result folder
         for folder in [prof_folder] if has_files_itself else folders:
-            for file in list_newest(folder) if folder.name == OUTPUT else sorted(folder.glob("*.*")):
+            for file in list_newest(folder) if folder.name == COMBINED_FOLDER else sorted(folder.glob("*.*")):
                 match = FILE_NAME.fullmatch(file.name)
                 if match and file.is_file():
                     key = match["kind"] if match["ending"] == "csv" else f"{match['kind']}.json"
@@ -83,8 +83,8 @@ def find_outputs(path: Path) -> dict[Path, Files]:
 
 
 def prefer_combined(files: list[Path]) -> list[Path]:
-    """Return the files in mindstudio_profiler_output, or all files if none is there."""
-    return [file for file in files if file.parent.name == OUTPUT] or files
+    """Return the files in mindstudio_profiler_output, which have all devices, or all files if none is there."""
+    return [file for file in files if file.parent.name == COMBINED_FOLDER] or files
 
 
 def list_newest(folder: Path) -> list[Path]:
@@ -135,7 +135,7 @@ def find_folder_device(file: Path) -> int | None:
 
 def list_device_folders(prof_folder: Path) -> list[int]:
     """Return the devices with a folder in a PROF folder; `prof_folder` may also be its output folder."""
-    parent = prof_folder.parent if prof_folder.name in OUTPUTS else prof_folder
+    parent = prof_folder.parent if prof_folder.name in RESULT_FOLDERS else prof_folder
     matches = [DEVICE_FOLDER.fullmatch(folder.name) for folder in parent.glob("device_*") if folder.is_dir()]
     return sorted(int(match[1]) for match in matches if match)
 
@@ -193,7 +193,7 @@ class Source:
 def read_prof_folder(path: Path, files: Files) -> dict[int, Profile]:
     """Return a profile for each device in the files of one PROF folder, by number."""
     source = Source(path, files)
-    folders = {file.parent for group in files.values() for file in group if file.parent.name == OUTPUT}
+    folders = {file.parent for group in files.values() for file in group if file.parent.name == COMBINED_FOLDER}
     older = sorted(file.name for folder in folders for file in set(folder.glob("*.*")) - set(list_newest(folder)))
     if older:
         source.notes.append(f"Older exports of the same files were not read: {', '.join(older)}.")
@@ -233,7 +233,7 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
 
 
 def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) -> dict[int, list[Step]]:
-    """Return the steps of the graph with the most time on each device; a note names the other graphs."""
+    """Return the steps of the graph ("model") with the most time on each device; a note names the other graphs."""
     times: dict[int, dict[str, float]] = defaultdict(dict)
     for (device, model), steps in by_model.items():
         if steps:
@@ -277,7 +277,7 @@ def make_step(row: CsvRow, device: int, previous: Step | None, source: Source) -
     forward_start, backward_end = row.time_us("FP Start"), row.time_us("BP End")
     data_time = row.time_us("Data Aug Bound")  # between the end of the previous iteration and FP start
     if previous_end is None and data_time is not None and forward_start is not None and data_time > 0:
-        previous_end = forward_start - data_time
+        previous_end = forward_start - data_time  # of a step whose previous one was not recorded
     has_phases = None not in (forward_start, backward_end)
     if forward_start is None or backward_end is None:
         forward_start, backward_end = previous_end if duration is None else end - duration, end
@@ -328,7 +328,8 @@ def read_slices(file: Path, source: Source, slices: dict[tuple[int, str], Slices
         match = SLICE.fullmatch(str(event.get("name", "")))
         if match and event.get("ph") == "X" and "ts" in event and "dur" in event:
             times = (event["ts"], event["ts"] + event["dur"])
-            repeated += by_thread[thread][int(match[2])].setdefault(match[1], times) != times
+            first_times = by_thread[thread][int(match[2])].setdefault(match[1], times)
+            repeated += int(first_times != times)
     if repeated:
         source.notes.append(
             f"{file.name}: {repeated:,} slices occur again with different times, perhaps of several devices in one "

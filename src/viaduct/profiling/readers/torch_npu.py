@@ -38,7 +38,8 @@ LAYOUT = (
     "output of torch_npu's profiler (*_ascend_pt/ASCEND_PROFILER_OUTPUT: step_trace_time.csv, kernel_details.csv …)"
 )
 TRIED_AFTER: tuple[str, ...] = ("viaduct_folder",)
-OUTPUT = "ASCEND_PROFILER_OUTPUT"
+OUTPUT_FOLDER = "ASCEND_PROFILER_OUTPUT"
+# A folder with one of these is recognised.
 FILES = ("step_trace_time.csv", "kernel_details.csv", "operator_details.csv", "op_statistic.csv", "trace_view.json")
 TABLES = ("step_trace_time", "op_statistic", "api_statistic", "npu_module_mem", "l2_cache", "data_preprocess")
 DEVICE_PROCESS = "Ascend Hardware"
@@ -54,11 +55,11 @@ def recognise(path: Path) -> bool:
 
 
 def find_outputs(path: Path) -> list[Path]:
-    if path.name == OUTPUT or any((path / name).is_file() for name in FILES):
+    if path.name == OUTPUT_FOLDER or any((path / name).is_file() for name in FILES):
         return [path]
-    if (path / OUTPUT).is_dir():
-        return [path / OUTPUT]
-    return sorted(folder / OUTPUT for folder in path.iterdir() if (folder / OUTPUT).is_dir())
+    if (path / OUTPUT_FOLDER).is_dir():
+        return [path / OUTPUT_FOLDER]
+    return sorted(folder / OUTPUT_FOLDER for folder in path.iterdir() if (folder / OUTPUT_FOLDER).is_dir())
 
 
 def read(path: Path) -> Profile:
@@ -105,9 +106,7 @@ class Source:
     notes: list[str] = field(default_factory=list)
     phases_found_by: list[str] = field(default_factory=list)
     phases_measured: bool = True
-    begins_known: bool = (
-        True  # False: only the lengths of steps are known; the first begins at 0, each at the last's end
-    )
+    begins_known: bool = True  # False: only lengths of steps are known; they are drawn one after the other, from 0
 
     def find_file(self, name: str) -> Path | None:
         """Return a file of the folder; None if it does not exist."""

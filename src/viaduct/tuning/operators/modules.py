@@ -20,9 +20,7 @@ from viaduct.tuning.signature import Signature
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 Forward = Callable[[Any, Tensor], Tensor]  # takes a module and its input
-Core = Callable[
-    ..., Tensor
-]  # takes input, weight and bias in autocast's dtype; a convolution's takes the module first
+Core = Callable[..., Tensor]  # takes input, weight, bias in autocast's dtype; for a convolution first the module
 
 
 def describe_operands(module: nn.Conv2d | nn.Linear, x: Tensor) -> dict[str, Value]:

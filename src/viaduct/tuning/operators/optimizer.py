@@ -34,7 +34,8 @@ def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
         return None
     sizes = Counter(tensor.numel() for group in groups for tensor in group["params"])
     return Signature.of(
-        KIND,  # `shown` is the short form for tables
+        KIND,
+        # short form for tables
         shown=f"{name}, {sum(sizes.values())} tensors, {sum(size * count for size, count in sizes.items()):,} elements",
         name=name,
         momentum=str(groups[0].get("momentum", 0)),

@@ -35,10 +35,10 @@ class Node:
 
     actions: list[int]  # positions of values
     priors: list[float]
-    values: list[float]  # by the network, of the state after the decision
-    visits: list[int]  # simulations that took the decision
+    values: list[float]  # the network's values of the states after the decisions
+    visits: list[int]  # numbers of simulations that took the decisions
     totals: list[float]  # sums of these simulations' values
-    best_values: list[float]
+    best_values: list[float]  # the largest of these simulations' values
 
     def rank(self, choice: int) -> tuple[int, float]:
         """Return the key by which the final decision is ranked: visits, then value."""
