@@ -34,7 +34,7 @@ from viaduct.training.freezing import match_patterns
 from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import load_initial_weights
 from viaduct.weights.bundle import Bundle, write_bundle
-from viaduct.weights.maps import layouts_of
+from viaduct.weights.maps import list_tf_layouts
 from viaduct.weights.torch_names import torchvision_names
 
 STATEFUL = replace(RECIPE, model=build_normed_network, epochs=2)
@@ -84,7 +84,7 @@ def load_donor(run: RunDir) -> dict[str, Tensor]:
 
 def tf_checkpoint(folder: Path, model: nn.Module, step: int = 7, **slots: float) -> Path:
     """The model as TensorFlow would have saved it; each slot holds one number throughout."""
-    (links,) = layouts_of(model).values()
+    (links,) = list_tf_layouts(model).values()
     own, variables = model.state_dict(), dict[str, Tensor]()
     for link in links:
         for name, value in zip(link.sources, link.to_tf(own[link.target]), strict=True):
@@ -157,7 +157,7 @@ def test_a_tensorflow_checkpoint_gives_its_weights(run: RunDir, tmp_path: Path) 
 )
 def test_what_to_exclude_may_be_said_in_tensorflows_names(exclude: str, run: RunDir, tmp_path: Path) -> None:
     model = small_resnet(CLASSES + 7)
-    (links,) = layouts_of(model).values()
+    (links,) = list_tf_layouts(model).values()
     state = model.state_dict()
     write_bundle(tmp_path / "model.ckpt-3", {link.sources[0]: link.to_tf(state[link.target])[0] for link in links})
     save_file(dict(state), tmp_path / "ours.safetensors")
@@ -270,7 +270,7 @@ def test_another_optimizer_begins_afresh(donor: RunDir, run: RunDir) -> None:
 
 def test_momentum_from_tensorflow_moves_the_weights_it_belongs_to(run: RunDir, tmp_path: Path) -> None:
     stored, slot = small_resnet(CLASSES), small_resnet(CLASSES)
-    (links,) = layouts_of(stored).values()
+    (links,) = list_tf_layouts(stored).values()
     held = {}
     for link in links:
         for name, value in zip(link.sources, link.to_tf(slot.state_dict()[link.target]), strict=True):

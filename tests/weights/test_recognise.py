@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from viaduct.weights import recognise
-from viaduct.weights.maps import layouts_of, list_name_maps, mindspore
+from viaduct.weights.maps import list_name_maps, list_tf_layouts, mindspore
 
 
 def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> None:
     for name, layout in (("resnet50_book", "zoo"), ("resnet50_v1", "mindcv"), ("resnet32_cifar", "own")):
         model = recognise.build_on_meta(name, 1)
-        shapes = {link.sources[0]: model.state_dict()[link.target].shape for link in mindspore.layouts(model)[layout]}
+        shapes = {
+            link.sources[0]: model.state_dict()[link.target].shape for link in mindspore.list_layouts(model)[layout]
+        }
         assert [str(guess) for guess in recognise.recognise_mindspore(shapes)] == [f"{name} with 1 classes"]
 
 
@@ -19,7 +21,7 @@ def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> N
 def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None:
     for name in [name for names in list_name_maps() for name in recognise.list_networks(names)]:
         model = recognise.build_on_meta(name, 17)
-        for layout in layouts_of(model):
+        for layout in list_tf_layouts(model):
             guesses = recognise.recognise_tensorflow(recognise.list_tf_variables(model, layout))
             assert guesses[0].is_complete, name
             assert guesses[0].classes == 17

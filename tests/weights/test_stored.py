@@ -47,7 +47,7 @@ def test_three_kinds_of_ckpt_are_recognised_by_their_content(tmp_path: Path) -> 
 
 def test_safetensors_of_mindspore_are_renamed_too(tmp_path: Path) -> None:
     model = models.build("resnet50_book", 3)
-    links = mindspore.layouts(model)["zoo"]
+    links = mindspore.list_layouts(model)["zoo"]
     state = model.state_dict()
     theirs = {link.sources[0]: state[link.target] for link in links}
     theirs["step_num"] = torch.tensor(90)

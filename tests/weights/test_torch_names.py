@@ -55,7 +55,7 @@ def test_one_prefix_before_all_names_is_found(prefix: str) -> None:
 def test_other_shapes_and_unused_tensors_are_reported_and_not_matched() -> None:
     shapes = shapes_of(make_network()) | {"2.weight": (9, 4), "2.bias": (9,), "extra": (1,)}
     match = match_tensors(make_network(), shapes)
-    assert match.reshaped == {"2.weight": "2.weight", "2.bias": "2.bias"}
+    assert match.misshaped_sources == {"2.weight": "2.weight", "2.bias": "2.bias"}
     assert "2.weight" not in match.sources
     assert match.share == 7 / 9
     assert match.report() == [

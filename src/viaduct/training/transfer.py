@@ -25,8 +25,9 @@ from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, match_patterns
 from viaduct.training.rundir import RunDir
 from viaduct.weights import recognise
+from viaduct.weights.checkpoint import Checkpoint
 from viaduct.weights.exporting import slots_beside
-from viaduct.weights.importing import Checkpoint, Slots, read_values
+from viaduct.weights.importing import Slots, read_values
 from viaduct.weights.maps import list_foreign_names
 from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_files import find_averages

@@ -1,11 +1,11 @@
-"""Weights: checkpoints of TensorFlow and MindSpore, read without either package, PyTorch and safetensors files.
+"""Weights in files: TensorFlow and MindSpore checkpoints (without these packages), PyTorch and safetensors files.
 
     from viaduct.weights import import_tf_checkpoint
     imported = import_tf_checkpoint(model, "dir/model.ckpt-601000")
 
-`bundle` and `table` read and write TensorFlow's format, `mindspore` MindSpore's. `maps/` has the names of each
-reference, `importing` and `exporting` convert weights, `stored` opens weights of any kind, and `recognise` finds their
-network.
+bundle.py and table.py read and write TensorFlow's format, mindspore.py MindSpore's; checkpoint.py is their interface.
+stored.py opens weights of any kind. maps/ has the names that other frameworks use; importing.py, exporting.py and
+torch_import.py convert weights. recognise.py finds the network that weights belong to.
 """
 
 from __future__ import annotations

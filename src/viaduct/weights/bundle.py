@@ -35,20 +35,20 @@ from viaduct.data.example import (
 )
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData, BadValue, UnknownName
+from viaduct.weights.checkpoint import Checkpoint, count_bytes, dtype_of, explain_write_errors
 from viaduct.weights.locate import find_prefix, record_latest
 from viaduct.weights.table import read_table, write_table
-from viaduct.weights.tensor_bytes import as_tensor, count_bytes, dtype_of, explain_write_errors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from viaduct.weights.maps import Link
+    from viaduct.models.links import Link
     from viaduct.weights.recognise import Guess
 
 MAX_INDEX_BYTES = 16 << 20  # the index of AmoebaNet's 1,700 variables has 90,000 bytes
 MAX_VARIABLES = 100_000
 MAX_AXES = 254  # TensorFlow's own limit
-VERSION = 1
+VERSION = 1  # of the format
 
 # TensorFlow's dtype numbers and torch's names. Variables of OTHER_DTYPES are listed but cannot be read.
 DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 9: "int64", 10: "bool", 14: "bfloat16", 19: "float16"}
@@ -72,15 +72,15 @@ NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 @dataclass(frozen=True)
 class Variable:
-    """Index entry of one variable."""
+    """Index entry of one variable: type, shape, and the position of its values."""
 
     dtype: str
     shape: tuple[int, ...]
     dtype_number: int  # TensorFlow's
-    shard: int
-    offset: int
-    size: int
-    checksum: int
+    shard: int  # number of the data file
+    offset: int  # in the data file, in bytes
+    size: int  # bytes
+    checksum: int  # of the values
     sliced: bool = False  # True for a partitioned variable, whose values have other names
 
     @property
@@ -88,8 +88,8 @@ class Variable:
         return math.prod(self.shape)
 
 
-class Bundle:
-    """Checkpoint opened for reading."""
+class Bundle(Checkpoint):
+    """TensorFlow checkpoint opened for reading."""
 
     def __init__(self, path: Path | str) -> None:
         self.prefix = find_prefix(Path(path))
@@ -100,24 +100,12 @@ class Bundle:
         with self._add_path_to_errors():
             self._read_index()
 
-    def __enter__(self) -> Bundle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for file in self._files.values():
             file.close()
         self._files.clear()
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.entries
-
-    def read(self, name: str) -> Tensor:
-        """Read the values of a variable and verify their checksum."""
-        content = self.content(name)
-        return as_tensor(content, self.entries[name].dtype, self.entries[name].shape)
-
     def content(self, name: str) -> bytearray:
-        """Read the bytes of a variable and verify their checksum."""
         if name not in self.entries:
             raise UnknownName(f"variable in {self.prefix}", name, self.entries)
         stored = self.entries[name]
@@ -133,36 +121,18 @@ class Bundle:
             raise BadData(f"{path}: the values of {name} do not match their checksum.")
         return content
 
-    def scalar(self, name: str) -> int | None:
-        """Return the value of an integer variable with one value, such as global_step; None for other variables."""
-        stored = self.entries.get(name)
-        if stored is None or stored.count != 1 or DTYPES.get(stored.dtype_number) not in ("int64", "int32"):
-            return None
-        return int.from_bytes(self.content(name), "little", signed=True)
-
-    @property
-    def step(self) -> int | None:
-        """Training step at which the checkpoint was saved; None if unknown."""
-        return self.scalar("global_step")
-
     def list_slot_names(self, slot: str, variable: str) -> list[str]:
-        """Return the possible names of an optimizer's state of a variable."""
         return [f"{variable}/{slot}"]
 
-    def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]:
-        """Return the links of each naming scheme that a checkpoint of this network may have."""
-        from viaduct.weights.maps import layouts_of
+    def list_layouts(self, model: nn.Module) -> dict[str, list[Link]]:
+        from viaduct.weights.maps import list_tf_layouts
 
-        return layouts_of(model)
+        return list_tf_layouts(model)
 
     def guess_networks(self) -> list[Guess]:
         from viaduct.weights import recognise
 
         return recognise.recognise_tensorflow({name: stored.shape for name, stored in self.entries.items()})
-
-    def describe_differences(self, model: nn.Module, layout: str) -> list[str]:
-        """Return []: there are notes on MindSpore's networks only."""
-        return []
 
     def describe_shortages(self) -> Iterator[str]:
         """Yield a line for each data file that is missing or shorter than the index requires."""
@@ -185,7 +155,8 @@ class Bundle:
         try:
             yield
         except BadData as error:
-            reason = error.message.removeprefix("not a tf.train.Example: ")  # data/example.py parses the messages
+            # Protobuf messages are parsed by data/example.py, whose errors begin with this.
+            reason = error.message.removeprefix("not a tf.train.Example: ")
             raise BadData(f"{self.index}: not a usable checkpoint index: {reason}", *error.hints) from None
 
     def _read_index(self) -> None:
@@ -220,7 +191,7 @@ class Bundle:
         if stored.dtype_number not in DTYPES:
             known = ", ".join(sorted(DTYPES.values()))
             raise BadData(
-                f"{self.prefix}: {name} holds {stored.dtype} values, which cannot be read.", f"Read: {known}."
+                f"{self.prefix}: {name} holds {stored.dtype} values, which cannot be read.", f"Readable types: {known}."
             )
         expected = stored.count * count_bytes(DTYPES[stored.dtype_number])
         if expected != stored.size:
@@ -268,7 +239,7 @@ def read_header(value: memoryview) -> int:
 
 
 def read_number(message: memoryview, wanted: int) -> int:
-    """Return the varint of field `wanted` in a protobuf message; 0 if it is missing."""
+    """Return the number in field `wanted` of a protobuf message; 0 if it is missing."""
     value = 0
     for number, wire, begin, end in iterate_fields(message, 0, len(message)):
         if (number, wire) == (wanted, VARINT):

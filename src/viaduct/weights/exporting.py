@@ -1,7 +1,7 @@
 """Conversion of TensorFlow and MindSpore checkpoints to safetensors, and of viaduct's weights to all three formats.
 
-The metadata of the safetensors files have model, classes, global_step, source and, for AmoebaNet, the network's
-options. Optimizer slots are written to a second file, NAME.slots.safetensors, under `SLOT/PARAMETER`, so that the first
+The metadata of a safetensors file are model, classes, global_step, source and, for AmoebaNet, the network's options.
+Optimizer slots are written to a second file, NAME.slots.safetensors, under `SLOT/PARAMETER`, so that the first
 file can be passed to `load_state_dict`.
 """
 
@@ -23,13 +23,13 @@ from viaduct.errors import BadData, BadValue
 from viaduct.models import sources
 from viaduct.weights import recognise
 from viaduct.weights.bundle import write_bundle
-from viaduct.weights.importing import SHADOW, STEP, Checkpoint, Imported, read_values
+from viaduct.weights.checkpoint import Checkpoint, explain_write_errors
+from viaduct.weights.importing import SHADOW, Imported, read_values
 from viaduct.weights.locate import has_index
-from viaduct.weights.maps import Link, find_names, layouts_of, mindspore
+from viaduct.weights.maps import Link, find_names, list_tf_layouts, mindspore
 from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.recognise import Guess
-from viaduct.weights.stored import Stored, open_foreign
-from viaduct.weights.tensor_bytes import explain_write_errors
+from viaduct.weights.stored import STEP, Stored, open_foreign
 
 MAX_STEP = (1 << 31) - 1  # MindSpore stores the step as int32
 
@@ -92,7 +92,7 @@ def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
 
 
 def add_counters(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Add num_batches_tracked of each batch norm, which other frameworks and old files do not have."""
+    """Add num_batches_tracked for each batch norm; other frameworks and old files do not have it."""
     counters = [name for name in network.state_dict() if not recognise.is_weight(name) and name not in tensors]
     needed = [name for name in counters if name.replace("num_batches_tracked", "running_mean") in tensors]
     return {**tensors, **{name: torch.tensor(0) for name in needed}}
@@ -131,7 +131,7 @@ def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
 def export_tf_checkpoint(
     stored: Stored, prefix: Path, *, model: str = "", layout: str = "", averages: Stored | None = None
 ) -> Converted:
-    """Write weights under the reference's names, for TensorFlow's Saver; `averages` become its shadow variables."""
+    """Write weights under the reference's names, for TensorFlow's Saver; `averages` become its moving averages."""
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
     links = select_links(network, layout, guess.model)
@@ -148,7 +148,7 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
     """Write weights under MindSpore's names, for its load_checkpoint."""
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
-    layouts = mindspore.layouts(network)
+    layouts = mindspore.list_layouts(network)
     layout = layout or mindspore.choose_export_layout(network)
     if layout not in layouts:
         known = ", ".join(layouts)
@@ -157,7 +157,7 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
     parameters = convert_tensors(stored, layouts[layout])
     step = stored.facts.step
     if step is not None:  # the optimizer's counter in MindSpore
-        parameters["global_step"] = torch.tensor([min(step, MAX_STEP)], dtype=torch.int32)
+        parameters[STEP] = torch.tensor([min(step, MAX_STEP)], dtype=torch.int32)
     write_mindspore(out, parameters)
     notes = mindspore.describe_differences(network, layout)
     if layout == "own":
@@ -201,8 +201,8 @@ def is_recognised(stored: Stored, model: str) -> bool:
 
 
 def select_links(network: nn.Module, layout: str, name: str) -> list[Link]:
-    """Return the links of the requested layout, or of the reference's default layout."""
-    layouts = layouts_of(network)
+    """Return the links of the requested layout (naming scheme), or of the reference's default layout."""
+    layouts = list_tf_layouts(network)
     if layout and layout not in layouts:
         raise BadValue(
             f"{name} has no layout {layout!r} in TensorFlow.",
@@ -224,7 +224,7 @@ def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> 
 
 
 def convert_tensors(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
-    """Convert weights to the reference's names and order of axes."""
+    """Return weights under the reference's names and in its order of axes."""
     variables: dict[str, Tensor] = {}
     for link in links:
         variables |= zip(link.sources, link.to_tf(stored.read(link.target).float()), strict=True)

@@ -2,8 +2,9 @@
 
     recognise_exactly("TensorFlow checkpoint", shapes)      [("resnet50_v1", 1001)]
 
-Only exact matches are found here; `recognise` builds the networks and also finds similar ones. Digests do not depend on
-the number of classes. `python -m viaduct.weights.fingerprints` (part of `make results`) writes fingerprints.json.
+Only exact matches are found here; recognise.py builds the networks and also finds similar ones. Digests do not depend
+on the number of classes: they leave out the class axis of the classifiers ("heads"). `python -m
+viaduct.weights.fingerprints` (part of `make results`) writes fingerprints.json.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MINDSPORE_HEADS = ("end_point.bias", "classifier.bias", "head.bias")
 
 
 def recognise_exactly(kind: str, shapes: Mapping[str, Shape]) -> list[tuple[str, int]]:
-    """Return the networks, with their number of classes, that match exactly; always empty for MindSpore's names."""
+    """Return the networks that match exactly, with their number of classes; MindSpore's names have no digests."""
     if kind == "MindSpore checkpoint":
         return []
     tensorflow = kind == "TensorFlow checkpoint"
@@ -70,7 +71,7 @@ def compute_digest(shapes: Mapping[str, Shape], heads: Iterable[str], axis: int)
 
 @cache
 def load_fingerprints() -> dict[str, Any]:
-    """Read the table: rows with the classifier's bias, the tensors with a class axis, and the networks by digest."""
+    """Read fingerprints.json: rows with the classifier's bias, tensors with a class axis, and networks by digest."""
     table: dict[str, Any] = json.loads(FILE.read_text())
     return table
 
@@ -99,7 +100,7 @@ def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
     """Yield framework, network, names with shapes, and the names of the tensors with a class axis."""
     from viaduct import models
     from viaduct.weights import recognise
-    from viaduct.weights.maps import find_names, layouts_of
+    from viaduct.weights.maps import find_names, list_tf_layouts
 
     for name in models.names():
         network = recognise.build_on_meta(name, 1)
@@ -107,7 +108,7 @@ def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
         shapes = drop_counters(shapes)
         yield TORCH, name, shapes, [key for key in shapes if recognise.is_head(key)]
         if find_names(network) is not None:
-            for layout, links in layouts_of(network).items():
+            for layout, links in list_tf_layouts(network).items():
                 heads = [source for link in links if recognise.is_head(link.target) for source in link.sources]
                 yield TENSORFLOW, name, recognise.list_tf_variables(network, layout), heads
 

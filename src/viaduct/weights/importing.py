@@ -4,9 +4,9 @@
     imported.mapped["resnet_model/dense/kernel"]     "head.weight"
     imported.skipped                                 variables that the network lacks: slots, global_step, averages …
 
-Names and shapes are compared before any value is read, and all values are read before any is copied. The auxiliary
-head, which only training needs, may be missing from the checkpoint: it then keeps its values, and `imported.notes` says
-so; with `require_aux` this is an error.
+Names and shapes are compared before any value is read, and all values are read before any is copied. An auxiliary head,
+which only training needs, may be missing from the checkpoint. The network's then keeps its values, and `imported.notes`
+says so; with `require_aux` this is an error.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from viaduct.data.notices import join_first
 from viaduct.errors import BadData, BadValue
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
+from viaduct.weights.checkpoint import Checkpoint
 from viaduct.weights.maps import Link
-from viaduct.weights.mindspore import MindsporeNames
 
-SHADOW = "/ExponentialMovingAverage"
-STEP = "global_step"
-SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state, such as VARIABLE/Momentum
+SHADOW = "/ExponentialMovingAverage"  # TensorFlow appends this to a variable's name for its moving average
+SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state, stored as VARIABLE/Momentum …
 
 Slots = dict[str, dict[str, Tensor]]  # slot, such as "Momentum" -> parameter -> values
-Checkpoint = Bundle | MindsporeNames  # weights under another framework's names
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def read_values(
     require_aux: bool = False,
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Values:
-    """Read the values of all parameters and buffers whose name is `wanted`; raise `BadData` if one does not fit."""
+    """Read the values of all parameters and buffers for which `wanted` is True; raise `BadData` if one does not fit."""
     layout, links = choose_layout(model, checkpoint)
     links = [link for link in links if wanted(link.target)]
     notes = checkpoint.describe_differences(model, layout)
@@ -105,11 +103,12 @@ def read_values(
 
 def choose_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
     """Return name and links of the layout (naming scheme) with the fewest missing variables."""
-    layouts = checkpoint.layouts_of(model)
+    layouts = checkpoint.list_layouts(model)
     return min(layouts.items(), key=lambda item: len(find_missing(item[1], checkpoint.entries)))
 
 
 def find_missing(links: list[Link], entries: Collection[str]) -> list[str]:
+    """Return the variables of the links that are not in the checkpoint."""
     return [source for link in links for source in link.sources if source not in entries]
 
 
@@ -193,13 +192,13 @@ def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def read_slots(links: list[Link], checkpoint: Checkpoint) -> Slots:
-    """Return the optimizer state by slot and parameter."""
+    """Return the optimizer's state by slot and parameter."""
     slots: Slots = {}
     for link in links:
         variables = [source.removesuffix(SHADOW) for source in link.sources]
         for slot in SLOTS if link.trained else ():
-            possible_names = (checkpoint.list_slot_names(slot, variable) for variable in variables)
-            for names in zip(*possible_names, strict=True):  # one name for each variable
+            names_of_variables = (checkpoint.list_slot_names(slot, variable) for variable in variables)
+            for names in zip(*names_of_variables, strict=True):  # one name for each variable
                 if all(name in checkpoint for name in names):
                     refuse_misshaped_slots(names, variables, checkpoint)
                     slots.setdefault(slot, {})[link.target] = link.to_torch([checkpoint.read(name) for name in names])

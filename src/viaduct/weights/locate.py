@@ -21,7 +21,7 @@ NAMED_PATH = re.compile(
     r'^\s*(all_model_checkpoint_paths|model_checkpoint_path):\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE
 )
 SAFETENSORS = ".safetensors"
-FILE_ENDINGS = (".pth", ".pt", ".bin", SAFETENSORS)  # of single files, never of a TensorFlow checkpoint's prefix
+FILE_ENDINGS = (".pth", ".pt", ".bin", SAFETENSORS)  # of other kinds of weights
 MAX_TEXT_BYTES = 1 << 20  # of the `checkpoint` file
 
 
@@ -49,7 +49,7 @@ def find_prefix(path: Path) -> Path:
 
 
 def explain_nothing_at(path: Path, message: str) -> BadData:
-    """Return the error for a path without a file, with `message` unless the path's ending allows a more precise one."""
+    """Return the error for a path without a file; `message` is replaced if the path's ending says more."""
     if path.suffix in FILE_ENDINGS:
         message = f"there is no file {path}."
     elif path.suffix == ".ckpt":
@@ -96,7 +96,7 @@ def find_prefix_in(folder: Path) -> Path:
 
 
 def suggest_run_export(folder: Path) -> tuple[str, ...]:
-    """Return a hint if the folder is a run of viaduct or one of its checkpoints."""
+    """Return a hint if the folder is a run of viaduct or a checkpoint of one."""
     if not (folder / "recipe.json").is_file() and not (folder / "manifest.json").is_file():
         return ()
     return (f"It is a run: `viaduct weights export {folder} --format safetensors` makes one file of its weights.",)

@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from viaduct.atomic_files import replace_file
 from viaduct.data.example import (
@@ -36,12 +36,12 @@ from viaduct.data.example import (
 )
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.terminal import escape_controls
-from viaduct.weights.tensor_bytes import as_tensor, count_bytes, dtype_of, explain_write_errors
+from viaduct.weights.checkpoint import Checkpoint, count_bytes, dtype_of, explain_write_errors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from viaduct.weights.maps import Link
+    from viaduct.models.links import Link
     from viaduct.weights.recognise import Guess
 
 SLICE_BYTES = 512 << 20  # of a parameter in one value, as in MindSpore
@@ -56,28 +56,19 @@ CIPHERS = {0x7F3A5ED8: "AES-GCM", 0x7F3A5ED9: "AES-CBC", 0x7F3A5EDA: "SM4-CBC"}
 TYPE_NAMES = "Bool Int8 UInt8 Int16 UInt16 Int32 UInt32 Int64 UInt64 Float16 BFloat16 Float32 Float64"
 DTYPES = {name: name.lower() for name in TYPE_NAMES.split()}
 MAP = "map"  # dtype of a parameter that is a map, not a tensor
-STEPS = ("global_step", "step_num")  # written by the optimizer and by ModelCheckpoint
-SLOTS = {"Momentum": ("moments.", "accum.")}  # TensorFlow's name of a state -> prefixes in nn.Momentum and nn.SGD
+# TensorFlow's name of an optimizer's state -> what MindSpore's nn.Momentum and nn.SGD put before a parameter's name.
+SLOT_PREFIXES = {"Momentum": ("moments.", "accum.")}
 
 Span = tuple[int, int]  # begin and end of content in the file
 
 
-class Header(Protocol):
-    """Type and shape of a parameter, without its values."""
-
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
 @dataclass(frozen=True)
 class Parameter:
-    """Header of one parameter, and the positions of its content."""
+    """Type and shape of one parameter, and the position of its content."""
 
     dtype: str  # torch's name, or MindSpore's if torch has no such type
     shape: tuple[int, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[Span, ...]  # several if the parameter is split into several values
 
     @property
     def count(self) -> int:
@@ -88,43 +79,18 @@ class Parameter:
         return sum(end - begin for begin, end in self.spans)
 
 
-class MindsporeNames:
-    """Base of files with MindSpore's names."""
+class MindsporeNames(Checkpoint):
+    """Base of files with MindSpore's names: its own format, and safetensors (stored.py)."""
 
-    prefix: Path
-    entries: Mapping[str, Header]
+    step_names = ("global_step", "step_num")  # written by the optimizer and by ModelCheckpoint
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.entries
+    def list_slot_names(self, slot: str, variable: str) -> list[str]:
+        return [prefix + variable for prefix in SLOT_PREFIXES.get(slot, ())]
 
-    def read(self, name: str) -> Tensor:
-        raise NotImplementedError
-
-    def content(self, name: str) -> bytearray:
-        """Return the bytes of a parameter, without importing torch."""
-        raise NotImplementedError
-
-    def scalar(self, name: str) -> int | None:
-        """Return the value of an integer parameter with a single value; None for other parameters."""
-        parameter = self.entries.get(name)
-        if parameter is None or math.prod(parameter.shape) != 1 or parameter.dtype not in ("int32", "int64"):
-            return None
-        return int.from_bytes(self.content(name), "little", signed=True)
-
-    @property
-    def step(self) -> int | None:
-        """Training step at which the file was saved; None if unknown."""
-        return max((step for name in STEPS if (step := self.scalar(name)) is not None), default=None)
-
-    def list_slot_names(self, slot: str, parameter: str) -> list[str]:
-        """Return the possible names of an optimizer's state of a parameter."""
-        return [prefix + parameter for prefix in SLOTS.get(slot, ())]
-
-    def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]:
-        """Return the links of each naming scheme that a checkpoint of this network may have."""
+    def list_layouts(self, model: nn.Module) -> dict[str, list[Link]]:
         from viaduct.weights.maps import mindspore
 
-        return mindspore.layouts_in(model, self.entries)
+        return mindspore.list_wrapped_layouts(model, self.entries)
 
     def guess_networks(self) -> list[Guess]:
         from viaduct.weights import recognise
@@ -138,12 +104,12 @@ class MindsporeNames:
 
 
 class MindsporeFile(MindsporeNames):
-    """Checkpoint opened for reading."""
+    """MindSpore checkpoint opened for reading; the first read verifies the file's checksum, if it has one."""
 
     def __init__(self, path: Path | str) -> None:
         self.prefix = Path(path)
         self.entries: dict[str, Parameter] = {}
-        self._is_verified = False  # whether the content matches the file's checksum
+        self._is_verified = False  # True once the content was found to match the file's checksum
         try:
             with self.prefix.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -157,20 +123,9 @@ class MindsporeFile(MindsporeNames):
             self.close()
             raise
 
-    def __enter__(self) -> MindsporeFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         self._data.release()
         self._map.close()
-
-    def read(self, name: str) -> Tensor:
-        """Read the values of a parameter; the first call verifies the file's checksum, if it has one."""
-        content = self.content(name)
-        return as_tensor(content, self.entries[name].dtype, self.entries[name].shape)
 
     def content(self, name: str) -> bytearray:
         if name not in self.entries:
@@ -180,7 +135,7 @@ class MindsporeFile(MindsporeNames):
             raise BadData(
                 f"{self.prefix}: {escape_controls(name)} holds {escape_controls(parameter.dtype)} values, "
                 "which cannot be read.",
-                f"Read: {', '.join(DTYPES)}.",
+                f"Readable types: {', '.join(DTYPES)}.",
             )
         self._compare_checksum()
         return bytearray().join(self._data[begin:end] for begin, end in parameter.spans)
@@ -206,7 +161,7 @@ class MindsporeFile(MindsporeNames):
             self.entries[name] = self._check_size(name, parameter)
 
     def _read_value(self, position: int, end: int) -> tuple[str, Parameter, int]:
-        """Return the name and header of a value, and the position of the next one."""
+        """Return the name and the `Parameter` of a value, and the position of the next value."""
         data, begin = self._data, position
         try:
             number, wire, position = read_tag(data, position, end)
@@ -224,7 +179,8 @@ class MindsporeFile(MindsporeNames):
         try:
             name, parameter = read_value(data, position, stop)
         except BadData as error:
-            reason = error.message.removeprefix("not a tf.train.Example: ").rstrip(".")  # of data/example.py
+            # Messages are parsed by data/example.py, whose errors begin with this.
+            reason = error.message.removeprefix("not a tf.train.Example: ").rstrip(".")
             raise self._make_damage_error(f"the parameter at byte {begin:,}: {reason}") from None
         return name, parameter, stop
 
@@ -270,7 +226,7 @@ class MindsporeFile(MindsporeNames):
 
 
 def read_value(data: memoryview, position: int, stop: int) -> tuple[str, Parameter]:
-    """Parse a Value message: the name of a parameter, and its header."""
+    """Parse a Value message: the name of a parameter, and where its content is."""
     name: str | None = None
     parameter: Parameter | None = None
     for number, wire, begin, end in iterate_fields(data, position, stop):
@@ -313,7 +269,7 @@ def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
 
 
 def is_mindspore_file(path: Path) -> bool:
-    """Return True if a file begins as a MindSpore checkpoint, encrypted or not."""
+    """Return True if a file begins as a MindSpore checkpoint does, encrypted or not."""
     try:
         with path.open("rb") as file:
             start = memoryview(file.read(MAX_NAME_BYTES + 64))

@@ -1,4 +1,4 @@
-"""Recognition of the network of a file of weights, by names and shapes."""
+"""Recognition of the network that a file of weights belongs to, by the names and shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import nn
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.models.family import TensorflowNames
-from viaduct.weights.maps import layouts_of, list_name_maps, mindspore
+from viaduct.weights.maps import list_name_maps, list_tf_layouts, mindspore
 
 Shape = tuple[int, ...]
-Options = tuple[tuple[str, Any], ...]
+Options = tuple[tuple[str, Any], ...]  # keyword arguments of a network's constructor
 MIN_SHARE = 0.5  # of a network's tensors that must match in a guess
 
 
@@ -54,7 +54,7 @@ def recognise_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
 def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iterator[Guess]:
     """Yield a guess for each layout of one network whose classifier is in the checkpoint."""
     model = build_on_meta(name, 1, options)
-    for layout, links in layouts_of(model).items():
+    for layout, links in list_tf_layouts(model).items():
         heads = {link.target: link.sources[0] for link in links if is_head(link.target)}
         bias_shape = shapes.get(heads["head.bias"])
         if bias_shape:
@@ -74,7 +74,7 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
     faithful: set[Guess] = set()
     for name in models.names():
         model = build_on_meta(name, 1)
-        for layout, links in mindspore.layouts_in(model, shapes).items():
+        for layout, links in mindspore.list_wrapped_layouts(model, shapes).items():
             sources = {link.target: link.sources[0] for link in links}
             bias_shape = shapes.get(sources["head.bias"])
             if bias_shape and len(bias_shape) == 1:
@@ -85,14 +85,14 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
                 expected |= {source: (classes, *expected[source][1:]) for source in heads}
                 guess = Guess(name, classes, compute_share(expected, shapes), layout)
                 guesses.append(guess)
-                if mindspore.is_faithful(model, layout):
+                if not mindspore.describe_differences(model, layout):
                     faithful.add(guess)
     leading = select_best(guesses)
     return [guess for guess in leading if guess in faithful] or leading
 
 
 def find_options(names: TensorflowNames, networks: list[str], shapes: Mapping[str, Shape]) -> Options:
-    """Return the options that a checkpoint implies; empty if one of `networks` cannot be built with them."""
+    """Return the options that the shapes in a checkpoint imply; empty if a network cannot be built with them."""
     options = tuple(names.find_options(shapes).items())
     try:
         for network in networks if options else ():
@@ -116,7 +116,7 @@ def recognise_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
 
 
 def is_head(name: str) -> bool:
-    """Return True if a tensor of a network has a class axis."""
+    """Return True for the tensors of a classifier, which have a class axis."""
     return name.startswith(("head.", "aux.head."))
 
 
@@ -165,5 +165,5 @@ def is_weight(name: str) -> bool:
 def list_tf_variables(model: nn.Module, layout: str) -> dict[str, Shape]:
     """Return name and shape of every TensorFlow variable of a network."""
     shapes = {key: value.shape for key, value in model.state_dict().items()}
-    links = layouts_of(model)[layout]
+    links = list_tf_layouts(model)[layout]
     return {source: link.source_shape(shapes[link.target]) for link in links for source in link.sources}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,11 +22,11 @@ from safetensors import SafetensorError, safe_open
 
 from viaduct.errors import BadData, BadRun
 from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_json_object, read_manifest
-from viaduct.weights.bundle import Bundle
+from viaduct.weights.bundle import Bundle, Variable
+from viaduct.weights.checkpoint import Checkpoint, count_bytes, dtype_of
 from viaduct.weights.fingerprints import has_known_names, recognise_exactly
 from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
-from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, is_mindspore_file
-from viaduct.weights.tensor_bytes import count_bytes, dtype_of
+from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, Parameter, is_mindspore_file
 from viaduct.weights.torch_files import ENDINGS, is_torch_file, read_torch_file
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 MODEL, EMA = "model.safetensors", "ema.safetensors"
 STEP = "global_step"
-MAX_OPTION_VALUE, MAX_OPTIONS = 4096, 32  # limits for a network's options in untrusted metadata
+MAX_OPTION_VALUE, MAX_OPTIONS = 4096, 32  # limits for a network's options, because metadata cannot be trusted
 
-# Names of dtypes in safetensors files, and torch's; other names are shown in lower case.
+# Names of dtypes in safetensors files -> torch's names; names of other dtypes are shown in lower case.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
 
 Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors file", "PyTorch file", "run"]
@@ -74,16 +74,16 @@ class Stored:
     read: Callable[[str], Tensor]  # returns the tensor of a name
     facts: Facts
     warnings: tuple[str, ...] = ()  # for the user, about damage that did not prevent opening
-    foreign: Bundle | MindsporeNames | None = None  # the open checkpoint, if its names are another framework's
+    foreign: Checkpoint | None = None  # the open checkpoint, if its names are another framework's
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: info.shape for name, info in self.infos.items()}
 
     def find_likely_models(self) -> list[tuple[str, int, float]]:
-        """Return name, classes and share of matching tensors of the networks that these weights may be of.
+        """Return the networks that these weights may be of: name, classes, and the share of tensors that match.
 
-        These are exact matches or, if there are none, networks with a share above 0.9.
+        These are the exact matches or, if there are none, the networks with a share above 0.9.
         """
         exact = recognise_exactly(self.kind, self.shapes)
         if exact or not has_known_names(self.kind, self.shapes):
@@ -94,11 +94,7 @@ class Stored:
         """Return the networks that fit these weights best."""
         from viaduct.weights import recognise
 
-        if self.kind == "TensorFlow checkpoint":
-            return recognise.recognise_tensorflow(self.shapes)
-        if self.kind == "MindSpore checkpoint":
-            return recognise.recognise_mindspore(self.shapes)
-        return recognise.recognise_torch(self.shapes)
+        return self.foreign.guess_networks() if self.foreign is not None else recognise.recognise_torch(self.shapes)
 
 
 @contextmanager
@@ -107,6 +103,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
 
     `ema` selects the averaged weights of a run or a PyTorch file; it has no effect on other kinds.
     """
+    is_other_file = path.is_file() and not is_tf_checkpoint(path)
     warnings: tuple[str, ...] = ()
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
         if (path / MANIFEST).is_file():
@@ -120,19 +117,16 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
         with open_safetensors(path, None, "safetensors file") as stored:
             has_mindspore_names = any(name.endswith(".moving_mean") for name in stored.infos)  # of batch norms
             yield read_as_mindspore(stored) if has_mindspore_names else stored
-    elif path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path):
+    elif is_other_file and is_mindspore_file(path):
         with MindsporeFile(path) as file:
-            infos = {
-                name: Info(parameter.shape, parameter.dtype, parameter.count, parameter.size)
-                for name, parameter in file.entries.items()
-            }
-            yield Stored(path, "MindSpore checkpoint", infos, file.read, Facts(step=file.step), foreign=file)
-    elif path.is_file() and not is_tf_checkpoint(path) and (path.suffix in ENDINGS or is_torch_file(path)):
+            infos, facts = list_infos(file.entries), Facts(step=file.step)
+            yield Stored(path, "MindSpore checkpoint", infos, file.read, facts, foreign=file)
+    elif is_other_file and (path.suffix in ENDINGS or is_torch_file(path)):
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
         message = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
         raise explain_nothing_at(path, message)
-    elif path.is_file() and not is_tf_checkpoint(path):
+    elif is_other_file:
         message = (
             f"{path} holds no weights that can be read: no .safetensors, PyTorch or MindSpore file, "
             f"and {path}.index is not there."
@@ -142,16 +136,17 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
         raise explain_no_weights(path)
     else:
         with Bundle(path) as bundle:
-            infos = {
-                name: Info(entry.shape, entry.dtype, entry.count, entry.size) for name, entry in bundle.entries.items()
-            }
-            facts = Facts(step=bundle.step)
+            infos, facts = list_infos(bundle.entries), Facts(step=bundle.step)
             warnings = tuple(f"Warning: {shortage}." for shortage in bundle.describe_shortages())
             yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle.read, facts, warnings, bundle)
 
 
+def list_infos(entries: Mapping[str, Variable] | Mapping[str, Parameter]) -> dict[str, Info]:
+    return {name: Info(entry.shape, entry.dtype, entry.count, entry.size) for name, entry in entries.items()}
+
+
 @contextmanager
-def open_foreign(path: Path) -> Iterator[Bundle | MindsporeNames]:
+def open_foreign(path: Path) -> Iterator[Checkpoint]:
     """Open a TensorFlow checkpoint, or weights with MindSpore's names."""
     has_mindspore_format = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
     if has_mindspore_format or (path.is_file() and path.suffix == ".safetensors"):
@@ -188,16 +183,16 @@ def explain_no_weights(folder: Path) -> BadData:
 
 
 class SafetensorsReader:
-    """Reader of a safetensors file, which is opened, and torch imported, at the first read; `opened` closes it."""
+    """Reader of a safetensors file; the first read opens the file and imports torch, and `closer` closes the file."""
 
-    def __init__(self, path: Path, opened: ExitStack) -> None:
-        self.path, self.opened = path, opened
+    def __init__(self, path: Path, closer: ExitStack) -> None:
+        self.path, self.closer = path, closer
         self.file: Any = None
 
     def read(self, name: str) -> Tensor:
         try:
             if self.file is None:
-                self.file = self.opened.enter_context(safe_open(self.path, framework="pt"))
+                self.file = self.closer.enter_context(safe_open(self.path, framework="pt"))
             tensor: Tensor = self.file.get_tensor(name)
             return tensor
         except SafetensorError as error:
@@ -210,11 +205,11 @@ def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[St
         opened = safe_open(path, framework="np")
     except (OSError, SafetensorError) as error:
         raise BadData(f"{path} is not a complete safetensors file: {error}") from None
-    with opened as file, ExitStack() as more:
+    with opened as file, ExitStack() as closer:
         # An open file has `keys`, but is not a mapping.
         infos = {name: read_info(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
         facts = facts or parse_metadata(file.metadata() or {})
-        yield Stored(path, kind, infos, SafetensorsReader(path, more).read, facts)
+        yield Stored(path, kind, infos, SafetensorsReader(path, closer).read, facts)
 
 
 class MindsporeTensors(MindsporeNames):
@@ -235,7 +230,7 @@ class MindsporeTensors(MindsporeNames):
 
 
 def read_as_mindspore(stored: Stored) -> Stored:
-    """Return the weights of a safetensors file with MindSpore's names as those of a MindSpore checkpoint."""
+    """Return the weights of a safetensors file that has MindSpore's names as those of a MindSpore checkpoint."""
     tensors = MindsporeTensors(stored)
     facts = replace(stored.facts, step=stored.facts.step if tensors.step is None else tensors.step)
     return replace(stored, kind="MindSpore checkpoint", facts=facts, foreign=tensors)
@@ -258,7 +253,7 @@ def read_info(tensor_slice: Any) -> Info:
 
 
 def parse_metadata(metadata: dict[str, str]) -> Facts:
-    """Parse the metadata that `viaduct weights import` and `export` write; others are ignored."""
+    """Parse the metadata that `viaduct weights import` and `export` write; other keys are ignored."""
     return Facts(
         model=metadata.get("model"),
         classes=parse_number(metadata.get("classes")),
@@ -367,7 +362,7 @@ def get_object(record: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def read_network_options(model: object, recipe: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of an AmoebaNet, from the recipe's `network` and image size; other networks have none."""
+    """Return the options of an AmoebaNet's constructor, from the recipe; other networks have none."""
     if not str(model).startswith("amoebanet"):
         return {}
     options = {name: value for name, value in get_object(recipe, "network").items() if name != "is"}  # "is": the class

@@ -4,10 +4,11 @@
     a block:  entries, restart offsets (uint32 each), their count (uint32), compression (1 byte), masked CRC-32C (4)
     an entry: shared, added, length of the value (varints), the key's new part, the value
 
-A key begins with `shared` bytes of the previous key. The values of the index block are the data blocks' handles: offset
-and size, two varints; the footer has the handles of the meta-index and the index block. To read a table of unknown
-origin in bounded memory, keys must be sorted, blocks may not overlap, and all keys together may have at most
-`MAX_EXPANSION` times the bytes of the file.
+`shared` is the number of bytes that a key has in common with the previous key, `added` that of its new part. A handle
+is the offset and the size of a block, two varints. The values of the index block are the data blocks' handles; the
+footer has the handles of the meta-index and the index block. To read a table of unknown origin in bounded memory, keys
+must be sorted, blocks may not overlap, and all keys together may have at most `MAX_EXPANSION` times the bytes of the
+file.
 """
 
 from __future__ import annotations

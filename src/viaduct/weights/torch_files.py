@@ -22,12 +22,12 @@ ENDINGS = (".pt", ".pth", ".bin", ".tar")
 ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of torch.save's files
 PICKLE = b"\x80"  # first byte of every pickle of protocol 2 or later, such as LEGACY
 COPY_AGAIN = "Copy or download it again."
-# Usual keys of the network's state dict, its averages and the step in checkpoints.
+# Usual keys in checkpoints: of the network's state dict, of averaged weights, and of the training step.
 HOLDERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
 AVERAGES = ("state_dict_ema", "model_ema", "ema_state_dict", "ema")
 STEPS = ("global_step", "step", "iteration")
 WRAPPERS = ("module.", "_orig_mod.")
-MAX_NESTING = 3  # of state dicts within others, and of wrappers around a network
+MAX_NESTING = 3  # of dicts within dicts, and of wrappers around a network
 
 
 def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], int | None]:
@@ -47,7 +47,7 @@ def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], i
 
 
 def find_averages(path: Path) -> str:
-    """Return the key of the averaged weights in a file; empty if there are none."""
+    """Return the key of the averaged weights in a checkpoint file; empty if there are none."""
     content = load_plain(path)
     keys = [key for key in AVERAGES if isinstance(content, Mapping) and key in content]
     return next((key for key in keys if find_state(content[key], HOLDERS)), "")

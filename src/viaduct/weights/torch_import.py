@@ -18,6 +18,7 @@ from viaduct.atomic_files import replace_file
 from viaduct.errors import BadData, BadValue
 from viaduct.models import sources
 from viaduct.weights import recognise, torch_names
+from viaduct.weights.checkpoint import explain_write_errors
 from viaduct.weights.exporting import (
     Converted,
     add_counters,
@@ -32,7 +33,6 @@ from viaduct.weights.importing import Imported
 from viaduct.weights.locate import suggest_instead
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import Stored, open_weights
-from viaduct.weights.tensor_bytes import explain_write_errors
 from viaduct.weights.torch_names import Match, describe_differences, describe_tensors, match_tensors, torchvision_names
 
 MIN_SHARE = 0.5  # of a network's tensors that must fit before a file's tensors are renamed
@@ -48,7 +48,7 @@ class NetworkMatch:
 
 
 def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int = 0, ema: bool = False) -> Converted:
-    """Write a state dict of another origin as a safetensors file with the network's own names."""
+    """Write the weights of a PyTorch file as a safetensors file with the network's own names."""
     with open_weights(source, ema=ema) as stored:
         if ema and stored.kind == "safetensors file":
             raise BadValue(f"{source} has no averaged weights.", "Leave out --ema.")
@@ -71,9 +71,9 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
 
 
 def find_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
-    """Match the requested network, which may fit in part, or find the only one that fits completely.
+    """Match the requested network, which may fit in part, or find the only network that fits completely.
 
-    If several networks fit completely, only those with the most tensors count.
+    If several networks fit completely, those with the most tensors are considered.
     """
     if model:
         return match_network(stored, model, classes)
@@ -124,7 +124,7 @@ def build_without_weights(model: str, classes: int) -> nn.Module:
 
 
 def describe_likely_network(stored: Stored, requested: str) -> list[str]:
-    """Return a hint: the right number of classes for the requested network, or the networks that nearly fit."""
+    """Return a hint: the number of classes with which the requested network fits, or the networks that nearly fit."""
     with_stored_classes = match_network(stored, requested, 0) if requested else None
     if with_stored_classes is not None and with_stored_classes.match.is_complete:
         guess = with_stored_classes.guess
@@ -148,7 +148,7 @@ def rename_stored(stored: Stored, network: nn.Module) -> Stored:
     match = match_tensors(network, stored.shapes)
     if match.share < MIN_SHARE or has_own_names(match):
         return stored
-    old_names = {**match.sources, **match.reshaped}
+    old_names = {**match.sources, **match.misshaped_sources}
     renamed = set(old_names.values())
     others = {name: info for name, info in stored.infos.items() if name not in renamed}
     infos = {**{target: stored.infos[name] for target, name in old_names.items()}, **others}

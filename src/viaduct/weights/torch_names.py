@@ -4,8 +4,8 @@
     match.sources["stem.conv.weight"]      "conv1.weight"
     match.report()                         lines with the numbers of matching and other tensors
 
-A file may have the network's own names or torchvision's, with one of PREFIXES. The naming with the most matches is
-used; shapes alone are never matched.
+A file may have the network's own names or torchvision's, with one of PREFIXES. The names with the most matches are
+used; tensors are never matched by shape alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Match:
     missing: tuple[str, ...]  # names that the file lacks
     misshaped: tuple[str, ...]  # descriptions of tensors with different shapes
     unused: tuple[str, ...]  # names in the file that the network does not have
-    reshaped: dict[str, str] = field(default_factory=dict)  # as `sources`, for the misshaped tensors
+    misshaped_sources: dict[str, str] = field(default_factory=dict)  # as `sources`, for the misshaped tensors
 
     @property
     def is_complete(self) -> bool:
@@ -75,8 +75,8 @@ def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
 def match_names(
     naming: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
 ) -> Match:
-    """Match tensors under one naming and prefix; missing batch counters are ignored."""
-    sources, missing, misshaped, reshaped = {}, [], [], {}
+    """Match the tensors named in `names` with those found, with a prefix; missing batch counters are ignored."""
+    sources, missing, misshaped, misshaped_sources = {}, [], [], {}
     for target, name in names.items():
         source = prefix + name
         if source not in found:
@@ -84,12 +84,12 @@ def match_names(
                 missing.append(source)
         elif found[source] != shapes[target]:
             misshaped.append(f"{source} is {found[source]}, here {shapes[target]}")
-            reshaped[target] = source
+            misshaped_sources[target] = source
         else:
             sources[target] = source
     expected = {prefix + name for name in names.values()}
     unused = tuple(name for name in found if name not in expected)
-    return Match(naming, sources, tuple(missing), tuple(misshaped), unused, reshaped)
+    return Match(naming, sources, tuple(missing), tuple(misshaped), unused, misshaped_sources)
 
 
 def torchvision_names(network: nn.Module) -> dict[str, str]:
@@ -103,7 +103,7 @@ def torchvision_names(network: nn.Module) -> dict[str, str]:
 
 
 def describe_differences(network: nn.Module) -> list[str]:
-    """Return a note on the differences between a ResNet of viaduct and torchvision's with the same weights."""
+    """Return a note on what a ResNet of viaduct computes differently from torchvision's with the same weights."""
     if not isinstance(network, ResNet):
         return []
     differences = []

@@ -1,6 +1,7 @@
-"""Name maps: the variables of TensorFlow and MindSpore checkpoints for the tensors of a network.
+"""Name maps: which variables of a TensorFlow or MindSpore checkpoint hold the values of each tensor of a network.
 
-TensorFlow's names are part of each family's record (`models/family.py`); MindSpore's are in `mindspore`.
+A `Link` (models/links.py) says this for one tensor; a layout (naming scheme) is a list of links. TensorFlow's names are
+part of each family's record (models/family.py); MindSpore's are in mindspore.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from viaduct.models.family import TensorflowNames
 from viaduct.models.links import Link
 from viaduct.weights.maps import mindspore
 
-__all__ = ["Link", "find_names", "layouts_of", "list_foreign_names", "list_name_maps", "mindspore"]
+__all__ = ["Link", "find_names", "list_foreign_names", "list_name_maps", "list_tf_layouts", "mindspore"]
 
 
 def list_name_maps() -> list[TensorflowNames]:
@@ -31,10 +32,10 @@ def find_names(model: nn.Module) -> TensorflowNames | None:
 def list_foreign_names(model: nn.Module) -> dict[str, str]:
     """Return the network's own tensor name for each TensorFlow and MindSpore name, in every naming scheme.
 
-    For a network of another package, `head` is another name of its classifier.
+    In a network of torchvision or timm, the classifier may also be called `head`, as in viaduct's networks.
     """
     names = find_names(model)
-    layouts = [*(names.layouts(model).values() if names else ()), *mindspore.layouts(model).values()]
+    layouts = [*(names.layouts(model).values() if names else ()), *mindspore.list_layouts(model).values()]
     own_names = {source: link.target for links in layouts for link in links for source in link.sources}
     classifier = sources.find_classifier(model)
     if classifier and not any(name.startswith("head.") for name in model.state_dict()):
@@ -42,8 +43,8 @@ def list_foreign_names(model: nn.Module) -> dict[str, str]:
     return own_names
 
 
-def layouts_of(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links of each layout (naming scheme) that a TensorFlow checkpoint of this network may have."""
+def list_tf_layouts(model: nn.Module) -> dict[str, list[Link]]:
+    """Return the links of each layout that a TensorFlow checkpoint of this network may have."""
     names = find_names(model)
     if names is None:
         known = [name for family in models.families().values() if family.tensorflow for name in family.variants]

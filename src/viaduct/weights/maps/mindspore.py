@@ -3,9 +3,11 @@
     zoo     MindSpore's model zoo: conv1, bn1, layer1.0.down_sample_layer.0, end_point. Its ResNet pads SAME, with an
             epsilon of 1e-4, as `resnet50_book` does.
     mindcv  MindCV: conv1, bn1, layer1.0.down_sample.0, classifier. It pads kernel // 2, with 1e-5.
-    own     the network's own names, with MindSpore's names of the tensors of a batch norm; for all other networks.
+    own     the network's own names, except that a batch norm has gamma, beta, moving_mean and moving_variance; used
+            for all other networks.
 
-Names do not depend on padding, so weights fit networks with another padding; `describe_differences` reports this.
+Names and shapes do not show padding and epsilon, so weights also fit networks with other ones; `describe_differences`
+reports this.
 """
 
 from __future__ import annotations
@@ -23,34 +25,34 @@ Layout = Literal["zoo", "mindcv", "own"]
 HEADS = {"zoo": "end_point", "mindcv": "classifier", "own": "head"}
 SHORTCUTS = {"zoo": "down_sample_layer", "mindcv": "down_sample"}
 REFERENCES = {"zoo": "MindSpore's model zoo", "mindcv": "MindCV"}
-# Prefixes of names in a cell that contains the network.
+# Prefixes of the names in a MindSpore cell that contains the network.
 WRAPPERS = ("", "network.", "backbone.", "_backbone.", "net.", "model.")
 STEM_KERNEL = 7
 LEAVES = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
 
 
-def layouts(model: nn.Module) -> dict[str, list[Link]]:
+def list_layouts(model: nn.Module) -> dict[str, list[Link]]:
     """Return the links of each layout that a checkpoint of this network may have."""
     kinds: tuple[Layout, ...] = ("zoo", "mindcv", "own") if has_reference(model) else ("own",)
     return {kind: list(link_tensors(model, kind)) for kind in kinds}
 
 
-def layouts_in(model: nn.Module, names: Collection[str]) -> dict[str, list[Link]]:
-    """Return the links of each layout, also with those prefixes in WRAPPERS that occur in `names`.
+def list_wrapped_layouts(model: nn.Module, names: Collection[str]) -> dict[str, list[Link]]:
+    """Return the links of each layout, without a prefix and with each prefix in WRAPPERS that occurs in `names`.
 
-    A layout with a prefix is called "zoo network.".
+    The layout zoo with the prefix "network." is called "zoo network.".
     """
     links_by_layout = {}
     for wrapper in WRAPPERS:
         if any(name.startswith(wrapper) for name in names):
-            for layout, links in layouts(model).items():
+            for layout, links in list_layouts(model).items():
                 wrapped = [Link(link.target, (wrapper + link.sources[0],), trained=link.trained) for link in links]
                 links_by_layout[layout + (f" {wrapper}" if wrapper else "")] = wrapped
     return links_by_layout
 
 
 def has_reference(model: nn.Module) -> bool:
-    """Return True for a ResNet of bottlenecks, grouped or not, with the usual stem.
+    """Return True for a network that the zoo and MindCV have: a ResNet of bottlenecks, grouped or not, with a 7x7 stem.
 
     MindSpore's basic blocks have no projection in the first block of the first stage, unlike viaduct's.
     """
@@ -61,6 +63,7 @@ def has_reference(model: nn.Module) -> bool:
 
 
 def link_tensors(model: nn.Module, layout: Layout) -> Iterator[Link]:
+    """Yield the link of each parameter and buffer."""
     for name, module in model.named_modules():
         source = name if layout == "own" else rename(name, layout)
         if isinstance(module, nn.BatchNorm2d):
@@ -88,11 +91,6 @@ def rename(module: str, layout: Layout) -> str:
     return inside + layer[0].replace("norm", "bn")
 
 
-def is_faithful(model: nn.Module, layout: str) -> bool:
-    """Return True if a network computes the same as the reference of this layout with the same weights."""
-    return not describe_differences(model, layout)
-
-
 def describe_differences(model: nn.Module, layout: str) -> list[str]:
     """Return a note on the differences between a network and the reference of this layout, if any."""
     layout = layout.partition(" ")[0]  # without a wrapper's prefix
@@ -111,13 +109,13 @@ def describe_differences(model: nn.Module, layout: str) -> list[str]:
 
 
 def find_strided_padding(model: nn.Module) -> set[bool]:
-    """Return the set of `pads SAME` over all strided convolutions larger than 1x1."""
+    """Return whether strided convolutions larger than 1x1 pad SAME: {True}, {False}, or both if they differ."""
     convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
     return {isinstance(conv, SameConv2d) for conv in convolutions if conv.stride[0] > 1 and conv.kernel_size[0] > 1}
 
 
 def choose_export_layout(model: nn.Module) -> Layout:
-    """Return "own" if no reference has the network; otherwise "zoo" if it pads SAME, or "mindcv"."""
+    """Return "zoo" or "mindcv", whichever pads as the network does; "own" if neither has the network."""
     if not has_reference(model):
         return "own"
-    return "zoo" if is_faithful(model, "zoo") or find_strided_padding(model) == {True} else "mindcv"
+    return "zoo" if not describe_differences(model, "zoo") or find_strided_padding(model) == {True} else "mindcv"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from viaduct.errors import BadData, DiskFull
-from viaduct.weights.tensor_bytes import as_tensor, count_bytes, dtype_of, explain_write_errors
+from viaduct.weights.checkpoint import as_tensor, count_bytes, dtype_of, explain_write_errors
 
 
 @pytest.mark.parametrize(
