@@ -57,7 +57,7 @@ def test_what_is_no_image_is_refused_with_the_reason(data: bytes, reason: str) -
 def test_too_many_pixels_are_refused_before_they_are_decoded() -> None:
     data = encode_png(np.zeros((100, 100, 3), np.uint8))
     with pytest.raises(BadData, match="100 x 100 pixels; at most 9,999"):
-        decode_image(data, most_pixels=9_999)
+        decode_image(data, max_pixels=9_999)
 
 
 def test_a_small_gif_that_claims_very_many_pixels_is_refused() -> None:

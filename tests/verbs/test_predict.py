@@ -57,7 +57,7 @@ def write_weights(name: str, folder: Path, tensors: dict[str, Tensor]) -> None:
     elif name.endswith(".pth"):
         torch.save({"state_dict": {f"module.{key}": value for key, value in tensors.items()}}, path)
     else:
-        links = mindspore.layouts(build("resnet20_quick", classes=OUTPUTS))["own"]
+        links = mindspore.list_layouts(build("resnet20_quick", classes=OUTPUTS))["own"]
         write_mindspore(path, {link.sources[0]: tensors[link.target] for link in links})
 
 

@@ -41,7 +41,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Classifier:
-    """Trained network, in evaluation mode, float32, on the CPU, with preprocessing and labels."""
+    """Trained network in evaluation mode, in float32 on the CPU, with preprocessing and labels."""
 
     network: nn.Module
     recipe: Recipe
@@ -67,7 +67,7 @@ class Classifier:
 
     @property
     def memory_shape(self) -> tuple[int, int] | None:
-        """Height and width of images for a recipe of images in memory; None for other recipes."""
+        """Height and width of the recipe's images if these are in memory; None for other recipes."""
         source = self.recipe.data
         if not isinstance(source, Images):
             return None
@@ -100,8 +100,8 @@ def list_weights_files(path: Path, averaged: bool) -> list[Path]:
         return [path / (EMA_FILE if averaged else MODEL_FILE)]
     if path.is_file():
         return [path]
-    beginnings = (f"{path.name}.index", f"{path.name}.data-")
-    return [file for file in path.parent.iterdir() if file.name == beginnings[0] or file.name.startswith(beginnings[1])]
+    index, data_files = f"{path.name}.index", f"{path.name}.data-"
+    return [file for file in path.parent.iterdir() if file.name == index or file.name.startswith(data_files)]
 
 
 def open_run(
@@ -168,7 +168,7 @@ def load_classifier(
 
 
 def is_averaged(saved: Weights, recipe: Recipe, run: Path | None) -> bool:
-    """Return True if averages were loaded: they exist in every run of a recipe with ema, and in some other weights."""
+    """Return True if averages were loaded: every run of a recipe with ema has them, and some other weights."""
     if not recipe.ema or run is not None:
         return bool(recipe.ema)
     with open_weights(saved.path) as stored:

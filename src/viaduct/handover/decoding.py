@@ -23,7 +23,7 @@ PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
 NOT_AN_IMAGE = "not an image of a known format"
 MAX_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
 HEAD_BYTES = 32  # number of first bytes that is_image needs
-BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the second header of a BMP
+BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # the sizes that the second header of a BMP may have
 
 
 def is_image(head: bytes) -> bool:
@@ -44,17 +44,17 @@ def read_size(data: bytes) -> tuple[int, int]:
         return height, width
 
 
-def check_size(data: bytes, most_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """Return height and width; raise TooLarge if there are more than `most_pixels`."""
+def check_size(data: bytes, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """Return height and width from the header; raise TooLarge if the image has more than `max_pixels`."""
     height, width = read_size(data)
-    if height * width > most_pixels:
-        raise TooLarge(f"it has {width:,} x {height:,} pixels; at most {most_pixels:,} are decoded.")
+    if height * width > max_pixels:
+        raise TooLarge(f"it has {width:,} x {height:,} pixels; at most {max_pixels:,} are decoded.")
     return height, width
 
 
-def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int = MAX_PIXELS) -> jpeg.Pixels:
-    """Decode an image; raise BadData if it cannot be decoded or has more than `most_pixels`."""
-    height, width = check_size(data, most_pixels)
+def decode_image(data: bytes, *, fancy_upsampling: bool = True, max_pixels: int = MAX_PIXELS) -> jpeg.Pixels:
+    """Decode an image; raise BadData if it cannot be decoded or has more than `max_pixels`."""
+    height, width = check_size(data, max_pixels)
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.decode(data, fancy_upsampling=fancy_upsampling)
     with open_pillow(data) as image:

@@ -43,7 +43,7 @@ class Engine:
     dtype: torch.dtype
     folded: bool
     note: str = ""  # reason why folding failed
-    passes: dict[int, CapturedPass] = field(default_factory=dict)  # by batch size
+    passes: dict[int, CapturedPass] = field(default_factory=dict)  # by rounded batch size
 
     @torch.inference_mode()
     def run(self, inputs: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class CapturedPass:
-    """Forward pass captured as a CUDA graph, with its memory."""
+    """Forward pass captured as a CUDA graph, with the memory that it reads and writes."""
 
     inputs: Tensor
     logits: Tensor
@@ -87,7 +87,7 @@ class CapturedPass:
 def build_engine(
     classifier: Classifier, device: str = "auto", precision: str | None = None, fold: bool = True, batch: int = 8
 ) -> Engine:
-    """Build the engine of a classifier; `batch` is the usual number of images in a call."""
+    """Build the engine of a classifier; `batch` is the number of images for which kernels are chosen."""
     device_module, torch_device = devices.pick(device)
     recipe = classifier.recipe if precision is None else override(classifier.recipe, "precision.compute", precision)
     device_module.set_tf32(recipe.precision.tf32)

@@ -100,7 +100,7 @@ def trace_layers(network: nn.Module, size: int) -> fx.GraphModule:
 
 
 def has_side_effect(node: fx.Node) -> bool:
-    """Return True for a node that is not removed if its output is unused: it works in place, or is input or output."""
+    """Return True for a node that must stay even if its output is unused: it works in place, or is input or output."""
     if node.op in ("placeholder", "output"):
         return True
     in_place = node.op == "call_method" and str(node.target).endswith("_")
@@ -108,7 +108,10 @@ def has_side_effect(node: fx.Node) -> bool:
 
 
 def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
-    """Return a graph in which each batch norm is folded into the convolution before it, if no other node uses that."""
+    """Return a graph in which batch norms are folded into the convolutions before them.
+
+    A convolution whose output another node uses, too, keeps its batch norm.
+    """
     traced = trace_layers(network, size)
     for node in list(traced.graph.nodes):
         norm, conv = find_layer(traced, node), find_single_input(node)

@@ -1,9 +1,9 @@
-"""Measurement of the effect of folding on probabilities, at equal precision.
+"""Measurement of how much folding the batch norms (folding.py) changes the probabilities, at equal precision.
 
     sample = draw_sample(classifier, "cpu", None)      validation images of the run; noise if none can be read
     print(measure_effect(engine, sample))
 
-    run = ComparedRun(engine, reference, print)        measures on the first batch that is predicted
+    run = ComparedRun(engine, unfolded, print)         measures the effect on the first batch that it is called with
 
 The effect on other images may be larger. In bf16 it was 12 times as large on real images as on noise.
 """
@@ -31,9 +31,9 @@ class Sample:
     """Prepared images with the probabilities of the unfolded network."""
 
     inputs: Tensor
-    expected: Tensor
+    expected: Tensor  # probabilities
     origin: str  # such as "16 images of noise"
-    caution: str  # for the user
+    caution: str  # sentence for the user
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ def draw_sample(classifier: Classifier, device: str, precision: str | None) -> S
         inputs = torch.randn(shape, generator=torch.Generator().manual_seed(0))
         origin = f"{IMAGES} images of noise"
         caution = "No validation images could be read; real images may differ much more."
-    reference = build_engine(classifier, device, precision, fold=False)
-    if reference.precision != "fp32":
+    unfolded = build_engine(classifier, device, precision, fold=False)
+    if unfolded.precision != "fp32":
         caution += " Try --precision fp32 if this matters."
-    return Sample(inputs, reference.run(inputs).softmax(1), origin, caution)
+    return Sample(inputs, unfolded.run(inputs).softmax(1), origin, caution)
 
 
 def measure_effect(engine: Engine, sample: Sample) -> FoldingEffect:
@@ -93,19 +93,19 @@ def compare(logits: Tensor, sample: Sample) -> FoldingEffect:
 
 
 class ComparedRun:
-    """Engine whose first batch also runs through the unfolded network; `report` receives the effect."""
+    """Engine whose first batch also runs on the `unfolded` engine; `report` receives the effect."""
 
-    def __init__(self, engine: Engine, reference: Engine, report: Callable[[FoldingEffect], object]) -> None:
+    def __init__(self, engine: Engine, unfolded: Engine, report: Callable[[FoldingEffect], object]) -> None:
         self.engine, self.report = engine, report
-        self.reference: Engine | None = reference
+        self.unfolded: Engine | None = unfolded
         self.effect: FoldingEffect | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
         logits = self.engine.run(inputs)
-        if self.reference is not None:
+        if self.unfolded is not None:
             origin = "the first image" if len(inputs) == 1 else f"the first {len(inputs):,} images"
-            expected = self.reference.run(inputs).softmax(1)
+            expected = self.unfolded.run(inputs).softmax(1)
             self.effect = compare(logits, Sample(inputs, expected, origin, MORE))
-            self.reference = None  # frees its memory
+            self.unfolded = None  # frees its memory
             self.report(self.effect)
         return logits

@@ -34,7 +34,7 @@ class FusedConv2d(nn.Module):
         if bias is None and relu:  # kernels that apply ReLU need a bias
             bias = torch.zeros(conv.out_channels, dtype=conv.weight.dtype)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
-        self.stride, self.padding = list(conv.stride), [int(cells) for cells in conv.padding]
+        self.stride, self.padding = list(conv.stride), [int(pixels) for pixels in conv.padding]
         self.dilation, self.groups, self.relu = list(conv.dilation), conv.groups, relu
         self.kernel: Kernel = "unfused"
         self.packed: Tensor | None = None  # the weight in the layout of the kernel
@@ -53,15 +53,15 @@ class FusedConv2d(nn.Module):
         return self.padding, self.stride, self.dilation, self.groups
 
     def choose_kernel(self, x_shape: torch.Size, summed: bool) -> None:
-        """Choose the kernel for inputs of a shape on this device, and pack the weight for it.
+        """Choose the fastest kernel for inputs of a shape on this device, and pack the weight for it.
 
-        `summed`: another tensor is added. Faster kernels are tried first.
+        `summed` is True if another tensor is added.
         """
         device, dtype = self.weight.device.type, self.weight.dtype
         if device == "cpu" and has_onednn(dtype):
             self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.weight, *self.onednn_args, list(x_shape))
             self.kernel = "oneDNN"
-        elif device == "cuda" and not summed and self.is_stem(x_shape) and self.has_stem_kernel():
+        elif device == "cuda" and not summed and self.is_stem(x_shape) and find_spec("triton") is not None:
             from viaduct.kernels.sizes import count_blocks
             from viaduct.kernels.stem import fold_weight
 
@@ -74,17 +74,15 @@ class FusedConv2d(nn.Module):
         elif device == "cuda" and self.relu:
             self.kernel = "cuDNN"
 
-    def has_stem_kernel(self) -> bool:
-        """Return True if viaduct's stem kernel supports this precision and Triton is installed."""
-        return self.weight.dtype != torch.float32 and find_spec("triton") is not None
-
     def is_pointwise(self) -> bool:
         """Return True for a 1x1 convolution of stride 1, which is a matrix product."""
         return tuple(self.weight.shape[2:]) == (1, 1) and self.stride == [1, 1] and self.groups == 1
 
     def is_stem(self, x_shape: torch.Size) -> bool:
-        """Return True for a 7x7 convolution with stride 2 over three channels that the stem kernel supports."""
+        """Return True for a 7x7 convolution with stride 2 over three channels that viaduct's stem kernel supports."""
         filters = self.weight.shape[0]
+        if self.weight.dtype == torch.float32:
+            return False
         fits = tuple(self.weight.shape[1:]) == (3, 7, 7) and self.stride == [2, 2] and filters in (32, 64, 128)
         is_even = x_shape[2] % 2 == 0 and x_shape[3] % 2 == 0
         return fits and is_even and self.relu and self.groups == 1 and self.padding == [3, 3]
@@ -261,7 +259,7 @@ def is_addition(node: fx.Node) -> bool:
 
 @torch.inference_mode()
 def choose_kernels(network: nn.Module, batch: int, size: int) -> None:
-    """Run one batch of zeros to record input shapes; then choose kernels for this device and pack the weights."""
+    """Run one batch of zeros to record the layers' input shapes; then choose each layer's kernel on this device."""
     weight = next(network.parameters())
     shapes: dict[FusedConv2d, tuple[torch.Size, bool]] = {}
 

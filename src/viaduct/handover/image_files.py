@@ -114,7 +114,8 @@ def read_image_file(file: ImageFile) -> bytes | None:
             return None
         with open(file.path, "rb") as stream:
             head = stream.read(HEAD_BYTES)
-            if not is_image(head) and not has_image_suffix(file.path):
+            suffix = os.path.splitext(file.path)[1][1:].lower()
+            if not is_image(head) and suffix not in SUFFIXES:
                 return None
             return head + read_bounded(stream)
     except OSError as error:
@@ -126,10 +127,6 @@ def read_bounded(stream: BinaryIO) -> bytes:
     if len(data) > MAX_FILE:
         raise BadData(f"it has more than {MAX_FILE:,} bytes.")
     return data
-
-
-def has_image_suffix(path: str) -> bool:
-    return os.path.splitext(path)[1][1:].lower() in SUFFIXES
 
 
 def explain(error: OSError | ValueError, path: str) -> str:

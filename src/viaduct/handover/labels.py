@@ -1,4 +1,4 @@
-"""Names of a classifier's outputs: from --labels or the run, otherwise from the data or its source."""
+"""Names of a classifier's outputs: from --labels or the run; otherwise from the data, or from their source."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from viaduct.path_errors import refuse_special_file
 from viaduct.run_files import LABELS, read_labels
 from viaduct.terminal import escape_controls
 
-LARGEST = 1 << 24  # bytes of a file of names
+MAX_BYTES = 1 << 24  # of a file with names
 
 
 def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
-    """Read names from a user's file: a line for each output, or the NUMBER:NAME lines of `data build`.
+    """Read names from a user's file: a line for each output, or NUMBER:NAME lines as `data build` writes them.
 
-    `shift` is added to a number in the file to get the index of its output. `file` may also be the folder of the data.
+    A number plus `shift` (the recipe's label_shift) is the index of an output. `file` may also be the folder of the
+    data.
     """
     if file.is_dir():
         file = file / LABELS_FILE
     try:
         refuse_special_file(file)
         with open(file, "rb") as stream:
-            content = stream.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise BadData(f"--labels {file}: it has more than {LARGEST:,} bytes, too many for a list of names.")
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise BadData(f"--labels {file}: it has more than {MAX_BYTES:,} bytes, too many for a list of names.")
         lines = content.decode("utf-8").splitlines()
     except FileNotFoundError:
         raise BadData(f"--labels {file}: there is no such file.") from None

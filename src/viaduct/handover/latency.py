@@ -2,7 +2,7 @@
 
     measure_latency(engine, batch=8, warm_up=100, repeats=300)
 
-A call is timed from prepared images on the host to their logits on the host. The images are noise.
+The time of a call includes copying the prepared images to the device and the logits back. The images are noise.
 """
 
 from __future__ import annotations
@@ -32,17 +32,10 @@ def read_batches(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def measure_latency(
-    engine: Engine,
-    batch: int,
-    *,
-    warm_up: int,
-    repeats: int,
-    seconds: float = 30.0,
-) -> dict[str, Any]:
+def measure_latency(engine: Engine, batch: int, *, warm_up: int, repeats: int, seconds: float = 30.0) -> dict[str, Any]:
     """Return throughput and the distribution of call times, in milliseconds, for a batch size.
 
-    Warm-up and measurement each end after `warm_up` and `repeats` calls, or earlier after `seconds`.
+    Warm-up ends after `warm_up` calls, measurement after `repeats` calls; each ends earlier after `seconds`.
     """
     inputs = torch.randn(batch, 3, engine.size, engine.size, generator=torch.Generator().manual_seed(0))
     inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -52,7 +45,7 @@ def measure_latency(
 
 
 def time_calls(engine: Engine, inputs: torch.Tensor, calls: int, seconds: float) -> Iterator[float]:
-    """Yield the seconds of each call, for at most `calls` calls and about `seconds`."""
+    """Yield the seconds of each call; end after `calls` calls, or after about `seconds`."""
     deadline = time.perf_counter() + seconds
     for _ in range(calls):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Detection of the number of a network's outputs from its weights."""
+"""Detection of a network's number of outputs from its weights, for recipes that say another number."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from viaduct.weights.stored import Stored, open_weights
 
 
 def match_outputs(path: Path, loaded: Loaded) -> tuple[Loaded, str]:
-    """Return the recipe with the weights' number of classes, and a note if that changed the recipe.
+    """Return the recipe with the number of classes in the weights, and a note if this differs from the recipe's.
 
-    A recipe whose `data.classes` cannot be set is not changed.
+    The recipe is returned unchanged if its data source has no settable field `classes`.
     """
     data = loaded.recipe.data
     if not any(field.name == "classes" and field.init for field in fields(data)):
@@ -40,7 +40,7 @@ def count_outputs(stored: Stored, recipe: Recipe) -> int | None:
 
 
 def count_by_shapes(stored: Stored, recipe: Recipe) -> int | None:
-    """Return the number of outputs if the shapes fit the recipe's network except for the number of classes."""
+    """Return the number of outputs if all shapes fit the recipe's network, except for the number of classes."""
     with torch.device("meta"):
         tensors = build_model(recipe).state_dict()
     outputs = set()

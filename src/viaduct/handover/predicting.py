@@ -63,7 +63,7 @@ class Prepared:
 
 
 class Reader:
-    """Reads and prepares files, in several threads; `draw` makes `thumbnails` thumbnails of the first images."""
+    """Reads and prepares files, in several threads; `draw` makes thumbnails of the first `thumbnails` images."""
 
     def __init__(self, prepare: Prepare, draw: Callable[[bytes], Thumbnail] | None = None, thumbnails: int = 0) -> None:
         self.prepare, self.draw, self.thumbnails = prepare, draw, thumbnails
@@ -103,7 +103,7 @@ def choose_batch(device: torch.device) -> int:
 def predict_files(
     classifier: Classifier, run: Run, files: Iterable[ImageFile], *, top: int, batch: int, reader: Reader
 ) -> Generator[list[Result], None, None]:
-    """Yield the results of all files in order, in lists of up to `batch` images and the files between them."""
+    """Yield the results of all files in order, in lists; a list has `batch` images, and any other files among them."""
     threads = min(MAX_THREADS, count_cores())
     pending, images = list[Prepared](), 0
     prepared_files = prepare_ahead(reader, files, workers=threads, ahead=2 * batch + threads)

@@ -7,23 +7,26 @@ import io
 import json
 import shutil
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from viaduct.handover.predicting import Result
 from viaduct.terminal import escape_controls
 
 
-class Output(Protocol):
-    """Interface of outputs: `write` receives the results of a batch, `finish` the totals."""
+class Output(ABC):
+    """Base of outputs: `write` receives the results of a batch, `finish` the totals, which most do not show."""
 
+    @abstractmethod
     def write(self, results: Sequence[Result]) -> None: ...
 
-    def finish(self, summary: dict[str, Any]) -> None: ...
+    def finish(self, summary: dict[str, Any]) -> None:
+        return
 
 
-class TableOutput:
+class TableOutput(Output):
     """Table with a row for each image: the file, then label and percent of each class.
 
     If the terminal is too narrow for the first batch, each class has a separate line.
@@ -58,9 +61,6 @@ class TableOutput:
             lines.append(f"  {percent:>8}  {label}")
         return "\n".join(lines)
 
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Write nothing; errors are on stderr."""
-
 
 def list_cells(result: Result) -> list[str]:
     """Return the cells of a row: the file, then label and percent of each class."""
@@ -85,7 +85,7 @@ def cell_width(text: str) -> int:
     return cell_len(text)
 
 
-class JsonOutput:
+class JsonOutput(Output):
     """JSON document: facts about the weights, then `images`, `errors` and the summary."""
 
     def __init__(self, facts: dict[str, Any], stream: IO[str] | None = None) -> None:
@@ -117,7 +117,7 @@ def dump_json(value: Any) -> str:
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
-class CsvOutput:
+class CsvOutput(Output):
     """CSV table with a line for each file, with predictions or an error. Control characters are escaped."""
 
     def __init__(self, stream: IO[str], top: int) -> None:
@@ -140,6 +140,3 @@ class CsvOutput:
             [escape_controls(cell) if isinstance(cell, str) else cell for cell in cells]
         )
         self.stream.write(line.getvalue())
-
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Write nothing; all files have their lines."""

@@ -1,9 +1,11 @@
 """A prediction: read files, write results to all outputs, and report skipped files on stderr.
 
-tally = Tally(found, quiet=False)
-with open_outputs(classifier, engine, as_json=True, csv=None, top=5) as outputs:
-    write_predictions(classifier, engine, found, outputs, tally, top=5)
-tally.report()
+    tally = Tally(found, quiet=False)
+    with open_outputs(classifier, engine, as_json=True, csv=None, top=5) as outputs:
+        write_predictions(classifier, engine, found, outputs, tally, top=5)
+    tally.report()
+
+A file is predicted, skipped (an error), or passed over (a file in a folder that is not an image).
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ STDOUT = Path("-")
 def open_outputs(
     classifier: Classifier, engine: Engine, as_json: bool, csv: Path | None, top: int
 ) -> Iterator[list[Output]]:
-    """Open the outputs; a CSV file appears when the block ends without an error."""
+    """Open the outputs; a CSV file appears when the `with` block ends without an error."""
     columns = min(top, len(classifier.labels))
     outputs: list[Output] = []
     if as_json:
-        outputs.append(JsonOutput(describe(classifier, engine)))
+        outputs.append(JsonOutput(describe_weights(classifier, engine)))
     if csv == STDOUT:
         outputs.append(CsvOutput(sys.stdout, columns))
     elif csv is None and not as_json:
@@ -55,8 +57,8 @@ def open_outputs(
     remove_leftovers(csv)
 
 
-def describe(classifier: Classifier, engine: Engine) -> dict[str, Any]:
-    """Return the facts about weights and computation at the top of a JSON document."""
+def describe_weights(classifier: Classifier, engine: Engine) -> dict[str, Any]:
+    """Return the facts about weights and computation that begin a JSON document."""
     return {
         "weights": str(classifier.weights),
         "model": classifier.name,
@@ -87,10 +89,10 @@ def write_predictions(
     batch = batch or choose_batch(engine.device)
     results = predict_files(classifier, run or engine.run, found.files, top=top, batch=batch, reader=reader)
     with show_progress("files", tally.quiet) as show, contextlib.closing(results):
-        for part in itertools.chain([unread], results):
+        for batch_results in itertools.chain([unread], results):
             for output in outputs:
-                output.write(part)
-            tally.count(part)
+                output.write(batch_results)
+            tally.count(batch_results)
             show(tally.done, tally.total)
     summary: dict[str, Any] = {"passed_over": tally.passed_over, "hidden": tally.hidden}
     if isinstance(run, ComparedRun) and run.effect is not None:
@@ -101,14 +103,14 @@ def write_predictions(
 
 
 class Tally:
-    """Counts results, and reports skipped files on stderr, the first ones by name."""
+    """Counts results, and reports skipped and passed over files on stderr, the first ones by name."""
 
     def __init__(self, found: FoundFiles, quiet: bool) -> None:
         self.quiet = quiet  # no progress bar
         self.total = len(found.files) + len(found.errors)
         self.predicted = self.errors = self.passed_over = 0
         self.hidden = found.hidden
-        self.others: list[str] = []  # first files in folders that are not images
+        self.others: list[str] = []  # the first files that were passed over
         self.unknown_format = False  # True if a file was skipped because of an unknown format
 
     @property

@@ -22,6 +22,7 @@ from viaduct.data import jpeg
 from viaduct.data.output_files import write_result
 from viaduct.handover.decoding import decode_image, read_size
 from viaduct.handover.predicting import Result, Thumbnail
+from viaduct.handover.prediction_output import Output
 from viaduct.terminal import escape_controls
 
 MAX_IMAGES = 96
@@ -40,10 +41,10 @@ EAST_ASIAN_FONTS = (
 )
 
 
-class SheetOutput:
+class SheetOutput(Output):
     """Collects the first images of a prediction and writes them as one PNG."""
 
-    most = MAX_IMAGES
+    max_images = MAX_IMAGES
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -84,8 +85,8 @@ def is_sheet(file: Path) -> bool:
 def draw_thumbnail(data: bytes) -> Thumbnail:
     """Scale an image to fit in a square of SIDE pixels."""
     if jpeg.is_jpeg(data):
-        smaller = min(read_size(data)) // SIDE
-        shrink = next(factor for factor in (8, 4, 2, 1) if factor <= max(1, smaller))
+        times_smaller = max(1, min(read_size(data)) // SIDE)
+        shrink = next(factor for factor in (8, 4, 2, 1) if factor <= times_smaller)
         pixels = jpeg.decode(data, shrink=shrink)  # type: ignore[arg-type]
     else:
         pixels = decode_image(data)

@@ -1,4 +1,4 @@
-"""Encoded validation images of a run, if its data still exist."""
+"""Encoded validation images of a run, if the data that it was trained on still exist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def encode_split(split: object) -> Iterator[bytes]:
         for pixels in split.images:
             yield encode_png(pixels)
         return
-    folder = getattr(split, "folder", None)
+    folder = getattr(split, "folder", None)  # a `RecordSplit` has one, noise has none
     if folder is None:
         return
     for index in range(len(folder)):

@@ -100,9 +100,9 @@ def main(
         print(f"viaduct export: interrupted; {out} was not written.", file=sys.stderr)
         raise typer.Exit(130) from None
     print(result.outcome or "Not checked: the file was not run.")
-    for port in result.written.inputs:
+    for port in result.description.inputs:
         print(f"takes  {port}")
-    for port in result.written.outputs:
+    for port in result.description.outputs:
         print(f"gives  {port}")
     size = f"{result.size / 1e6:,.1f} MB" if result.size >= 1e5 else f"{result.size / 1e3:,.1f} kB"
     trained = "" if classifier.step is None else f" of step {classifier.step:,}"

@@ -106,7 +106,7 @@ def main(
             sheet_output, reader = open_sheet(sheet), Reader(classifier.prepare)
             if sheet_output:
                 outputs.append(sheet_output)
-                reader = Reader(classifier.prepare, sheet_output.draw, sheet_output.most)
+                reader = Reader(classifier.prepare, sheet_output.draw, sheet_output.max_images)
             write_predictions(classifier, engine, files, outputs, tally, top=top, batch=batch, reader=reader, run=run)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback

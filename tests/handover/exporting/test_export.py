@@ -34,19 +34,19 @@ def test_what_a_killed_export_left_is_removed_by_the_next_one(classifier: Classi
     assert list_names(tmp_path) == ["model.safetensors", "model.safetensors.json", "model.safetensors.md"]
 
 
-class Wrong(safetensors.Rebuilt):
+class Wrong(safetensors.RebuiltNetwork):
     def run(self, batch: Any) -> Any:
         probabilities, classes = super().run(batch)
         return probabilities[:, ::-1].copy(), 9 - classes
 
 
-class SlightlyWrong(safetensors.Rebuilt):
+class SlightlyWrong(safetensors.RebuiltNetwork):
     def run(self, batch: Any) -> Any:
         probabilities, classes = super().run(batch)
         return probabilities + np.float32(0.01), classes
 
 
-class WrongInFaintClasses(safetensors.Rebuilt):
+class WrongInFaintClasses(safetensors.RebuiltNetwork):
     """Differs only where probabilities are too small to be seen."""
 
     def run(self, batch: Any) -> Any:
@@ -54,13 +54,13 @@ class WrongInFaintClasses(safetensors.Rebuilt):
         return np.where(probabilities < 1e-5, probabilities * 2, probabilities), classes
 
 
-class NotANumber(safetensors.Rebuilt):
+class NotANumber(safetensors.RebuiltNetwork):
     def run(self, batch: Any) -> Any:
         probabilities, classes = super().run(batch)
         return np.full_like(probabilities, np.nan), np.zeros_like(classes)
 
 
-class Breaks(safetensors.Rebuilt):
+class Breaks(safetensors.RebuiltNetwork):
     def run(self, batch: Any) -> Any:
         raise RuntimeError("no kernel for this operator")
 
@@ -76,7 +76,7 @@ class Breaks(safetensors.Rebuilt):
     ],
 )
 def test_a_file_that_computes_something_else_gets_no_name(
-    runner: type[safetensors.Rebuilt],
+    runner: type[safetensors.RebuiltNetwork],
     message: str,
     classifier: Classifier,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""Export of a trained classifier for another runtime. The file is first run there and compared, except with --no-check.
+"""Export of a trained classifier for another runtime, which first runs the file as a check, except with --no-check.
 
 request.py      the options, checked before anything is loaded
 format.py       the interface of the format modules

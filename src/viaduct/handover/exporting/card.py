@@ -16,7 +16,7 @@ from viaduct.data.source import Images
 from viaduct.data.views import central_four_fifths, central_seven_eighths, shorter_side_then_centre
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.checking import Outcome
-from viaduct.handover.exporting.format import Written
+from viaduct.handover.exporting.format import FileDescription
 from viaduct.handover.exporting.request import Request
 from viaduct.run_files import finite_or_null
 
@@ -30,8 +30,10 @@ CROPS: dict[Any, str] = {
 }
 
 
-def build_card(classifier: Classifier, request: Request, written: Written, outcome: Outcome | None, path: Path) -> Any:
-    """Return the card's facts about an exported file; `path` is its temporary path."""
+def build_card(
+    classifier: Classifier, request: Request, description: FileDescription, outcome: Outcome | None, path: Path
+) -> Any:
+    """Return the model card of an exported file as JSON data; `path` is the file's temporary path."""
     card = {
         "file": request.out.name,
         "format": request.form,
@@ -44,14 +46,14 @@ def build_card(classifier: Classifier, request: Request, written: Written, outco
         "averaged_weights": classifier.averaged,
         "weights_sha256": classifier.weights_sha256,
         "accuracy": classifier.accuracy or "not recorded",
-        "inputs": [asdict(port) for port in written.inputs],
-        "outputs": [asdict(port) for port in written.outputs],
+        "inputs": [asdict(port) for port in description.inputs],
+        "outputs": [asdict(port) for port in description.outputs],
         "preprocessing": describe_preprocessing(classifier, request),
         "precision": request.precision,
         "batch_norms_folded": request.fold,
         "check": describe_check(outcome),
         "versions": {"viaduct": __version__, "torch": str(torch.__version__)},
-        **written.facts,
+        **description.facts,
         "labels": list(classifier.labels),
     }
     return finite_or_null(card)

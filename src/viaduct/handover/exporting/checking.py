@@ -34,8 +34,9 @@ from viaduct.handover.validation_images import read_validation
 
 Floats = npt.NDArray[np.float32]
 Value = TypeVar("Value")
-TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}  # absolute; and relative to the probability or its logarithm
-MIN_PROBABILITY = 1e-30  # of smaller ones the logarithms are not compared: float32 has few digits for them
+# Allowed differences by precision: absolute, and relative to a probability or to its logarithm.
+TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}
+MIN_PROBABILITY = 1e-30  # logarithms of smaller ones are not compared, because float32 has few digits for these
 BATCH = 8  # for graphs without a fixed batch size
 SUFFIXES = (".jpg", ".jpeg", ".png")
 WEAK_CHECK_NOTE = (
@@ -45,7 +46,7 @@ WEAK_CHECK_NOTE = (
 
 
 class WrongResult(ViaductError):
-    """The exported graph fails, or does not compute the same as the trained network."""
+    """The exported graph fails, or does not compute what the trained network computes."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class Outcome:
     origin: str
     largest: float  # absolute difference of a probability
     largest_log: float  # difference of a probability's logarithm, which also shows differences of small probabilities
-    equal: int  # images whose most probable class is the same
-    ties: int  # other images whose two classes are equally probable within the tolerance
+    equal: int  # images with the same most probable class
+    ties: int  # images with another one, but both classes are equally probable within the tolerance
     tolerance: tuple[float, float]
     distinct: bool = True  # True if PyTorch's probabilities differ between the images by more than the tolerance
 
@@ -167,7 +168,7 @@ def is_distinct(expected: Floats, allowed: Floats) -> bool:
 
 
 def compute_expected(classifier: Classifier, encoded: Sequence[bytes]) -> Floats:
-    """Return PyTorch's probabilities."""
+    """Return the trained network's probabilities in PyTorch."""
     with torch.inference_mode():
         logits = classifier.network(torch.from_numpy(np.stack([prepare(classifier, data) for data in encoded])))
         probabilities: Floats = torch.softmax(logits.float(), 1).numpy()
@@ -200,10 +201,10 @@ def run_graph(
 def make_batches(
     runner: Runner, classifier: Classifier, request: Request, encoded: Sequence[bytes]
 ) -> Iterator[tuple[list[int], Batch]]:
-    """Yield input batches for the graph, with the indices of their images.
+    """Yield batches for the graph's input, each with the indices of its images.
 
-    All images of a batch have the same size. If the batch size is not fixed, the first image of each size is a batch of
-    one. A batch of fixed size is filled with its last image.
+    All images of a batch have the same size. If the batch size is variable, the first image of each size is a batch of
+    its own, so that a batch of one is tested, too. An incomplete batch of fixed size is filled with its last image.
     """
     by_size: dict[object, list[int]] = {}
     for index, data in enumerate(encoded):

@@ -18,7 +18,7 @@ from viaduct.extras import MissingExtra, is_installed
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.card import build_card, list_files, render_markdown
 from viaduct.handover.exporting.checking import Outcome, compare, find_images
-from viaduct.handover.exporting.format import Format, Written, load_format
+from viaduct.handover.exporting.format import FileDescription, Format, load_format
 from viaduct.handover.exporting.request import Request
 
 
@@ -31,39 +31,39 @@ class Exported:
     """Result of an export."""
 
     path: Path
-    cards: tuple[Path, Path]
+    cards: tuple[Path, Path]  # paths of the model card: JSON and Markdown
     size: int  # bytes
-    written: Written
-    outcome: Outcome | None
+    description: FileDescription
+    outcome: Outcome | None  # of the check; None if it was not checked
 
 
 def export(classifier: Classifier, request: Request) -> Exported:
     """Write a classifier in another format, check it, and write its card; leave no files if one of these fails."""
-    form = load_format(request.form)
-    require_packages(form, request)
+    format_module = load_format(request.form)
+    require_packages(format_module, request)
     images = find_images(classifier, request) if request.check else None
     _ = classifier.weights_sha256  # computed now, because a run in progress may remove the checkpoint
     with stage(request.out) as folder:
         path = folder / request.out.name
-        written = form.write(classifier, request, path)
+        description = format_module.write(classifier, request, path)
         outcome = None
         if images is not None:
-            outcome = compare(form.open_runner(path, classifier), classifier, request, images)
-        card = build_card(classifier, request, written, outcome, path)
+            outcome = compare(format_module.open_runner(path, classifier), classifier, request, images)
+        card = build_card(classifier, request, description, outcome, path)
         staged = [folder / file.name for file in request.cards]
         staged[0].write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", "utf-8")
         staged[1].write_text(render_markdown(card), "utf-8")
         size = sum(file.stat().st_size for file in list_files(path))
         publish([(path, request.out), *zip(staged, request.cards, strict=True)], folder)
-    return Exported(request.out, request.cards, size, written, outcome)
+    return Exported(request.out, request.cards, size, description, outcome)
 
 
-def require_packages(form: Format, request: Request) -> None:
+def require_packages(format_module: Format, request: Request) -> None:
     """Raise MissingExtra or NoRuntime if a package for writing or checking the format is not installed."""
-    for package in form.WRITER_PACKAGES:
+    for package in format_module.WRITER_PACKAGES:
         if not is_installed(package):
             raise MissingExtra(package)
-    missing = [package for package in form.RUNNER_PACKAGES if not is_installed(package)]
+    missing = [package for package in format_module.RUNNER_PACKAGES if not is_installed(package)]
     if missing and request.check:
         extra = MissingExtra(missing[0])
         raise NoRuntime(
@@ -75,9 +75,9 @@ def require_packages(form: Format, request: Request) -> None:
 
 @contextmanager
 def stage(out: Path) -> Iterator[Path]:
-    """Provide a temporary folder beside the file within the block.
+    """Provide a temporary folder beside the file within the `with` block.
 
-    After a success, also remove the temporary folders of earlier exports of the file that were killed.
+    After a success, also remove the temporary folders that killed exports of the same file have left.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = name_temporary(out)
@@ -92,7 +92,7 @@ def stage(out: Path) -> Iterator[Path]:
 
 
 def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
-    """Rename finished files; a SavedModel that is replaced is moved away first, and back after an error."""
+    """Rename finished files; a SavedModel that is replaced is first moved to `folder`, and back after an error."""
     with ignore_interrupts():  # so that Ctrl-C does not leave a part of the files
         for source, target in moves:
             if not target.is_dir():
@@ -109,7 +109,7 @@ def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
 
 @contextmanager
 def ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C within the block."""
+    """Ignore Ctrl-C within the `with` block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The interface of format modules, and their common types."""
+"""The interface of the modules that write one format each (onnx.py, pt2.py, …), and their common types."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Written:
-    """Result of writing a format: the ports of its graph, and further facts for the model card."""
+class FileDescription:
+    """Inputs and outputs of the graph in an exported file, and further facts about the file, for the model card."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -42,10 +42,10 @@ class Written:
 
 
 class Runner(Protocol):
-    """Exported file opened in its runtime."""
+    """Exported file, opened in the runtime it was written for."""
 
     runtime: str  # name and version
-    channels_last: bool  # True: a prepared tensor is N x height x width x 3
+    channels_last: bool  # True: prepared images are N x height x width x 3
 
     def run(self, batch: Batch) -> Answers: ...
 
@@ -56,7 +56,7 @@ class Format(Protocol):
     WRITER_PACKAGES: tuple[str, ...]  # needed to write it
     RUNNER_PACKAGES: tuple[str, ...]  # needed to run it
 
-    def write(self, classifier: Classifier, request: Request, path: Path) -> Written: ...
+    def write(self, classifier: Classifier, request: Request, path: Path) -> FileDescription: ...
 
     def open_runner(self, path: Path, classifier: Classifier) -> Runner: ...
 

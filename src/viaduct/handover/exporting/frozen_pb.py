@@ -5,12 +5,13 @@ Input node `input_tensor`; output nodes `probabilities`, `classes`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from viaduct.atomic_files import write_file
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, Port, Written
+from viaduct.handover.exporting.format import Answers, Batch, FileDescription
 from viaduct.handover.exporting.request import Request
 from viaduct.handover.exporting.tf_graph import INPUT, OUTPUTS, build_graph, convert_batch, convert_outputs
 from viaduct.handover.exporting.tf_network import import_tensorflow
@@ -19,12 +20,12 @@ WRITER_PACKAGES = ("tensorflow",)
 RUNNER_PACKAGES = ("tensorflow",)
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> Written:
+def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
     """Write the graph."""
     built = build_graph(classifier, request)
     write_file(path, built.graph.as_graph_def().SerializeToString())
-    (graph_input,) = built.written.inputs
-    return Written((Port(INPUT, graph_input.shape, graph_input.dtype),), built.written.outputs, built.written.facts)
+    (graph_input,) = built.description.inputs  # named as in a SavedModel's signature
+    return replace(built.description, inputs=(replace(graph_input, name=INPUT),))
 
 
 class FrozenGraph:

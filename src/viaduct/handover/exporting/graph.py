@@ -68,12 +68,12 @@ def build_network(classifier: Classifier, request: Request) -> Network:
     network = fold_batch_norms(network, classifier.size) if request.fold else copy.deepcopy(network)
     check_logits(network, classifier)
     compute = torch.float16 if request.precision == "fp16" else torch.float32
-    plain: nn.Module = network.to(compute, memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    return Network(plain, compute).eval()
+    contiguous: nn.Module = network.to(compute, memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    return Network(contiguous, compute).eval()
 
 
 def check_logits(network: nn.Module, classifier: Classifier) -> None:
-    """Raise BadValue if the network (it may be the user's own) fails, or returns no row of logits for each image."""
+    """Raise BadValue if the network, which may be the user's own, fails or returns no row of logits for each image."""
     with torch.inference_mode():
         try:
             logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
@@ -103,6 +103,7 @@ def trace(module: ExportedModule, classifier: Classifier, batch: int | None) -> 
         size = classifier.size
         example = torch.zeros(batch or EXAMPLE_BATCH, 3, size, size)
     else:
+        # The example has no special size: height and width differ from each other and from the network's input.
         height, width = module.pixels_shape or (classifier.size + 3, classifier.size + 5)
         example = torch.zeros(batch or EXAMPLE_BATCH, height, width, 3, dtype=torch.uint8)
     sizes = {} if batch else {0: torch.export.Dim("batch", min=1)}
@@ -127,7 +128,7 @@ def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> 
 
 @contextmanager
 def silence_exporters() -> Iterator[None]:
-    """Suppress the exporters' progress and deprecation notices."""
+    """Suppress the exporters' progress and deprecation notices within the `with` block."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

@@ -16,7 +16,7 @@ import torch
 from viaduct.atomic_files import write_file
 from viaduct.errors import BadValue, is_out_of_memory
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, Port, Written, describe_ports
+from viaduct.handover.exporting.format import Answers, Batch, FileDescription, Port, describe_ports
 from viaduct.handover.exporting.graph import (
     OUTPUTS,
     CannotExport,
@@ -29,11 +29,11 @@ from viaduct.handover.folding import first_line
 
 WRITER_PACKAGES = ("onnx", "onnxscript")
 RUNNER_PACKAGES = ("onnxruntime",)
-NEWEST_OPSET, OLDEST_OPSET = 25, 18  # of onnxscript 0.7
-DECODER_OPSET = 20  # the first with ImageDecoder
+NEWEST_OPSET, OLDEST_OPSET = 25, 18  # that onnxscript 0.7 supports
+DECODER_OPSET = 20  # the first that has ImageDecoder
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> Written:
+def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
     """Write the graph with its weights; for image bytes, the graph for pixels with a decoder before it."""
     opset = choose_opset(request)
     takes_bytes = request.input == "image-bytes"
@@ -42,6 +42,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     module = build_module(classifier, request)  # preprocessing, network and softmax
     program = trace(module, classifier, 1 if takes_bytes else request.batch)
     graph_input, outputs = describe_ports(classifier, request, module.pixels_shape)
+    # For image bytes, pixels are traced; the decoder that makes them is inserted afterwards.
     traced_input = Port("pixels", (1, "height", "width", 3), "uint8") if takes_bytes else graph_input
     model = convert(program, traced_input.name, opset)
     name_sizes(model, traced_input)
@@ -49,7 +50,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
         put_decoder_first(model)
         outputs = tuple(Port(output.name, (1, *output.shape[1:]), output.dtype) for output in outputs)
     write_file(path, model.SerializeToString())
-    return Written((graph_input,), outputs, {"opset": opset, "ir_version": model.ir_version})
+    return FileDescription((graph_input,), outputs, {"opset": opset, "ir_version": model.ir_version})
 
 
 def choose_opset(request: Request) -> int:
@@ -89,7 +90,7 @@ def convert(program: torch.export.ExportedProgram, name: str, opset: int) -> Any
 
 
 def name_sizes(model: Any, graph_input: Port) -> None:
-    """Rename variable sizes from the exporter's names (s77) to those of the model card (batch, height)."""
+    """Rename variable sizes from the exporter's names, such as s77, to those of `graph_input`, such as batch."""
     graph = model.graph
     (value,) = graph.input
     dims = zip(value.type.tensor_type.shape.dim, graph_input.shape, strict=True)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from viaduct.data.augment import compute_standardisation
 from viaduct.data.preprocess import find_preprocessing, normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images, Source
@@ -29,15 +30,15 @@ class Pixels(nn.Module):
 def build_pixels(source: Source, image_shape: tuple[int, int] | None) -> Pixels:
     """Build the module for a recipe's images; `image_shape` is the size of images in memory."""
     if isinstance(source, Records):
-        refuse_views(source)
+        refuse_pillow_views(source)
         return RecordPixels(source.preprocess, source.size)
     if isinstance(source, Images):
         return MemoryPixels(source, image_shape or source.image_shape or (source.size, source.size))
     raise BadValue(f"images of a {type(source).__name__} recipe have no preprocessing that a graph could contain.")
 
 
-def refuse_views(source: Records) -> None:
-    """Raise BadValue for the preprocessing of a network of another package."""
+def refuse_pillow_views(source: Records) -> None:
+    """Raise BadValue for the preprocessing of a network of torchvision or timm, which a graph cannot contain."""
     if find_preprocessing(source.preprocess).pillow_views:
         raise BadValue(
             "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
@@ -58,7 +59,7 @@ class RecordPixels(Pixels):
         mean, scale = normalisation(name)
         self.register_buffer("mean", torch.from_numpy(mean).view(1, 1, 1, 3))
         self.register_buffer("scale", torch.from_numpy(scale).view(1, 1, 1, 3))
-        self.register_buffer("steps", torch.arange(size, dtype=torch.float32))
+        self.register_buffer("steps", torch.arange(size, dtype=torch.float32))  # numbers of the samples along an axis
 
     def forward(self, pixels_NHWC: Tensor) -> Tensor:
         height, width = pixels_NHWC.shape[1], pixels_NHWC.shape[2]
@@ -124,18 +125,8 @@ class MemoryPixels(Pixels):
         self.register_buffer("scale", 1 / (torch.tensor(source.std).view(1, 3, 1, 1) * 255))
 
     def forward(self, pixels_NHWC: Tensor) -> Tensor:
-        mean, scale = self.standardise(pixels_NHWC) if self.per_image else (self.mean, self.scale)
+        mean, scale = compute_standardisation(pixels_NHWC) if self.per_image else (self.mean, self.scale)
         normalised = (pixels_NHWC.permute(0, 3, 1, 2).to(torch.float32) - mean) * scale
         if self.shape == (self.size, self.size):
             return normalised
         return F.interpolate(normalised, size=(self.size, self.size), mode="bilinear", align_corners=False)
-
-    def standardise(self, pixels_NHWC: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and 1 / max(std, 1 / sqrt(n)) of each image, from integer sums as in data/augment.py."""
-        assert self.shape is not None
-        count = 3 * self.shape[0] * self.shape[1]
-        values = pixels_NHWC.to(torch.int64)
-        total = values.sum((1, 2, 3), keepdim=True)
-        squares = (values * values).sum((1, 2, 3), keepdim=True)
-        variance = (count * squares - total * total).to(torch.float32) / count**2
-        return total.to(torch.float32) / count, variance.clamp(min=1 / count).rsqrt()

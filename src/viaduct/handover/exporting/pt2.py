@@ -13,7 +13,7 @@ import torch
 
 from viaduct.atomic_files import replace_file
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, Written, describe_ports
+from viaduct.handover.exporting.format import Answers, Batch, FileDescription, describe_ports
 from viaduct.handover.exporting.graph import build_module, silence_exporters, trace
 from viaduct.handover.exporting.request import Request
 
@@ -21,7 +21,7 @@ WRITER_PACKAGES: tuple[str, ...] = ()
 RUNNER_PACKAGES: tuple[str, ...] = ()
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> Written:
+def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
     """Write the graph and its weights."""
     module = build_module(classifier, request)
     program = trace(module, classifier, request.batch)
@@ -31,7 +31,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     with replace_file(path) as file:
         file.write(archive.getbuffer())
     graph_input, outputs = describe_ports(classifier, request, module.pixels_shape)
-    return Written((graph_input,), outputs)
+    return FileDescription((graph_input,), outputs)
 
 
 class Program:

@@ -28,9 +28,9 @@ WEIGHTS_ONLY = "A .safetensors file holds the weights as they were trained, and 
 class Request:
     """Options of one export."""
 
-    form: Form
+    form: Form  # the format, --to
     out: Path
-    input: Input
+    input: Input  # what the graph takes
     batch: int | None = None  # fixed batch size; None: any
     precision: Precision = "fp32"
     fold: bool = False
@@ -43,7 +43,7 @@ class Request:
 
     @property
     def cards(self) -> tuple[Path, Path]:
-        """Return the paths of the model card: JSON and Markdown."""
+        """Paths of the model card: JSON and Markdown."""
         return self.out.with_name(self.out.name + ".json"), self.out.with_name(self.out.name + ".md")
 
 
@@ -69,7 +69,7 @@ def parse_batch(text: str) -> int | None:
 
 
 def check_request(request: Request) -> None:
-    """Raise BadValue for impossible combinations of options, and for paths that are in use."""
+    """Raise BadValue for options that do not go together, and for output paths that are in use."""
     form, out = request.form, request.out
     if form == "safetensors":
         graph_flags = {"--batch": request.batch, "--precision": request.precision == "fp16", "--fold-bn": request.fold}

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from viaduct.handover.classifier import CPU, Classifier
-from viaduct.handover.exporting.format import Answers, Batch, Written
+from viaduct.handover.exporting.format import Answers, Batch, FileDescription
 from viaduct.handover.exporting.request import Request
 from viaduct.training.networks import build_model, collect_network_options, place_model
 from viaduct.weights.exporting import build_metadata, write_safetensors
@@ -18,20 +18,20 @@ WRITER_PACKAGES: tuple[str, ...] = ()
 RUNNER_PACKAGES: tuple[str, ...] = ()
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> Written:
+def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
     """Write every tensor of the network's state under its own name."""
     is_named = isinstance(classifier.recipe.model, str)  # otherwise the model is a function of the user
     options = collect_network_options(classifier.recipe) if is_named else {}
-    guess = Guess(classifier.name, len(classifier.labels), 1.0, options=tuple(options.items()))
+    network = Guess(classifier.name, len(classifier.labels), 1.0, options=tuple(options.items()))  # 1.0: certain
     source = str(classifier.run or classifier.weights)
-    metadata = build_metadata(guess, classifier.step, source, recipe=classifier.recipe_name, ema=classifier.averaged)
+    metadata = build_metadata(network, classifier.step, source, recipe=classifier.recipe_name, ema=classifier.averaged)
     tensors = classifier.network.state_dict()
     write_safetensors(path, tensors, metadata)
-    return Written((), (), {"tensors": len(tensors), "metadata": metadata})
+    return FileDescription((), (), {"tensors": len(tensors), "metadata": metadata})
 
 
-class Rebuilt:
-    """New network of the recipe, with the weights of the file."""
+class RebuiltNetwork:
+    """Network built anew from the recipe, with the weights of the file."""
 
     runtime = f"torch {torch.__version__}"
     channels_last = False
@@ -46,4 +46,4 @@ class Rebuilt:
             return torch.softmax(logits, 1).numpy(), logits.argmax(1).numpy()
 
 
-open_runner = Rebuilt
+open_runner = RebuiltNetwork

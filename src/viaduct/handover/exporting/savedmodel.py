@@ -10,7 +10,7 @@ from typing import Any
 
 from viaduct.errors import DiskFull
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, Written
+from viaduct.handover.exporting.format import Answers, Batch, FileDescription
 from viaduct.handover.exporting.request import Request
 from viaduct.handover.exporting.tf_graph import build_graph, convert_batch, convert_outputs
 from viaduct.handover.exporting.tf_network import import_tensorflow
@@ -21,7 +21,7 @@ RUNNER_PACKAGES = ("tensorflow",)
 SIGNATURES = ("predict", "serving_default")
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> Written:
+def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
     """Write the folder."""
     tf = import_tensorflow()
     v1 = tf.compat.v1
@@ -44,7 +44,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
             builder.save()
     except tf.errors.OpError as error:  # such as for a full disk
         raise DiskFull(f"cannot write {request.out}: {first_line(error)}") from None
-    return built.written
+    return built.description
 
 
 class SavedModel:

@@ -1,8 +1,8 @@
 """The TensorFlow 1 graph of a SavedModel or a frozen graph, with the references' names.
 
-The input is the placeholder `input_tensor`: strings of encoded images (`image_bytes` in a SavedModel's signature), or
-prepared float32 images N x size x size x 3 (`input`). The outputs are `probabilities`, of the operator
-`softmax_tensor`, and `classes`.
+The input is the placeholder `input_tensor`: encoded images as strings, or prepared float32 images N x size x size x 3.
+In a SavedModel's signature these are called `image_bytes` and `input`. The outputs are `probabilities`, computed by the
+operator `softmax_tensor`, and `classes`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, Port, Written
+from viaduct.handover.exporting.format import Answers, Batch, FileDescription, Port
 from viaduct.handover.exporting.request import Request
 from viaduct.handover.exporting.tf_images import prepare_encoded
 from viaduct.handover.exporting.tf_network import import_tensorflow, trace_network, translate
@@ -32,7 +32,7 @@ class TensorFlowGraph:
     key: str  # name of the input in a SavedModel's signature
     input: Any
     outputs: dict[str, Any]
-    written: Written
+    description: FileDescription
 
 
 def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
@@ -58,8 +58,8 @@ def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
         Port("classes", (batch,), "int64"),
         Port("probabilities", (batch, len(classifier.labels)), "float32"),
     )
-    written = Written((input_port,), output_ports, {"tensorflow": tf.__version__})
-    return TensorFlowGraph(graph, key, placeholder, outputs, written)
+    description = FileDescription((input_port,), output_ports, {"tensorflow": tf.__version__})
+    return TensorFlowGraph(graph, key, placeholder, outputs, description)
 
 
 def describe_strings(classifier: Classifier) -> str:
@@ -70,7 +70,7 @@ def describe_strings(classifier: Classifier) -> str:
 
 @contextmanager
 def use_control_flow_v1(tf: Any) -> Iterator[None]:
-    """Use TensorFlow 1's control flow within the block, for converters of frozen graphs."""
+    """Use TensorFlow 1's control flow within the `with` block, because converters of frozen graphs need it."""
     was_enabled = tf.compat.v1.control_flow_v2_enabled()
     tf.compat.v1.disable_control_flow_v2()
     try:
@@ -81,7 +81,7 @@ def use_control_flow_v1(tf: Any) -> Iterator[None]:
 
 
 def convert_batch(batch: Batch) -> Any:
-    """Convert a batch for TensorFlow: encoded images become an array of objects."""
+    """Return a batch as TensorFlow takes it: encoded images become an array of objects."""
     return batch if isinstance(batch, np.ndarray) else np.array(list(batch), dtype=object)
 
 

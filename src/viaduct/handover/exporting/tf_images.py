@@ -10,7 +10,7 @@ from viaduct.data.source import Images
 from viaduct.data.views import central_four_fifths, central_seven_eighths
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.pixels import refuse_views
+from viaduct.handover.exporting.pixels import refuse_pillow_views
 from viaduct.handover.exporting.tf_network import import_tensorflow
 
 
@@ -35,7 +35,7 @@ def prepare_encoded(classifier: Classifier, encoded: Any) -> Any:
 
 def prepare_record(tf: Any, source: Records, data: Any) -> Any:
     """Decode, crop, resize and normalise one image."""
-    refuse_views(source)
+    refuse_pillow_views(source)
     reference = find_preprocessing(source.preprocess)
     fancy = reference.fancy_upsampling
     pixels = tf.cast(tf.image.decode_jpeg(data, channels=3, fancy_upscaling=fancy), tf.float32)
@@ -55,7 +55,7 @@ def crop_after_resize(tf: Any, pixels: Any, size: int) -> Any:
 
 
 def crop_middle_box(tf: Any, pixels: Any, size: int) -> Any:
-    """Resize the central four fifths, including both ends."""
+    """Resize the central four fifths; the first and the last sample are at its ends."""
     box = [[(1 - 0.8) / 2, (1 - 0.8) / 2, (1 + 0.8) / 2, (1 + 0.8) / 2]]
     return tf.image.crop_and_resize(pixels[None], box, [0], [size, size])[0]
 

@@ -37,12 +37,17 @@ from viaduct.models.padding import same_padding
 
 IGNORED = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten.sym_constrain_range.default")
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+# TensorFlow's functions for elementwise operators without further arguments.
 ELEMENTWISE = {
-    **{"aten_mul": "multiply", "aten_div": "divide"},
-    **{"aten_relu": "nn.relu", "aten_sigmoid": "sigmoid", "aten_tanh": "tanh", "aten_exp": "exp"},
-    **{"aten_rsqrt": "math.rsqrt", "aten_sqrt": "sqrt"},
+    "aten_mul": "multiply",
+    "aten_div": "divide",
+    "aten_relu": "nn.relu",
+    "aten_sigmoid": "sigmoid",
+    "aten_tanh": "tanh",
+    "aten_exp": "exp",
+    "aten_rsqrt": "math.rsqrt",
+    "aten_sqrt": "sqrt",
 }
-"""TensorFlow's functions for elementwise operators without further arguments."""
 Numbers = list[int] | tuple[int, ...]
 
 
@@ -67,7 +72,7 @@ def trace_network(classifier: Classifier, request: Request) -> torch.export.Expo
 
 @dataclass(frozen=True)
 class Value:
-    """TensorFlow tensor for a value of the graph; channels are its second or, with `channels_last`, its last axis."""
+    """TensorFlow tensor for a value of the graph; its channels are the second axis, or the last if `channels_last`."""
 
     tensor: Any
     channels_last: bool = False
@@ -220,7 +225,10 @@ class Translator:
             depthwise = tf.constant(np.ascontiguousarray(filters.reshape(*filters.shape[:2], groups, -1)))
             return tf.nn.depthwise_conv2d(images, depthwise, strides, options["padding"], None, dilations[1:3])
         pairs = zip(tf.split(images, groups, axis=3), np.split(filters, groups, axis=3), strict=True)
-        outputs = [tf.nn.conv2d(group, tf.constant(np.ascontiguousarray(own)), **options) for group, own in pairs]
+        outputs = [
+            tf.nn.conv2d(group_images, tf.constant(np.ascontiguousarray(group_filters)), **options)
+            for group_images, group_filters in pairs
+        ]
         return tf.concat(outputs, axis=3)
 
     def aten_native_batch_norm_legit_no_training(

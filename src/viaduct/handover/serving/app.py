@@ -41,7 +41,7 @@ from viaduct.handover.serving.open_inference import (
 from viaduct.handover.serving.page import render_page
 from viaduct.handover.serving.uploads import UploadMemory, discard_body, find_file_part, read_body
 
-LINGER_SECONDS = 2.0  # for which the body of a refused request is still read
+LINGER_SECONDS = 2.0  # how long the body of a refused request is still read
 Result = TypeVar("Result")
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -81,7 +81,7 @@ class Service:
     ) -> tuple[Result, Probabilities]:
         """Run `prepare` in a decoding thread, then the network.
 
-        `prepare` returns a value for the caller and the network's input; return that value and the probabilities.
+        `prepare` returns the network's input, and before it any value, which is returned with the probabilities.
         """
         self.accept(1)
         accepted = 1

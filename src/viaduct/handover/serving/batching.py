@@ -4,8 +4,8 @@
     batcher.start(size)                                         returns when the network is warm
     probabilities = await batcher.submit(inputs).answer
 
-A batch starts when it is full, when its oldest request would otherwise miss the latency budget, or when no request is
-being decoded and it has the target size. The target is 1 unless requests arrive faster than small batches can answer
+A batch starts when it is full, when its oldest request would otherwise miss the latency budget, or when it has the
+target size and no request is being decoded. The target is 1 unless requests arrive faster than small batches can answer
 them (`choose_target`), so with an idle network a request runs at once.
 """
 
@@ -43,12 +43,12 @@ class Timing:
 
 @dataclass(eq=False)
 class Job:
-    """Inputs of one request, N x 3 x size x size."""
+    """One request for the network."""
 
-    inputs: torch.Tensor
+    inputs: torch.Tensor  # N x 3 x size x size
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Probabilities]
-    arrived: float = field(default_factory=time.monotonic)
+    arrived: float = field(default_factory=time.monotonic)  # seconds
     timing: Timing = field(default_factory=Timing)
 
     @property
@@ -69,9 +69,8 @@ class Batcher:
         self.sizes = list_warm_sizes(limits.max_batch)
         self.seconds: dict[int, float] = {}  # images of a batch -> moving average of its time
         self.arrivals: deque[tuple[float, int]] = deque(maxlen=RATE_REQUESTS)  # times and images of recent requests
-        self.in_flight: deque[int] = deque(
-            maxlen=FLIGHT_BATCHES
-        )  # for each recent batch: its images and those waiting at its end
+        # For each recent batch: the number of its images and of those that were waiting when it ended.
+        self.in_flight: deque[int] = deque(maxlen=FLIGHT_BATCHES)
         self.changed = threading.Condition()
         self.stopping = False
         self.thread: threading.Thread | None = None
@@ -107,7 +106,7 @@ class Batcher:
 
     @contextmanager
     def decode(self) -> Iterator[None]:
-        """Count a request as being decoded within the block: a batch may wait for it."""
+        """Count a request as being decoded within the `with` block, so that a batch may wait for it."""
         with self.changed:
             self.decoding += 1
         try:
@@ -224,7 +223,7 @@ class Batcher:
 
 
 def list_warm_sizes(most: int) -> list[int]:
-    """Return the batch sizes to warm up: all up to 8, then in steps of at most a quarter."""
+    """Return the batch sizes to warm up: all up to 8, then even steps of at most a quarter."""
     sizes = []
     images = 1
     while images < most:

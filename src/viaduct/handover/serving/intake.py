@@ -52,7 +52,7 @@ def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limi
 
 
 def check_sizes(images: Sequence[bytes], limits: Limits) -> int:
-    """Return the number of pixels of all images together; raise Refusal if it is too large or one is not an image."""
+    """Return the pixels of all images together; raise Refusal if they are too many, or one is not an image."""
     pixels = 0
     for position, data in enumerate(images):
         try:
@@ -82,7 +82,7 @@ def prepare_pixels(images: npt.NDArray[np.uint8], classifier: Classifier, limits
 
 
 def refuse_image(position: int, count: int, error: BadData) -> Refusal:
-    """Return the refusal of an image that cannot be decoded."""
+    """Return the refusal of a request with an image that cannot be decoded."""
     subject = "the image" if count == 1 else f"image {position}"
     status = 413 if isinstance(error, TooLarge) else 400
     return Refusal(status, f"{subject} cannot be used: {' '.join((error.message, *error.hints))}")

@@ -12,10 +12,10 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics:
-    """Histograms of latency and batches, responses by code, images and connections at present."""
+    """Counters of one server: seconds and batch sizes as histograms; images, responses and connections."""
 
     def __init__(self) -> None:
-        # The creation times of counters would double the number of lines.
+        # Otherwise each counter would also report its creation time, which doubles the number of lines.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import anyio
 from starlette.requests import ClientDisconnect, Request
@@ -20,7 +21,7 @@ class UploadMemory:
 
     @contextmanager
     def reserve(self) -> Iterator[Reservation]:
-        """Count the body of one request in `used` until the end of the block."""
+        """Count the body of one request in `used` until the end of the `with` block."""
         reservation = Reservation(self)
         try:
             yield reservation
@@ -85,11 +86,11 @@ def refuse_size(limits: Limits) -> Refusal:
     return Refusal(413, f"the body has more than {limits.max_bytes:,} bytes.")
 
 
-async def discard_body(request: Request, seconds: float, most: int) -> None:
-    """Read and discard the rest of a body, for at most `seconds`."""
+async def discard_body(request: Request, seconds: float, max_bytes: int) -> None:
+    """Read and discard the rest of a body, for at most `seconds` and until about `max_bytes`."""
     size, more = 0, True
     with anyio.move_on_after(seconds):
-        while more and size < most:
+        while more and size < max_bytes:
             message = await request.receive()
             size += len(message.get("body", b""))
             more = message.get("more_body", False)  # missing after a disconnect
@@ -98,76 +99,34 @@ async def discard_body(request: Request, seconds: float, most: int) -> None:
 def find_file_part(body: bytes, content_type: str) -> bytes:
     """Return the part called `file` of a multipart form."""
     from python_multipart.exceptions import FormParserError
-    from python_multipart.multipart import MultipartParser, parse_options_header
+    from python_multipart.multipart import Field, FormParser, parse_options_header
 
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary or len(boundary) > 200:
         raise Refusal(400, "the multipart form has no boundary.")
-    reader = FormReader()
+    parts: list[Any] = []  # a `File`, or for a part without a file name a `Field`
+    is_complete = False
+
+    def note_end() -> None:
+        nonlocal is_complete
+        is_complete = True
+
+    in_memory = {"MAX_MEMORY_FILE_SIZE": len(body)}
     try:
-        parser = MultipartParser(boundary, reader.callbacks())  # type: ignore[arg-type]
+        parser = FormParser(
+            "multipart/form-data", parts.append, parts.append, note_end, boundary=boundary, config=in_memory
+        )
         parser.write(body)
         parser.finalize()
     except FormParserError as error:
         raise Refusal(400, f"the multipart form cannot be parsed: {error}.") from None
-    if not reader.ended:
+    if not is_complete:
         raise Refusal(400, "the multipart form is cut short.")
-    if reader.files > 1:
-        raise Refusal(400, f"the multipart form has {reader.files:,} parts called 'file'; send one image a request.")
-    if reader.content is None:
+    files = [part for part in parts if part.field_name == b"file"]
+    if len(files) > 1:
+        raise Refusal(400, f"the multipart form has {len(files):,} parts called 'file'; send one image a request.")
+    if not files:
         raise Refusal(400, "the multipart form has no part called 'file'.")
-    return bytes(reader.content)
-
-
-class FormReader:
-    """Collects the first part called `file`."""
-
-    def __init__(self) -> None:
-        self.content: bytearray | None = None
-        self.files = 0  # parts called `file`
-        self.ended = False
-        self.collecting = False
-        self.name = b""
-        self.value = b""
-
-    def callbacks(self) -> dict[str, object]:
-        return {
-            "on_part_begin": self.begin,
-            "on_header_field": self.add_name,
-            "on_header_value": self.add_value,
-            "on_header_end": self.end_header,
-            "on_part_data": self.add_data,
-            "on_part_end": self.end_part,
-            "on_end": self.end,
-        }
-
-    def begin(self) -> None:
-        self.name = self.value = b""
-
-    def add_name(self, data: bytes, start: int, end: int) -> None:
-        self.name += data[start:end]
-
-    def add_value(self, data: bytes, start: int, end: int) -> None:
-        self.value += data[start:end]
-
-    def end_header(self) -> None:
-        from python_multipart.multipart import parse_options_header
-
-        if self.name.lower() == b"content-disposition":
-            _, options = parse_options_header(self.value)
-            if options.get(b"name") == b"file":
-                self.files += 1
-                if self.files == 1:
-                    self.content, self.collecting = bytearray(), True
-        self.name = self.value = b""
-
-    def add_data(self, data: bytes, start: int, end: int) -> None:
-        if self.collecting and self.content is not None:
-            self.content += data[start:end]
-
-    def end_part(self) -> None:
-        self.collecting = False
-
-    def end(self) -> None:
-        self.ended = True
+    content: bytes = files[0].value or b"" if isinstance(files[0], Field) else files[0].file_object.getvalue()
+    return content
