@@ -17,7 +17,7 @@ from viaduct.kernels import grouped, grouped_cuda, norm, pooling, stem
 from viaduct.kernels.amoebanet import list_stem_readers
 from viaduct.kernels.cell import CellPass
 from viaduct.kernels.fuse import fuse
-from viaduct.kernels.halves import HalvedFunction
+from viaduct.kernels.halves import FactorisedReductionFunction
 from viaduct.kernels.pooling import Pool
 from viaduct.kernels.terms import OutputBuffer, Term, sum_terms
 from viaduct.models.amoebanet import AmoebaNet
@@ -206,7 +206,7 @@ def check_parts(parts: int, channels: int = 20) -> Errors:
     table = norm.Parts.empty(parts, channels, pieces[0])
     for index, piece in enumerate(pieces):
         mean = piece.double().mean(0)
-        table.means[index], table.squares[index] = mean, (piece - mean).square().sum(0)
+        table.means[index], table.squared_deviations[index] = mean, (piece - mean).square().sum(0)
         table.counts[index] = len(piece)
     x = torch.cat(pieces).double()
     found = norm.combine_parts(table, len(x), layer)
@@ -228,7 +228,7 @@ def check_halves(height: int, width: int, channels: int = 8, filters: int = 6, c
     x = draw_images(count, channels, height, width).requires_grad_()
     weights = [torch.randn(filters, channels, 1, 1).requires_grad_() for _ in range(2)]
     true_x, *true_weights = (tensor.detach().double().requires_grad_() for tensor in (x, *weights))
-    y = HalvedFunction.apply(x, [weight.detach() for weight in weights], *weights)
+    y = FactorisedReductionFunction.apply(x, [weight.detach() for weight in weights], *weights)
     pixels = true_x[:, :, ::2, ::2], F.pad(true_x[:, :, 1:, 1:], (0, 1, 0, 1))[:, :, ::2, ::2]
     true = torch.cat([F.conv2d(part, weight) for part, weight in zip(pixels, true_weights, strict=True)], 1)
     gradient = draw_images(*true.shape)

@@ -37,7 +37,7 @@ def test_blocks_cover_all_images_and_have_room_for_their_share(size: tuple[int, 
 
 
 def test_a_small_batch_is_not_heaped_onto_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouped_cuda, "count_multiprocessors", lambda like: 132)
+    monkeypatch.setattr(grouped_cuda, "count_multiprocessors", lambda device: 132)
     few, many = (layer((7, 7), 1, count, 32) for count in (32, 256))
     block_shape = BlockShape(64, 2)
     assert plan_launch(make_window_tile(few), few, block_shape, LIKE).images == 1

@@ -17,15 +17,15 @@ from viaduct.models.resnet import at_least_float32
 
 
 def can_fuse_network(network: AmoebaNet) -> bool:
-    """Return True if our kernels support every cell and the number of readers of the stem."""
+    """Return True if our kernels support every cell, and the stem's output has no more readers than they support."""
     cells = [cell for cell in network.cells.values() if isinstance(cell, Cell) and can_fuse_cell(cell)]
     return len(cells) == len(network.cells) and len(list_stem_readers(cells[0])) <= MAX_READERS
 
 
 def list_stem_readers(first: Cell) -> list[bool]:
-    """Return a list with True for each reader of the stem behind a ReLU.
+    """Return a list of the operations that read the stem's output: True for those that read it through a ReLU.
 
-    The first cell reads the stem as its second state and, through a ReLU, as its input; the second cell through a ReLU.
+    In the first cell it is the second state, and through a ReLU the input; the second cell reads it through a ReLU.
     """
     return [*list_readers(find_wirings(first)[1]), True, True]
 
@@ -39,6 +39,7 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
     """Return the logits, with those of the auxiliary head if there is one."""
     stem = network.stem.conv0(images_NCHW).to(dtype).contiguous(memory_format=torch.channels_last)
     first: Any = next(iter(network.cells.values()))
+    # The stem's output for its readers: the first cell's second state, the first cell's input, and the second cell.
     *first_states, x, later = sum_terms([Term(stem, network.stem.conv0_bn)], list_stem_readers(first))
     previous: Tensor | list[Tensor] = first_states
     auxiliary = None

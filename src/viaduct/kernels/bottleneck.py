@@ -33,11 +33,11 @@ from viaduct.kernels.parts import BottleneckParts, Layer
 
 @dataclass(frozen=True)
 class Branch:
-    """Output of a convolution, its batch norm for this batch, and the cast weight."""
+    """What the backward pass needs of a convolution and its batch norm."""
 
-    x: Tensor  # the norm's input, as rows
-    norm: Norm
-    weight: Tensor
+    x: Tensor  # output of the convolution and input of the norm, as rows
+    norm: Norm  # of this batch
+    weight: Tensor  # of the convolution, in the precision of computation
 
 
 class BottleneckFunction(torch.autograd.Function):
@@ -100,18 +100,18 @@ def order_gradients(layer_gradients: list[tuple[Tensor, Sums]], parts: Bottlenec
     return [gradient.view(parameter.shape).to(parameter.dtype) for gradient, parameter in pairs]
 
 
-def apply_pointwise(rows: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> Branch:
+def apply_pointwise(rows: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, weights: Weights) -> Branch:
     """Run a 1x1 convolution with stride 1 as a matrix product, and compute its norm."""
     weight = weights[conv].flatten(1)
     x = rows @ weight.t()
-    return Branch(x, compute_norm(x, layer), weight)
+    return Branch(x, compute_norm(x, norm), weight)
 
 
-def apply_convolution(x: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> tuple[Branch, Tensor]:
-    """Run a convolution on images and compute its norm; return also the output as images."""
+def apply_convolution(x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, weights: Weights) -> tuple[Branch, Tensor]:
+    """Run a convolution on images and compute its norm; also return the convolution's output as images."""
     y = grouped.forward(x, weights[conv], conv)
     rows = view_as_rows(y)
-    return Branch(rows, compute_norm(rows, layer), weights[conv]), y
+    return Branch(rows, compute_norm(rows, norm), weights[conv]), y
 
 
 def backpropagate_convolution(gradient: Tensor, x: Tensor, branch: Branch, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from viaduct.kernels import grouped
 from viaduct.kernels.bottleneck import compute_weight_gradient
 from viaduct.kernels.copies import Weights
-from viaduct.kernels.halves import HalvedFunction
+from viaduct.kernels.halves import FactorisedReductionFunction
 from viaduct.kernels.norm import view_as_rows
 from viaduct.kernels.pooling import Pool, convert_to_rows
 from viaduct.kernels.terms import MAX_READERS, OutputBuffer, Term, sum_terms, view_as_images
@@ -82,9 +82,9 @@ class ConvolutionFunction(torch.autograd.Function):
 
 
 class JoinedFunction(torch.autograd.Function):
-    """Concatenation of parts that are already side by side in `buffer`, once for each of `readers` readers.
+    """Concatenation of parts that are already side by side in `buffer`; it is returned once for each reader.
 
-    Every part is an input once for each reader, so that autograd passes the readers' gradients separately.
+    Every part is passed once for each reader, so that autograd passes the readers' gradients separately.
     """
 
     @staticmethod
@@ -107,7 +107,7 @@ class JoinedFunction(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Wiring:
-    """Readers of a state."""
+    """Readers of a state inside its cell, and its place in the cell's output."""
 
     raw: list[Side]  # sides that read it directly
     pointwise: list[tuple[Side, nn.Conv2d]]  # 1x1 convolutions that read it through a ReLU
@@ -149,8 +149,8 @@ def find_first_conv(layer: nn.Module) -> nn.Conv2d | None:
 def can_fuse_cell(cell: Cell) -> bool:
     """Return True if our kernels support a cell.
 
-    All operations must be known, 1x1 convolutions have stride 1, pools of a combination the same stride, and states
-    no more readers than the merging kernel supports.
+    All its operations must be known, its 1x1 convolutions must have stride 1, the pools of a combination the same
+    stride, and its states no more readers than `merge_kernel` supports.
     """
     known = (nn.Identity, SameMaxPool2d, PointwiseAfterPool, Pointwise, *Squeezed)
     pairs = [(combination.left, combination.right) for combination in cell.combinations]
@@ -171,8 +171,8 @@ def list_readers(wiring: Wiring) -> list[bool]:
 class CellPass:
     """Forward pass of one cell.
 
-    `weights` are the convolutions' weights in the precision of computation, `readers` is the number of readers of the
-    output, `keep_probability` is that of drop path.
+    `weights` are the convolutions' weights in the precision of computation. `readers` is the number of readers of the
+    output. `keep_probability` is drop path's probability to keep an operation.
     """
 
     def __init__(self, cell: Cell, weights: Weights, readers: int, keep_probability: Tensor | None) -> None:
@@ -220,7 +220,8 @@ class CellPass:
         assert isinstance(entry, FactorisedReduction)
         convs = (entry.path1_conv, entry.path2_conv)
         cast_weights = [self.weights[conv] for conv in convs]
-        reduced = HalvedFunction.apply(previous, cast_weights, *(conv.weight for conv in convs))  # type: ignore[no-untyped-call]
+        convolution_weights = [conv.weight for conv in convs]
+        reduced = FactorisedReductionFunction.apply(previous, cast_weights, *convolution_weights)  # type: ignore[no-untyped-call]
         return Term(reduced, entry.final_path_bn)
 
     def make_term(self, side: Side, layer: nn.Module) -> Term:

@@ -1,4 +1,8 @@
-"""Tuned launch parameters by kernel and signature (shape, dtype), for this process."""
+"""Launch parameters that tuning chose for this process, by kernel and signature.
+
+A signature is the sizes that a launch depends on, such as the input's shape, and the dtype. A point (search_space.py)
+is a value for each launch parameter.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ def clear_choices() -> None:
 
 @contextmanager
 def use_choices(choices: Mapping[Key, Point]) -> Iterator[None]:
-    """Set choices within a block, then restore the earlier ones."""
+    """Set choices within a `with` block, then restore the earlier ones."""
     before = dict(_choices)
     set_choices(choices)
     try:
@@ -48,7 +52,7 @@ def use_choices(choices: Mapping[Key, Point]) -> Iterator[None]:
 
 @contextmanager
 def record_launches() -> Iterator[Counter[Key]]:
-    """Count launches by kernel and signature within a block; replays of captured graphs are not counted."""
+    """Count launches by kernel and signature within a `with` block; replays of captured graphs are not counted."""
     global _launches
     before, _launches = _launches, Counter()
     try:

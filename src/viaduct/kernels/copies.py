@@ -14,7 +14,7 @@ Weights = dict[nn.Conv2d, Tensor]  # in the precision of computation, channels_l
 class Copies:
     """Low-precision weights of a network's convolutions.
 
-    Hooks on the network refresh all of them when its pass begins. A block that runs alone, as under activation
+    Hooks on the network refresh all of them when its forward pass begins. A block that runs alone, as under activation
     checkpointing or in `network.layer1(x)`, refreshes its own.
     """
 
@@ -22,13 +22,13 @@ class Copies:
         self.dtype = dtype
         self.weights: Weights = {}
         self.are_fresh = False
-        self.is_precision_noted = False  # set by fuse.is_in_precision, which logs a mismatch once
+        self.has_logged_precision = False  # set by fuse.is_in_precision, which logs a mismatch once
 
     def add(self, convolutions: Iterable[nn.Conv2d]) -> None:
         self.weights |= {conv: self.choose_copy(conv, None) for conv in convolutions}
 
     def attach(self, network: nn.Module) -> None:
-        """Refresh before the network's training passes."""
+        """Add hooks that refresh the copies before the network's training passes."""
         network.register_forward_pre_hook(self.begin_pass)
         network.register_forward_hook(self.end_pass, always_call=True)
 

@@ -1,8 +1,9 @@
 """Replacement of the forward method of known modules of a network by one that uses our kernels.
 
 Weights, names and checkpoints stay the same. Only passes in training mode change; evaluation runs the original forward.
-So does a bottleneck in another precision; stems and AmoebaNet always compute in the kernels' precision. Bottleneck
-blocks are recognised by their structure (parts.py); blocks of other packages are first checked (self_check.py).
+A bottleneck in another precision than that of the kernels runs its original forward, too; stems and AmoebaNet always
+compute in the kernels' precision. Bottleneck blocks are recognised by their structure (parts.py); blocks of other
+packages are first checked (self_check.py).
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
     """Return True if autocast, or else the dtype of x, is the precision of the kernels; log a mismatch once."""
     kind = x.device.type
     precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-    if precision != copies.dtype and not copies.is_precision_noted:
-        copies.is_precision_noted = True
+    if precision != copies.dtype and not copies.has_logged_precision:
+        copies.has_logged_precision = True
         text = "blocks run as written, because they compute in %s here and viaduct's kernels in %s"
         LOGGER.warning(text, precision, copies.dtype)
     return precision == copies.dtype

@@ -1,4 +1,4 @@
-"""Report of the parts of a network that run on our kernels, and removal of the kernels; works without Triton."""
+"""Report of the parts of a network that run on our kernels, and removal of the kernels. Triton is not imported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FuseReport:
     """Parts of a network that run on kernels of viaduct, and similar parts that do not."""
 
     fused: tuple[str, ...] = ()  # names of modules
-    unfused: tuple[tuple[str, str], ...] = ()  # (name, reason) of similar modules that are not supported
+    unfused: tuple[tuple[str, str], ...] = ()  # (name, reason) of similar modules that the kernels do not support
     obstacle: str | None = None  # reason why no part of the network can run on them
 
     def __str__(self) -> str:

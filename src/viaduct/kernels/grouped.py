@@ -27,7 +27,7 @@ def find_paddings(x: Tensor, conv: nn.Conv2d) -> tuple[tuple[int, int], tuple[in
         sizes = zip(x.shape[2:], conv.kernel_size, conv.stride, strict=True)
         down, across = (same_padding(size, kernel, stride) for size, kernel, stride in sizes)
         return down, across
-    top, left = (int(cells) for cells in conv.padding)
+    top, left = (int(pixels) for pixels in conv.padding)
     return (top, top), (left, left)
 
 
@@ -59,7 +59,7 @@ def make_layer(x: Tensor, conv: nn.Conv2d) -> grouped_cuda.Layer:
 
 
 def uses_own_kernel(direction: str, conv: nn.Conv2d, x: Tensor, *tensors: Tensor) -> bool:
-    """Return True if the kernels of grouped.cu compute this direction, "forward", "input" or "weight"."""
+    """Return True if the kernels of grouped.cu compute this direction: "forward", "input" or "weight" (gradients)."""
     if not is_supported(conv) or prefers_library(direction, conv, x):
         return False
     return all(grouped_cuda.can_run(tensor) for tensor in (x, *tensors))
@@ -68,7 +68,7 @@ def uses_own_kernel(direction: str, conv: nn.Conv2d, x: Tensor, *tensors: Tensor
 def run_own_kernel(
     direction: str, conv: nn.Conv2d, launch: Callable[[], Tensor], x: Tensor, *tensors: Tensor
 ) -> Tensor | None:
-    """Return our kernel's result; None if the library has to compute it."""
+    """Return the result of our kernel, which `launch` runs; None if the library has to compute it."""
     return grouped_cuda.try_launch(launch, x.device) if uses_own_kernel(direction, conv, x, *tensors) else None
 
 

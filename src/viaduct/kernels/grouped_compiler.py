@@ -78,16 +78,13 @@ def read_buffer(size_of: ctypes._NamedFuncPointer, read: ctypes._NamedFuncPointe
     return text.raw
 
 
-def get_cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "kernels"
-
-
 def load_or_compile(source: str, defines: Defines, architecture: str, recompile: bool = False) -> bytes:
     """Return machine code from the cache, or compile and store it; `recompile` ignores the cache."""
     version = (ctypes.c_int * 2)()
     load_nvrtc().nvrtcVersion(ctypes.byref(version, 0), ctypes.byref(version, ctypes.sizeof(ctypes.c_int)))
     key = hashlib.sha256(repr((source, defines, architecture, list(version))).encode()).hexdigest()
-    cached_file = get_cache_folder() / f"{key}.cubin"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cached_file = cache / "viaduct" / "kernels" / f"{key}.cubin"
     if cached_file.is_file() and not recompile:
         return cached_file.read_bytes()
     code = compile_source(source, defines, architecture)

@@ -28,11 +28,11 @@ PRODUCT_PIXELS = 16  # pixels of one matrix product
 class BlockShape:
     """Work of one thread block."""
 
-    slice: int  # channels of a block, 32 or 64
+    slice: int  # channels that a block computes, 32 or 64
     resident: int  # blocks on a multiprocessor at once
     warps: int = 8
-    rows: int = 0  # of a block; 0: as many as fit into shared memory
-    images: int = 0  # of a block that has all rows of an image; 0: as many as fit
+    rows: int = 0  # output rows of a block; 0: as many as fit into shared memory
+    images: int = 0  # images of a block that has all their rows; 0: as many as fit
 
 
 WEIGHT_SHAPE = BlockShape(64, 2)
@@ -79,7 +79,7 @@ def choose_default_block_shape(layer: Layer, transposed: bool = False) -> BlockS
 
 @dataclass(frozen=True)
 class Tile:
-    """Geometry of the pixels that a block reads."""
+    """Division of a layer's rows among blocks, and the input pixels that a block reads."""
 
     image_rows: int  # output rows of an image, divided among blocks
     out_length: int  # pixels in an output row
@@ -141,10 +141,8 @@ def read_shared_memory(device: torch.device) -> int:
 
 
 def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor) -> Plan:
-    slices = layer.channels // block_shape.slice
-    return make_plan(
-        tile, layer.count, slices, block_shape, count_multiprocessors(like), read_shared_memory(like.device)
-    )
+    slices, device = layer.channels // block_shape.slice, like.device
+    return make_plan(tile, layer.count, slices, block_shape, count_multiprocessors(device), read_shared_memory(device))
 
 
 @lru_cache(maxsize=1024)
@@ -190,7 +188,7 @@ def find_kernel(name: str, layer: Layer, block_shape: BlockShape, like: Tensor, 
     return load_kernel(name, layer.per_group, layer.stride, transposed, is_half, sizes, device)
 
 
-FAILED_DEVICES: set[torch.device] = set()  # where a launch failed: not tried again
+FAILED_DEVICES: set[torch.device] = set()  # devices on which a launch failed; they are not tried again
 
 
 @lru_cache
@@ -266,7 +264,8 @@ def run_weight_gradient(gradient: Tensor, x: Tensor, layer: Layer) -> Tensor:
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     block_shape = find_block_shape("grouped_weight_gradient", layer, x.dtype)
     plan = plan_launch(make_window_tile(layer, reads_gradient=True), layer, block_shape, x)
-    programs = max(1, min(plan.strips * plan.stacks, count_multiprocessors(x) * block_shape.resident // plan.slices))
+    resident = count_multiprocessors(x.device) * block_shape.resident // plan.slices
+    programs = max(1, min(plan.strips * plan.stacks, resident))
     # Warps that share the channels of a pixel; the other warps of a block take other pixels.
     warps_per_pixel = block_shape.slice // (8 if layer.per_group == 32 else 16)
     # One partial sum for each program and group of warps.

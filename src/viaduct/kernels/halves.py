@@ -1,4 +1,4 @@
-"""AmoebaNet's factorised reduction: 1x1 convolutions of the even and of the odd pixels, concatenated.
+"""AmoebaNet's factorised reduction: two 1x1 convolutions, of the even and of the odd pixels, concatenated.
 
 Even pixels have an even row and an even column, odd pixels an odd row and an odd column.
 """
@@ -17,7 +17,7 @@ from viaduct.kernels.sizes import count_blocks, find_tile
 from viaduct.kernels.terms import view_as_images
 
 
-class HalvedFunction(torch.autograd.Function):
+class FactorisedReductionFunction(torch.autograd.Function):
     """Factorised reduction; `cast_weights` are the two weights in the dtype of x."""
 
     @staticmethod
@@ -48,7 +48,7 @@ def split_columns(rows: Tensor, flat_weights: list[Tensor]) -> tuple[Tensor, Ten
 
 
 def gather(x: Tensor) -> Tensor:
-    """Return the even and the odd pixels of images as [2, pixels, channels]."""
+    """Return the even and the odd pixels of images as rows: [2, pixels, channels]."""
     count, channels, height, width = x.shape
     half = (count_blocks(height, 2), count_blocks(width, 2))
     rows = count * half[0] * half[1]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-SIZES = ["rows", "height", "width", "half_height", "half_width"]  # not specialised: compiling again takes a second
+# Triton does not specialise the kernels for these sizes, because compiling again takes a second.
+SIZES = ["rows", "height", "width", "half_height", "half_width"]
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -32,7 +33,7 @@ def gather_kernel(
 def scatter_kernel(
     even, odd, out, rows, height, width, half_height, half_width, channels, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Write even and odd pixels back to images; pixels that are neither get 0."""
+    """Write rows of even and odd pixels back to images; pixels that are neither get 0."""
     pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]

@@ -1,7 +1,9 @@
 """Inference kernels for layers that libraries compute slowly on NVIDIA cards: the 7x7 stem and max pooling.
 
-stem_relu(images, fold_weight(weight, offset, dtype), bias, padding)
-max_pool(x, Pool(3, 2, average=False))
+    stem_relu(images, fold_weight(weight, offset, dtype), bias, padding)
+    max_pool(x, Pool(3, 2, average=False))
+
+stem.py explains the layout of the stem's images and weights.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from viaduct.kernels import pooling_kernels, stem_kernels
-from viaduct.kernels.pooling import Pool
+from viaduct.kernels import stem_kernels
+from viaduct.kernels.pooling import Pool, launch_pool
 from viaduct.kernels.sizes import Loop, count_blocks, find_area, find_sizes
 from viaduct.kernels.stem import fold
 
-DEFAULT_STEM = Loop(block=128, warps=4)  # launch sizes without tuning
+DEFAULT_STEM = Loop(block=128, warps=4)  # launch sizes if the kernel was not tuned
 
 
 def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
@@ -38,16 +40,6 @@ def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -
 
 
 def max_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:
-    """Compute max pooling with SAME padding, channels_last."""
-    x = x_NCHW.contiguous(memory_format=torch.channels_last)
-    count, channels, *sizes = x.shape
-    shape = (count, *pool.output_size(*sizes), channels)
-    output = torch.empty(shape, dtype=x.dtype, device=x.device)
-    area = find_area("max_pooling", (count, channels, *sizes, pool.size, pool.stride), x.dtype)
-    grid = (area.count_tiles(count, *shape[1:3]), count_blocks(channels, area.columns))
-    pooling_kernels.pooling_forward_kernel[grid](
-        *(x, output, output, count * shape[1] * shape[2], *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
-        *(pool.size, pool.stride, False, False, area.height, area.width, area.columns),  # no average, no argmax
-        num_warps=area.warps,
-    )
-    return output.permute(0, 3, 1, 2)
+    """Compute max pooling with SAME padding, channels_last, without the argmax that training needs."""
+    area = find_area("max_pooling", (*x_NCHW.shape, pool.size, pool.stride), x_NCHW.dtype)
+    return launch_pool(x_NCHW, pool, area, needs_argmax=False)[0]

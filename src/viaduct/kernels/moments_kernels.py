@@ -2,7 +2,7 @@
 
 Rows are pixels, columns are channels, as in channels_last. Each program computes one part: the mean and the sum of
 squared deviations of its rows, which avoids cancellation for channels far from zero. The last program of a column of
-channels combines the parts, which saves a second launch.
+channels combines the parts, which saves a second launch. `tickets` counts the programs that have finished.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def is_last_program(tickets, parts):
 
 @triton.jit
 def combine_parts(
-    means, squares, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts, epsilon,
-    momentum, column, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
+    means, squared_deviations, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts,
+    epsilon, momentum, column, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Combine parts into mean, 1/deviation, scale and shift, the rows of `output`; update the running statistics.
-    Means are taken relative to the first part's mean to avoid cancellation."""
+    """Combine parts into the rows of `output`: mean, 1 / standard deviation, scale and shift; update the running
+    statistics. Means are relative to the first part's mean (`pivot`) to avoid cancellation."""
     inside = column < channels
     pivot = tl.load(means + column, mask=inside, other=0.0, cache_modifier=".cg")
     total = tl.zeros((PARTS, COLUMNS), tl.float32)
@@ -40,16 +40,16 @@ def combine_parts(
         mean = tl.load(means + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
         deviation = tl.where(in_bounds, mean - pivot[None, :], 0.0)
         total += count[:, None] * deviation
-        part_square = tl.load(squares + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
+        part_square = tl.load(squared_deviations + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
         square += part_square + count[:, None] * deviation * deviation
     deviation_sum = tl.sum(total, 0)
     mean = pivot + deviation_sum / rows
     squared = tl.maximum(tl.sum(square, 0) - deviation_sum * (deviation_sum / rows), 0.0)
-    inverse = 1.0 / tl.sqrt(squared / rows + epsilon)
-    scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32) * inverse
+    inverse_deviation = 1.0 / tl.sqrt(squared / rows + epsilon)
+    scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32) * inverse_deviation
     shift = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32) - mean * scale
     tl.store(output + column, mean, mask=inside)
-    tl.store(output + channels + column, inverse, mask=inside)
+    tl.store(output + channels + column, inverse_deviation, mask=inside)
     tl.store(output + 2 * channels + column, scale, mask=inside)
     tl.store(output + 3 * channels + column, shift, mask=inside)
     if TRACK:
@@ -64,20 +64,20 @@ def combine_parts(
 
 @triton.jit
 def combine_parts_kernel(
-    means, squares, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts, epsilon,
-    momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
+    means, squared_deviations, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts,
+    epsilon, momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Combine the partial statistics of another kernel."""
+    """Combine partial statistics that another kernel has written."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     combine_parts(
-        means, squares, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts,
-        epsilon, momentum, column, TRACK, PARTS, COLUMNS,
+        means, squared_deviations, counts, weight, bias, running_mean, running_var, batches, output, rows, channels,
+        parts, epsilon, momentum, column, TRACK, PARTS, COLUMNS,
     )  # fmt: skip
 
 
 @triton.jit
 def sum_parts(table, output, channels, parts, column, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Sum two consecutive tables of parts into the two rows of `output`."""
+    """Sum the parts of two consecutive tables into the two rows of `output`."""
     inside = column < channels
     first_sum = tl.zeros((PARTS, COLUMNS), tl.float32)
     second_sum = tl.zeros((PARTS, COLUMNS), tl.float32)
@@ -93,6 +93,6 @@ def sum_parts(table, output, channels, parts, column, PARTS: tl.constexpr, COLUM
 
 @triton.jit
 def sum_parts_kernel(table, output, channels, parts, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Sum the partial sums of another kernel."""
+    """Sum partial sums that another kernel has written."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     sum_parts(table, output, channels, parts, column, PARTS, COLUMNS)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from viaduct.kernels import moments_kernels, norm_kernels
 from viaduct.kernels.sizes import count_blocks, find_reduction_sizes, find_tile, get_tickets
 
-PARTS, COLUMNS = 256, 16  # parts and channels that a combining kernel reads at a time
+PARTS, COLUMNS = 256, 16  # number of parts and channels that a combining kernel reads at once
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,18 @@ class Norm:
     """Statistics of one batch, and the batch norm as y = scale * x + shift."""
 
     mean: Tensor
-    inverse: Tensor  # 1 / standard deviation
+    inverse_deviation: Tensor  # 1 / standard deviation
     scale: Tensor
     shift: Tensor
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Partial statistics of the channels, one part for each program of a kernel."""
+    """Partial statistics of the channels; each program of a kernel computes one part, from some of the rows."""
 
-    means: Tensor
-    squares: Tensor
-    counts: Tensor
+    means: Tensor  # [parts, channels]
+    squared_deviations: Tensor  # [parts, channels]: sums of squared deviations from the part's mean
+    counts: Tensor  # [parts]: number of rows
 
     @staticmethod
     def empty(parts: int, channels: int, like: Tensor) -> Parts:
@@ -77,7 +77,7 @@ def compute_norm(x: Tensor, layer: nn.BatchNorm2d) -> Norm:
     table = Parts.empty(parts, channels, x)
     output = torch.empty((4, channels), dtype=torch.float32, device=x.device)
     norm_kernels.moments_kernel[(columns, parts)](
-        *(x, table.means, table.squares, table.counts, get_tickets(x), *list_statistics(layer, output)),
+        *(x, table.means, table.squared_deviations, table.counts, get_tickets(x), *list_statistics(layer, output)),
         *(output, rows, channels),
         *(layer.eps, layer.momentum or 0.0, layer.running_mean is not None, sizes.height, sizes.height, sizes.width),
         **sizes.options,
@@ -86,11 +86,12 @@ def compute_norm(x: Tensor, layer: nn.BatchNorm2d) -> Norm:
 
 
 def combine_parts(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
-    """Compute the norm from partial statistics of another kernel, and update the running statistics."""
+    """Compute the norm from partial statistics that another kernel has written; update the running statistics."""
     count, channels = parts.means.shape
     output = torch.empty((4, channels), dtype=torch.float32, device=parts.means.device)
     moments_kernels.combine_parts_kernel[(count_blocks(channels, COLUMNS),)](
-        *(parts.means, parts.squares, parts.counts, *list_statistics(layer, output), output, rows, channels, count),
+        *(parts.means, parts.squared_deviations, parts.counts, *list_statistics(layer, output), output),
+        *(rows, channels, count),
         *(layer.eps, layer.momentum or 0.0, layer.running_mean is not None, PARTS, COLUMNS),
     )
     return Norm(output[0], output[1], output[2], output[3])
@@ -106,7 +107,7 @@ def list_statistics(layer: nn.BatchNorm2d, output: Tensor) -> tuple[Tensor, ...]
 def apply_scale_shift(x: Tensor, norm: Norm) -> Tensor:
     """Return relu(scale * x + shift)."""
     y = torch.empty_like(x)
-    _launch_scale_shift(x, norm, y, other=None, other_norm=None, signs=y)  # no signs are written
+    _launch_scale_shift(x, norm, y, other=None, other_norm=None, signs=y)  # the kernel needs a tensor; it writes none
     return y
 
 
@@ -138,13 +139,14 @@ def _launch_scale_shift(
 class Sums:
     """Sums of the output's gradient, and of its product with the normalised input, for each channel."""
 
-    total: Tensor  # gradient w.r.t. bias
-    product: Tensor  # gradient w.r.t. weight
+    total: Tensor  # of the gradient; this is the gradient w.r.t. bias
+    product: Tensor  # of the products; this is the gradient w.r.t. weight
 
 
 def sum_gradient(gradient: Tensor, x: Tensor, norm: Norm, relu: bool = True) -> Sums:
     """Return the sums of the gradient; with relu, of its part where scale * x + shift is above 0."""
-    return _launch_sums(gradient, x, norm, 1 if relu else 0, signs=gradient, masked=gradient)  # both are not used
+    # The kernel needs tensors for signs and masked gradient, but does not use them here.
+    return _launch_sums(gradient, x, norm, 1 if relu else 0, signs=gradient, masked=gradient)
 
 
 def mask_and_sum_gradient(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor) -> tuple[Tensor, Sums]:
@@ -161,7 +163,8 @@ def _launch_sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tens
     table = torch.empty((2, parts, channels), dtype=torch.float32, device=x.device)
     output = torch.empty((2, channels), dtype=torch.float32, device=x.device)
     norm_kernels.sums_kernel[(columns, parts)](
-        *(gradient, x, signs, norm.mean, norm.inverse, norm.scale, norm.shift, table, output, get_tickets(x), masked),
+        *(gradient, x, signs, norm.mean, norm.inverse_deviation, norm.scale, norm.shift),
+        *(table, output, get_tickets(x), masked),
         *(rows, channels, mask, sizes.height, sizes.height, sizes.width),
         **sizes.options,
     )
@@ -169,7 +172,7 @@ def _launch_sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tens
 
 
 def sum_parts(table: Tensor) -> Sums:
-    """Return the sums from a table of partial sums of another kernel."""
+    """Return the sums from a table of partial sums that another kernel has written."""
     _, parts, channels = table.shape
     output = torch.empty((2, channels), dtype=torch.float32, device=table.device)
     moments_kernels.sum_parts_kernel[(count_blocks(channels, COLUMNS),)](table, output, channels, parts, PARTS, COLUMNS)
@@ -182,7 +185,7 @@ def compute_input_gradient(gradient: Tensor, x: Tensor, norm: Norm, sums: Sums, 
     out = torch.empty_like(x)
     tile = find_tile("batch_norm_input_gradient", rows, channels, x.dtype)
     norm_kernels.input_kernel[(count_blocks(rows, tile.rows) * count_blocks(channels, tile.columns),)](
-        *(gradient, x, norm.mean, norm.inverse, norm.scale, norm.shift, sums.total, sums.product, out),
+        *(gradient, x, norm.mean, norm.inverse_deviation, norm.scale, norm.shift, sums.total, sums.product, out),
         *(rows, channels, int(relu), tile.rows, tile.columns),
         num_warps=tile.warps,
     )

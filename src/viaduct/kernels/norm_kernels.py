@@ -1,7 +1,7 @@
 """Batch norm over rows of pixels and columns of channels: statistics, scale and shift, and the backward pass.
 
 Reductions read the rows from last to first, elementwise kernels from first to last: each kernel begins with the rows
-that the previous one left in the L2 cache.
+that the previous one left in the L2 cache. Signs are bits, 1 where a value is above 0, eight channels to a byte.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from viaduct.kernels.moments_kernels import combine_parts, is_last_program, sum_
 
 @triton.jit
 def moments_kernel(
-    x, means, squares, counts, tickets, weight, bias, running_mean, running_var, batches, output, rows, channels,
-    epsilon, momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    x, means, squared_deviations, counts, tickets, weight, bias, running_mean, running_var, batches, output, rows,
+    channels, epsilon, momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the norm of x. Sums of a part are relative to one of its rows to avoid cancellation."""
+    """Compute the norm of x. Sums of a part are relative to one of its rows (`pivot`) to avoid cancellation."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
     parts = tl.num_programs(1)
@@ -42,12 +42,12 @@ def moments_kernel(
     deviation_sum = tl.sum(total, 0)
     mean = deviation_sum / count
     tl.store(means + part * channels + column, mean + pivot, mask=inside)
-    tl.store(squares + part * channels + column, tl.sum(square, 0) - deviation_sum * mean, mask=inside)
+    tl.store(squared_deviations + part * channels + column, tl.sum(square, 0) - deviation_sum * mean, mask=inside)
     tl.store(counts + part, count)
     if is_last_program(tickets, parts):
         combine_parts(
-            means, squares, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts,
-            epsilon, momentum, column, TRACK, PARTS, COLUMNS,
+            means, squared_deviations, counts, weight, bias, running_mean, running_var, batches, output, rows, channels,
+            parts, epsilon, momentum, column, TRACK, PARTS, COLUMNS,
         )  # fmt: skip
 
 
@@ -56,8 +56,8 @@ def scale_shift_kernel(
     x, other, y, signs, scale, shift, other_scale, other_shift, rows, channels,
     OTHER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute relu(scale * x + shift + other) and `signs`, a bit where y > 0. OTHER 0: without other and signs,
-    1: other is added unchanged, 2: scaled and shifted."""
+    """Compute y = relu(scale * x + shift + other) and the `signs` of y. OTHER 0: without other and signs; 1: other is
+    added unchanged; 2: other is scaled and shifted."""
     column_tiles = tl.cdiv(channels, COLUMNS)
     block = tl.program_id(0) % column_tiles
     column = block * COLUMNS + tl.arange(0, COLUMNS)
@@ -97,7 +97,7 @@ def load_signs(signs, row, rows, channels, block, ROWS: tl.constexpr, COLUMNS: t
 
 @triton.jit
 def sums_kernel(
-    gradient, x, signs, mean, inverse, scale, shift, table, output, tickets, masked, rows, channels,
+    gradient, x, signs, mean, inverse_deviation, scale, shift, table, output, tickets, masked, rows, channels,
     MASK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Sum the gradient, and the gradient times the normalised input. MASK 1: only where scale * x + shift is above 0;
@@ -128,16 +128,16 @@ def sums_kernel(
         total += gradient_values
         product += gradient_values * (value - mean_values[None, :])
         offset -= parts.to(tl.int64) * ROWS * channels
-    inverse_values = tl.load(inverse + column, mask=inside, other=0.0)
+    inverse_deviations = tl.load(inverse_deviation + column, mask=inside, other=0.0)
     tl.store(table + part * channels + column, tl.sum(total, 0), mask=inside)
-    tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inverse_values, mask=inside)
+    tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inverse_deviations, mask=inside)
     if is_last_program(tickets, parts):
         sum_parts(table, output, channels, parts, column, PARTS, COLUMNS)
 
 
 @triton.jit
 def input_kernel(
-    gradient, x, mean, inverse, scale, shift, sums, products, out, rows, channels,
+    gradient, x, mean, inverse_deviation, scale, shift, sums, products, out, rows, channels,
     MASK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient w.r.t. the norm's input. MASK 1: the gradient counts where scale * x + shift is above 0."""
@@ -155,9 +155,9 @@ def input_kernel(
         shifts = tl.load(shift + column, mask=inside, other=0.0)
         gradient_values = tl.where(value * scales[None, :] + shifts[None, :] > 0, gradient_values, 0.0)
     mean_values = tl.load(mean + column, mask=inside, other=0.0)
-    inverse_values = tl.load(inverse + column, mask=inside, other=0.0)
+    inverse_deviations = tl.load(inverse_deviation + column, mask=inside, other=0.0)
     mean_gradient = tl.load(sums + column, mask=inside, other=0.0) / rows
-    slope = tl.load(products + column, mask=inside, other=0.0) / rows * inverse_values
+    slope = tl.load(products + column, mask=inside, other=0.0) / rows * inverse_deviations
     centred = gradient_values - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]
     result = centred * scales[None, :]
     tl.store(out + offset, result.to(out.dtype.element_ty), mask=in_bounds)

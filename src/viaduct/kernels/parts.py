@@ -55,14 +55,15 @@ class LayerNames:
     shortcut: str
 
 
-def number_layers(conv: str, norm: str) -> tuple[tuple[str, str], ...]:
+def fill_in_numbers(conv: str, norm: str) -> tuple[tuple[str, str], ...]:
+    """Return the names of three layers: ("conv1", "bn1") … for "conv{}" and "bn{}"."""
     return tuple((conv.format(number), norm.format(number)) for number in (1, 2, 3))
 
 
 KNOWN_NAMES = (
-    LayerNames(number_layers("conv{}", "norm{}"), "shortcut"),  # ours
-    LayerNames(number_layers("conv{}", "bn{}"), "downsample"),  # ResNets of torchvision and timm
-    LayerNames(number_layers("conv{}.conv", "conv{}.bn"), "downsample"),  # timm's RegNet
+    LayerNames(fill_in_numbers("conv{}", "norm{}"), "shortcut"),  # ours
+    LayerNames(fill_in_numbers("conv{}", "bn{}"), "downsample"),  # ResNets of torchvision and timm
+    LayerNames(fill_in_numbers("conv{}.conv", "conv{}.bn"), "downsample"),  # timm's RegNet
     LayerNames((("f.a.0", "f.a.1"), ("f.b.0", "f.b.1"), ("f.c.0", "f.c.1")), "proj"),  # torchvision's RegNet
 )
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from viaduct.kernels import pooling_kernels
 from viaduct.kernels.norm import make_gradient_rows, view_as_rows
-from viaduct.kernels.sizes import count_blocks, find_area
+from viaduct.kernels.sizes import Area, count_blocks, find_area
 from viaduct.models.padding import same_padding
 
 
@@ -43,25 +43,31 @@ class PoolFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pool: Pool) -> Tensor:
-        x = x.contiguous(memory_format=torch.channels_last)
-        count, channels, *sizes = x.shape
-        shape = (count, *pool.output_size(*sizes), channels)
-        y = torch.empty(shape, dtype=x.dtype, device=x.device)
-        argmax = y if pool.average else torch.empty(shape, dtype=torch.uint8, device=x.device)
-        rows = count * shape[1] * shape[2]
         area = find_area("pooling_forward", pool.signature(tuple(x.shape)), x.dtype)
-        grid = (area.count_tiles(count, *shape[1:3]), count_blocks(channels, area.columns))
-        pooling_kernels.pooling_forward_kernel[grid](
-            *(x, y, argmax, rows, *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
-            *(pool.size, pool.stride, pool.average, not pool.average, area.height, area.width, area.columns),
-            num_warps=area.warps,
-        )
-        ctx.argmax, ctx.shape, ctx.pool = None if pool.average else argmax, tuple(x.shape), pool
-        return y.permute(0, 3, 1, 2)
+        y, ctx.argmax = launch_pool(x, pool, area, needs_argmax=not pool.average)
+        ctx.shape, ctx.pool = tuple(x.shape), pool
+        return y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         return backward(convert_to_rows(gradient), ctx.argmax, ctx.shape, ctx.pool), None
+
+
+def launch_pool(x_NCHW: Tensor, pool: Pool, area: Area, *, needs_argmax: bool) -> tuple[Tensor, Tensor | None]:
+    """Return the pooled images and, if needed, the index of each maximum within its window."""
+    x = x_NCHW.contiguous(memory_format=torch.channels_last)
+    count, channels, *sizes = x.shape
+    shape = (count, *pool.output_size(*sizes), channels)
+    y = torch.empty(shape, dtype=x.dtype, device=x.device)
+    argmax = torch.empty(shape, dtype=torch.uint8, device=x.device) if needs_argmax else None
+    grid = (area.count_tiles(count, *shape[1:3]), count_blocks(channels, area.columns))
+    pooling_kernels.pooling_forward_kernel[grid](
+        *(x, y, y if argmax is None else argmax, count * shape[1] * shape[2], *sizes, *shape[1:3]),
+        *(*pool.padding_before(*sizes), channels, pool.size, pool.stride, pool.average, needs_argmax),
+        *(area.height, area.width, area.columns),
+        num_warps=area.warps,
+    )
+    return y.permute(0, 3, 1, 2), argmax
 
 
 def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], pool: Pool) -> Tensor:
@@ -81,7 +87,7 @@ def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], po
 
 
 def convert_to_rows(x_NCHW: Tensor) -> Tensor:
-    """Return images, or a slice of their channels, as [pixels, channels]; copy them only if the layout requires it."""
+    """Return images, or a slice of their channels, as [pixels, channels]; copy them only if their layout differs."""
     image, channel, row, pixel = x_NCHW.stride()
     is_dense = channel == 1 and row == pixel * x_NCHW.shape[3] and image == row * x_NCHW.shape[2]
     return view_as_rows(x_NCHW) if is_dense else make_gradient_rows(x_NCHW, x_NCHW.dtype)

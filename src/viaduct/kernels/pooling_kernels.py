@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Not specialised: compiling again takes a second.
+# Triton does not specialise the kernels for these sizes, because compiling again takes a second.
 SIZES = ["rows", "height", "width", "out_height", "out_width", "top", "left"]
 
 

@@ -1,4 +1,4 @@
-"""Launch sizes of the Triton kernels: tuned sizes (`choices.py`) and defaults."""
+"""Launch sizes of the Triton kernels: those that tuning chose (choices.py), else defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from viaduct.kernels.choices import find_choice
 
-MAX_COLUMNS = 1024  # number of counters: one for each column of programs
+MAX_COLUMNS = 1024  # of programs; there is a counter for each (`get_tickets`)
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float64: "float64"}
 Sizes = TypeVar("Sizes")  # a dataclass of launch sizes
 
@@ -76,7 +76,7 @@ def find_area(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Ar
 class Loop:
     """Work of one program of a kernel that loops over blocks of rows."""
 
-    block: int
+    block: int  # rows
     warps: int
     waves: int = 1  # programs for each multiprocessor
     stages: int = 3  # of the software pipeline
@@ -86,8 +86,8 @@ class Loop:
 class ReductionSizes:
     """Tile and number of programs of a kernel that reduces each channel over all rows."""
 
-    height: int
-    width: int
+    height: int  # rows of a tile
+    width: int  # channels of a tile
     warps: int
     each: int  # programs for each multiprocessor
     registers: int = 0  # limit for each thread, so that these programs fit; 0: no limit
@@ -96,7 +96,7 @@ class ReductionSizes:
         """Return the number of columns of programs, and of programs that share the rows of a column."""
         rows, channels = rows_x.shape
         columns = count_blocks(channels, self.width)
-        resident = count_multiprocessors(rows_x) * self.each // columns
+        resident = count_multiprocessors(rows_x.device) * self.each // columns
         return columns, max(1, min(count_blocks(rows, self.height), resident))
 
     @property
@@ -107,10 +107,10 @@ class ReductionSizes:
 
 def choose_default_reduction_sizes(rows: int, channels: int, tensors: int) -> ReductionSizes:
     """Return the sizes that were fastest on an H200; `tensors` is the number of tensors that the kernel reads."""
-    numbers = rows * channels
-    if tensors > 1 and numbers >= 20_000_000:
+    elements = rows * channels
+    if tensors > 1 and elements >= 20_000_000:
         return ReductionSizes(32, 64, 8, 4, 64)
-    if numbers >= (20_000_000 if channels >= 256 else 50_000_000):
+    if elements >= (20_000_000 if channels >= 256 else 50_000_000):
         return ReductionSizes(32, 64, 4, 6, 80)
     return ReductionSizes(32, 64, 4, 4) if channels >= 512 else ReductionSizes(64, 64, 8, 2)
 
@@ -122,7 +122,7 @@ def find_reduction_sizes(kernel: str, rows_x: Tensor, tensors: int) -> Reduction
 
 
 def get_tickets(like: Tensor) -> Tensor:
-    """Return the counters of the columns of programs, which are 0 between kernels; a stream's kernels share them."""
+    """Return counters, one for each column of programs, that are 0 between kernels; kernels of a stream share them."""
     stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
     return make_tickets(like.device, stream)
 
@@ -132,12 +132,8 @@ def make_tickets(device: torch.device, stream: int) -> Tensor:
     return torch.zeros(MAX_COLUMNS, dtype=torch.int32, device=device)
 
 
-def count_multiprocessors(like: Tensor) -> int:
-    return read_multiprocessors(like.device)
-
-
 @lru_cache
-def read_multiprocessors(device: torch.device) -> int:
+def count_multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 4  # Triton's interpreter
     return torch.cuda.get_device_properties(device).multi_processor_count

@@ -1,4 +1,7 @@
-"""Stem for large images as one operation: 7x7 convolution with stride 2, batch norm, ReLU, 3x3 max pool, stride 2."""
+"""Stem for large images as one operation: 7x7 convolution with stride 2, batch norm, ReLU, 3x3 max pool with stride 2.
+
+"Folded" images have blocks of 2x2 pixels as pixels of 16 channels, and "folded" weights fit them (stem_kernels.py).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from viaduct.kernels import stem_kernels
 from viaduct.kernels.norm import Norm, Parts, Sums, combine_parts, sum_parts, view_as_rows
 from viaduct.kernels.sizes import Loop, count_blocks, count_multiprocessors, find_sizes
 
-# Launch sizes of the kernels without tuning.
+# Launch sizes of the kernels if they were not tuned.
 CONVOLUTION = Loop(block=128, warps=4, waves=2)
 POOL = Loop(block=16, warps=4)
 SUMS = Loop(block=32, warps=4, waves=8)
@@ -38,8 +41,8 @@ def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
 def fold_weight(weight: Tensor, offset: int, dtype: torch.dtype) -> Tensor:
     """Return a [filters, 3, 7, 7] weight in the layout of the matrix product: [256, filters].
 
-    `offset` is the row and column of the weight in its 8x8 window: 2 * before - padding. The 256 are 4 rows, 4 columns
-    and 16 channels.
+    `offset` is the row and column of the 7x7 weight in a window of 8x8 pixels: 2 * before - padding. The 256 are 4 rows
+    and 4 columns of blocks with 16 channels each.
     """
     filters = weight.shape[0]
     window = weight.new_zeros((filters, 3, 8, 8))
@@ -70,7 +73,7 @@ class StemFunction(torch.autograd.Function):
         x, parts = convolve(folded, fold_weight(weight, 2 * before - padding, dtype), layer.running_mean, size)
         norm = combine_parts(parts, size.rows, layer)
         pooled, argmax, max_input = pool(x, norm, size)
-        ctx.save_for_backward(folded, x, argmax, max_input, norm.mean, norm.inverse, norm.scale, norm.shift)
+        ctx.save_for_backward(folded, x, argmax, max_input, norm.mean, norm.inverse_deviation, norm.scale, norm.shift)
         ctx.size, ctx.offset, ctx.dtype = size, 2 * before - padding, weight.dtype
         return pooled.permute(0, 3, 1, 2)
 
@@ -87,7 +90,7 @@ class StemFunction(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Size:
-    """Size of the convolution's output."""
+    """Size of the convolution's output, and the pool's padding."""
 
     count: int  # images
     height: int
@@ -112,12 +115,13 @@ def convolve(folded: Tensor, weight: Tensor, pivot: Tensor | None, size: Size) -
     """Return the convolution's output as rows, and its partial statistics relative to `pivot`."""
     loop = find_sizes("stem_convolution", size.shape, folded.dtype, CONVOLUTION)
     tiles = count_blocks(size.rows, loop.block)
-    programs = min(tiles, count_multiprocessors(folded) * loop.waves)
+    programs = min(tiles, count_multiprocessors(folded.device) * loop.waves)
     x = torch.empty((size.rows, size.filters), dtype=folded.dtype, device=folded.device)
     parts = Parts.empty(programs, size.filters, folded)
     pivots = torch.zeros(size.filters, device=folded.device) if pivot is None else pivot
     stem_kernels.stem_forward_kernel[(programs,)](
-        *(folded, weight, pivots, x, parts.means, parts.squares, parts.counts, size.rows, size.height, size.width),
+        *(folded, weight, pivots, x, parts.means, parts.squared_deviations, parts.counts),
+        *(size.rows, size.height, size.width),
         *(folded.shape[1], folded.shape[2], tiles, size.filters, loop.block),
         num_warps=loop.warps,
         num_stages=loop.stages,
@@ -140,27 +144,29 @@ def pool(x: Tensor, norm: Norm, size: Size) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def sum_window_gradients(gradient: Tensor, argmax: Tensor, max_input: Tensor, norm: Norm) -> Sums:
-    """Return the sums of the norm's output gradient, computed from the pooled windows."""
+    """Return the sums of the gradient w.r.t. the norm's output; `gradient` is that of the pool's output."""
     rows, filters = gradient.shape
     loop = find_sizes("stem_sums", (rows,), gradient.dtype, SUMS)
     tiles = count_blocks(rows, loop.block)
-    programs = min(tiles, count_multiprocessors(gradient) * loop.waves)
+    programs = min(tiles, count_multiprocessors(gradient.device) * loop.waves)
     table = torch.empty((2, programs, filters), dtype=torch.float32, device=gradient.device)
     stem_kernels.stem_sums_kernel[(programs,)](
-        *(gradient, argmax, max_input, norm.mean, norm.inverse, table[0], table[1], rows, tiles, filters, loop.block),
+        *(gradient, argmax, max_input, norm.mean, norm.inverse_deviation, table[0], table[1]),
+        *(rows, tiles, filters, loop.block),
         num_warps=loop.warps,
     )
     return sum_parts(table)
 
 
 def compute_input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: Norm, sums: Sums, size: Size) -> Tensor:
-    """Return the gradient w.r.t. the norm's input."""
+    """Return the gradient w.r.t. the norm's input; `gradient` is that of the pool's output."""
     out = torch.empty_like(x)
     # One more block of 2x2 pixels in each direction, because the pool's windows may begin in the padding.
-    count = size.count * (size.height // 2 + 1) * (size.width // 2 + 1)
+    blocks = size.count * (size.height // 2 + 1) * (size.width // 2 + 1)
     loop = find_sizes("stem_input", size.shape, x.dtype, INPUT)
-    stem_kernels.stem_input_kernel[(count_blocks(count, loop.block),)](
-        *(gradient, argmax, x, norm.mean, norm.inverse, norm.scale, sums.total, sums.product, out, count, size.rows),
+    stem_kernels.stem_input_gradient_kernel[(count_blocks(blocks, loop.block),)](
+        *(gradient, argmax, x, norm.mean, norm.inverse_deviation, norm.scale, sums.total, sums.product, out),
+        *(blocks, size.rows),
         *(size.height, size.width, *size.pooled_size, size.before, size.filters, loop.block),
         num_warps=loop.warps,
     )
@@ -171,9 +177,9 @@ def compute_weight_gradient(norm_gradient: Tensor, folded: Tensor, size: Size) -
     """Return the gradient w.r.t. the folded weight, [filters, 256]."""
     loop = find_sizes("stem_weight", size.shape, norm_gradient.dtype, WEIGHT)
     tiles = count_blocks(size.rows, loop.block)
-    programs = min(tiles, count_multiprocessors(norm_gradient) * loop.waves)
+    programs = min(tiles, count_multiprocessors(norm_gradient.device) * loop.waves)
     parts = torch.empty((programs, size.filters, 256), dtype=torch.float32, device=norm_gradient.device)
-    stem_kernels.stem_weight_kernel[(programs, 4)](
+    stem_kernels.stem_weight_gradient_kernel[(programs, 4)](
         *(norm_gradient, folded, parts, size.rows, size.height, size.width, folded.shape[1], folded.shape[2], tiles),
         *(size.filters, loop.block),
         num_warps=loop.warps,

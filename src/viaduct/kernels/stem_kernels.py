@@ -1,7 +1,8 @@
 """Stem: 7x7 convolution with stride 2 over three channels, which libraries compute slowly.
 
-Blocks of 2x2 pixels become one pixel of 12 channels, padded with zeros to 16. The convolution is then 4x4 with stride
-1, and each row of its window is 64 consecutive numbers.
+The images are folded: a block of 2x2 pixels becomes one pixel of 12 channels, padded with zeros to 16. The convolution
+is then 4x4 with stride 1, and each row of its window is 64 consecutive elements. BLOCK is the number of pixels or
+windows that a program handles at once.
 """
 
 from __future__ import annotations
@@ -12,30 +13,31 @@ import triton.language as tl
 
 @triton.jit
 def fold_kernel(x, folded, pixels, height, width, folded_height, folded_width, padding, BLOCK: tl.constexpr):
-    """Convert NHWC images of 3 channels to blocks of 16 (12 used), with `padding` zero blocks above and to the left."""
+    """Fold NHWC images of 3 channels, with `padding` folded pixels of zeros above and to the left."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, 16)
-    block_column = pixel % folded_width - padding
+    folded_column = pixel % folded_width - padding
     remaining = pixel // folded_width
-    block_row = remaining % folded_height - padding
+    folded_row = remaining % folded_height - padding
     image = remaining // folded_height
-    row = 2 * block_row[:, None] + (channel // 6)[None, :]
-    column = 2 * block_column[:, None] + (channel % 6 // 3)[None, :]
+    row = 2 * folded_row[:, None] + (channel // 6)[None, :]
+    column = 2 * folded_column[:, None] + (channel % 6 // 3)[None, :]
     in_image = (row >= 0) & (row < height) & (column >= 0) & (column < width) & (channel < 12)[None, :]
     in_image &= (pixel < pixels)[:, None]
     offset = ((image[:, None].to(tl.int64) * height + row) * width + column) * 3 + (channel % 3)[None, :]
     value = tl.load(x + offset, mask=in_image, other=0.0)
-    in_bounds = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
+    in_bounds = (pixel < pixels)[:, None] & (channel >= 0)[None, :]  # channel >= 0 is always true: it adds the axis
     folded_offset = pixel[:, None].to(tl.int64) * 16 + channel[None, :]
     tl.store(folded + folded_offset, value.to(folded.dtype.element_ty), mask=in_bounds)
 
 
 @triton.jit
 def stem_forward_kernel(
-    folded, weight, pivot, y, means, squares, counts, rows, out_height, out_width, folded_height, folded_width, tiles,
-    FILTERS: tl.constexpr, BLOCK: tl.constexpr,
+    folded, weight, pivot, y, means, squared_deviations, counts, rows, out_height, out_width, folded_height,
+    folded_width, tiles, FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Compute y[pixel, filter] and the statistics of each filter, relative to `pivot`, the mean of earlier batches."""
+    """Compute y[pixel, filter] for all `rows` output pixels. Each program also stores the statistics of its pixels:
+    count, mean and squared deviations, summed relative to `pivot`, the mean of earlier batches."""
     program = tl.program_id(0)
     filters = tl.arange(0, FILTERS)
     window_offset = tl.arange(0, 64)
@@ -64,7 +66,7 @@ def stem_forward_kernel(
     deviation_sum = tl.sum(deviations, 0)
     mean = deviation_sum / tl.maximum(count, 1.0)
     tl.store(means + program * FILTERS + filters, mean + pivots)
-    tl.store(squares + program * FILTERS + filters, tl.sum(square_part, 0) - deviation_sum * mean)
+    tl.store(squared_deviations + program * FILTERS + filters, tl.sum(square_part, 0) - deviation_sum * mean)
     tl.store(counts + program, count)
 
 
@@ -73,8 +75,8 @@ def pool_forward_kernel(
     x, scale, shift, pooled, argmax, max_input, rows, height, width, pooled_height, pooled_width, padding,
     CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Compute the 3x3 max pool with stride 2 of relu(scale * x + shift). `argmax` is the index within the window, 9
-    if all values are 0 behind the ReLU; `max_input` is the x of the maximum."""
+    """Compute the 3x3 max pool with stride 2 of relu(scale * x + shift), for `rows` output pixels. `argmax` is the
+    index within the window, 9 if all values are 0 behind the ReLU; `max_input` is the x of the maximum."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
     valid = pixel < rows
@@ -108,11 +110,12 @@ def pool_forward_kernel(
 
 @triton.jit
 def stem_sums_kernel(
-    gradient, argmax, max_input, mean, inverse, sums, products, rows, tiles,
+    gradient, argmax, max_input, mean, inverse_deviation, part_sums, part_products, windows, tiles,
     CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradient of the norm's output, and the gradient times the normalised input, for each channel. A window's
-    gradient goes to one pixel, so the sum is over windows, a quarter as many as pixels."""
+    """Sum the gradient w.r.t. the norm's output, and the gradient times the normalised input, for each channel; each
+    program stores its part. The gradient of a window of the pool goes to one pixel, so the sum is over windows, a
+    quarter as many as pixels."""
     program = tl.program_id(0)
     channel = tl.arange(0, CHANNELS)
     mean_values = tl.load(mean + channel)
@@ -120,24 +123,25 @@ def stem_sums_kernel(
     product = tl.zeros((BLOCK, CHANNELS), tl.float32)
     for tile in range(program, tiles, tl.num_programs(0)):
         window = tile * BLOCK + tl.arange(0, BLOCK)
-        valid = (window < rows)[:, None]
+        valid = (window < windows)[:, None]
         offset = window[:, None] * CHANNELS + channel[None, :]
         window_gradient = tl.load(gradient + offset, mask=valid, other=0.0).to(tl.float32)
         window_gradient = tl.where(tl.load(argmax + offset, mask=valid, other=9) < 9, window_gradient, 0.0)
         value = tl.load(max_input + offset, mask=valid, other=0.0).to(tl.float32)
         total += window_gradient
         product += window_gradient * (value - mean_values[None, :])
-    tl.store(sums + program * CHANNELS + channel, tl.sum(total, 0))
-    tl.store(products + program * CHANNELS + channel, tl.sum(product, 0) * tl.load(inverse + channel))
+    tl.store(part_sums + program * CHANNELS + channel, tl.sum(total, 0))
+    tl.store(part_products + program * CHANNELS + channel, tl.sum(product, 0) * tl.load(inverse_deviation + channel))
 
 
 @triton.jit
-def stem_input_kernel(
-    gradient, argmax, x, mean, inverse, scale, sums, products, out, blocks, rows, height, width, pooled_height,
-    pooled_width, padding, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
+def stem_input_gradient_kernel(
+    gradient, argmax, x, mean, inverse_deviation, scale, sums, products, out, blocks, rows, height, width,
+    pooled_height, pooled_width, padding, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient w.r.t. the norm's input, through pool, ReLU and norm. A program handles blocks of 2x2
-    pixels, which are in four windows: the one that begins in the block, and those above, left, and above left."""
+    """Compute the gradient w.r.t. the norm's input, through pool, ReLU and norm. A program handles BLOCK blocks of 2x2
+    pixels. The pixels of such a block are in up to four windows of the pool: the one that begins in the block, and
+    those above, left, and above left. `rows` is the number of pixels."""
     block = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
     block_column = block % (width // 2 + 1)
@@ -149,14 +153,14 @@ def stem_input_kernel(
     corner = (image * height + 2 * block_row - padding) * width + 2 * block_column - padding
     out_offsets = corner[:, None] * CHANNELS + channel[None, :]
     mean_values = tl.load(mean + channel)
-    inverse_values = tl.load(inverse + channel)
+    inverse_deviations = tl.load(inverse_deviation + channel)
     scales = tl.load(scale + channel)
     mean_gradient = tl.load(sums + channel) / rows
-    slope = tl.load(products + channel) / rows * inverse_values
+    slope = tl.load(products + channel) / rows * inverse_deviations
     for pixel in tl.static_range(4):
         row = 2 * block_row - padding + pixel // 2
         column = 2 * block_column - padding + pixel % 2
-        window_gradient = tl.zeros((BLOCK, CHANNELS), tl.float32)
+        pixel_gradient = tl.zeros((BLOCK, CHANNELS), tl.float32)
         for window in tl.static_range(4):
             # Window 0 begins in the block; 1 is to its left, 2 above, 3 above and to the left.
             if (window // 2 == 0 or pixel // 2 == 0) and (window % 2 == 0 or pixel % 2 == 0):
@@ -167,22 +171,23 @@ def stem_input_kernel(
                 offset = windows - (window // 2 * pooled_width + window % 2) * CHANNELS
                 best_cell = tl.load(argmax + offset, mask=in_bounds[:, None], other=9).to(tl.int32)
                 cell = (pixel // 2 + 2 * (window // 2)) * 3 + pixel % 2 + 2 * (window % 2)
-                pooled_gradient = tl.load(gradient + offset, mask=in_bounds[:, None], other=0.0).to(tl.float32)
-                window_gradient += tl.where(best_cell == cell, pooled_gradient, 0.0)
+                window_gradient = tl.load(gradient + offset, mask=in_bounds[:, None], other=0.0).to(tl.float32)
+                pixel_gradient += tl.where(best_cell == cell, window_gradient, 0.0)
         inside = (valid & (row >= 0) & (row < height) & (column >= 0) & (column < width))[:, None]
         out_offset = out_offsets + (pixel // 2 * width + pixel % 2) * CHANNELS
         value = tl.load(x + out_offset, mask=inside, other=0.0).to(tl.float32)
-        centred = window_gradient - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]
+        centred = pixel_gradient - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]
         result = centred * scales[None, :]
         tl.store(out + out_offset, result.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def stem_weight_kernel(
-    norm_gradient, folded, parts, rows, height, width, folded_height, folded_width, tiles,
+def stem_weight_gradient_kernel(
+    norm_gradient, folded, parts, rows, out_height, out_width, folded_height, folded_width, tiles,
     FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient w.r.t. weight; each program sums over some pixels for one row of the window."""
+    """Compute parts of the gradient w.r.t. the folded weight; each program sums over some of the `rows` output pixels,
+    for one row of the window."""
     program = tl.program_id(0)
     row_index = tl.program_id(1)
     filters = tl.arange(0, FILTERS)
@@ -191,11 +196,12 @@ def stem_weight_kernel(
     for tile in range(program, tiles, tl.num_programs(0)):
         pixel = tile * BLOCK + tl.arange(0, BLOCK)
         valid = (pixel < rows)[:, None]
-        remaining = pixel // width
-        corner = (remaining // height * folded_height + remaining % height + row_index) * folded_width + pixel % width
+        remaining = pixel // out_width
+        image, out_row = remaining // out_height, remaining % out_height
+        corner = (image * folded_height + out_row + row_index) * folded_width + pixel % out_width
         window_row = tl.load(folded + (corner[:, None] * 16 + window_offset[None, :]), mask=valid, other=0.0)
-        window_gradient = tl.load(norm_gradient + (pixel[:, None] * FILTERS + filters[None, :]), mask=valid, other=0.0)
-        total = tl.dot(tl.trans(window_gradient), window_row, total)
+        pixel_gradient = tl.load(norm_gradient + (pixel[:, None] * FILTERS + filters[None, :]), mask=valid, other=0.0)
+        total = tl.dot(tl.trans(pixel_gradient), window_row, total)
     out_offset = program.to(tl.int64) * FILTERS * 256 + filters[:, None] * 256 + row_index * 64 + window_offset[None, :]
     tl.store(parts + out_offset, total)
 
@@ -205,7 +211,7 @@ def stem_inference_kernel(
     folded, weight, bias, y, rows, out_height, out_width, folded_height, folded_width,
     FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Compute y[pixel, filter] = relu(convolution + bias)."""
+    """Compute y[pixel, filter] = relu(convolution + bias) for all `rows` output pixels."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     filters = tl.arange(0, FILTERS)
     window_offset = tl.arange(0, 64)

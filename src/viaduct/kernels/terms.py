@@ -1,7 +1,7 @@
-"""State of an AmoebaNet cell as a single operation: the sum of one or two terms, once for each of its readers.
+"""State of an AmoebaNet cell as a single operation: the sum of one or two terms, returned once for each of its readers.
 
-A reader is an operation that takes the state as its input, directly or through a ReLU. Each reader gets its own tensor
-over the same memory, so that autograd passes their gradients separately, and one kernel adds them. Rows are
+A reader is an operation that takes the state as its input, directly or through a ReLU. Each reader gets a tensor of its
+own over the same memory, so that autograd passes the readers' gradients separately, and one kernel adds them. Rows are
 channels_last images as [pixels, channels].
 """
 
@@ -28,12 +28,12 @@ class Term:
     x: Tensor
     layer: nn.BatchNorm2d | None = None
     pool: Pool | None = None
-    factor: Tensor | None = None  # of each example, for drop path
+    factor: Tensor | None = None  # drop path's factor of each example
 
 
 @dataclass(frozen=True)
 class SavedTerm:
-    """Term as needed by the kernels and by the backward pass."""
+    """What the kernels and the backward pass need of a term."""
 
     shape: tuple[int, ...]  # of the term's images
     x: Tensor | None = None  # the norm's input, as rows
@@ -80,9 +80,9 @@ def output_size(term: Term) -> tuple[int, int, int]:
 
 
 def sum_terms(terms: list[Term], readers: list[bool], buffer: BufferSlice | None = None) -> list[Tensor]:
-    """Return the sum of the terms, once for each reader; `readers` has True for those behind a ReLU.
+    """Return the sum of the terms once for each reader; `readers` has True for those that read it through a ReLU.
 
-    The sum behind the ReLU is written to `buffer` if there is one.
+    If there is a `buffer`, the sum behind the ReLU is written to it.
     """
     layers = [term.layer for term in terms if term.layer is not None]
     weights = [tensor for layer in layers for tensor in (layer.weight, layer.bias)]
@@ -235,7 +235,9 @@ def merge_gradients(
         return like, None
     rows, channels = like.shape
     first = next((term for term in terms if term.norm is not None and term.factor is None), None)
-    x, mean, inverse = (like,) * 3 if first is None else (first.x, first.norm.mean, first.norm.inverse)  # type: ignore[union-attr]
+    x, mean, inverse_deviation = like, like, like  # the kernel does not read them without a norm
+    if first is not None:
+        x, mean, inverse_deviation = first.x, first.norm.mean, first.norm.inverse_deviation  # type: ignore[assignment,union-attr]
     total = like.new_empty((rows, channels))
     sizes = find_reduction_sizes("merge_gradients", like, len(gradients) + (first is not None))
     columns, parts = sizes.programs(like)
@@ -245,7 +247,7 @@ def merge_gradients(
     masked = sum(relu << index for index, (_, relu) in enumerate(gradients))  # one bit for each gradient
     terms_kernels.merge_kernel[(columns, parts)](
         *(*padded, *(gradient.stride(0) for gradient in padded), like if signs is None else signs),
-        *(x, mean, inverse, total, table, sums, get_tickets(like)),
+        *(x, mean, inverse_deviation, total, table, sums, get_tickets(like)),
         *(rows, channels, len(gradients), masked, first is not None, sizes.height, sizes.height, sizes.width),
         **sizes.options,
     )

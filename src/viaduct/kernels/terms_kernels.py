@@ -48,7 +48,7 @@ def compute_term(
     return value
 
 
-# Not specialised: compiling again takes a second.
+# Triton does not specialise the kernel for these sizes, because compiling again takes a second.
 SIZES = ["rows", "height", "width", "out_height", "out_width", "area"]
 PADS = ["first_top", "first_left", "second_top", "second_left"]
 
@@ -63,8 +63,8 @@ def sum_kernel(
     STRIDE: tl.constexpr, RAW: tl.constexpr, POSITIVE: tl.constexpr, SIGNS: tl.constexpr,
     TILE_HEIGHT: tl.constexpr, TILE_WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute raw = first + second, positive = relu(raw), and `signs`, a bit where raw is above 0. `pitch` is the
-    stride of a pixel in `positive`, which may be some channels of a larger tensor."""
+    """Compute raw = first + second, positive = relu(raw), and `signs`, bits that are 1 where raw is above 0. `pitch` is
+    the stride of a pixel in `positive`, which may be some channels of a larger tensor."""
     ROWS: tl.constexpr = TILE_HEIGHT * TILE_WIDTH
     pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TILE_HEIGHT, TILE_WIDTH)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -103,13 +103,13 @@ def load_gradient(gradient, pitch, row, column, in_bounds, positive, MASKED: tl.
 
 @triton.jit(do_not_specialize=["rows"])
 def merge_kernel(
-    first, second, third, fourth, first_pitch, second_pitch, third_pitch, fourth_pitch, signs, x, mean, inverse,
-    merged, table, output, tickets, rows, channels,
+    first, second, third, fourth, first_pitch, second_pitch, third_pitch, fourth_pitch, signs, x, mean,
+    inverse_deviation, merged, table, output, tickets, rows, channels,
     COUNT: tl.constexpr, MASKED: tl.constexpr, SUMS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute `merged`, the sum of COUNT gradients; those whose bit is set in MASKED count only where `signs` is set.
-    SUMS: also sum `merged`, and `merged` times the normalised x."""
+    """Compute `merged`, the sum of COUNT gradients. A gradient whose bit is set in MASKED counts only where `signs` has
+    a 1. SUMS: also sum `merged`, and `merged` times the normalised x, for each channel."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
     parts = tl.num_programs(1)
@@ -143,8 +143,8 @@ def merge_kernel(
             total += value
             product += tl.where(in_bounds, value * (x_values - mean_values[None, :]), 0.0)
     if SUMS:
-        inverse_values = tl.load(inverse + column, mask=inside, other=0.0)
+        inverse_deviations = tl.load(inverse_deviation + column, mask=inside, other=0.0)
         tl.store(table + part * channels + column, tl.sum(total, 0), mask=inside)
-        tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inverse_values, mask=inside)
+        tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inverse_deviations, mask=inside)
         if is_last_program(tickets, parts):
             sum_parts(table, output, channels, parts, column, PARTS, COLUMNS)

@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from kernels.check_tunable import CPU
 from viaduct.kernels.choices import find_choice
-from viaduct.kernels.tunable.base import Case, Draw, Limits, compute_error, read_limits, unpack_signs
+from viaduct.kernels.tunable.base import Case, Limits, RandomTensors, compute_error, read_limits, unpack_signs
 
 KEY = ("some_kernel", (4, "float32"))
 
@@ -48,7 +48,7 @@ def test_without_a_card_the_limits_are_those_of_an_h200() -> None:
 
 
 def test_two_cases_of_a_signature_have_the_same_tensors() -> None:
-    first, second = (Draw(CPU, torch.float16) for _ in range(2))
+    first, second = (RandomTensors(CPU, torch.float16) for _ in range(2))
     assert torch.equal(first.rows(3, 4), second.rows(3, 4))
     images = first.images(2, 8, 3, 5)
     assert (images.shape, images.dtype) == ((2, 8, 3, 5), torch.float16)

@@ -29,7 +29,7 @@ def test_grouped_spaces_have_only_blocks_that_fit_a_card(kernel: str, stride: in
 
     for count, size in ((1, 7), (32, 56), (256, 14)):
         signature = signature_of(count, size, per_group, stride)
-        layer, space = read_layer(signature), make_space((kernel, signature), CPU)
+        layer, space = read_layer(*signature[:-1]), make_space((kernel, signature), CPU)
         assert 20 < space.size < space.combinations
         square = kernel == "grouped_input_gradient" and stride == 2
         tile = (
@@ -50,18 +50,18 @@ def test_grouped_spaces_have_only_blocks_that_fit_a_card(kernel: str, stride: in
 @pytest.mark.parametrize("stride", [1, 2])
 def test_references_of_grouped_kernels_are_the_gradients_of_a_convolution(per_group: int, stride: int) -> None:
     from viaduct.kernels.tunable import make_case
-    from viaduct.kernels.tunable.base import Draw
+    from viaduct.kernels.tunable.base import RandomTensors
 
     signature = (*signature_of(2, 7, per_group, stride)[:-1], "float32")
     channels, out = 32 * per_group, (7 - 1) // stride + 1
-    draw = Draw(CPU, torch.float32)
-    weight = (draw.images(channels, per_group, 3, 3) * 0.2).double().requires_grad_()
-    x = draw.images(2, channels, 7, 7).double().requires_grad_()
+    random = RandomTensors(CPU, torch.float32)
+    weight = (random.images(channels, per_group, 3, 3) * 0.2).double().requires_grad_()
+    x = random.images(2, channels, 7, 7).double().requires_grad_()
     y = F.conv2d(x, weight, stride=stride, padding=1, groups=32)
-    gradient = x.detach() if stride == 1 else draw.images(2, channels, out, out).double()
+    gradient = x.detach() if stride == 1 else random.images(2, channels, out, out).double()
     expected = dict(zip(GROUPED, (y, *torch.autograd.grad(y, (x, weight), gradient, retain_graph=True)), strict=True))
     if stride == 1:  # the case of the weights draws a gradient of its own
-        second = draw.images(2, channels, out, out).double()
+        second = random.images(2, channels, out, out).double()
         expected["grouped_weight_gradient"] = torch.autograd.grad(y, weight, second)[0]
     for kernel in GROUPED:
         (found,) = make_case((kernel, signature), CPU).reference()

@@ -13,7 +13,7 @@ from viaduct.kernels.tunable.pooling import limit_area, make_space
 
 def test_areas_that_leave_threads_idle_or_overflow_registers_are_refused() -> None:
     assert "a thread has 0.5" in str(limit_area({"height": 1, "width": 1, "columns": 16, "warps": 1}))
-    assert "64 numbers a thread" in str(limit_area({"height": 8, "width": 16, "columns": 128, "warps": 8}))
+    assert "64 elements a thread" in str(limit_area({"height": 8, "width": 16, "columns": 128, "warps": 8}))
     assert limit_area({"height": 1, "width": 2, "columns": 16, "warps": 1}) is None
 
 

@@ -1,12 +1,12 @@
-"""Tunable kernels: the search space of each, and cases with random tensors to check and time a candidate.
+"""Tunable kernels: the search space of each, and cases with random tensors to check and time its points.
 
-    with record_launches() as launches: ...          an eager step (kernels/choices.py)
-    for key in launches: kernel, signature = key
-        space = make_space(key, device)              invalid points are pruned by resource rules
+    with record_launches() as launches: ...          run an eager step (kernels/choices.py)
+    for key in launches:                             a key is (kernel, signature)
+        space = make_space(key, device)              rules exclude points that exceed the card's resources
         case = make_case(key, device)
-        case.measure_error(point)                    against plain PyTorch; compare with case.allowed_error
-        case.run(point)                              what to time
-    set_choices({key: best})                         launches use it from now on
+        case.measure_error(point)                    against plain PyTorch; compare it with case.allowed_error
+        case.run(point)                              this is what to time
+    set_choices({key: best})                         launches use this point from now on
 
 Each file of this folder registers a family of kernels. Importing them needs Triton.
 """
@@ -50,12 +50,12 @@ def make_space(key: Key, device: torch.device) -> Space:
 
 
 def make_case(key: Key, device: torch.device) -> Case:
-    """Return a case with random tensors of a signature."""
+    """Return a case with random tensors of the sizes and dtype in a signature."""
     kernel, signature = key
-    return find_tunable(kernel).make_case(key, signature, device)
+    return find_tunable(kernel).make_case(signature, device)
 
 
 def list_spaces(keys: Iterable[Key], device: torch.device) -> dict[Key, Space]:
-    """Return the spaces that have more than one valid point."""
+    """Return the search spaces of tunable kernels, except those with a single valid point."""
     spaces = {key: make_space(key, device) for key in keys if key[0] in list_tunables()}
     return {key: space for key, space in spaces.items() if space.size > 1}

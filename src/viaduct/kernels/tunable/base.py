@@ -15,8 +15,12 @@ from viaduct.kernels.sizes import DTYPES
 from viaduct.search_space import Point, Space
 
 NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
-ALLOWED_ERRORS = {"float64": 1e-6, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.5e-2}  # relative, of a tensor's norm
+ALLOWED_ERRORS = {"float64": 1e-6, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.5e-2}  # as `compute_error` returns
 MAX_REGISTERS = 255  # for a thread
+
+
+Compute = Callable[[], Sequence[Tensor]]
+LaunchAndReference = tuple[Compute, Compute]
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,15 @@ def read_limits(device: torch.device) -> Limits:
 
 @dataclass(frozen=True)
 class Case:
-    """Kernel launch on random tensors of a signature, and the same computation in PyTorch as reference."""
+    """A kernel launch on random tensors of a signature, and the same computation in PyTorch as reference."""
 
     key: Key
-    launch: Callable[[], Sequence[Tensor]]
-    reference: Callable[[], Sequence[Tensor]]
+    launch: Compute
+    reference: Compute
 
     @property
     def allowed_error(self) -> float:
+        """Relative error that the signature's dtype allows."""
         return ALLOWED_ERRORS[str(self.key[1][-1])]
 
     def run(self, point: Point | None) -> Sequence[Tensor]:
@@ -72,17 +77,8 @@ def compute_error(actual: Tensor, expected: Tensor) -> float:
     return float((actual - expected).norm() / expected.norm().clamp_min(1e-30))
 
 
-@dataclass(frozen=True)
-class Tunable:
-    """Kernel with the functions that make its search space and its cases."""
-
-    kernel: str
-    make_space: Callable[[Signature, Limits], Space]
-    make_case: Callable[[Key, Signature, torch.device], Case]
-
-
-class Draw:
-    """Generator of random tensors with a fixed seed."""
+class RandomTensors:
+    """Draws random tensors, with a fixed seed."""
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device, self.dtype = device, dtype
@@ -99,8 +95,8 @@ class Draw:
     def norm(self, channels: int) -> Norm:
         """Return a batch norm with random statistics, scale and shift."""
         mean, shift = (torch.randn(channels, generator=self.generator) * 0.3 for _ in range(2))
-        inverse, scale = (torch.rand(channels, generator=self.generator) + 0.5 for _ in range(2))
-        return Norm(*(tensor.to(self.device) for tensor in (mean, inverse, scale, shift)))
+        inverse_deviation, scale = (torch.rand(channels, generator=self.generator) + 0.5 for _ in range(2))
+        return Norm(*(tensor.to(self.device) for tensor in (mean, inverse_deviation, scale, shift)))
 
 
 def read_sizes(signature: Signature) -> tuple[int, ...]:
@@ -108,20 +104,29 @@ def read_sizes(signature: Signature) -> tuple[int, ...]:
     return tuple(int(value) for value in signature[:-1])
 
 
-def make_draw(signature: Signature, device: torch.device) -> Draw:
-    """Return a generator of tensors in the signature's dtype."""
-    return Draw(device, NAMED_DTYPES[str(signature[-1])])
+@dataclass(frozen=True)
+class Tunable:
+    """Kernel with the functions that make its search space and, from random tensors and sizes, its cases."""
+
+    kernel: str
+    make_space: Callable[[Signature, Limits], Space]
+    prepare_case: Callable[..., LaunchAndReference]
+
+    def make_case(self, signature: Signature, device: torch.device) -> Case:
+        """Return a case with random tensors of the sizes and dtype in a signature."""
+        random = RandomTensors(device, NAMED_DTYPES[str(signature[-1])])
+        return Case((self.kernel, signature), *self.prepare_case(random, *read_sizes(signature)))
 
 
-def limit_numbers(tile: int, point: Point, most: int) -> str | None:
-    """Reject tiles of more than `most` numbers for each thread, and tiles with idle threads."""
-    numbers = tile / (int(point["warps"]) * 32)
-    if numbers > most:
-        return f"{numbers:g} numbers a thread do not fit into registers"
-    return f"a thread has {numbers:g} of a number" if numbers < 1 else None
+def limit_elements(tile: int, point: Point, most: int) -> str | None:
+    """Reject tiles of `tile` elements with more than `most` elements for each thread, or with idle threads."""
+    elements = tile / (int(point["warps"]) * 32)
+    if elements > most:
+        return f"{elements:g} elements a thread do not fit into registers"
+    return f"a thread has {elements:g} of an element" if elements < 1 else None
 
 
 def unpack_signs(signs: Tensor, channels: int) -> Tensor:
-    """Return the bits of [rows, bytes] as floats, 0 or 1."""
+    """Return sign bits, [rows, bytes], as floats [rows, channels] of 0 or 1."""
     bits = (signs[:, :, None].int() >> torch.arange(8, device=signs.device)) & 1
     return bits.flatten(1)[:, :channels].float()

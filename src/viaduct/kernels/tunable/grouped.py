@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 
-import torch
 import torch.nn.functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
 
 from viaduct.kernels import grouped_cuda
-from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.choices import Signature
 from viaduct.kernels.grouped_cuda import (
     WEIGHT_SHAPE,
     BlockShape,
@@ -20,7 +19,7 @@ from viaduct.kernels.grouped_cuda import (
     make_window_tile,
 )
 from viaduct.kernels.grouped_cuda import Tile as InputTile
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes
+from viaduct.kernels.tunable.base import LaunchAndReference, Limits, RandomTensors, Tunable, read_sizes
 from viaduct.search_space import Parameter, Point, Space
 
 PARAMETERS = (
@@ -33,15 +32,15 @@ PARAMETERS = (
 FORWARD, INPUT, WEIGHT = "grouped_convolution", "grouped_input_gradient", "grouped_weight_gradient"
 
 
-def read_layer(signature: Signature) -> Layer:
-    """Return the layer of a signature; for an input gradient with stride 1, the convolution that computes it."""
-    count, height, width, out_height, out_width, channels, top, left, per_group, stride = read_sizes(signature)
+def read_layer(*sizes: int) -> Layer:
+    """Return the layer of these sizes; for an input gradient with stride 1, they are of the convolution it is."""
+    count, height, width, out_height, out_width, channels, top, left, per_group, stride = sizes
     return Layer(count, height, width, out_height, out_width, channels, per_group, stride, top, left)
 
 
 def make_space(kernel: str, signature: Signature, limits: Limits) -> Space:
     """Return the block shapes of a kernel that fit into the device's limits."""
-    layer = read_layer(signature)
+    layer = read_layer(*read_sizes(signature))
     reads_squares = kernel == INPUT and layer.stride == 2
     tile = make_square_tile(layer) if reads_squares else make_window_tile(layer, reads_gradient=kernel == WEIGHT)
     default = WEIGHT_SHAPE if kernel == WEIGHT else choose_default_block_shape(layer, transposed=kernel == INPUT)
@@ -98,32 +97,32 @@ def limit_shared_memory(tile: InputTile, limits: Limits, point: Point) -> str | 
     return f"{used} bytes of shared memory are more than {limit}" if used > limit else None
 
 
-def make_case(kernel: str, key: Key, signature: Signature, device: torch.device) -> Case:
+def prepare_case(kernel: str, random: RandomTensors, *sizes: int) -> LaunchAndReference:
     """Return a case for a convolution or one of its gradients, with a float64 reference."""
-    layer, draw = read_layer(signature), make_draw(signature, device)
+    layer = read_layer(*sizes)
     groups = layer.channels // layer.per_group
     shape = (layer.channels, layer.per_group, 3, 3)
-    weight = draw.images(*shape) * 0.2
-    x = draw.images(layer.count, layer.channels, layer.height, layer.width)
+    weight = random.images(*shape) * 0.2
+    x = random.images(layer.count, layer.channels, layer.height, layer.width)
     right = (layer.out_width - 1) * layer.stride + 3 - layer.left - layer.width
     bottom = (layer.out_height - 1) * layer.stride + 3 - layer.top - layer.height
     padded = F.pad(x.double(), (layer.left, right, layer.top, bottom))
     if kernel == FORWARD:
         expected = F.conv2d(padded, weight.double(), stride=layer.stride, groups=groups)
-        return Case(key, lambda: [grouped_cuda.run_convolution(x, weight, layer)], lambda: [expected])
+        return lambda: [grouped_cuda.run_convolution(x, weight, layer)], lambda: [expected]
     if kernel == INPUT and layer.stride == 1:
         transposed = weight.double().view(groups, layer.per_group, layer.per_group, 3, 3).transpose(1, 2).flatten(0, 1)
         expected = F.conv2d(padded, transposed.flip(2, 3), groups=groups)
-        return Case(key, lambda: [grouped_cuda.run_convolution(x, weight, layer, transposed=True)], lambda: [expected])
-    gradient = draw.images(layer.count, layer.channels, layer.out_height, layer.out_width)
+        return lambda: [grouped_cuda.run_convolution(x, weight, layer, transposed=True)], lambda: [expected]
+    gradient = random.images(layer.count, layer.channels, layer.out_height, layer.out_width)
     if kernel == INPUT:
         doubles = weight.double(), gradient.double()
         full = conv2d_input(padded.shape, *doubles, layer.stride, groups=groups)  # type: ignore[no-untyped-call]
         expected = full[:, :, layer.top :, layer.left :][:, :, : layer.height, : layer.width]
-        return Case(key, lambda: [grouped_cuda.run_input_gradient(gradient, weight, layer)], lambda: [expected])
+        return lambda: [grouped_cuda.run_input_gradient(gradient, weight, layer)], lambda: [expected]
     options = {"stride": layer.stride, "groups": groups}
     expected = conv2d_weight(padded, shape, gradient.double(), **options)  # type: ignore[no-untyped-call]
-    return Case(key, lambda: [grouped_cuda.run_weight_gradient(gradient, x, layer)], lambda: [expected])
+    return lambda: [grouped_cuda.run_weight_gradient(gradient, x, layer)], lambda: [expected]
 
 
-TUNABLES = [Tunable(name, partial(make_space, name), partial(make_case, name)) for name in (FORWARD, INPUT, WEIGHT)]
+TUNABLES = [Tunable(name, partial(make_space, name), partial(prepare_case, name)) for name in (FORWARD, INPUT, WEIGHT)]

@@ -1,6 +1,7 @@
-"""Choice between our kernels and the library for each direction of grouped 3x3 convolutions.
+"""Choice between our kernels ("own") and cuDNN ("library") for each direction of grouped 3x3 convolutions.
 
-The cases of the gradients run the complete backward pass; only the tuned direction changes.
+Directions are the forward pass and the gradients w.r.t. input and weight. The cases of the gradients run the complete
+backward pass; only the tuned direction changes its implementation.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.kernels import grouped
-from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.choices import Signature
 from viaduct.kernels.norm import view_as_rows
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes
+from viaduct.kernels.tunable.base import LaunchAndReference, Limits, RandomTensors, Tunable, read_sizes
 from viaduct.models.padding import SameConv2d
 from viaduct.search_space import Parameter, Space
 
@@ -27,15 +28,15 @@ def make_space(direction: str, signature: Signature, limits: Limits) -> Space:
     return Space((Parameter("implementation", ("own", "library")),), default=default)
 
 
-def make_case(direction: str, key: Key, signature: Signature, device: torch.device) -> Case:
-    count, height, width, channels, per_group, stride, same, padding = read_sizes(signature)
-    draw, groups = make_draw(signature, device), channels // per_group
+def prepare_case(direction: str, random: RandomTensors, *sizes: int) -> LaunchAndReference:
+    count, height, width, channels, per_group, stride, same, padding = sizes
+    groups = channels // per_group
     conv: nn.Conv2d = SameConv2d(channels, channels, 3, stride, groups)
     if not same:
         conv = nn.Conv2d(channels, channels, 3, stride, padding, groups=groups, bias=False)
-    weight, x = draw.images(channels, per_group, 3, 3) * 0.2, draw.images(count, channels, height, width)
+    weight, x = random.images(channels, per_group, 3, 3) * 0.2, random.images(count, channels, height, width)
     (top, bottom), (left, right) = grouped.find_paddings(x, conv)
-    gradient = draw.images(count, channels, *grouped.compute_output_size(x, conv))
+    gradient = random.images(count, channels, *grouped.compute_output_size(x, conv))
 
     def compute() -> list[Tensor]:
         inputs = x.double().requires_grad_(), weight.double().requires_grad_()
@@ -47,10 +48,10 @@ def make_case(direction: str, key: Key, signature: Signature, device: torch.devi
             return [grouped.forward(x, weight, conv)]
         return list(grouped.backward(view_as_rows(gradient), x, weight, conv))
 
-    return Case(key, launch, compute)
+    return launch, compute
 
 
 TUNABLES = [
-    Tunable(f"grouped_{direction}_implementation", partial(make_space, direction), partial(make_case, direction))
+    Tunable(f"grouped_{direction}_implementation", partial(make_space, direction), partial(prepare_case, direction))
     for direction in ("forward", "input", "weight")
 ]

@@ -1,4 +1,4 @@
-"""Kernels that read a pixel's neighbours: pooling, and sums with a pool among their terms."""
+"""Search spaces and cases of kernels that read a pixel's neighbours: pools, and sums with a pool as a term."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from viaduct.kernels import inference, pooling, terms
-from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.choices import Signature
 from viaduct.kernels.norm import view_as_rows
 from viaduct.kernels.pooling import Pool
 from viaduct.kernels.sizes import DEFAULT_AREA
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, limit_numbers, make_draw, read_sizes
+from viaduct.kernels.tunable.base import LaunchAndReference, Limits, RandomTensors, Tunable, limit_elements
 from viaduct.models.padding import average_pool_same, max_pool_same
 from viaduct.search_space import Parameter, Point, Space
 
@@ -23,12 +23,12 @@ PARAMETERS = (
     Parameter("columns", (16, 32, 64, 128, 256)),
     Parameter("warps", (1, 2, 4, 8)),
 )
-MAX_NUMBERS = 32  # elements in a thread, each with value, position in the window and address
+MAX_ELEMENTS = 32  # in a thread; each has a value, a position in the window and an address in registers
 
 
 def limit_area(point: Point) -> str | None:
     area = int(point["height"]) * int(point["width"]) * int(point["columns"])
-    return limit_numbers(area, point, MAX_NUMBERS)
+    return limit_elements(area, point, MAX_ELEMENTS)
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
@@ -37,30 +37,31 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 
 def compute_pool(x: Tensor, pool: Pool) -> Tensor:
+    """Compute a pool with PyTorch."""
     if pool.valid_only:
         return F.avg_pool2d(x, pool.size, pool.stride)
     return (average_pool_same if pool.average else max_pool_same)(x, pool.size, pool.stride)
 
 
-def make_forward(key: Key, signature: Signature, device: torch.device) -> Case:
-    *shape, size, stride, average, valid_only = read_sizes(signature)
-    x, pool = make_draw(signature, device).images(*shape), Pool(size, stride, bool(average), bool(valid_only))
-    return Case(key, lambda: [pooling.apply_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)])
+def prepare_forward(random: RandomTensors, *sizes: int) -> LaunchAndReference:
+    *shape, size, stride, average, valid_only = sizes
+    x, pool = random.images(*shape), Pool(size, stride, bool(average), bool(valid_only))
+    return lambda: [pooling.apply_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)]
 
 
-def make_backward(key: Key, signature: Signature, device: torch.device) -> Case:
-    *shape, size, stride, average, valid_only = read_sizes(signature)
-    draw, pool = make_draw(signature, device), Pool(size, stride, bool(average), bool(valid_only))
-    x = draw.images(*shape).double().contiguous().requires_grad_()
+def prepare_backward(random: RandomTensors, *sizes: int) -> LaunchAndReference:
+    *shape, size, stride, average, valid_only = sizes
+    pool = Pool(size, stride, bool(average), bool(valid_only))
+    x = random.images(*shape).double().contiguous().requires_grad_()
     y = compute_pool(x, pool)
-    gradient = draw.images(*y.shape)
+    gradient = random.images(*y.shape)
     (expected,) = torch.autograd.grad(y, x, gradient.double())
-    argmax = None if average else find_cells(x.detach().to(draw.dtype), pool)
+    argmax = None if average else compute_argmax(x.detach().to(random.dtype), pool)
     rows = view_as_rows(gradient)
-    return Case(key, lambda: [pooling.backward(rows, argmax, tuple(shape), pool)], lambda: [expected])
+    return lambda: [pooling.backward(rows, argmax, tuple(shape), pool)], lambda: [expected]
 
 
-def find_cells(x: Tensor, pool: Pool) -> Tensor:
+def compute_argmax(x: Tensor, pool: Pool) -> Tensor:
     """Return the argmax that the forward kernel computes."""
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
     y = pooling.apply_pool(x, pool)
@@ -69,17 +70,16 @@ def find_cells(x: Tensor, pool: Pool) -> Tensor:
     return argmax
 
 
-def make_max_pool(key: Key, signature: Signature, device: torch.device) -> Case:
-    *shape, size, stride = read_sizes(signature)
-    x, pool = make_draw(signature, device).images(*shape), Pool(size, stride, average=False)
-    return Case(key, lambda: [inference.max_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)])
+def prepare_inference(random: RandomTensors, *sizes: int) -> LaunchAndReference:
+    *shape, size, stride = sizes
+    x, pool = random.images(*shape), Pool(size, stride, average=False)
+    return lambda: [inference.max_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)]
 
 
-def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
+def prepare_sum(random: RandomTensors, count: int, height: int, width: int, channels: int) -> LaunchAndReference:
     """Return a case for the sum of a 3x3 average pool and a norm."""
-    count, height, width, channels = read_sizes(signature)
-    draw, pool = make_draw(signature, device), Pool(3, 1, average=True)
-    pooled, x, statistics = *(draw.images(count, channels, height, width) for _ in range(2)), draw.norm(channels)
+    pool = Pool(3, 1, average=True)
+    pooled, x, statistics = *(random.images(count, channels, height, width) for _ in range(2)), random.norm(channels)
     shape = (count, channels, height, width)
     saved = [terms.SavedTerm(shape, pool=pool), terms.SavedTerm(shape, view_as_rows(x), statistics)]
 
@@ -92,12 +92,12 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
         normed = x.double() * statistics.scale.view(1, -1, 1, 1) + statistics.shift.view(1, -1, 1, 1)
         return [view_as_rows(compute_pool(pooled.double().contiguous(), pool) + normed)]
 
-    return Case(key, launch, compute)
+    return launch, compute
 
 
 TUNABLES = [
-    Tunable("pooling_forward", make_space, make_forward),
-    Tunable("pooling_backward", make_space, make_backward),
-    Tunable("max_pooling", make_space, make_max_pool),
-    Tunable("sum_terms_pooled", make_space, make_sum),
+    Tunable("pooling_forward", make_space, prepare_forward),
+    Tunable("pooling_backward", make_space, prepare_backward),
+    Tunable("max_pooling", make_space, prepare_inference),
+    Tunable("sum_terms_pooled", make_space, prepare_sum),
 ]

@@ -1,4 +1,7 @@
-"""Kernels that reduce each channel over all rows: a norm's statistics, sums of its gradient, merged gradients."""
+"""Search space and cases of kernels that reduce each channel over all rows of pixels.
+
+These are a batch norm's statistics, the sums of its gradient, and the sum of several gradients.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import norm, terms
-from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.choices import Signature
 from viaduct.kernels.sizes import MAX_COLUMNS, choose_default_reduction_sizes, count_blocks
-from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Limits, Tunable, make_draw, read_sizes
+from viaduct.kernels.tunable.base import MAX_REGISTERS, LaunchAndReference, Limits, RandomTensors, Tunable, read_sizes
 from viaduct.search_space import Parameter, Point, Space
 
 PARAMETERS = (
     Parameter("height", (8, 16, 32, 64, 128)),
     Parameter("width", (16, 32, 64, 128)),
     Parameter("warps", (2, 4, 8)),
-    Parameter("each", (1, 2, 4, 6, 8)),
+    Parameter("each", (1, 2, 4, 6, 8)),  # programs for each multiprocessor
     Parameter("registers", (0, 64, 80, 128)),
 )
-OTHER_REGISTERS = 24  # addresses, masks and values in flight, besides two sums for each number
+OTHER_REGISTERS = 24  # addresses, masks and values in flight, besides two sums for each element
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
@@ -49,31 +52,27 @@ def make_space(signature: Signature, limits: Limits) -> Space:
     return Space(PARAMETERS, (limit_registers, limit_threads, limit_columns), default=default, hints=hints)
 
 
-def make_statistics(key: Key, signature: Signature, device: torch.device) -> Case:
+def prepare_statistics(random: RandomTensors, rows: int, channels: int, _: int) -> LaunchAndReference:
     """Return a case for the statistics of a batch norm."""
-    draw = make_draw(signature, device)
-    rows, channels, _ = read_sizes(signature)
-    x = draw.rows(rows, channels) + 2
-    layer = nn.BatchNorm2d(channels).to(device)
+    x = random.rows(rows, channels) + 2
+    layer = nn.BatchNorm2d(channels).to(random.device)
 
     def launch() -> list[Tensor]:
         statistics = norm.compute_norm(x, layer)
-        return [statistics.mean, statistics.inverse, statistics.scale, statistics.shift]
+        return [statistics.mean, statistics.inverse_deviation, statistics.scale, statistics.shift]
 
     def compute() -> list[Tensor]:
         mean = x.double().mean(0)
-        inverse = (x.double().var(0, unbiased=False) + layer.eps).rsqrt()
-        scale = layer.weight.double() * inverse
-        return [mean, inverse, scale, layer.bias.double() - mean * scale]
+        inverse_deviation = (x.double().var(0, unbiased=False) + layer.eps).rsqrt()
+        scale = layer.weight.double() * inverse_deviation
+        return [mean, inverse_deviation, scale, layer.bias.double() - mean * scale]
 
-    return Case(key, launch, compute)
+    return launch, compute
 
 
-def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
+def prepare_sums(random: RandomTensors, rows: int, channels: int, _: int) -> LaunchAndReference:
     """Return a case for the sums of a batch norm's gradient behind a ReLU."""
-    draw = make_draw(signature, device)
-    rows, channels, _ = read_sizes(signature)
-    gradient, x, statistics = draw.rows(rows, channels) + 1, draw.rows(rows, channels), draw.norm(channels)
+    gradient, x, statistics = random.rows(rows, channels) + 1, random.rows(rows, channels), random.norm(channels)
 
     def launch() -> list[Tensor]:
         sums = norm.sum_gradient(gradient, x, statistics)
@@ -81,41 +80,39 @@ def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
 
     def compute() -> list[Tensor]:
         masked = torch.where(x.float() * statistics.scale + statistics.shift > 0, gradient.double(), 0.0)
-        return [masked.sum(0), (masked * (x.double() - statistics.mean) * statistics.inverse).sum(0)]
+        return [masked.sum(0), (masked * (x.double() - statistics.mean) * statistics.inverse_deviation).sum(0)]
 
-    return Case(key, launch, compute)
+    return launch, compute
 
 
-def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return a case that merges gradients, the first through a ReLU.
+def prepare_merge(random: RandomTensors, rows: int, channels: int, tensors: int) -> LaunchAndReference:
+    """Return a case that adds gradients, the first through a ReLU.
 
-    `tensors` in the signature are the gradients and the input of a norm; a single one is a gradient without a norm.
+    `tensors` in the signature counts the gradients and the input of a norm; 1 means one gradient without a norm.
     """
-    draw = make_draw(signature, device)
-    rows, channels, tensors = read_sizes(signature)
     count = max(1, min(tensors - 1, terms.MAX_READERS))
-    gradients = [draw.rows(rows, channels) + 1 for _ in range(count)]
-    x, statistics = draw.rows(rows, channels), draw.norm(channels)
-    bits = torch.rand((rows, count_blocks(channels, 8), 8), generator=draw.generator) < 0.5
-    signs = (bits << torch.arange(8)).sum(2).to(torch.uint8).to(device)
-    mask = bits.flatten(1)[:, :channels].to(device)
+    gradients = [random.rows(rows, channels) + 1 for _ in range(count)]
+    x, statistics = random.rows(rows, channels), random.norm(channels)
+    bits = torch.rand((rows, count_blocks(channels, 8), 8), generator=random.generator) < 0.5
+    signs = (bits << torch.arange(8)).sum(2).to(torch.uint8).to(random.device)
+    mask = bits.flatten(1)[:, :channels].to(random.device)
     saved = [terms.SavedTerm((1, channels, 1, rows), x, statistics)] if tensors > 1 else []
     readers = [(gradient, index == 0) for index, gradient in enumerate(gradients)]
 
     def launch() -> list[Tensor]:
-        change, sums = terms.merge_gradients(readers, signs, saved)
-        return [change] if sums is None else [change, sums.total, sums.product]
+        merged, sums = terms.merge_gradients(readers, signs, saved)
+        return [merged] if sums is None else [merged, sums.total, sums.product]
 
     def compute() -> list[Tensor]:
-        change = torch.where(mask, gradients[0].double(), 0.0) + sum(tensor.double() for tensor in gradients[1:])
-        product = change * (x.double() - statistics.mean) * statistics.inverse
-        return [change, change.sum(0), product.sum(0)] if saved else [change]
+        merged = torch.where(mask, gradients[0].double(), 0.0) + sum(tensor.double() for tensor in gradients[1:])
+        product = merged * (x.double() - statistics.mean) * statistics.inverse_deviation
+        return [merged, merged.sum(0), product.sum(0)] if saved else [merged]
 
-    return Case(key, launch, compute)
+    return launch, compute
 
 
 TUNABLES = [
-    Tunable("batch_norm_statistics", make_space, make_statistics),
-    Tunable("batch_norm_gradient_sums", make_space, make_sums),
-    Tunable("merge_gradients", make_space, make_merge),
+    Tunable("batch_norm_statistics", make_space, prepare_statistics),
+    Tunable("batch_norm_gradient_sums", make_space, prepare_sums),
+    Tunable("merge_gradients", make_space, prepare_merge),
 ]

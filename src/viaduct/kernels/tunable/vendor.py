@@ -1,8 +1,8 @@
-"""Convolutions of the vendor's library: its own search among algorithms, and the memory layout.
+"""Convolutions of cuDNN: its own search among algorithms (`torch.backends.cudnn.benchmark`), and the memory layout.
 
-The caller applies a point to the whole step (`torch.backends.cudnn.benchmark`, `memory_format`): both are settings of
-the process or network, so only the case here reads the choice at a launch. A signature is the shape of the input
-(NCHW), filters, kernel, stride, padding, groups, dtype.
+Both are settings of the process or of the whole network. So tuning applies a point to the whole step, and only the case
+here reads the choice at a launch. A signature is the shape of the input (NCHW), filters, kernel, stride, padding,
+groups, dtype.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from viaduct.kernels.choices import Key, Signature, find_choice
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes
+from viaduct.kernels.choices import Signature, find_choice
+from viaduct.kernels.sizes import DTYPES
+from viaduct.kernels.tunable.base import LaunchAndReference, Limits, RandomTensors, Tunable
 from viaduct.search_space import Parameter, Point, Space
 
+NAME = "library_convolution"
 LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 DEFAULT: Point = {"benchmark": False, "layout": "channels_last"}
 
@@ -24,14 +26,14 @@ def make_space(signature: Signature, limits: Limits) -> Space:
     return Space((Parameter("benchmark", (False, True)), Parameter("layout", tuple(LAYOUTS))), default=DEFAULT)
 
 
-def make_case(key: Key, signature: Signature, device: torch.device) -> Case:
+def prepare_case(random: RandomTensors, *sizes: int) -> LaunchAndReference:
     """Return the case of the forward pass and both gradients of a library convolution."""
-    count, channels, height, width, filters, kernel, stride, padding, groups = read_sizes(signature)
-    draw = make_draw(signature, device)
-    x = draw.images(count, channels, height, width)
-    weight = draw.images(filters, channels // groups, kernel, kernel) * 0.2
+    count, channels, height, width, filters, kernel, stride, padding, groups = sizes
+    signature: Signature = (*sizes, DTYPES[random.dtype])
+    x = random.images(count, channels, height, width)
+    weight = random.images(filters, channels // groups, kernel, kernel) * 0.2
     out = [(size + 2 * padding - kernel) // stride + 1 for size in (height, width)]
-    gradient = draw.images(count, filters, out[0], out[1])
+    gradient = random.images(count, filters, out[0], out[1])
     tensors = (x, weight, gradient)
     by_layout = {name: [tensor.contiguous(memory_format=form) for tensor in tensors] for name, form in LAYOUTS.items()}
 
@@ -45,7 +47,7 @@ def make_case(key: Key, signature: Signature, device: torch.device) -> Case:
         return [y, gradients[0], gradients[1]]
 
     def launch() -> list[Tensor]:
-        point = find_choice(*key) or DEFAULT
+        point = find_choice(NAME, signature) or DEFAULT
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = bool(point["benchmark"])
         try:
@@ -53,7 +55,7 @@ def make_case(key: Key, signature: Signature, device: torch.device) -> Case:
         finally:
             torch.backends.cudnn.benchmark = before
 
-    return Case(key, launch, lambda: compute([tensor.double() for tensor in tensors]))
+    return launch, lambda: compute([tensor.double() for tensor in tensors])
 
 
-TUNABLES = [Tunable("library_convolution", make_space, make_case)]
+TUNABLES = [Tunable(NAME, make_space, prepare_case)]
