@@ -239,7 +239,9 @@ def refuse_other_build(out: Path, plan: Plan) -> None:
         ]
         if files:
             raise BadData(f"{out}: it already has records, but no {MANIFEST}: {min(files)} …", "Name a new folder.")
-        refuse_foreign_files(out)
+        others = [path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != "lost+found"]
+        if others:
+            raise BadData(f"{out}: it has other files: {join_first(sorted(others))}.", "Name a new or an empty folder.")
         return
     earlier = read_manifest(out / MANIFEST)
     if earlier == plan.manifest:
@@ -249,13 +251,6 @@ def refuse_other_build(out: Path, plan: Plan) -> None:
         changes = describe_source_change(earlier, plan)
         raise BadData(f"{out}: the images have changed since this build began: {changes}.", hint)
     raise BadData(f"{out}: this build began with other options: {describe_option_change(earlier, plan)}.", hint)
-
-
-def refuse_foreign_files(out: Path) -> None:
-    """Refuse a folder with any files or folders, except hidden ones and the file system's lost+found."""
-    names = [path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != "lost+found"]
-    if names:
-        raise BadData(f"{out}: it has other files: {join_first(sorted(names))}.", "Name a new or an empty folder.")
 
 
 def read_manifest(path: Path) -> dict[str, object]:

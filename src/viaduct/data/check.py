@@ -34,20 +34,6 @@ from viaduct.errors import BadData
 from viaduct.extras import MissingExtra
 
 Severity = Literal["error", "warning"]
-Kind = Literal[
-    "corrupt",
-    "undecodable",
-    "mislabelled",
-    "incomplete",
-    "imbalance",
-    "duplicates",
-    "boxes",
-    "shard sizes",
-    "labels.txt",
-    "compressed",
-    "empty",
-    "classes",
-]
 Progress = Callable[[int, int], None]
 Decode = Callable[[bytes], object]
 
@@ -61,7 +47,7 @@ class Finding:
     """Problem found by the check."""
 
     severity: Severity
-    kind: Kind
+    kind: str  # such as corrupt, undecodable, mislabelled, imbalance, duplicates
     where: str  # a split, "both splits", a file, or a record with its file, number and byte offset
     message: str
 

@@ -22,17 +22,7 @@ from viaduct.terminal import escape_controls
 Floats: TypeAlias = npt.NDArray[np.float32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Feature: TypeAlias = list[bytes] | Floats | Int64s
-Encodable: TypeAlias = (
-    bytes
-    | str
-    | int
-    | float
-    | Sequence[bytes]
-    | Sequence[str]
-    | Sequence[int]
-    | Sequence[float]
-    | npt.NDArray[np.generic]
-)
+Encodable: TypeAlias = bytes | str | float | Sequence[bytes] | Sequence[str] | Sequence[float] | npt.NDArray[np.generic]
 
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = range(6)  # protobuf's wire types
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3  # field numbers in a Feature

@@ -101,7 +101,9 @@ def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progr
 
     `source` is the address of a file or its folder, or a local file or folder; by default the set's public address.
     """
-    public_set = find_set(name)
+    if name not in SETS:
+        raise UnknownName("public data set", name, SETS)
+    public_set = SETS[name]
     with explain_errors(out):
         complete_folder = find_complete(public_set, out)
         if complete_folder is not None:
@@ -114,12 +116,6 @@ def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progr
             on_progress = on_progress or (lambda done, total: None)
             files = [obtain_file(public_set, forms, out, origin, on_progress) for forms in public_set.files]
             return unpack(files[0], out) if public_set.is_archive else out
-
-
-def find_set(name: str) -> PublicSet:
-    if name not in SETS:
-        raise UnknownName("public data set", name, SETS)
-    return SETS[name]
 
 
 @contextmanager

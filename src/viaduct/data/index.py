@@ -97,15 +97,11 @@ class RecordFolder:
         location = self.locate(number)
         expected = location.length + CHECKSUM.size
         body = self.open_file(location.file_number).read(expected, location.offset + HEADER.size)
-
-        def make_error(reason: str) -> BadRecord:
-            made_from = decode_filename(body[: location.length])  # the image file, if the record names it
-            return BadRecord(location.path, location.record, location.offset, reason, made_from=made_from)
-
-        if len(body) < expected:
-            # The index was built from the whole file, so the file was longer then.
-            raise make_error(describe_truncation(location.length, len(body)) + "; the file has changed")
+        if len(body) < expected:  # the file was longer when it was indexed
+            reason = describe_truncation(location.length, len(body)) + "; the file has changed"
+            raise self.make_error(number, reason)
         data = memoryview(body)[: location.length]
+        make_error = partial(self.make_error, number)
         error = find_checksum_error(data, body[location.length :], make_error) if self.check else None
         if error:
             raise error

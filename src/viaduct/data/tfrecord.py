@@ -132,8 +132,8 @@ def read_next_record(stream: ByteStream, path: Path, number: int, offset: int, c
     `path`, `number` and `offset` are for errors. A record with a wrong checksum is returned together with its error.
     """
 
-    def make_error(reason: str) -> BadRecord:
-        return BadRecord(path, number, offset, reason)
+    def make_error(reason: str, data: Buffer = b"") -> BadRecord:
+        return BadRecord(path, number, offset, reason, made_from=decode_filename(data))
 
     try:
         head = stream.read(HEADER.size)
@@ -146,11 +146,7 @@ def read_next_record(stream: ByteStream, path: Path, number: int, offset: int, c
     if len(body) < length + CHECKSUM.size:
         raise make_error(describe_truncation(length, len(body)))
     data = memoryview(body)[:length]
-
-    def make_error_with_name(reason: str) -> BadRecord:
-        return BadRecord(path, number, offset, reason, made_from=decode_filename(data))
-
-    return Body(data, find_checksum_error(data, body[length:], make_error_with_name) if check else None)
+    return Body(data, find_checksum_error(data, body[length:], partial(make_error, data=data)) if check else None)
 
 
 def check_length(head: Buffer, make_error: MakeError, limit: int = MAX_RECORD_BYTES) -> int:
