@@ -68,7 +68,7 @@ def render_helper_body(site: Site) -> list[str]:
         '"""A session, and the operation that starts collective communication when it is run."""',
         f"npu_init = {site.import_name('npu_ops')}.initialize_system()",
         f"config = {proto.tensorflow_name(site, 'ConfigProto')}()",
-        f"{rewrite}.remapping = {proto.rewriter_config(site)}.OFF",
+        f"{rewrite}.remapping = {proto.rewriter_config_name(site)}.OFF",
         f"custom_op = {rewrite}.custom_optimizers.add()",
         'custom_op.name = "NpuOptimizer"',
         'custom_op.parameter_map["use_off_line"].b = True',

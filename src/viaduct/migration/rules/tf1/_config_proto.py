@@ -19,14 +19,14 @@ from viaduct.migration.source import FunctionNode
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2"
 CONFIG_PROTO = ("tensorflow.ConfigProto", "tensorflow.core.protobuf.config_pb2.ConfigProto")
 COMPAT_IMPORT = re.compile(r"^import tensorflow\.compat\.v1 as (\w+)", re.MULTILINE)
-DOTTED = re.compile(r"[A-Za-z_][\w.]*")
+DOTTED_NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def tensorflow_prefix(site: Site) -> str:
     """Return the prefix of TensorFlow's names at the site or else in the file: `tf.`, `tf.compat.v1.`, ""."""
     if isinstance(site.node, ast.Call) and site.name.startswith("tensorflow."):
         text, name = site.text(site.node.func), site.name.removeprefix("tensorflow.")
-        if text.endswith("." + name) and DOTTED.fullmatch(text):
+        if text.endswith("." + name) and DOTTED_NAME.fullmatch(text):
             return text[: -len(name)]
     compat_import = COMPAT_IMPORT.search(site.source.text)
     alias = compat_import.group(1) if compat_import else site.file.names.local_name("tensorflow")
@@ -51,7 +51,7 @@ def import_module(site: Site, module: str, alias: str = "") -> str:
     return local
 
 
-def rewriter_config(site: Site) -> str:
+def rewriter_config_name(site: Site) -> str:
     """Return `RewriterConfig`, or `rewriter_config_pb2.RewriterConfig` where the file imports that module."""
     module = site.file.names.local_name(REWRITER) if "rewriter_config_pb2" in site.source.text else None
     return f"{module}.RewriterConfig" if module else site.import_name("RewriterConfig")
@@ -96,7 +96,7 @@ def npu_optimizer_statements(site: Site, config: str, at: ast.AST) -> list[str]:
         f"{custom} = {rewrite}.custom_optimizers.add()",
         f'{custom}.name = "NpuOptimizer"',
         f'{custom}.parameter_map["use_off_line"].b = True',
-        f"{rewrite}.remapping = {rewriter_config(site)}.OFF",
+        f"{rewrite}.remapping = {rewriter_config_name(site)}.OFF",
     ]
 
 
@@ -201,7 +201,7 @@ def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
     return (node.id, *reversed(parts))
 
 
-def adding_statement(site: Site, config: ConfigVariable, node: ast.expr) -> ast.stmt | None:
+def find_adding_statement(site: Site, config: ConfigVariable, node: ast.expr) -> ast.stmt | None:
     """Return the first statement that adds a custom optimizer to the config that `node` names; None if none does."""
     return adding_statements(site).get((config.parts, variable_identity(site, config.parts, node)))
 
@@ -221,7 +221,7 @@ def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.st
 def has_custom_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
     """Return True if a statement adds a custom optimizer to the config, or npu_config_proto made one of its values."""
     is_made_by_vendor = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
-    return is_made_by_vendor or adding_statement(site, config, node) is not None
+    return is_made_by_vendor or find_adding_statement(site, config, node) is not None
 
 
 def is_same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: ast.AST) -> bool:

@@ -41,9 +41,9 @@ def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Verdict
         return is_initialising_call(site, origin, depth)
     if isinstance(origin, ast.List | ast.Tuple | ast.Dict):
         entries = origin.values if isinstance(origin, ast.Dict) else origin.elts
-        return combine([is_initialiser(site, entry, depth + 1) for entry in entries])
+        return combine_verdicts([is_initialiser(site, entry, depth + 1) for entry in entries])
     if isinstance(origin, ast.IfExp):
-        return combine([is_initialiser(site, branch, depth + 1) for branch in (origin.body, origin.orelse)])
+        return combine_verdicts([is_initialiser(site, branch, depth + 1) for branch in (origin.body, origin.orelse)])
     if isinstance(origin, ast.Subscript):
         key = origin.slice
         return None if isinstance(key, ast.Constant) and has_initialiser_name(str(key.value)) else False
@@ -52,7 +52,7 @@ def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Verdict
     return is_initialising_attribute(site, origin) if isinstance(origin, ast.Attribute) else False
 
 
-def combine(verdicts: list[Verdict]) -> Verdict:
+def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
     """Return True if one verdict is True, else None if one is None, else False."""
     if any(verdicts):
         return True
@@ -67,7 +67,7 @@ def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
     """Return True for a call that creates an initialiser or a group of them, directly or in a function."""
     name = site.qualified_name(call.func)
     if name in GROUPING_CALLS:
-        return combine([is_initialiser(site, argument, depth + 1) for argument in call.args])
+        return combine_verdicts([is_initialiser(site, argument, depth + 1) for argument in call.args])
     if name in LIST_INITIALIZERS:
         variables = call.args[0] if call.args else None
         return isinstance(variables, ast.Call) and site.qualified_name(variables.func) in ALL_VARIABLES

@@ -60,10 +60,10 @@ def replace_returned(site: Site) -> None:
         return
     for parameter in [parameter.arg for parameter in function.args.args if parameter.arg not in ("self", "cls")]:
         values = evaluate_returned(site, function, parameter)
-        if values and matches(values, tanh_form):
+        if values and agree_with(values, tanh_form):
             replace_formula(site, function, parameter)
             return
-        if values and matches(values, erf_form):
+        if values and agree_with(values, erf_form):
             site.advise(
                 "the exact GELU (erf) stays: npu_unary_ops.gelu is the tanh form and returns other numbers",
                 zh="精确 GELU(erf)保持不变:npu_unary_ops.gelu 为 tanh 近似,数值不同",
@@ -71,7 +71,7 @@ def replace_returned(site: Site) -> None:
             return
 
 
-def matches(values: list[float], form: Callable[[float], float]) -> bool:
+def agree_with(values: list[float], form: Callable[[float], float]) -> bool:
     """Return True if the values at POINTS are those of a form; the two forms differ by more than 1e-4 at 2.5."""
     return all(abs(value - form(x)) < 1e-5 for value, x in zip(values, POINTS, strict=True))
 

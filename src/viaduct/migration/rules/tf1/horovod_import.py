@@ -31,12 +31,12 @@ from viaduct.migration.rules.torch._imports import drop_alias
 
 rule = Rule(__name__, after=("horovod_compression",))
 
-Statement = ast.Import | ast.ImportFrom
-COMMENT = f"  # {NPU.backend} replaces Horovod, and is always installed"
+ImportStatement = ast.Import | ast.ImportFrom
+FLAG_COMMENT = f"  # {NPU.backend} replaces Horovod, and is always installed"
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("horovod",))
-def remove(site: Site) -> None:
+def remove_imports(site: Site) -> None:
     """Remove the imports of Horovod from a statement; assign True to a name that is tested or passed on."""
     aliases = [alias for alias in site.node.names if is_horovod_import(site.node, alias)]
     if not aliases or report_if_used(site, aliases):
@@ -85,13 +85,13 @@ def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
     return bool(used or files)
 
 
-def is_horovod_import(statement: Statement, alias: ast.alias) -> bool:
+def is_horovod_import(statement: ImportStatement, alias: ast.alias) -> bool:
     """Return True if an entry of an import statement imports Horovod for TensorFlow or Keras, or a part of it."""
     level = statement.level if isinstance(statement, ast.ImportFrom) else 0
     return not level and alias.name != "*" and horovod.is_horovod(imported_name(statement, alias))
 
 
-def imported_name(statement: Statement, alias: ast.alias) -> str:
+def imported_name(statement: ImportStatement, alias: ast.alias) -> str:
     """Return the qualified name that an entry of an import statement imports."""
     return f"{statement.module}.{alias.name}" if isinstance(statement, ast.ImportFrom) else alias.name
 
@@ -107,14 +107,15 @@ def replace_import(site: Site, aliases: list[ast.alias], flag: str) -> ast.AST:
         for alias in aliases:
             drop_alias(site, site.node, alias)
         if flag:
-            site.edit.insert_after(site.node, [flag + COMMENT])
+            site.edit.insert_after(site.node, [flag + FLAG_COMMENT])
     elif isinstance(parent, ast.Try) and only_imports(site, parent):
         assignments = [statement for statement in [*parent.body, *parent.orelse] if isinstance(statement, ast.Assign)]
-        lines = [flag + COMMENT] if flag else []
+        lines = [flag + FLAG_COMMENT] if flag else []
         replace_statement(site, parent, [*lines, *(site.text(assignment) for assignment in assignments)])
         return parent
     else:
-        replace_statement(site, site.node, [flag + COMMENT if ends_its_line(site, site.node) else flag] if flag else [])
+        comment = FLAG_COMMENT if ends_its_line(site, site.node) else ""
+        replace_statement(site, site.node, [flag + comment] if flag else [])
     return site.node  # type: ignore[no-any-return]
 
 

@@ -19,7 +19,7 @@ rule = Rule(__name__)
 
 
 @rule.call("tensorflow.keras.backend.clear_session")
-def replace_clear(site: Site) -> None:
+def replace_clear_session(site: Site) -> None:
     if site.is_editable:
         site.rename(site.import_name("npu_clear_session"))
         site.report_change(

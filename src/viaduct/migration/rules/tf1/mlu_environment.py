@@ -27,7 +27,7 @@ VARIABLES = {
 
 
 @rule.node(ast.Constant, only_if_file_contains=tuple(VARIABLES))
-def rename(site: Site) -> None:
+def rename_variable(site: Site) -> None:
     if site.node.value not in VARIABLES or not is_variable(site) or not site.is_editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]

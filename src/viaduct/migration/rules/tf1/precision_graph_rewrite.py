@@ -29,7 +29,7 @@ VARIABLES = ("TF_ENABLE_AUTO_MIXED_PRECISION", "TF_ENABLE_AUTO_MIXED_PRECISION_G
 
 
 @rule.call(*REWRITES)
-def remove(site: Site) -> None:
+def remove_rewrite(site: Site) -> None:
     optimizer = site.argument("opt", 0) or site.argument("optimizer", 0)
     if optimizer is None or not site.is_editable:
         site.request_review(

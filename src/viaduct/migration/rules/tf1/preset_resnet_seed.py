@@ -24,7 +24,7 @@ PRESET = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_p
 
 
 @rule.call(full_name("NPURunConfig"))
-def add_values(site: Site) -> None:
+def add_preset(site: Site) -> None:
     present = {keyword.arg for keyword in site.node.keywords}
     missing = [f"{name}={value}" for name, value in PRESET.items() if name not in present]
     if not missing or not site.is_editable:

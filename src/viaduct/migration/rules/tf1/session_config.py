@@ -137,14 +137,16 @@ def switch_remapping_off(site: Site, value: ast.expr) -> None:
     A file with the word remapping or npu_init stays.
     """
     config = proto.find_variable(site, value)
-    adding_statement = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
-    if config is None or adding_statement is None or "remapping" in site.source.text or "npu_init" in site.source.text:
+    if config is None or len(config.assignments) != 1:
+        return
+    if "remapping" in site.source.text or "npu_init" in site.source.text:
         return  # importing npu_init switches it off for every session
-    if not mark_once(site, "remapping", config.assignments[0]):
+    adding_statement = proto.find_adding_statement(site, config, value)
+    if adding_statement is None or not mark_once(site, "remapping", config.assignments[0]):
         return
     last = proto.last_setting(site, config.parts, adding_statement)
     last = last if proto.ends_line(site, last) else adding_statement
-    switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"
+    switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config_name(site)}.OFF"
     site.edit.insert_after(last, [switch])
     site.report_change(
         "remapping is switched off: it fuses operators into ones that the accelerator does not have",

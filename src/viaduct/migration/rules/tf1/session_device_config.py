@@ -24,17 +24,20 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__)
 
-REMOVED = tuple(
+REMOVED_FUNCTIONS = tuple(
     f"tensorflow.config.{part}{name}"
     for part in ("", "experimental.")
     for name in ("set_memory_growth", "set_virtual_device_configuration", "set_logical_device_configuration")
 )
-LIMITS = ("tensorflow.config.experimental.VirtualDeviceConfiguration", "tensorflow.config.LogicalDeviceConfiguration")
+LIMIT_CLASSES = (
+    "tensorflow.config.experimental.VirtualDeviceConfiguration",
+    "tensorflow.config.LogicalDeviceConfiguration",
+)
 
 
-@rule.call(*REMOVED)
-def remove(site: Site) -> None:
-    """Remove a statement that calls one of REMOVED; report a call whose result is used."""
+@rule.call(*REMOVED_FUNCTIONS)
+def remove_gpu_setting(site: Site) -> None:
+    """Remove a statement that calls one of REMOVED_FUNCTIONS; report a call whose result is used."""
     statement = site.source.parents[site.node]
     function = site.name.rpartition(".")[2]
     if not isinstance(statement, ast.Expr):
@@ -44,10 +47,10 @@ def remove(site: Site) -> None:
     site.report_change(f"{function} is for GPUs and is removed", zh=f"{function} 仅用于 GPU,已删除")
 
 
-@rule.call(*LIMITS)
+@rule.call(*LIMIT_CLASSES)
 def remove_limit(site: Site) -> None:
     """Replace a memory limit by None, unless the statement around it is removed."""
-    is_removed = is_within_call(site, site.node, REMOVED)
+    is_removed = is_within_call(site, site.node, REMOVED_FUNCTIONS)
     if not is_removed and not is_none_or_absent(site.argument("memory_limit", 0)):
         site.set_argument("memory_limit", "None", 0)
         site.report_change("memory limits are for GPUs: set to None", zh="显存限制仅用于 GPU,改为 None")

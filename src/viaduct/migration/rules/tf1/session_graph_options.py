@@ -25,7 +25,7 @@ HELPERS = {
 
 
 @rule.call(*HELPERS)
-def wrap(site: Site) -> None:
+def wrap_options(site: Site) -> None:
     """Wrap the call in Ascend's helper, unless it is wrapped already."""
     helper, keyword = HELPERS[site.name]
     receiver = call_with_argument(site, site.node)

@@ -147,7 +147,7 @@ def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = Tru
         report_remapping(site)
         return
     enumeration = site.text(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
-    site.edit.replace_node(value, f"{enumeration or proto.rewriter_config(site)}.OFF")
+    site.edit.replace_node(value, f"{enumeration or proto.rewriter_config_name(site)}.OFF")
     site.report_change(
         "remapping is switched off here too: it fuses operators into ones that the accelerator does not have",
         zh="此处也关闭 remapping:它会融合出昇腾不支持的算子",

@@ -14,7 +14,7 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.targets import import_helper
 
-SCRIPT = "torch.jit.script"
+JIT_SCRIPT = "torch.jit.script"
 TIGHTER_NODES = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.Await
 """Nodes in which a comparison as operand needs parentheses."""
 
@@ -25,9 +25,9 @@ def report_if_scripted(site: Site, node: ast.AST) -> bool:
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
     outer_names = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}
     decorators = [decorator for function in functions for decorator in function.decorator_list]
-    compiled = [call.args[0] for call in site.file.index.calls.get(SCRIPT, []) if call.args]
+    compiled = [call.args[0] for call in site.file.index.calls.get(JIT_SCRIPT, []) if call.args]
     names = {(site.values.kind(item) or "").rpartition(".")[2] for item in compiled} | {*map(plain_name, compiled)}
-    is_decorated = any((site.qualified_name(decorator) or "").startswith(SCRIPT) for decorator in decorators)
+    is_decorated = any((site.qualified_name(decorator) or "").startswith(JIT_SCRIPT) for decorator in decorators)
     if not is_decorated and not names & outer_names:
         return False
     site.request_review(

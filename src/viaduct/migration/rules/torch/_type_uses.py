@@ -9,7 +9,7 @@ from viaduct.migration.lookups import is_within_call, plain_name
 from viaduct.migration.rule import Site
 
 CUDA_NAME = re.compile(r"torch\.cuda(?:\.(?P<member>\w+(?:\.\w+)*))?")  # `torch.cuda`, `torch.cuda.FloatTensor`
-SET_DEFAULT = "torch.set_default_tensor_type"
+SET_DEFAULT_TYPE = "torch.set_default_tensor_type"
 
 
 def is_compared(site: Site, node: ast.AST) -> bool:
@@ -45,7 +45,7 @@ def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
 
 def is_default_type(site: Site, node: ast.AST) -> bool:
     """Return True for a type in set_default_tensor_type(…)."""
-    return is_within_call(site, node, (SET_DEFAULT,))
+    return is_within_call(site, node, (SET_DEFAULT_TYPE,))
 
 
 def is_type_call(node: ast.expr) -> bool:

@@ -18,7 +18,7 @@ from viaduct.migration.rules.torch._wrapped import DISTRIBUTED_DATA_PARALLEL
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
-IN_TORCH = {
+COUNTERPARTS_IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
     "apex.parallel.SyncBatchNorm": "torch.nn.SyncBatchNorm",
     "apex.parallel.convert_syncbn_model": "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
@@ -72,7 +72,7 @@ def advise_optimizer(site: Site) -> None:
 @rule.use("apex.*")
 def report_use(site: Site) -> None:
     """Advise on names that PyTorch has too; on the NPU report others, which may need CUDA kernels."""
-    in_torch = IN_TORCH.get(site.name)
+    in_torch = COUNTERPARTS_IN_TORCH.get(site.name)
     if in_torch is not None:
         site.advise(f"PyTorch has this itself: {in_torch}", zh=f"PyTorch 自带:{in_torch}")
     elif site.options.to == "npu" and not site.name.startswith(("apex.amp", "apex.optimizers.NpuFused")):

@@ -16,7 +16,7 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), modes=("
 
 
 @rule.use("torch.compile")
-def report(site: Site) -> None:
+def advise_backend(site: Site) -> None:
     if isinstance(site.node, ast.Call):
         backend = site.argument("backend")
         if backend is not None and is_backend_for_card(site, backend):

@@ -49,11 +49,11 @@ def rename_assigned(site: Site) -> None:
     is_stored = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
     name = site.qualified_name(site.node) if is_stored else None
     if name is not None and name.startswith("torch.cuda."):
-        rename(Site(site.rule, site.file, site.node, name))
+        rename_or_replace(Site(site.rule, site.file, site.node, name))
 
 
 @rule.use("torch.cuda.*")
-def rename(site: Site) -> None:
+def rename_or_replace(site: Site) -> None:
     """Replace a name of torch.cuda by the card's, or by the helper's."""
     if site.target.is_any:
         replace_or_report(site, site.callee_or_reference)

@@ -19,7 +19,7 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 
 @rule.reference("torch.cuda")
-def rename(site: Site) -> None:
+def rename_module(site: Site) -> None:
     module = site.target.card.torch_module
     if rename_or_report(site, site.node, module):
         site.advise(

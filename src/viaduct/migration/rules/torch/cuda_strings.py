@@ -27,7 +27,7 @@ FUNCTIONS_WITH_NAME = ("patch", "setattr", "delattr", "import_module")
 
 
 @rule.node(ast.Constant, only_if_file_contains=("torch.cuda",))
-def rename(site: Site) -> None:
+def rename_string(site: Site) -> None:
     match = CUDA_NAME.fullmatch(literal_text(site.node))
     if match is None or not site.is_editable or not is_used_as_name(site, site.node):
         return

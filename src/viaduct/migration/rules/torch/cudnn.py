@@ -31,7 +31,7 @@ DETERMINISM = (
 
 
 @rule.node(ast.Attribute, only_if_file_contains=("cudnn",))
-def explain_flag(site: Site) -> None:
+def advise_flag(site: Site) -> None:
     """Explain the effect of a flag of cuDNN on the card; the rule tf32 edits `allow_tf32`."""
     name = site.qualified_name(site.node) or ""
     if not name.startswith(f"{CUDNN}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):

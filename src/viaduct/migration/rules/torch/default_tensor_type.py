@@ -12,7 +12,7 @@ import ast
 from viaduct.cards.advice import DEFAULT_TENSOR_TYPE
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._type_uses import SET_DEFAULT
+from viaduct.migration.rules.torch._type_uses import SET_DEFAULT_TYPE
 from viaduct.migration.targets import cards
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"))
@@ -21,8 +21,8 @@ CARD_MODULES = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
 
 
-@rule.call(SET_DEFAULT)
-def report(site: Site) -> None:
+@rule.call(SET_DEFAULT_TYPE)
+def report_default_type(site: Site) -> None:
     names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(CARD_MODULES)]
     if not names:
         return

@@ -17,7 +17,7 @@ from viaduct.migration.targets import cards
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
 
-ROOTS = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
+LIBRARY_PREFIXES = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
 OPTION_TEXTS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
 FLAG_PACKAGES = {"tf32": "TF32", "load_in_8bit": "bitsandbytes", "load_in_4bit": "bitsandbytes"}
 OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "paged": "bitsandbytes"}
@@ -29,7 +29,7 @@ def check_options(site: Site) -> None:
     method = method_name(site.node)
     if method == "enable_xformers_memory_efficient_attention":
         report_option(site, "xformers")
-    elif name.startswith(ROOTS) or method == "from_pretrained":
+    elif name.startswith(LIBRARY_PREFIXES) or method == "from_pretrained":
         for keyword in site.node.keywords:
             package = package_of(site, keyword)
             if package:

@@ -25,7 +25,7 @@ rule = Rule(__name__, targets=("mlu",))
 FORMER_PACKAGE = f"{MLU.plugin}.core"
 FORMER_MODULE = f"{FORMER_PACKAGE}.mlu_model"
 SAME_NAMES = ("set_device", "synchronize", "device_count", "current_device", "is_available")
-REPLACED = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_device")}
+REPLACED_NAMES = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_device")}
 
 
 @rule.call(*(f"{FORMER_MODULE}.{name}" for name in SAME_NAMES))
@@ -46,7 +46,11 @@ def replace_device(site: Site) -> None:
 @rule.use(f"{FORMER_PACKAGE}.*")
 def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
-    if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.file.names.local_name("torch"):
+    if (
+        site.name not in REPLACED_NAMES
+        or not isinstance(site.node, ast.Call)
+        or not site.file.names.local_name("torch")
+    ):
         site.request_review(
             f"current releases of {MLU.plugin} have no {site.name}: check whether it is needed",
             zh=f"当前版本的 {MLU.plugin} 已没有 {site.name}:请确认是否需要",
@@ -71,7 +75,7 @@ def drop_import(site: Site) -> None:
 def is_still_used(site: Site) -> bool:
     """Return True if the file uses a name of the former module that the rule does not replace."""
     index = site.file.index
-    others = (name for name in (*index.calls, *index.references) if name not in REPLACED)
+    others = (name for name in (*index.calls, *index.references) if name not in REPLACED_NAMES)
     if any(f"{name}.".startswith(f"{FORMER_MODULE}.") for name in others):
         return True
-    return any(name in index.references for name in REPLACED) or not site.file.names.local_name("torch")
+    return any(name in index.references for name in REPLACED_NAMES) or not site.file.names.local_name("torch")

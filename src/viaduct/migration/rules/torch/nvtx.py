@@ -23,7 +23,7 @@ ALTERNATIVES = {
 
 
 @rule.use(*NVTX_NAMES)
-def report(site: Site) -> None:
+def report_range(site: Site) -> None:
     card = site.target.card
     function = site.name.rpartition(".")[2]
     if site.name.startswith(MLU_MARKS) and function in NVTX_FUNCTIONS:

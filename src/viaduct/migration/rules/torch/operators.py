@@ -27,10 +27,10 @@ rule = Rule(
 HOST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$|setup\.py$)")
 OTHER_LIBRARIES = ("pandas", "numpy", "scipy", "polars", "tensorflow")
 DEFAULT_SETTERS = ("torch.set_default_device", "torch.set_default_tensor_type")
-NAMES = sorted({f"torch.{name}" for table in OPERATORS.values() for name in table})
+OPERATOR_NAMES = sorted({f"torch.{name}" for table in OPERATORS.values() for name in table})
 
 
-@rule.call(*NAMES)
+@rule.call(*OPERATOR_NAMES)
 def report_function(site: Site) -> None:
     """Report a function of torch that the vendor documents as missing or limited."""
     if not is_on_host(site, site.node.args[:1]):

@@ -21,7 +21,7 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
 
-MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
+CUDA_MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCH_METHODS = ("startswith", "find", "count", "search", "match")
 
 
@@ -30,7 +30,7 @@ def advise_search(site: Site) -> None:
     """Advise on a comparison of an error's text with CUDA's message."""
     parent = site.source.parents[site.node]
     is_search = isinstance(parent, ast.Call) and method_name(parent) in SEARCH_METHODS
-    if MESSAGE.match(literal_text(site.node)) and (is_search or isinstance(parent, ast.Compare)):
+    if CUDA_MESSAGE.match(literal_text(site.node)) and (is_search or isinstance(parent, ast.Compare)):
         site.advise(
             "messages of other cards do not say CUDA: catch torch.OutOfMemoryError (since torch 2.5; "
             "torch.cuda.OutOfMemoryError before), or search for 'out of memory' only",

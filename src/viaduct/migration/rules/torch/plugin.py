@@ -30,7 +30,7 @@ rule = Rule(
 )
 
 Import = ast.Import | ast.ImportFrom
-ROOTS = ("torch", "torchvision", "torchaudio")
+TORCH_PACKAGES = ("torch", "torchvision", "torchaudio")
 # A file without any of these texts neither uses the card nor gets an edit that needs the plug-in.
 DEVICE_TEXTS = (
     *("npu", "NPU", "mlu", "MLU", ".to(", "device", MLU.range_module),
@@ -43,37 +43,37 @@ def add_import(site: Site) -> None:
     """Import the plug-in after the imports of torch, at top level or in the functions that use the card."""
     module = site.target.card.plugin
     statements: list[Import] = [*site.source.of_kind(ast.Import), *site.source.of_kind(ast.ImportFrom)]
-    anchors = find_anchors(site, statements)
-    if not anchors or needs_no_import(site) or not uses_card(site):
+    torch_imports = find_torch_imports(site, statements)
+    if not torch_imports or needs_no_import(site) or not uses_card(site):
         return
-    used = [anchor for anchor in anchors if is_card_used(site, anchor)]
+    used = [node for node in torch_imports if is_card_used(site, node)]
     # The import in an outer function covers the functions in it.
-    inner = {anchor for anchor in used for other in used if other is not anchor and is_covered(site, anchor, other)}
-    for anchor in [anchor for anchor in used if anchor not in inner] or anchors[:1]:
-        if not is_plugin_imported(site, statements, anchor):
-            site.edit.insert_after(anchor, [f"import {module}"])
-            site.report_change(f"import {module} after torch", zh=f"在 torch 之后导入 {module}", node=anchor)
+    inner = {node for node in used for other in used if other is not node and is_covered(site, node, other)}
+    for torch_import in [node for node in used if node not in inner] or torch_imports[:1]:
+        if not is_plugin_imported(site, statements, torch_import):
+            site.edit.insert_after(torch_import, [f"import {module}"])
+            site.report_change(f"import {module} after torch", zh=f"在 torch 之后导入 {module}", node=torch_import)
 
 
-def is_plugin_imported(site: Site, statements: list[Import], anchor: ast.stmt) -> bool:
+def is_plugin_imported(site: Site, statements: list[Import], torch_import: ast.stmt) -> bool:
     """Return True if the plug-in is imported before any use, at top level or in the function that imports torch.
 
     False if the file uses the plug-in's name without binding it.
     """
     module = site.target.card.plugin
-    lines = [getattr(use, "lineno", 1) for use in card_uses(site) if is_covered(site, use, anchor)]
-    first_use = min((line for line in lines if line > anchor.lineno), default=len(site.source.starts))
+    lines = [getattr(use, "lineno", 1) for use in card_uses(site) if is_covered(site, use, torch_import)]
+    first_use = min((line for line in lines if line > torch_import.lineno), default=len(site.source.starts))
     imports = [item for item in statements if imports_any(item, (module,)) and item.lineno <= first_use]
     functions = {site.source.function_around(item) for item in imports}
     names = (node for node in site.source.of_kind(ast.Name) if node.id == module)
-    is_unbound = any(not bindings_of(site, name) for name in names if is_covered(site, name, anchor))
-    return not is_unbound and bool(functions & {None, *site.source.ancestors(anchor)})
+    is_unbound = any(not bindings_of(site, name) for name in names if is_covered(site, name, torch_import))
+    return not is_unbound and bool(functions & {None, *site.source.ancestors(torch_import)})
 
 
-def is_card_used(site: Site, anchor: ast.stmt) -> bool:
+def is_card_used(site: Site, torch_import: ast.stmt) -> bool:
     """Return True if a rule requested the import, or the card is used in the scope of an import of torch."""
     is_requested = site.target.card.plugin in site.file.side_effect_imports
-    return is_requested or any(is_covered(site, use, anchor) for use in card_uses(site))
+    return is_requested or any(is_covered(site, use, torch_import) for use in card_uses(site))
 
 
 def is_covered(site: Site, node: ast.AST, statement: ast.stmt) -> bool:
@@ -87,12 +87,12 @@ def imports_any(statement: Import, roots: tuple[str, ...]) -> bool:
     return any(name.partition(".")[0] in roots for name in imported_modules(statement))
 
 
-def find_anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
+def find_torch_imports(site: Site, statements: list[Import]) -> list[ast.stmt]:
     """Return the first import of torch at top level, else the first in each function.
 
     Without an import of torch, return those of libraries that need it. Imports under `if TYPE_CHECKING:` do not count.
     """
-    for roots in (ROOTS[:1], ROOTS, tuple(PYTORCH_COMPANIONS)):
+    for roots in (TORCH_PACKAGES[:1], TORCH_PACKAGES, tuple(PYTORCH_COMPANIONS)):
         first: dict[ast.AST | None, ast.stmt] = {}
         for statement in sorted(statements, key=lambda node: node.lineno):
             tests = (parent.test for parent in site.source.ancestors(statement) if isinstance(parent, ast.If))

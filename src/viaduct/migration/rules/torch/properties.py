@@ -24,7 +24,7 @@ PROCESSOR_PROPERTIES = {
 
 
 @rule.node(ast.Attribute, only_if_file_contains=("get_device_properties",))
-def report(site: Site) -> None:
+def report_property(site: Site) -> None:
     """Report an attribute of device properties that the card lacks or means differently."""
     if site.node.attr not in GENERATION_NUMBERS | PROCESSOR_PROPERTIES or not is_properties(site, site.node.value):
         return

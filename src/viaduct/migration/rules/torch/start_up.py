@@ -32,7 +32,7 @@ SETTINGS = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.conf
 
 
 @rule.file(only_if_file_contains=("npu",))
-def set_up(site: Site) -> None:
+def set_or_advise(site: Site) -> None:
     """Write or advise the settings before the first statement of the worker or of the main guard."""
     root = site.file.names.local_name("torch")
     if "set_compile_mode" in site.source.text or root is None or not uses_card(site):
