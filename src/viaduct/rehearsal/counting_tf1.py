@@ -40,7 +40,7 @@ class GraphStepCounter:
         sessions.observers.append(self.profiling_points)
         self.watched: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
-            self.watched.by_target = True  # steps end at the target, not with the session's updates
+            self.watched.ends_at_target = True  # steps end at the target, not with the session's updates
             StepAt(parse_target(plan.step_at), self.watched.end_step_at_target).start()
         if not started_by_viaduct:
             atexit.register(self.finish, False)

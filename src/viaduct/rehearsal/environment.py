@@ -18,9 +18,9 @@ from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 HOOK_FOLDER = Path(__file__).parents[1] / "scripts" / "hook"
 VIADUCT_ROOT = Path(viaduct.__file__).parents[1]  # the folder that holds the package viaduct
 LAUNCHER_VARIABLES = {  # variables of a launcher or job around this process, which the script does not inherit
-    "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", NPU.rank_table_variable, "DEVICE_ID",
-    NPU.device_variable, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
-    "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
+    "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", "DEVICE_ID", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+    "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
+    NPU.rank_table_variable, NPU.device_variable,  # RANK_TABLE_FILE, ASCEND_DEVICE_ID
 }  # fmt: skip
 TABLE_HOST = "192.0.2.1"  # reserved for documentation (RFC 5737); a rank table may not have a loopback address
 RANK_TABLE_FILE = "rank_table.json"
@@ -36,7 +36,7 @@ def make_environment(plan: Plan) -> dict[str, str]:
     }
     paths = [os.path.abspath(path) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
     single_rank: dict[str, str] = {}
-    if plan.processes == 1 and plan.on == "npu" and plan.stage == "tf1":  # as the vendor's start scripts set them
+    if plan.processes == 1 and plan.on == "npu" and plan.stage == "tf1":  # as in Ascend's start scripts
         job = os.environ.get("JOB_ID", DEFAULT_JOB_ID)
         single_rank = {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": job}
     temporary: dict[str, str] = {}
@@ -73,9 +73,9 @@ def make_own_variables(plan: Plan) -> dict[str, str]:
 
 
 def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an NPU rank for HCCL, the NPU's collective library, from the rank table.
+    """Return the variables that an NPU rank needs for HCCL, its collective library, from the rank table.
 
-    `torchrun` has the variables that torch's agent sets. Other cards have no further variables.
+    `torchrun` has the variables that torch's agent sets. Ranks of other cards need none beyond these.
     """
     if plan.on != "npu":
         return {}

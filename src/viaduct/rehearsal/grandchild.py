@@ -27,7 +27,10 @@ MAIN_CODE = (
     "from viaduct.rehearsal.grandchild import run_main; sys.exit(run_main())"
 )
 # By stage: the modules at whose first import the stand-in is installed.
-FRAMEWORK_MODULES = {"torch": ("torch",), "tf1": ("tensorflow", *NPU.tensorflow_modules, "horovod")}
+FRAMEWORK_MODULES = {
+    "torch": ("torch",),
+    "tf1": ("tensorflow", *NPU.tensorflow_modules, "horovod"),  # npu_bridge, hccl
+}
 
 
 def join() -> None:

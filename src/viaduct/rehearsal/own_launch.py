@@ -1,6 +1,7 @@
 """Detection of scripts that launch their ranks themselves; viaduct starts such a script only once.
 
-Such a script calls a launcher, a command that starts one, or `Process` with a function that calls `init_process_group`.
+Such a script calls a launcher (`torch.multiprocessing.spawn`), runs a command that starts one (`torchrun`), or calls
+`Process` with a function that calls `init_process_group`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from itertools import pairwise
 from viaduct.rehearsal.project import Project, find_strings, last_name
 
 ELASTIC = "torch.distributed.elastic"
-# Functions that start ranks.
-LAUNCHERS = {
+LAUNCHERS = {  # functions that start ranks
     "torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn",
     "torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.start_processes",
     "torch.distributed.launcher.elastic_launch", "torch.distributed.launcher.api.elastic_launch",
@@ -25,15 +25,14 @@ LAUNCHERS = {
     "accelerate.notebook_launcher", "accelerate.launchers.notebook_launcher",
     "accelerate.debug_launcher", "accelerate.launchers.debug_launcher",
 }  # fmt: skip
-# Names of functions that run a command.
-STARTERS = {
+COMMAND_FUNCTIONS = {  # names of functions that run a command
     "run", "call", "check_call", "check_output", "Popen", "system", "popen", "getoutput", "getstatusoutput", "execl",
     "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe", "spawnl", "spawnle", "spawnlp", "spawnlpe",
     "spawnv", "spawnve", "spawnvp", "spawnvpe", "posix_spawn", "posix_spawnp", "create_subprocess_exec",
     "create_subprocess_shell", "run_module",
 }  # fmt: skip
 # Words of a command that starts ranks; `starts_command` recognises "accelerate launch", which is two words.
-COMMANDS = {
+LAUNCH_COMMANDS = {
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate-launch",
     "accelerate.commands.launch",
 }  # fmt: skip
@@ -61,12 +60,12 @@ def find_launch_line(project: Project) -> str:
 
 def starts_command(call: ast.Call, assigned: dict[str, list[str]]) -> bool:
     """Return True for `subprocess.run([…, "-m", "torch.distributed.run", …])`, also with the command in a variable."""
-    if last_name(call.func) not in STARTERS:
+    if last_name(call.func) not in COMMAND_FUNCTIONS:
         return False
     names = [node.id for node in ast.walk(call) if isinstance(node, ast.Name)]
     texts = [*find_strings(call), *(text for name in names for text in assigned.get(name, ()))]
     words = [word.rpartition("/")[2] for text in texts for word in text.split()]
-    return not COMMANDS.isdisjoint(words) or ("accelerate", "launch") in pairwise(words)
+    return not LAUNCH_COMMANDS.isdisjoint(words) or ("accelerate", "launch") in pairwise(words)
 
 
 def find_assigned_strings(tree: ast.Module) -> dict[str, list[str]]:

@@ -25,8 +25,8 @@ from viaduct.scripts import notebook_runs
 # Stage of a script by the package that it imports. A stage is the folder of stand-ins for one framework: torch_stage/
 # or tf1_stage/.
 STAGE_OF_PACKAGE: dict[str, StageName] = {
-    **dict.fromkeys(("torch", "torchvision", *PLUGINS), "torch"),
-    **dict.fromkeys(("tensorflow", "keras", *NPU.tensorflow_modules), "tf1"),
+    **dict.fromkeys(("torch", "torchvision", *PLUGINS), "torch"),  # torch_npu, torch_mlu
+    **dict.fromkeys(("tensorflow", "keras", *NPU.tensorflow_modules), "tf1"),  # npu_bridge, hccl
 }
 STAND_IN_PACKAGES = {*PLUGINS, *NPU.tensorflow_modules, "horovod", "npu_device"}  # packages that a stage replaces
 PYPI_NAMES = {  # of packages that are imported under another name
@@ -107,7 +107,7 @@ def find_module_file(name: str) -> Path:
     """Return the file that `python -m NAME` runs here, without importing anything; raise BadValue if there is none."""
     on_path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if not all(part.isidentifier() for part in name.split(".")):
-        raise BadValue(f"{name!r} is no module's name.", "Write it as for `python -m`: pkg.train. Files go without -m.")
+        raise BadValue(f"{name!r} is no module's name.", "Write -m pkg.train, as for Python, or a file without -m.")
     for folder in (os.getcwd(), *on_path):
         base = Path(os.path.abspath(folder)).joinpath(*name.split("."))
         for path in (base / "__main__.py", base.with_suffix(".py")):
@@ -115,16 +115,17 @@ def find_module_file(name: str) -> Path:
                 return path.resolve()
     if any(Path(folder, *name.split(".")).is_dir() for folder in (".", *on_path)):
         raise BadValue(f"{name!r} is a package without __main__.py.", "Name a module of it.")
-    raise BadValue(f"there is no module {name!r} here or on PYTHONPATH.", "It is searched as `python -m` does.")
+    raise BadValue(f"there is no module {name!r} here or on PYTHONPATH.", "Modules are searched as by `python -m`.")
 
 
 class ModuleSearch:
     """Search for a script's modules in the folders of the usual project layouts.
 
-    These are the script's folder, the folder that holds its outermost package, those on PYTHONPATH, the folder of the
-    command, the folders above the package up to the project's top, and `src` in each of them. A module that is in none
-    of these, and is not installed, is searched in the folders directly below the script's, the package's and the top
-    folder, which a script may put on `sys.path`. Folders outside of the project's top folder are not searched.
+    `self.folders` are the script's folder, the folder that holds its outermost package, those on PYTHONPATH, the
+    current folder, the folders above the package up to the project's top folder, and `src` in each of them. A module
+    that is in none of these, and is not installed, is searched in `self.subfolders`: the folders directly below the
+    script's, the package's and the top folder, which a script may put on `sys.path`. Folders outside of the project's
+    top folder are not searched.
     """
 
     def __init__(self, script: Path) -> None:

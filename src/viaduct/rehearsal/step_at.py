@@ -65,7 +65,7 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
         )
     if colon:
         return find_statement(text, name, int(line), files)
-    functions = {node.name for path in files.values() for node in walk(path) if isinstance(node, FunctionNode)}
+    functions = {node.name for path in files.values() for node in iterate_nodes(path) if isinstance(node, FunctionNode)}
     name = text.rpartition(".")[2]
     if name not in functions:
         close = difflib.get_close_matches(name, functions, 3)
@@ -92,7 +92,11 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
     count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
         raise BadValue(f"{STEP_AT_FLAG} {text}: {match} has {count} lines.", LINE_ADVICE)
-    spans = [find_span(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
+    spans = [
+        find_span(node)
+        for node in iterate_nodes(path)
+        if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)
+    ]
     enclosing = [(first, last) for first, last in spans if first <= line <= last]
     if not enclosing:
         following = min((first for first, _ in spans if first > line), default=None)
@@ -111,7 +115,7 @@ def find_span(node: ast.stmt) -> tuple[int, int]:
     return node.lineno, max(node.lineno, first - 1)
 
 
-def walk(path: Path) -> Iterator[ast.AST]:
+def iterate_nodes(path: Path) -> Iterator[ast.AST]:
     """Yield the AST nodes of a file; none if it cannot be parsed."""
     try:
         yield from ast.walk(parse_source(path))

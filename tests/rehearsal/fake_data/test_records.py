@@ -16,7 +16,7 @@ def test_a_record_holds_what_was_declared(tmp_path: Path) -> None:
         "image/height": DeclaredFeature(1, "int64"),
         "image/class/label": DeclaredFeature(1, "int64"),
         "scores": DeclaredFeature(6, "float"),
-        "raw": DeclaredFeature(1, "bytes", raw=12),
+        "raw": DeclaredFeature(1, "bytes", byte_count=12),
     }
     write_records(tmp_path / "train-00000", features, 3)
     records = [decode_example(record) for record in read_records(tmp_path / "train-00000")]

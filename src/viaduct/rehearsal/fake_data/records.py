@@ -30,7 +30,7 @@ class DeclaredFeature:
 
     count: int  # values in each record
     kind: str  # int64, float, bytes
-    raw: int | None = None  # number of bytes if the script decodes them as raw numbers
+    byte_count: int | None = None  # of a value that the script decodes as raw numbers
 
 
 def write_records(path: Path, features: Mapping[str, DeclaredFeature], count: int) -> None:
@@ -56,8 +56,8 @@ def make_value(name: str, feature: DeclaredFeature, random: np.random.Generator)
 
 def make_bytes(name: str, feature: DeclaredFeature, random: np.random.Generator) -> bytes:
     """Return a value for a feature of bytes: raw numbers, a JPEG, the name of an image format, or nothing."""
-    if feature.raw is not None:
-        return random.integers(0, 256, feature.raw, np.uint8).tobytes()
+    if feature.byte_count is not None:
+        return random.integers(0, 256, feature.byte_count, np.uint8).tobytes()
     if "image" in name and name.rpartition("/")[2] in ("encoded", "image", "image_raw", "bytes", "jpeg", "data"):
         return make_jpeg(random)
     return b"jpeg" if name.endswith("format") else b""

@@ -28,9 +28,9 @@ class MissingFiles:
         self.folder = folder
         self.names: dict[str, Path] = {}  # the synthetic file by a missing file's name
         self.features: dict[str, DeclaredFeature] = {}
-        self.parsed: dict[str, str] = {}  # by key of a tensor of bytes: the feature that it was parsed from
+        self.parsed_bytes: dict[str, str] = {}  # by key of a tensor of bytes: the feature that it was parsed from
         # By key of a tensor of numbers: the feature that it was decoded from, and the bytes of one number.
-        self.raw: dict[str, tuple[str, int]] = {}
+        self.decoded_numbers: dict[str, tuple[str, int]] = {}
         self._written: dict[Path, dict[str, DeclaredFeature]] = {}  # the features in each synthetic file
 
     def replace(self, name: str) -> str:
@@ -59,14 +59,14 @@ class MissingFiles:
                 continue
             self.features[name] = declared_feature
             if declared_feature.kind == "bytes" and name in tensors:
-                self.parsed[key_of(tensors[name])] = name
+                self.parsed_bytes[key_of(tensors[name])] = name
 
     def remember_size(self, tensor: Any, shape: Any) -> None:
         """Remember the size in bytes of raw numbers that the script gives this shape."""
-        if key_of(tensor) not in self.raw or (count := count_elements(shape)) is None:
+        if key_of(tensor) not in self.decoded_numbers or (count := count_elements(shape)) is None:
             return
-        name, size = self.raw[key_of(tensor)]
-        self.features[name] = DeclaredFeature(self.features[name].count, "bytes", raw=count * size)
+        name, size = self.decoded_numbers[key_of(tensor)]
+        self.features[name] = DeclaredFeature(self.features[name].count, "bytes", byte_count=count * size)
 
 
 def install(folder: Path) -> MissingFiles:
@@ -158,15 +158,15 @@ def wrap_raw_decoding(tf: Any, missing: MissingFiles) -> None:
     def decode_raw(input_bytes: Any = None, out_type: Any = None, *args: Any, **kwargs: Any) -> Any:
         encoded = key_of(input_bytes if input_bytes is not None else kwargs.get("bytes"))
         numbers = decode(input_bytes, out_type, *args, **kwargs)
-        if encoded in missing.parsed:
-            missing.raw[key_of(numbers)] = (missing.parsed[encoded], tf.as_dtype(out_type).size)
+        if encoded in missing.parsed_bytes:
+            missing.decoded_numbers[key_of(numbers)] = (missing.parsed_bytes[encoded], tf.as_dtype(out_type).size)
         return numbers
 
     @functools.wraps(cast)
     def cast_recorded(x: Any, *args: Any, **kwargs: Any) -> Any:
         result = cast(x, *args, **kwargs)
-        if key_of(x) in missing.raw:
-            missing.raw[key_of(result)] = missing.raw[key_of(x)]
+        if key_of(x) in missing.decoded_numbers:
+            missing.decoded_numbers[key_of(result)] = missing.decoded_numbers[key_of(x)]
         return result
 
     @functools.wraps(reshape)

@@ -25,7 +25,7 @@ import numpy as np
 from viaduct.cards import NPU
 from viaduct.rehearsal.tf1_stage import state
 
-WORLD = NPU.world_group  # name of the group of all ranks
+WORLD = NPU.world_group  # hccl_world_group, the name of the group of all ranks
 REDUCTIONS = ("max", "min", "prod", "sum")
 REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint8", "int8")  # by gloo
 groups: dict[str, list[int]] = {}  # by name of a group that the script made: its members' world ranks
@@ -100,15 +100,16 @@ def check_agreement(
     """
     import torch
 
-    own = json.dumps([[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays])
+    tensors = [[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays]
+    text = json.dumps(tensors).encode()
     checksums = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
-    group.allgather([checksums], [torch.tensor([zlib.crc32(own.encode())])]).wait()
+    group.allgather([checksums], [torch.tensor([zlib.crc32(text)])]).wait()
     if len({int(checksum) for checksum in checksums}) == 1:
         return
-    descriptions = gather_padded(group, np.frombuffer(own.encode(), np.uint8), len(ranks))
-    for rank, description in zip(ranks, descriptions, strict=True):
-        if (other := bytes(description).decode()) != own:
-            raise ValueError(f"{key}: rank {state.rank()} brings {own}, rank {rank} brings {other}")
+    for rank, other_text in zip(ranks, gather_padded(group, np.frombuffer(text, np.uint8), len(ranks)), strict=True):
+        if bytes(other_text) != text:
+            other_tensors = bytes(other_text).decode()
+            raise ValueError(f"{key}: rank {state.rank()} has {text.decode()}, rank {rank} has {other_tensors}")
 
 
 def gather_padded(group: Any, array: np.ndarray[Any, Any], count: int) -> list[np.ndarray[Any, Any]]:

@@ -59,7 +59,7 @@ def is_dump_requested(record: SessionRecord, step: int) -> bool:
 
 
 def step_folder(run: GraphRun, started: str, step: int) -> Path:
-    device = os.environ.get(NPU.device_variable) or os.environ.get("DEVICE_ID") or "0"
+    device = os.environ.get(NPU.device_variable) or os.environ.get("DEVICE_ID") or "0"  # ASCEND_DEVICE_ID
     model, model_id = "ge_default", "1"
     return Path(run.session_record.npu_options.values["dump_path"], started, device, model, model_id, str(step))
 

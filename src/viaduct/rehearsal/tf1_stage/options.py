@@ -166,7 +166,7 @@ def list_unsupported(config: Any, rewrites: Any) -> Iterator[tuple[str, str]]:
 
 def check_visible_devices(at: Location) -> None:
     """Report a list of visible devices that the NPU does not take."""
-    text = os.environ.get(NPU.visible_variable)
+    text = os.environ.get(NPU.visible_variable)  # ASCEND_RT_VISIBLE_DEVICES
     if text is None:
         return
     numbers = [int(number) for number in text.split(",") if number.isdecimal()]

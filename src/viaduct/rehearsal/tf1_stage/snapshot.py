@@ -14,7 +14,7 @@ from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 
 @dataclass(frozen=True)
 class Value:
-    """One output of an operator. bfloat16, which NumPy does not have, is converted to float32."""
+    """The value of one output of an operator. bfloat16, which NumPy does not have, is converted to float32."""
 
     op: Any
     index: int

@@ -5,7 +5,8 @@
       summary/step_trace.csv        start of the forward pass (FP), ends of the backward pass (BP) and of the step
 
 The table is in microseconds. The times are the CPU's and say nothing about the NPU's speed. The trace shows that the
-options are valid and that fp_point and bp_point are in the graph. Steps that Keras runs itself (fit) are not traced.
+options are valid, and that the operators which the options name as fp_point (where the forward pass begins) and
+bp_point (where the backward pass ends) are in the graph. Steps that Keras runs itself (fit) are not traced.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Tracer:
             self.write_row(self.measure_phases(spans, number))
 
     def measure_phases(self, spans: dict[str, Any], number: int) -> list[Any]:
-        """Return the row of a step, and store the step's end.
+        """Return the row of a step for the table, and store the step's end.
 
         FP starts with fp_point or the first operator. BP ends with bp_point, the last operator with "gradients" in its
         name, or the last operator.

@@ -1,6 +1,6 @@
 """Watches the training steps of a script: counts them, ends the script after a number of them, records their results.
 
-    watched = watch.start_watching(steps=20)  # after install(), before the script
+    watched = watch.start_watching(steps=20)  # after tf1_stage.install(), before the script
     ...                                       # the script
     watched.store_last_variables()            # reads the weights of a session that is still open
     watched.losses, watched.first_gradients, watched.last_variables
@@ -33,7 +33,8 @@ class ScriptWatch(sessions.Observer):
     """Counts, bounds and records the training steps of a script."""
 
     limit: int | None = None  # training steps, and batches of an evaluation; None: no limit
-    by_target: bool = False  # a step ends when `end_step_at_target` is called (--step-at), not with a run that trains
+    # With --step-at: a step ends when `end_step_at_target` is called, not with a run that trains.
+    ends_at_target: bool = False
     losses: list[float | None] = field(default_factory=list)  # the mean loss of each step; None if unknown
     end_times: list[tuple[float, float]] = field(default_factory=list)  # of the steps: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class ScriptWatch(sessions.Observer):
     stop_requested_at: float | None = None  # time.monotonic() when StopScript was first raised
     _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are stored
     # The loss of the present step if it is known before the step's end: from a run before the step
-    # (`compute_loss_before_step`), or with `by_target` from a run within the step.
+    # (`compute_loss_before_step`), or with `ends_at_target` from a run within the step.
     _loss: float | None = None
 
     @property
@@ -56,7 +57,7 @@ class ScriptWatch(sessions.Observer):
     # ---- before and after each run
 
     def before_run(self, run: GraphRun) -> None:
-        if run.training and self.is_limit_reached and not self.by_target:
+        if run.training and self.is_limit_reached and not self.ends_at_target:
             self.stop()
 
     def stop(self) -> None:
@@ -78,6 +79,7 @@ class ScriptWatch(sessions.Observer):
         self._loss = None
         loss = choose_loss(run)
         if loss is not None and reads_reference_variables(find_extra_dependencies(run, loss)):
+            # In this run the operators of the loss might read variables that are already updated.
             self._loss = compute_loss_before_step(run, loss)
         elif loss is not None:
             labels.append(("loss", ""))
@@ -89,12 +91,12 @@ class ScriptWatch(sessions.Observer):
         return tensors
 
     def is_part_of_step(self, run: GraphRun) -> bool:
-        """Return True for a run that trains, and with `by_target` for a run that computes gradients."""
-        records = find_recorded_gradients(run.graph) if self.by_target else []
+        """Return True for a run that trains, and with `ends_at_target` for a run that computes gradients."""
+        records = find_recorded_gradients(run.graph) if self.ends_at_target else []
         return run.training or any(record.has_any_from(run.reach.ops) for record in records)
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
-        if self.by_target and not run.session_record.closed:
+        if self.ends_at_target and not run.session_record.closed:
             self._unsaved = run.session_record
         if not self.is_part_of_step(run):
             return
@@ -106,7 +108,7 @@ class ScriptWatch(sessions.Observer):
             else:
                 parts.setdefault(name, {})[part] = np.array(value)
         self.first_gradients.update({name: densify_gradient(arrays) for name, arrays in parts.items()})
-        if self.by_target:
+        if self.ends_at_target:
             self._loss = loss
             return
         self._end_step(run.session_record, loss)
@@ -128,6 +130,7 @@ class ScriptWatch(sessions.Observer):
         self.end_times.append((time.monotonic(), time.process_time()))
 
     def _end_step(self, record: SessionRecord, loss: float | None) -> None:
+        """Record a step; after the last one store the session's variables."""
         self._record_step(loss)
         self._unsaved = record
         if self.is_limit_reached:
@@ -170,12 +173,12 @@ def has_side_effects(op: Any) -> bool:
 
 
 def find_extra_dependencies(run: GraphRun, loss: Any) -> set[Any]:
-    """Return operators that a loss needs and the run does not execute, since gradients do not need the loss."""
+    """Return the operators that a loss needs and the run does not execute: gradients do not need the loss itself."""
     return find_dependencies([loss.op], run.reach.fed) - run.reach.ops
 
 
 def reads_reference_variables(ops: set[Any]) -> bool:
-    """Return True if operators read a variable's memory, in which the run's update may already have been written."""
+    """Return True if operators read reference variables: their memory, to which an update may already be written."""
     sources = [tensor for op in ops for tensor in op.inputs]
     sources += [tensor for source in sources if source.op.type == "Identity" for tensor in source.op.inputs]
     return any(tensor.dtype._is_ref_dtype for tensor in sources)
@@ -184,7 +187,7 @@ def reads_reference_variables(ops: set[Any]) -> bool:
 def compute_loss_before_step(run: GraphRun, loss: Any) -> float | None:
     """Compute the loss in a separate run before the step.
 
-    Return None if it needs stateful operators other than reference variables, or if a sparse tensor is fed.
+    Return None if the loss needs stateful operators other than reference variables, or if a sparse tensor is fed.
     """
     ops = find_dependencies([loss.op], run.reach.fed)
     has_state = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in ops)

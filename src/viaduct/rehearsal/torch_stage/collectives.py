@@ -23,7 +23,7 @@ from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, view_on_cpu
 
-# For the original script the device is called gpu, and its backend gpucl; the script sees them as cuda and nccl.
+# hccl and cncl. For the original script the device is called gpu, and its backend gpucl; the script sees cuda and nccl.
 BACKEND_OF_CARD = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
 _RECORDER = "TORCH_FR_BUFFER_SIZE"  # variable of torch's flight recorder; 0 turns it off
 # Device types of the group that is being created: the card's, the host's, or both.

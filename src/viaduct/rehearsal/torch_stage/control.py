@@ -12,8 +12,8 @@ from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of
 
-# Environment variables that list the visible cards; the first that is set counts. The MLU's third is
-# CUDA_VISIBLE_DEVICES, which is not read here.
+# Environment variables that list the visible cards, such as ASCEND_RT_VISIBLE_DEVICES; the first that is set counts.
+# The MLU's third is CUDA_VISIBLE_DEVICES, which is not read here.
 _VISIBLE_VARIABLES = {"npu": NPU.hiding_variables, "mlu": MLU.hiding_variables[:2]}
 _initialized = False
 

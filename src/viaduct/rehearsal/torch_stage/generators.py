@@ -12,26 +12,26 @@ import torch
 
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 
-_Plain: Any = torch._C.Generator
+_HostGenerator: Any = torch._C.Generator
 # Addresses of the C++ generators made for cards; operators get new Python objects for them.
 _card_generators: set[int] = set()
 
 
-class _AnyGenerator(type(_Plain)):  # type: ignore[misc]
+class _GeneratorMeta(type(_HostGenerator)):  # type: ignore[misc]
     """Metaclass that keeps `isinstance(torch.default_generator, torch.Generator)` true."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, _Plain)
+        return isinstance(instance, _HostGenerator)
 
 
-class Generator(_Plain, metaclass=_AnyGenerator):  # type: ignore[misc]
+class Generator(_HostGenerator, metaclass=_GeneratorMeta):  # type: ignore[misc]
     """torch.Generator, for the host and for cards."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
         device = torch.device(device)
         if device.type not in cards.names:
-            return _Plain(device)
-        generator = _Plain.__new__(cls, "cpu")
+            return _HostGenerator(device)
+        generator = _HostGenerator.__new__(cls, "cpu")
         generator._card = torch.device(cards.public_name, index_of(device))
         _card_generators.add(generator._cdata)
         weakref.finalize(generator, _card_generators.discard, generator._cdata)

@@ -25,7 +25,7 @@ from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
 from viaduct.rehearsal.torch_stage.dispatch import make_library
 
-# By plug-in (torch_npu, torch_mlu): the module of the vendor's patch.
+# By plug-in (torch_npu, torch_mlu): the patch module, torch_npu.contrib.transfer_to_npu or torch_mlu's gpu_migration.
 _VENDOR_PATCHES = {card.plugin: card.patch_modules[0] for card in CARDS.values()}
 _CUDA = re.compile(r"cuda(?::(\d+))?")  # "cuda" or "cuda:1"
 

@@ -11,8 +11,7 @@ from viaduct.cards import MLU
 from viaduct.rehearsal.torch_stage import profiling, streams, surface
 from viaduct.rehearsal.torch_stage.cards import cards
 
-NAME = MLU.name  # of the device in PyTorch
-PACKAGE = MLU.plugin  # the vendor's plug-in
+PACKAGE = MLU.plugin  # torch_mlu, the vendor's plug-in
 MEMORY = 80 << 30  # bytes of each card
 
 

@@ -14,8 +14,7 @@ from viaduct.rehearsal.torch_stage import contributed, profiling, streams, surfa
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
 
-NAME = NPU.name  # of the device in PyTorch
-PACKAGE = NPU.plugin  # the vendor's plug-in
+PACKAGE = NPU.plugin  # torch_npu, the vendor's plug-in
 CARD_NAME = "Ascend910B1"
 MEMORY = 64 << 30  # bytes of each card
 INSTEAD_OF_CAPABILITY = "Decide by the device's name or by a feature: get_device_name(), is_bf16_supported()."

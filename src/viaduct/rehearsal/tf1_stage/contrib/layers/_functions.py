@@ -82,7 +82,7 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
     """
 
     def decorate(compute: Callable[..., Any]) -> Layer:
-        own = list(inspect.signature(compute).parameters.values())[1:]
+        own = list(inspect.signature(compute).parameters.values())[1:]  # parameters, without `weight`
         positional = [parameter for parameter in own if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
         inserted = [parameter.replace(kind=positional[0].kind) for parameter in own if parameter not in positional]
         signature = inspect.Signature(

@@ -29,12 +29,12 @@ def is_initialized() -> bool:
 def _require_init(function: Callable[[], Any]) -> Callable[[], Any]:
     """Return a function with the same result that raises ValueError before init()."""
 
-    def checked() -> Any:
+    def call_after_init() -> Any:
         if not _initialized:
             raise ValueError("Horovod has not been initialized; use hvd.init().")
         return function()
 
-    return checked
+    return call_after_init
 
 
 rank, size = _require_init(_state.rank), _require_init(_state.size)
