@@ -53,7 +53,10 @@ CASES = {
         ["compare", "a", "b", "--kld", "x"],
         "viaduct compare: --kld is 'x'; it must be book or floored.\n",
     ),
-    "no process": (["compare", "a", "b", "--workers", "0"], "viaduct compare: --workers is '0'; it must be 1 or more.\n"),
+    "no process": (
+        ["compare", "a", "b", "--workers", "0"],
+        "viaduct compare: --workers is '0'; it must be 1 or more.\n",
+    ),
     "an empty path": (["data", "check", ""], "viaduct data check: a path is empty.\n  Perhaps a variable is not set?"),
     "an empty flag": (["train", "x", "--run="], "viaduct train: --run is empty.\n  Perhaps a variable is not set?"),
     "no finite number": (

@@ -52,7 +52,7 @@ def test_ten_classes_fit_the_outputs_that_the_page_gives_them(tmp_path: Path) ->
     loaded = load(words[2])
     recipe, outputs = loaded.recipe, words[words.index("--classes") + 1]
     asked, note = match_classes(
-        replace(loaded, recipe=override(recipe, "data.classes", outputs)), tmp_path, classes_given=True
+        replace(loaded, recipe=override(recipe, "data.classes", outputs)), tmp_path, {"data.classes"}
     )
     assert (outputs, asked.recipe.data.classes) == ("10", 10)
     assert "counted from 0" in note

@@ -5,6 +5,7 @@ Data state their classes by the names of their class folders, or by a file with 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +15,12 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Loaded
 
 
-def match_classes(
-    loaded: Loaded, path: Path | None, *, classes_given: bool, shift_given: bool = False
-) -> tuple[Loaded, str]:
+def match_classes(loaded: Loaded, path: Path | None, flag_fields: Collection[str]) -> tuple[Loaded, str]:
     """Return the recipe with the number of classes of the data in the folder `path`, and a note if that changed it.
 
-    `classes_given` and `shift_given`: a flag has set data.classes or data.label_shift in the recipe. The number in the
-    data replaces that of a shipped recipe, and the default of a recipe file. Raise BadValue if it differs from the
-    number of a flag, or from one that a recipe file sets.
+    `flag_fields` are the fields that flags have set in the recipe. The number in the data replaces that of a shipped
+    recipe, and the default of a recipe file. Raise BadValue if it differs from the number of a flag, or from one that a
+    recipe file sets.
 
     Ten classes with labels 1 to 10 need 11 outputs, one of them unused. If a flag gives ten classes and neither the
     recipe nor a flag sets data.label_shift, it becomes -1, so that ten outputs are enough.
@@ -32,7 +31,8 @@ def match_classes(
     stated = data.find_stated_classes(path)
     if stated is None or stated.fits(data.classes):
         return loaded, ""
-    can_shift = stated.first == 1 and data.label_shift == 0 and not shift_given
+    classes_given = "data.classes" in flag_fields
+    can_shift = stated.first == 1 and data.label_shift == 0 and "data.label_shift" not in flag_fields
     if classes_given and can_shift and data.classes == stated.outputs - 1:
         note = f"{stated}: with {data.classes:,} outputs they are counted from 0 (data.label_shift=-1)."
         return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, label_shift=-1))), note

@@ -83,8 +83,7 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
     run, device = options["run"] or Path("runs") / name_run(loaded.name, options["model"]), options["device"]
     data = options["data"] or get_stored_data_path(stored)
     if not stored:  # the recipe of a resumed run already has its number of classes
-        classes_given, shift_given = "data.classes" in changed_fields, "data.label_shift" in changed_fields
-        loaded, note = match_classes(loaded, data, classes_given=classes_given, shift_given=shift_given)
+        loaded, note = match_classes(loaded, data, changed_fields)
         if note:
             print_note(note)
     check_init(loaded.recipe.init, changed_fields, run)

@@ -142,10 +142,9 @@ def load_recipe(
     changes = merge_changes({name: (path, str(value)) for name, (path, value) in flags.items() if value}, settings)
     loaded, _ = resolve_recipe(recipe, None, changes)
     changed_fields = dict(changes)
-    is_given = "data.classes" in changed_fields
-    if is_given and has_enough_outputs(loaded, data):  # a network may have more outputs than the data have classes
-        return loaded
-    loaded, note = match_classes(loaded, data, classes_given=is_given, shift_given="data.label_shift" in changed_fields)
+    if "data.classes" in changed_fields and has_enough_outputs(loaded, data):
+        return loaded  # a network may have more outputs than the data have classes
+    loaded, note = match_classes(loaded, data, changed_fields)
     if note:
         print(note, file=sys.stderr)
     return loaded

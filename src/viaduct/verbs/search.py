@@ -102,9 +102,7 @@ def collect_settings(
     fields = dict(changes)
     check_settings(recipe, changes)
     changed, _ = resolve_recipe(recipe, None, changes)
-    matched, note = match_classes(
-        changed, data, classes_given="data.classes" in fields, shift_given="data.label_shift" in fields
-    )
+    matched, note = match_classes(changed, data, fields)
     if note:
         print_note(note)
     for name in ("classes", "label_shift"):

@@ -58,8 +58,7 @@ class RunningTrial:
     trial: Trial
     process: TrainProcess
     started_at: float = field(default_factory=time.monotonic)
-    pruned: bool = False
-    pruning_reason: str = ""
+    pruning_reason: str = ""  # why the pruner stopped the trial; empty: it did not
     reported: int = 0  # number of evaluations that were passed to the study
 
 
@@ -178,8 +177,8 @@ class SearchLoop:
         for index, evaluation in enumerate(evaluations[entry.reported :], start=entry.reported + 1):
             entry.trial.report(evaluation.value, index)
             entry.reported = index
-            if not ended and not entry.pruned and index < self.plan.evaluations and self.is_weak(entry.trial):
-                entry.pruned = True
+            may_prune = not ended and not entry.pruning_reason and index < self.plan.evaluations
+            if may_prune and self.is_weak(entry.trial):
                 entry.pruning_reason = self.describe_pruning(evaluation, index)
                 entry.process.stop()
 
@@ -208,7 +207,7 @@ class SearchLoop:
         if value is not None:
             trial.set_user_attr("images", process.count_images())
             self.study.tell(trial, value)
-        elif entry.pruned:
+        elif entry.pruning_reason:
             trial.set_user_attr("reason", entry.pruning_reason)
             self.study.tell(trial, state=TrialState.PRUNED)
         else:
@@ -257,7 +256,7 @@ class SearchLoop:
                 if code is None:
                     continue
                 self.report_evaluations(entry, ended=True)
-                if code == 0 or entry.pruned:  # finished, or stopped by the pruner
+                if code == 0 or entry.pruning_reason:  # finished, or stopped by the pruner
                     self.finish_trial(entry, code)
                 self.running.remove(entry)
             time.sleep(self.plan.poll_s if self.running else 0)
