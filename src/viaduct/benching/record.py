@@ -50,6 +50,7 @@ def make_record(
     if starts:
         starts_record = {"starts": starts[0], "starts_left_out": starts[1], "starts_told": format_starts(starts)}
     machine_facts = describe_machine(setting.device)
+    peer_versions = {variant["peer"]: find_package_version(variant["peer"]) for variant in variants[1:]}
     return {
         "kind": "benchmark",
         "verb": "bench",
@@ -74,7 +75,7 @@ def make_record(
             *describe_exceeded_ceilings(variants, last.compute),
         ],
         "machine": machine_facts,
-        "versions": {"viaduct": __version__, **machine_facts["versions"], **find_peer_versions(variants[1:])},
+        "versions": {"viaduct": __version__, **machine_facts["versions"], **select_known(peer_versions)},
         "command": command,
         "commit": read_commit(),
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
@@ -177,11 +178,6 @@ def build_run_record(run: VariantResult, batch: int) -> dict[str, float]:
         "ours_is": run.ratio,
         "first_step_s": run.first_step_s,
     }
-
-
-def find_peer_versions(peers: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the versions of the peers' packages that are installed."""
-    return select_known({peer["peer"]: find_package_version(peer["peer"]) for peer in peers})
 
 
 def format_row(variant: dict[str, Any]) -> dict[str, str]:

@@ -35,7 +35,7 @@ from .events import RawEvent
 from .json_fields import decode_record, encode_record
 from .merge import find_offsets, merge_profiles
 from .record import SCHEMA, Kernel, Operator, Profile
-from .trace_file import read_events, write_trace
+from .trace import read_events, write_trace
 
 PROFILE_FILE = "profile.json"
 MAX_PROFILE_BYTES = 1 << 30

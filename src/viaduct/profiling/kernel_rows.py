@@ -116,13 +116,13 @@ def find_kind(trace: Trace, event: Event) -> str:
     is_inside_step = outer is not None and outer.name.startswith("Optimizer.")
     if context is not None and context.phase == "update" and is_inside_step:
         return kinds.OPTIMIZER
-    return kinds.classify_operator_in_detail(event.name)
+    return kinds.divide_others(kinds.classify_operator(event.name), event.name)
 
 
 def find_kernel_kind(trace: Trace, kernel: Event, operator: Event | None) -> str:
     """Return the kind of a kernel by its own name, or by its operator if that is more specific."""
     by_operator = find_kind(trace, operator) if operator is not None else kinds.OTHER
-    by_name = kinds.classify_kernel_in_detail(kernel.name)
+    by_name = kinds.divide_others(kinds.classify_kernel(kernel.name), kernel.name)
     if by_operator == kinds.OPTIMIZER or by_name in (kinds.PRODUCT, kinds.OTHER, kinds.ELEMENTWISE):
         return by_name if by_operator in (kinds.OTHER, kinds.COMPILED) else by_operator
     return by_name

@@ -93,10 +93,7 @@ class DeviceMicrobenchmarks(Microbenchmarks):
 
 
 def make_pass(
-    work: Convolution | MatrixProduct,
-    device: str,
-    dtype: str,
-    layout: torch.memory_format = torch.contiguous_format,
+    work: Convolution | MatrixProduct, device: str, dtype: str, layout: torch.memory_format = torch.contiguous_format
 ) -> Work:
     """Return a function that does the work forward and backward, in another dtype than float32 with all casts."""
     is_product = isinstance(work, MatrixProduct)

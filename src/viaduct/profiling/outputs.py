@@ -18,7 +18,7 @@ from typing import Any
 from viaduct.errors import BadRun, ViaductError
 from viaduct.profiling.folder import PROFILE_FILE, TABLE_FILES, merge_events, merge_ranks, write_profile
 from viaduct.profiling.record import Advice, Ceilings, Profile
-from viaduct.profiling.trace_file import PACKED_TRACE, PLAIN_TRACE
+from viaduct.profiling.trace import PACKED_TRACE, PLAIN_TRACE
 
 REPORT_FILE = "report.html"
 PROFILE_FILES = (PROFILE_FILE, *TABLE_FILES, PLAIN_TRACE, PACKED_TRACE, REPORT_FILE)

@@ -13,10 +13,6 @@ from typing import Any
 from viaduct.profiling.clocks import read_host_us
 
 
-def do_nothing() -> None:
-    return None
-
-
 @contextmanager
 def replace_attribute(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
     """Replace a function of a class or module by `wrap(function)` within the block."""
@@ -33,7 +29,7 @@ def replace_attribute(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iter
 
 
 def call_around(
-    owner: Any, name: str, before: Callable[[], None] = do_nothing, after: Callable[[], None] = do_nothing
+    owner: Any, name: str, before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None
 ) -> Any:
     """Return a context in which `before` and `after` are called around a function; `after` only if it returns."""
 

@@ -101,7 +101,7 @@ class OperatorRecorder:
         self.mark_time()
 
     def list_activities(self) -> list[ProfilerActivity]:
-        """Return what torch.profiler records on this device, with CUPTI warmed up; a note says if kernels are missing."""
+        """Return what torch.profiler records on this device; a note says if that does not include kernels."""
         activities = [ProfilerActivity.CPU]
         if self.device == "cuda":
             os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # otherwise captured graphs replay slowly

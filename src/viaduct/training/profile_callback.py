@@ -30,7 +30,7 @@ from viaduct.profiling.kinds import OPTIMIZER
 from viaduct.profiling.options import ProfilingOptions, Window, choose_default_window
 from viaduct.profiling.outputs import RANK_PREFIX, REPORT_FILE, remove_profile
 from viaduct.profiling.record import Facts, Profile
-from viaduct.profiling.trace_file import read_events
+from viaduct.profiling.trace import read_events
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Callback
 from viaduct.training.checkpoint import SavedCheckpoint

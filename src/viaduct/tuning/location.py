@@ -1,4 +1,4 @@
-"""Locate the tuning bank: --bank, else TUNE_BANK_PATH, else the user's default folder.
+"""Locate the tuning bank: --bank, else TUNE_BANK_PATH, else the default ~/.local/share/viaduct/bank.
 
 A bank that is shipped with viaduct is read in addition and never written.
 """
@@ -36,12 +36,6 @@ class Location:
         return f"{self.path} ({'your default bank' if self.origin == 'default' else self.origin})"
 
 
-def find_default_path(environment: Mapping[str, str]) -> Path:
-    """Return the default folder: $XDG_DATA_HOME/viaduct/bank, usually ~/.local/share/viaduct/bank."""
-    base = environment.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "viaduct" / "bank"
-
-
 def locate_bank(flag_path: Path | None, environment: Mapping[str, str] = os.environ) -> Location:
     """Return the location of the bank; raise BadBank if TUNE_BANK_PATH is not a usable folder."""
     if flag_path is not None:
@@ -50,7 +44,8 @@ def locate_bank(flag_path: Path | None, environment: Mapping[str, str] = os.envi
         path = Path(variable)
         check_shared_folder(path)
         return Location(Bank(path), "TUNE_BANK_PATH")
-    return Location(Bank(find_default_path(environment)), "default")
+    data_home = environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Location(Bank(Path(data_home) / "viaduct" / "bank"), "default")
 
 
 def check_shared_folder(path: Path) -> None:

@@ -155,7 +155,7 @@ def take_turns_until_significant(
     seconds: float,
     before_each: Callable[[], object] = lambda: None,
 ) -> Race:
-    """Time functions in turns until the ranking of the two in `compared` is significant, or until turns or time run out."""
+    """Time functions in turns until the ranking of the two in `compared` is significant, or turns or time run out."""
     for run in works.values():
         for _ in range(WARM_UPS):
             run()

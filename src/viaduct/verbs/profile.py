@@ -193,7 +193,7 @@ def profile_recipe(
     changes = merge_changes({}, settings)
     outputs.prepare_folder(out, force)
     # torch is imported from here on, after the flags have been checked.
-    from viaduct.profiling.trace_file import read_events
+    from viaduct.profiling.trace import read_events
     from viaduct.training.profiled import WorkOrder
     from viaduct.training.profiled import profile_recipe as train_profiled_steps
 

@@ -61,12 +61,7 @@ def explain_invalid_switch(point: Point) -> str | None:
     return None
 
 
-def choose_core(
-    point: Choice,
-    plain: Core,
-    others: Mapping[str, Core],
-    switched: Callable[..., Any],
-) -> Core:
+def choose_core(point: Choice, plain: Core, others: Mapping[str, Core], switched: Callable[..., Any]) -> Core:
     """Return the function that computes a variant from its operands.
 
     `plain`: PyTorch's own call; `others`: further implementations by name; `switched`: the plain call with two more
