@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from viaduct.reporting import LineChart, Page, Section, Series, render_page
+from viaduct.reporting import LineChart, Page, RunCurves, Section, Series, render_page
 
 INFINITE = math.inf
 NOTHING = math.nan
@@ -201,3 +201,17 @@ def test_dots_are_not_joined_and_leave_no_gaps_to_explain():
     assert drawing.lines[0].path == ""
     assert len(drawing.lines[0].dots) == 3
     assert drawing.views[0].note == ""
+
+
+def test_every_run_has_a_line_and_an_entry_that_name_it() -> None:
+    series = [Series("a", [1, 2, 3], [3.0, 2.0, 1.0]), Series("<i>", [1, 2], [2.0, 1.0]), Series("single", [2], [1.5])]
+    text = render_page(Page("t", sections=[Section("s", "", [RunCurves("Loss", "step", "loss", series)])]))
+    assert text.count('<path class="line-') == 2
+    assert text.count("<circle") == 1
+    for name in ("a", "&lt;i&gt;", "single"):
+        assert f'<li class="line-{["a", "&lt;i&gt;", "single"].index(name)}" data-run="{name}">' in text
+
+
+def test_a_run_without_values_is_listed_as_such() -> None:
+    text = render_page(Page("t", sections=[Section("s", "", [RunCurves("L", "step", "y", [Series("a", [], [])])])]))
+    assert "no data" in text

@@ -4,9 +4,9 @@
     page = Page("resnet50_cifar10", tiles=[Tile("top-1", "95.3 %")], sections=[curves])
     write_page(page, "runs/demo/report.html")
 
-A page has tiles and sections, a section has parts. Each kind of part is a dataclass in a file here with a template of
-the same name (`line_chart.py`, `line_chart.html`), and a script if it needs one (`run_curves.js`). Only this package
-makes HTML; the one exception is the page of `viaduct serve` (handover/serving/page.py).
+A page has tiles and sections, a section has parts. Each kind of part is a dataclass with a template (`line_chart.py`,
+`line_chart.html`), and a script if it needs one (`run_curves.js`). Only this package makes HTML; the one exception is
+the page of `viaduct serve` (handover/serving/page.py).
 """
 
 # Names are imported here for import by other packages.
@@ -25,12 +25,11 @@ from viaduct.reporting.histogram_pair import HistogramPair
 from viaduct.reporting.histogram_steps import Histogram, HistogramSteps
 from viaduct.reporting.image_grid import GridImage, ImageGrid
 from viaduct.reporting.image_sheet import ImageSheet
-from viaduct.reporting.line_chart import LineChart, Series
+from viaduct.reporting.line_chart import LineChart, RunCurves, Series
 from viaduct.reporting.links import Link
 from viaduct.reporting.named_bars import BarSeries, NamedBars
 from viaduct.reporting.page import Page, Part, Section, Tile, render_page, write_page
 from viaduct.reporting.parallel_plot import ParallelPlot, PlotAxis
-from viaduct.reporting.run_curves import RunCurves
 from viaduct.reporting.scatter_chart import Level, Point, Roof, ScatterChart, Span
 from viaduct.reporting.stacked_bars import BarGroup, StackedBars
 from viaduct.reporting.table import Table, Value

@@ -76,6 +76,18 @@ class LineChart:
 
 
 @dataclass(frozen=True)
+class RunCurves(LineChart):
+    """One line for each run, named like the run, on one scale; run_curves.js adds a checkbox for each run.
+
+    A checkbox in one chart, and a filter of a `ParallelPlot`, hide a run in every chart of the page.
+    """
+
+    template: ClassVar[str] = "run_curves.html"
+
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
 class Points:
     """A series as arrays; a y value that cannot be drawn is NaN."""
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from runs.search.recorded_findings import make_findings
-from viaduct.runs.search.output import describe_end, print_findings
+from runs.search.replay import make_search_loop, make_study
+from viaduct.runs.search.output import describe_end, measure_importance, print_findings
 from viaduct.runs.search.results import State
+from viaduct.runs.search.search_loop import Plan
 
 
 def test_the_terminal_says_the_table_the_noise_and_the_command(
@@ -29,3 +31,18 @@ def test_a_search_without_a_best_trial_says_how_many_were_stopped(tmp_path: Path
     states: list[State] = ["pruned", "failed", "pruned"]
     trials = [replace(findings.results[-1], number=number, state=state) for number, state in enumerate(states)]
     assert "2 of 3 were stopped early" in describe_end(replace(findings, results=[*findings.results[:2], *trials]))
+
+
+def test_importance_is_not_reported_of_a_few_trials() -> None:
+    study = make_study()
+    make_search_loop(study, Plan(5)).run()
+    assert measure_importance(study) is None
+
+
+def test_importance_names_both_parameters_and_adds_up() -> None:
+    study = make_study()
+    make_search_loop(study, Plan(40, sampler="random")).run()
+    importance = measure_importance(study)
+    assert importance is not None
+    assert set(importance) == {"optimizer.lr", "optimizer.momentum"}
+    assert sum(importance.values()) == pytest.approx(1)

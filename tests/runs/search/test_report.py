@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runs.search.recorded_findings import make_findings
-from viaduct.runs.search.importance import measure_importance
+from viaduct.runs.search.output import measure_importance
 from viaduct.runs.search.report import write_search_report
 
 

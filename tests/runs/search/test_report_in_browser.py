@@ -8,7 +8,7 @@ import pytest
 
 from reporting.browser import needs_browser, open_page
 from runs.search.recorded_findings import make_findings
-from viaduct.runs.search.importance import measure_importance
+from viaduct.runs.search.output import measure_importance
 from viaduct.runs.search.report import write_search_report
 
 pytestmark = [pytest.mark.browser, needs_browser]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from viaduct.errors import ViaductError
-from viaduct.runs.search.importance import explain_missing_importance, measure_importance
 from viaduct.runs.search.results import TrialResult, describe_verdict, format_setting, format_value, rank_results
 
 if TYPE_CHECKING:
+    from optuna import Study
+
     from viaduct.runs.search.session import Findings
+
+MIN_TRIALS = 10  # finished trials, including past runs; with fewer, the importance would be random
 
 
 def print_findings(findings: Findings) -> None:
@@ -80,3 +85,30 @@ def print_trials(findings: Findings) -> None:
         state = f"{result.state}: {result.reason}" if has_reason else result.state
         table.add_row(result.name, *values, format_value(result.value, metric), state)
     print_table(table)
+
+
+def measure_importance(study: Study) -> dict[str, float] | None:
+    """Return how much each hyper-parameter decides whether a trial is among the best; None if it cannot be measured.
+
+    PED-ANOVA (Watanabe, Bansal, Hutter 2023) compares the distribution of a parameter in the best tenth of the trials
+    with its distribution in all trials. The largest comes first, and the sum is 1.
+    """
+    import optuna
+    from optuna.importance import PedAnovaImportanceEvaluator
+    from optuna.trial import TrialState
+
+    finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(finished) < MIN_TRIALS or len({trial.value for trial in finished}) < 2:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        importance = optuna.importance.get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+    return importance if sum(importance.values()) > 0 else None
+
+
+def explain_missing_importance(results: Sequence[TrialResult]) -> str:
+    """Explain why these trials show no importance."""
+    finished = sum(result.is_measured for result in results)
+    if finished < MIN_TRIALS:
+        return f"{finished} finished {'trial' if finished == 1 else 'trials'}; {MIN_TRIALS} are needed"
+    return "no parameter separates the best trials from the others"

@@ -23,8 +23,7 @@ from viaduct.reporting import (
     write_page,
 )
 from viaduct.reporting.contour_map import ContourAxis, ContourMap, Measurement
-from viaduct.runs.search.importance import explain_missing_importance
-from viaduct.runs.search.output import order_results
+from viaduct.runs.search.output import explain_missing_importance, order_results
 from viaduct.runs.search.results import (
     ACCURACIES,
     State,
