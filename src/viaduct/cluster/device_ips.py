@@ -22,7 +22,7 @@ from viaduct.errors import BadData, BadValue
 
 AUTO = "auto"
 BASES = ("192.168", "172.31", "10.255")
-SERVERS_A_SUBNET = 64
+SERVERS_A_SUBNET = 64  # their devices i and i+4 are in one subnet
 HCCN_LINE = re.compile(r"\s*address_([0-9]{1,6})\s*=\s*(\S*)\s*")  # address_0=192.168.0.2
 SOURCES = "Give --device-ips auto, the servers' hccn.conf files, a folder of them, or a CSV of server,device,ip."
 Addresses = dict[tuple[str, int], str]  # (server, device) -> address
@@ -77,7 +77,7 @@ def find_conf(server: str, folder: Path) -> Path:
 
 
 def read_confs(servers: Sequence[str], paths: Sequence[Path]) -> Addresses:
-    """Read addresses from hccn.conf files, one a server."""
+    """Read addresses from hccn.conf files, one for each server."""
     if len(paths) != len(servers):
         raise BadValue(
             f"{format_count(len(paths), 'hccn.conf file')} for {format_count(len(servers), 'server')}.",

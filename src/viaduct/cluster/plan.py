@@ -52,7 +52,7 @@ class Workload:
     optimizer_slots: int = 1  # fp32 numbers that the optimizer keeps for each parameter
     half_copy: bool = False  # True if a half-precision copy of the weights is stored too (O2, O3)
     average: bool = False  # True if averaged weights are stored too (ema)
-    bucket_mb: float = 25.0
+    bucket_mb: float = 25.0  # MiB of gradients that are sent together, as in DistributedDataParallel
 
     @property
     def parameters(self) -> int:
@@ -197,11 +197,11 @@ def schedule_buckets(workload: Workload, cluster: Cluster, compute: float) -> It
     """Yield the buckets in the order in which they are sent; none for a single device."""
     if cluster.ranks == 1:
         return
-    free = 0.0
+    end = 0.0  # of the previous all-reduce
     for size, ready in fill_buckets(workload, compute):
-        begin = max(ready, free)
-        free = begin + estimate_all_reduce_seconds(size, cluster)
-        yield Bucket(size, ready * 1000, begin * 1000, free * 1000)
+        begin = max(ready, end)
+        end = begin + estimate_all_reduce_seconds(size, cluster)
+        yield Bucket(size, ready * 1000, begin * 1000, end * 1000)
 
 
 def fill_buckets(workload: Workload, compute: float) -> Iterator[tuple[int, float]]:

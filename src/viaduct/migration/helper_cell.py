@@ -24,10 +24,9 @@ HELPER_CELL = re.compile(rf"^{re.escape(FIRST_LINE)}\n(.*?)^(\w+) = {helper_text
 
 def render_cell(uses: set[str], local: str) -> str:
     """Return the text of the cell: the helper's class with the members `uses`, and an object of it named `local`."""
-    text = DOCSTRING.sub("", helper_text.render(uses)).rstrip("\n")
-    return (
-        f"{FIRST_LINE}\n{text.removesuffix(f'{HELPER_OBJECT} = {helper_text.CLASS}()')}{local} = {helper_text.CLASS}()"
-    )
+    module = DOCSTRING.sub("", helper_text.render(uses)).rstrip("\n")
+    definitions = module.removesuffix(f"{HELPER_OBJECT} = {helper_text.CLASS}()")
+    return f"{FIRST_LINE}\n{definitions}{local} = {helper_text.CLASS}()"
 
 
 def replace_import_by_cell(file: MigratedFile, lines: list[str], module: str) -> list[str]:

@@ -1,9 +1,9 @@
 """Insert imports of the names that rules have requested (requirements I1, I2 and I3 in docs/rules.md).
 
-Each name gets an explicit import; with `--imports star` it comes from the star import of npu_init. The imports follow
-the block of imports with the file's first top-level import of a framework, else the docstring, `from __future__`
-imports and comments at the top. With `--to any` they may follow an import of torch in a function or a `try`
-(lazy_imports.py), and a notebook gets the helper itself in a cell (helper_cell.py).
+Each name gets an explicit import; with `--imports star` it comes from the star import of npu_init. The imports are
+inserted after the block of imports that begins with the file's first top-level import of a framework. Without one, they
+follow the docstring, `from __future__` imports and comments at the top. With `--to any` they may follow an import of
+torch in a function or a `try` (lazy_imports.py), and a notebook gets the helper itself in a cell (helper_cell.py).
 """
 
 from __future__ import annotations
@@ -33,45 +33,42 @@ def insert_imports(file: MigratedFile) -> MigratedFile:
     if file.options.to == "any" and is_notebook:
         file = helper_cell.extend_cell(file)
     used_names = find_used_names(file)
-    needed = {local: full for local, full in file.needed.items() if local in used_names}
-    needed |= {
-        file.reserve_name(module.rpartition(".")[2]): module for module in find_missing_effect_imports(file, needed)
-    }
+    needed = {local: full for local, full in file.needed.items() if local in used_names}  # local -> qualified name
+    for module in find_missing_modules(file, needed):
+        needed[file.reserve_name(module.rpartition(".")[2])] = module
     if not needed:
         return file
-    location = lazy_imports.find_last_of_import_block(file.source.tree.body, FRAMEWORKS)
-    overwritten = find_overwritten_names(file, location) if file.options.imports == "star" else []
+    anchor = lazy_imports.find_last_of_import_block(file.source.tree.body, FRAMEWORKS)
+    overwritten = find_overwritten_names(file, anchor) if file.options.imports == "star" else []
     if overwritten:
-        report_overwriting(file, location, overwritten)
+        report_overwriting(file, anchor, overwritten)
     lines = render_imports(needed, star=file.options.imports == "star" and not overwritten)
-    is_lazy = location is None and file.options.to == "any" and not is_notebook
-    # With --to any only the helper is needed.
-    if is_lazy and lazy_imports.insert_helper_import(file, next(iter(needed)), lines):
-        return file.apply_edits()
+    if anchor is None and file.options.to == "any" and not is_notebook:
+        helper = next(iter(needed))  # with --to any only the helper is needed
+        if lazy_imports.insert_helper_import(file, helper, lines):
+            return file.apply_edits()
     if is_notebook:
         lines = helper_cell.replace_import_by_cell(file, lines, file.project.helper_of(file.path))
     newline = file.source.newline
-    if location is None:
+    if anchor is None:
         line_number = find_header_end(file)
         start = file.source.starts[line_number - 1] if line_number <= len(file.source.starts) else 0
         file.edits.insert(start, "".join(line + newline for line in lines) + newline)
-    elif is_last_on_line(file, location):
-        stop = file.source.line_stop(file.source.span(location)[1])
+    elif is_last_on_line(file, anchor):
+        stop = file.source.line_stop(file.source.span(anchor)[1])
         file.edits.insert(stop, "".join(newline + line for line in lines))
     else:
-        file.edits.insert_after(location, lines)
+        file.edits.insert_after(anchor, lines)
     return file.apply_edits()
 
 
-def find_missing_effect_imports(file: MigratedFile, needed: dict[str, str]) -> Iterator[str]:
-    """Yield the modules to import for their effect, without those that the file imports already."""
+def find_missing_modules(file: MigratedFile, needed: dict[str, str]) -> list[str]:
+    """Return the modules to import for their side effects that the file does not import yet."""
     present = {name.partition(".")[0] for node in file.source.imports for name in imported_modules(node)}
-    registered = NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values())
-    yield from (
-        module
-        for module in sorted(file.side_effect_imports - present)
-        if module != REGISTERING_MODULE or not registered
-    )
+    missing = file.side_effect_imports - present
+    if NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values()):
+        missing -= {REGISTERING_MODULE}
+    return sorted(missing)
 
 
 def is_last_on_line(file: MigratedFile, statement: ast.stmt) -> bool:
@@ -81,20 +78,20 @@ def is_last_on_line(file: MigratedFile, statement: ast.stmt) -> bool:
     return following is None or following.start >= file.source.line_stop(end)
 
 
-def find_overwritten_names(file: MigratedFile, location: ast.stmt | None) -> list[str]:
-    """Return the names that a star import of npu_init after `location` (None: at the top) would overwrite."""
+def find_overwritten_names(file: MigratedFile, anchor: ast.stmt | None) -> list[str]:
+    """Return the names that a star import of npu_init after `anchor` (None: at the top) would overwrite."""
     body = file.source.tree.body
     bound = file.names.scopes[file.source.tree].bound
-    before = body[: body.index(location) + 1] if location is not None else []
+    before = body[: body.index(anchor) + 1] if anchor is not None else []
     names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDINGS)
     return sorted(name for name in names if file.names.common_name(bound.get(name, [])) != STAR_BINDINGS[name])
 
 
-def report_overwriting(file: MigratedFile, location: ast.stmt | None, names: list[str]) -> None:
+def report_overwriting(file: MigratedFile, anchor: ast.stmt | None, names: list[str]) -> None:
     text = ", ".join(names)
     message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
     zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
-    line = file.lines[location.lineno - 1 if location is not None else 0]
+    line = file.lines[anchor.lineno - 1 if anchor is not None else 0]
     file.findings.append(Finding(file.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))
 
 

@@ -25,7 +25,7 @@ from viaduct.cards.limits import Risk
 from viaduct.migration import targets
 from viaduct.migration.rule import Rule, Site
 
-RISKS: tuple[Risk, ...] = ("low", "medium", "high")
+RISKS: tuple[Risk, ...] = ("low", "medium", "high")  # in ascending order
 DEFAULT_RISKS: dict[str, Risk] = {"manual": "medium", "advice": "low"}
 
 
@@ -50,8 +50,8 @@ class Notice:
         last = site.name.rpartition(".")[2]
         english = self.english.format(name=site.name, last=last, cards="; ".join(remark.english for remark in remarks))
         chinese = self.chinese.format(name=site.name, last=last, cards=";".join(remark.chinese for remark in remarks))
-        report = site.request_review if self.status == "manual" else site.advise
-        report(english, zh=chinese, risk=risk or DEFAULT_RISKS[self.status])
+        add_finding = site.request_review if self.status == "manual" else site.advise
+        add_finding(english, zh=chinese, risk=risk or DEFAULT_RISKS[self.status])
 
 
 def add_notices(rule: Rule, *notices: Notice) -> Rule:

@@ -18,6 +18,7 @@ NO_NEWLINE_MARK = "\n\\ No newline at end of file\n"
 
 
 def as_patch(file: FileResult) -> bytes:
+    """Return the patch of one changed or new file."""
     before, after = split_lines(file.before), split_lines(file.after)
     pairs = (
         match_equal_lines(before, after) if file.path.endswith(".ipynb") else find_anchors(before, after, file.stems)
