@@ -69,7 +69,7 @@ def test_a_module_of_the_other_tree_is_imported_from_the_own_one(recorder: Recor
     finder = OwnTreeFinder(recorder)
     theirs = importlib.util.spec_from_file_location("net", tmp_path / "other" / "net.py")
     assert theirs is not None
-    spec = finder.own_spec("net", theirs)
+    spec = finder.map_spec("net", theirs)
     assert isinstance(spec.loader, OwnLoader)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -80,7 +80,7 @@ def test_a_module_of_the_other_tree_is_imported_from_the_own_one(recorder: Recor
 def test_modules_outside_of_the_trees_are_loaded_as_ever(recorder: Recorder) -> None:
     spec = importlib.util.find_spec("json")
     assert spec is not None
-    assert OwnTreeFinder(recorder).own_spec("json", spec) is spec
+    assert OwnTreeFinder(recorder).map_spec("json", spec) is spec
 
 
 def test_a_stale_bytecode_cache_is_not_executed(recorder: Recorder, tmp_path: Path) -> None:

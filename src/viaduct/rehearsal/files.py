@@ -28,10 +28,10 @@ WORK_FOLDER, ELSEWHERE_FOLDER = "work", "elsewhere"
 UPPERS_FOLDER = "overlay"  # in the record: the layers that overlays write to
 MAX_ENTRIES = 2000  # entries of a folder that are searched for links
 MAX_PATH_LENGTH = 1000  # characters of a string that is taken for a path
-SYSTEM_FOLDERS = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}
+SYSTEM_FOLDERS = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}  # a path in one of them is no user's
 
 
-class Files:
+class FileView:
     """View of the user's files. This base class is the view with --here: the files themselves."""
 
     def wrap_command(self, command: list[str]) -> list[str]:
@@ -49,8 +49,8 @@ def choose_view(plan: Plan, report: Callable[[str], None]) -> Plan:
     `report` prints a note to the user that says why there is no overlay.
     """
     record = Path(plan.record)
-    existing = next(folder for folder in (record, *record.parents) if folder.is_dir())
-    obstacle = find_obstacle(make_layout(plan), existing) or find_uncovered(plan)
+    existing_folder = next(folder for folder in (record, *record.parents) if folder.is_dir())
+    obstacle = find_obstacle(make_layout(plan), existing_folder) or find_uncovered(plan)
     if obstacle:
         report(f"no overlay is used here ({obstacle}): the script runs in a mirror of your folders.")
     return set_record(replace(plan, view="mirror" if obstacle else "overlay"), record)
@@ -76,15 +76,15 @@ def set_record(plan: Plan, record: Path) -> Plan:
     return replace(plan, work=plan.start_folder, visible_root=plan.root)
 
 
-def open_files(plan: Plan) -> Files:
+def open_files(plan: Plan) -> FileView:
     """Open the plan's view of the user's files."""
     if plan.view == "overlay":
-        return OverlayFiles(plan)
-    return MirrorFiles(plan) if plan.view == "mirror" else Files()
+        return OverlayFileView(plan)
+    return MirrorFileView(plan) if plan.view == "mirror" else FileView()
 
 
-class OverlayFiles(Files):
-    """Overlay mounts in place."""
+class OverlayFileView(FileView):
+    """View through overlay mounts, in which every file has its usual path."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -109,8 +109,8 @@ class OverlayFiles(Files):
         return names, []
 
 
-class MirrorFiles(Files):
-    """Copies and links; `guard.py` keeps Python from writing through the links."""
+class MirrorFileView(FileView):
+    """View through a mirror of copies and links; `guard.py` keeps Python from writing through the links."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

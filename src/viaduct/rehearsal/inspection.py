@@ -29,12 +29,13 @@ MAX_ELEMENTS = 1 << 16  # recorded elements of one tensor
 MAX_TENSORS = 4096  # recorded inputs and outputs
 MAX_LOADERS = 64  # DataLoaders that are recorded
 MAX_SETTING_LENGTH = 8  # of a list or tuple that is recorded as a setting
-# Kinds of facts: about ranks that train together or alone, an optimizer that took no step, and the learning rate with
-# which the next step would begin.
-RANKS_KIND, IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND = "ranks", "idle", "last rate"
+# Kinds of facts about a run; other kinds are "module", "optimizer" and so on.
+RANKS_KIND = "ranks"  # the ranks train together, or alone
+IDLE_OPTIMIZER_KIND = "idle"  # an optimizer took no step
+LAST_LEARNING_RATE_KIND = "last rate"  # with which the next step would begin
 _CREATED_AT = "_viaduct_created_at"  # attribute of a module: the line that created it
 _locations: dict[int, tuple[str, int]] = {}  # by the id of an object other than a module: the line that created it
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = (bool, int, float, str, type(None))  # types of values that are recorded as settings
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Inspection:
     """
 
     facts: list[Fact] = field(default_factory=list)
-    # Module, "input N" or "" for an output, and the thinned array.
+    # Inputs and outputs: the module, "input N" or "" for an output, and the array from `thin_tensor`.
     _tensors: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)
     _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # in the order of their numbers
     # Learning rate schedulers; one may be in the list twice, since two wrapped constructors may run for it.

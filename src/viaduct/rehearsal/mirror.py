@@ -75,12 +75,12 @@ class Mirror:
             for above in [*path.parents] or [ROOT]:  # / has no parents
                 for entry in list_entries(above):
                     if not os.path.lexists(self.path_of(above) / entry.name) and not self.holds_record(entry):
-                        os.symlink(entry.path, self.path_of(above) / entry.name)
+                        os.symlink(entry.path, self.path_of(above) / entry.name)  # `link` would read all states below
         self.copy_added_files()
 
     @property
     def mirrored_folders(self) -> list[Path]:
-        """Return the folders that are mirrored with the files below them: the two folders and their parents.
+        """Return the folders that are mirrored with everything below them: `start_folder`, `root` and their parents.
 
         A parent is left out if it is the home folder or close to the root.
         """
@@ -117,9 +117,9 @@ class Mirror:
         return Path(entry.path) in (self.folder, *self.folder.parents)
 
     def copy_or_link(self, entry: os.DirEntry[str], target: Path) -> None:
-        """Copy a file, or its migrated version if there is one; link a large one.
+        """Copy a file, or its migrated version if there is one; make a link to a large file.
 
-        A link of the user to a mirrored path stays a link.
+        A user's link to a mirrored path becomes a link to its counterpart in the mirror.
         """
         original = Path(os.path.realpath(entry.path))  # Path.resolve would fail at a circle of links
         if (migrated := self.find_migrated_file(Path(entry.path))) is not None:
@@ -137,7 +137,7 @@ class Mirror:
         self._copies[str(target)] = read_state(target)
 
     def find_migrated_file(self, path: Path) -> Path | None:
-        """Return the small file of `tree` that replaces a file, else None; large files are data, equal in both."""
+        """Return the small file of `tree` that replaces a file; None if there is none, or a large one: data."""
         if self.tree is None or self.root is None or not path.is_relative_to(self.root):
             return None
         migrated = self.tree / path.relative_to(self.root)
@@ -169,10 +169,10 @@ class Mirror:
         size, name = entry.stat().st_size, entry.name.lower()
         is_result = name.endswith((*RESULT_SUFFIXES, *DATABASE_SUFFIXES)) or any(word in name for word in RESULT_WORDS)
         is_copied = size <= SMALL_FILE or name.endswith(".py") or (is_result and size <= LARGE_FILE)
-        is_full = self._copied_bytes + size > self._max_copied_bytes or self._mirrored > MAX_ENTRIES
-        if is_copied and not is_full:
+        has_room = self._copied_bytes + size <= self._max_copied_bytes and self._mirrored <= MAX_ENTRIES
+        if is_copied and has_room:
             self._copied_bytes += size
-        return is_copied and not is_full
+        return is_copied and has_room
 
     def link(self, entry: os.DirEntry[str], original: Path, target: Path) -> None:
         """Make `target` a link to the original, and store the original's state."""

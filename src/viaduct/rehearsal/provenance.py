@@ -147,7 +147,7 @@ class Recorder:
             self._opened[name] = data, code
 
     def _examine(self, code: CodeType) -> None:
-        """Record the file of executed module code, with `from_file` if the file compiles to this code."""
+        """Record the file of module code that is executed; `from_file` is True if the file compiles to this code."""
         file = code.co_filename
         if file == "<string>":
             self._examine_text(code)
@@ -187,7 +187,7 @@ def is_same_code(data: bytes, path: str, code: CodeType) -> bool:
 
 
 class OwnLoader(importlib.machinery.SourceFileLoader):
-    """Compiles a project's file from its source, never from a bytecode cache, and records it."""
+    """Loader of a file of the own tree: compiles its source, never reads a bytecode cache, and records the file."""
 
     def __init__(self, name: str, path: str, recorder: Recorder) -> None:
         super().__init__(name, path)
@@ -223,17 +223,17 @@ class OwnTreeFinder(importlib.abc.MetaPathFinder):
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
             search_path = own_path
-            if finder is importlib.machinery.PathFinder and path is None:
+            if finder is importlib.machinery.PathFinder and path is None:  # it would search sys.path
                 search_path = [self.trees.find_counterpart(entry or os.getcwd()) for entry in sys.path]
             spec = finder.find_spec(name, search_path, target)
             if spec is not None:
-                return self.own_spec(name, spec)
+                return self.map_spec(name, spec)
         return None
 
-    def own_spec(self, name: str, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
+    def map_spec(self, name: str, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
         """Return a spec that loads and records the own tree's file; for a file outside of the trees, return `spec`."""
         folders = spec.submodule_search_locations
-        if spec.origin is None or not spec.has_location:
+        if spec.origin is None or not spec.has_location:  # a built-in module or a package without __init__.py
             if folders is not None and any(self.trees.find_counterpart(entry) != entry for entry in folders):
                 spec.submodule_search_locations = [self.trees.find_counterpart(entry) for entry in folders]
             return spec
@@ -261,11 +261,11 @@ def wrap_spec_from_file(finder: OwnTreeFinder) -> None:
     plain = importlib.util.spec_from_file_location
 
     @functools.wraps(plain)
-    def own_spec(name: str, *args: Any, **kwargs: Any) -> Any:
+    def find_own_spec(name: str, *args: Any, **kwargs: Any) -> Any:
         spec = plain(name, *args, **kwargs)
-        return finder.own_spec(name, spec) if spec is not None else None
+        return finder.map_spec(name, spec) if spec is not None else None
 
-    importlib.util.spec_from_file_location = own_spec
+    importlib.util.spec_from_file_location = find_own_spec
 
 
 def wrap_run_path(recorder: Recorder) -> None:
@@ -273,7 +273,7 @@ def wrap_run_path(recorder: Recorder) -> None:
     runpy_module: Any = runpy
     plain = runpy_module._get_code_from_file
 
-    def own_code(*args: Any) -> Any:  # before Python 3.12 called with (name, path), and returns (code, path)
+    def load_own_code(*args: Any) -> Any:  # before Python 3.12 called with (name, path), and returns (code, path)
         *name, path = args
         file = recorder.trees.find_counterpart(os.fspath(path))
         result = plain(*name, file)
@@ -282,4 +282,4 @@ def wrap_run_path(recorder: Recorder) -> None:
         code = recorder.compile_file(Path(file).read_bytes(), file, "__mp_main__")
         return (code, file) if isinstance(result, tuple) else code
 
-    runpy_module._get_code_from_file = own_code
+    runpy_module._get_code_from_file = load_own_code

@@ -29,7 +29,7 @@ def test_ranks_begin_with_rank_0s_weights_and_average_but_not_gradients_with_res
                 session.run(train)
                 answer = [*start, session.run(w)]
         finally:
-            gradients.combine = None
+            gradients.combine_over_ranks = None
             sessions.observers[:] = before
         """,
     )

@@ -40,7 +40,7 @@ _by_graph: weakref.WeakKeyDictionary[Any, list[Gradients]] = weakref.WeakKeyDict
 _losses: list[Any] = []  # of the running compute_gradients calls, the outermost first
 _apply_depth = 0  # number of running apply_gradients calls; only the outermost is recorded
 # Called with the targets of tf.gradients and their gradients; its result replaces the gradients. Set by `joining.py`.
-combine: Callable[[list[Any], list[Any]], list[Any]] | None = None
+combine_over_ranks: Callable[[list[Any], list[Any]], list[Any]] | None = None
 
 
 def find_recorded_gradients(graph: Any) -> list[Gradients]:
@@ -125,7 +125,7 @@ def wrap_gradients_helper(plain: Callable[..., Any]) -> Callable[..., Any]:
     def helper(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
         computed = plain(ys, xs, *args, **kwargs)
         targets = list(xs) if isinstance(xs, (list, tuple)) else [xs]
-        computed = computed if combine is None else combine(targets, computed)
+        computed = computed if combine_over_ranks is None else combine_over_ranks(targets, computed)
         loss = _losses[0] if _losses else ys
         record_gradients(loss, list(zip(targets, computed, strict=True)))
         return computed

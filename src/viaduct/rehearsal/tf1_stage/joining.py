@@ -19,7 +19,7 @@ from viaduct.rehearsal.tf1_stage.variables import assign_value, find_trainable_n
 def install() -> None:
     """Average gradients and broadcast variables; with one rank do nothing."""
     if state.size() > 1:
-        gradients.combine = average_weights_gradients
+        gradients.combine_over_ranks = average_weights_gradients
         sessions.observers.append(Broadcast())
 
 
