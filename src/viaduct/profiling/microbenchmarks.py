@@ -96,14 +96,19 @@ def make_pass(
     work: Convolution | MatrixProduct, device: str, dtype: str, layout: torch.memory_format = torch.contiguous_format
 ) -> Work:
     """Return a function that does the work forward and backward, in another dtype than float32 with all casts."""
-    is_product = isinstance(work, MatrixProduct)
-    shapes = ((work.rows, work.inner), (work.inner, work.columns)) if is_product else (work.input, work.weight)
+    if isinstance(work, Convolution):
+        shapes: Sequence[Sequence[int]] = (work.input, work.weight)
+    else:
+        shapes = ((work.rows, work.inner), (work.inner, work.columns))
     left, right = (make_tensor(shape, device).to(memory_format=layout).requires_grad_() for shape in shapes)
     torch_dtype = getattr(torch, dtype)
 
     def run() -> None:
         x, w = left.to(torch_dtype), right.to(torch_dtype)
-        y = x @ w if is_product else functional.conv2d(x, w, None, work.stride, work.padding, 1, work.groups)
+        if isinstance(work, Convolution):
+            y = functional.conv2d(x, w, None, work.stride, work.padding, 1, work.groups)
+        else:
+            y = x @ w
         torch.autograd.grad(y, (left, right), torch.ones_like(y))
 
     return run

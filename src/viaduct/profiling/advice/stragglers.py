@@ -28,59 +28,62 @@ other."""
 
 def find(figures: Figures) -> Advice | None:
     """Return advice if the same rank is steadily slower."""
-    rows = list_common_steps(figures.communicating_steps)
-    if len(rows) < MIN_STEPS:
+    steps = list_common_steps(figures.communicating_steps)  # step_of[rank] of each is a Step
+    if len(steps) < MIN_STEPS:
         return find_late_data(figures)
-    own_times = {rank: median(own_us(row[rank]) for row in rows) for rank in rows[0]}
+    own_times = {rank: median(own_us(step_of[rank]) for step_of in steps) for rank in steps[0]}
     slow, fast = max(own_times, key=own_times.__getitem__), min(own_times, key=own_times.__getitem__)
     gap = own_times[slow] - own_times[fast]
     # Differences of the two ranks' own times, step by step, as shares of the mean of all ranks.
-    gaps = sorted((own_us(row[slow]) - own_us(row[fast])) / max(mean(map(own_us, row.values())), 1e-3) for row in rows)
+    gaps = sorted(
+        (own_us(step_of[slow]) - own_us(step_of[fast])) / max(mean(map(own_us, step_of.values())), 1e-3)
+        for step_of in steps
+    )
     exceptions = (len(gaps) if median(gaps) >= LARGE else len(gaps) - 1) // 5
     least = gaps[exceptions]
     if median(gaps) <= UNEVEN or least < max(UNEVEN, STEADY * median(gaps)):
         return None
-    step = median(row[slow].iteration_us for row in rows)
-    kind = "recorded step" if any(step.is_recorded for row in rows for step in row.values()) else "step"
+    step = median(step_of[slow].iteration_us for step_of in steps)
+    kind = "recorded step" if any(step.is_recorded for step_of in steps for step in step_of.values()) else "step"
     scale = min(1.0, figures.iteration_us / step) if step else 0.0  # if these are recorded steps, timed ones are faster
-    gain = estimate_gain(rows, own_times, slow, fast) * scale
+    gain = estimate_gain(steps, own_times, slow, fast) * scale
     return Advice(
         name="stragglers",
         title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
         action=(
             f"Give every rank the same work: compare rank {slow}'s batch and sequence sizes, its data and the load and "
-            f"clock of its device with rank {fast}'s. {describe_phase(rows, slow, fast)}"
+            f"clock of its device with rank {fast}'s. {describe_phase(steps, slow, fast)}"
         ),
         evidence=(
             f"Own time per {kind}, without waiting in collectives: "
             + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in own_times.items())
-            + f"; (max - min) / mean is {median(gaps):.0%}, in four of five of {len(rows)} steps {least:.0%} or more.",
+            + f"; (max - min) / mean is {median(gaps):.0%}, in four of five of {len(steps)} steps {least:.0%} or more.",
         ),
         gain_us=gain,
         gain_basis=(
             "its additional time before the forward pass, without which no rank would wait"
-            if is_before_forward(rows, slow, fast)
+            if is_before_forward(steps, slow, fast)
             else "the work of the slowest rank, spread evenly over all"
         ),
     )
 
 
-def estimate_gain(rows: list[dict[int, Step]], own_times: dict[int, float], slow: int, fast: int) -> float:
+def estimate_gain(steps: list[dict[int, Step]], own_times: dict[int, float], slow: int, fast: int) -> float:
     """Return the gain per step: late data could arrive in time, but work can only be spread over the ranks."""
-    if is_before_forward(rows, slow, fast):
-        return min(own_times[slow] - own_times[fast], compare_data_tails(rows, slow, fast))
+    if is_before_forward(steps, slow, fast):
+        return min(own_times[slow] - own_times[fast], compare_data_tails(steps, slow, fast))
     return own_times[slow] - mean(own_times.values())
 
 
 def find_late_data(figures: Figures) -> Advice | None:
     """Return advice if one rank begins its forward pass late in most regular steps, and the others wait for it."""
-    rows = list_common_steps(figures.steps_by_rank)
-    if len(rows) < MIN_STEPS or not any(step.collectives for step in figures.profile.steps):
+    steps = list_common_steps(figures.steps_by_rank)
+    if len(steps) < MIN_STEPS or not any(step.collectives for step in figures.profile.steps):
         return None
-    lengths = {rank: median(row[rank].iteration_us for row in rows) for rank in rows[0]}
-    tails = {rank: median(row[rank].data_tail_us or 0.0 for row in rows) for rank in rows[0]}
+    lengths = {rank: median(step_of[rank].iteration_us for step_of in steps) for rank in steps[0]}
+    tails = {rank: median(step_of[rank].data_tail_us or 0.0 for step_of in steps) for rank in steps[0]}
     slow, fast = max(tails, key=lambda rank: tails[rank]), min(tails, key=lambda rank: tails[rank])
-    gaps = sorted((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
+    gaps = sorted((step_of[slow].data_tail_us or 0.0) - (step_of[fast].data_tail_us or 0.0) for step_of in steps)
     step, gap, least = figures.iteration_us, median(gaps), gaps[len(gaps) // 5]
     if max(lengths.values()) - min(lengths.values()) > EQUALLY_LONG * step:
         return None
@@ -114,19 +117,22 @@ def own_us(step: Step) -> float:
     return step.iteration_us - sum_exposed_us(step.collectives)
 
 
-def compare_data_tails(rows: list[dict[int, Step]], slow: int, fast: int) -> float:
+def compare_data_tails(steps: list[dict[int, Step]], slow: int, fast: int) -> float:
     """Return the median difference of two ranks' data tails."""
-    return median((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
+    return median((step_of[slow].data_tail_us or 0.0) - (step_of[fast].data_tail_us or 0.0) for step_of in steps)
 
 
-def is_before_forward(rows: list[dict[int, Step]], slow: int, fast: int) -> bool:
+def is_before_forward(steps: list[dict[int, Step]], slow: int, fast: int) -> bool:
     """Return True if most of the difference is before the forward pass."""
-    return compare_data_tails(rows, slow, fast) > median(own_us(row[slow]) - own_us(row[fast]) for row in rows) / 2
+    return (
+        compare_data_tails(steps, slow, fast)
+        > median(own_us(step_of[slow]) - own_us(step_of[fast]) for step_of in steps) / 2
+    )
 
 
-def describe_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
+def describe_phase(steps: list[dict[int, Step]], slow: int, fast: int) -> str:
     """Return a sentence with the phase of the difference: before the forward pass, or in the computation."""
-    if is_before_forward(rows, slow, fast):
-        data = show_time(compare_data_tails(rows, slow, fast))
+    if is_before_forward(steps, slow, fast):
+        data = show_time(compare_data_tails(steps, slow, fast))
         return f"{data} of the difference is before the forward pass: its data take longer."
     return "At least half of the difference is in its computation."

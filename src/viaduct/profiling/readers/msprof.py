@@ -89,17 +89,13 @@ def prefer_combined(files: list[Path]) -> list[Path]:
 
 def list_newest(folder: Path) -> list[Path]:
     """Return the files of an output folder; of files that differ only in the time of their export, the newest."""
-    newest: dict[tuple[str, str], tuple[int, Path]] = {}
-    undated = []
-    for file in sorted(folder.glob("*.*")):
-        match = EXPORT.fullmatch(file.name)
-        if match is None:
-            undated.append(file)
-            continue
-        key, time = (match["name"], match["ending"]), int(match["time"])
-        if key not in newest or newest[key][0] < time:
-            newest[key] = time, file
-    return sorted([*undated, *(file for _, file in newest.values())])
+    matches = {file: EXPORT.fullmatch(file.name) for file in folder.glob("*.*")}
+    newest: dict[Any, Path] = {}
+    for file, match in sorted(matches.items(), key=lambda item: int(item[1]["time"]) if item[1] else 0):
+        newest[(match["name"], match["ending"]) if match else file.name] = (
+            file  # a later export replaces an earlier one
+        )
+    return sorted(newest.values())
 
 
 def read(path: Path) -> Profile:
