@@ -20,7 +20,7 @@ from viaduct.errors import BadData
 from viaduct.path_errors import refuse_replacing_special_file
 
 LEFTOVERS = ".*.part"  # pattern of the temporary files that a killed process leaves behind
-MAX_NAME_BYTES = 160  # of a file name in a temporary name; with its ending it must have at most 255, as all names
+MAX_NAME_BYTES = 160  # of the file's name in a temporary name, which has an ending and at most 255 bytes
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, quota or file; such an OSError names no file
 
 

@@ -16,8 +16,8 @@ from viaduct.reporting.figures import format_count, format_scientific
 
 OVERLAP = 2.2
 """Height of a shape, in units of the distance between the feet of two neighbours."""
-NARROWEST = 1 / 60
-"""Width of a shape whose values are all equal, as a share of the drawing."""
+MIN_WIDTH = 1 / 60
+"""Smallest width of a shape, as a fraction of the drawing: that of values that are all equal."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ def format_ends(values: Sequence[float]) -> list[str]:
 def draw_shape(histogram: Histogram, left: float, right: float, base: float, height: float) -> str:
     """Return the outline of one histogram as an SVG path in a square of 1000."""
     begin, end = ((value - left) / (right - left) for value in (histogram.low, histogram.high))
-    if end - begin < NARROWEST:
-        middle = min(max((begin + end) / 2, NARROWEST / 2), 1 - NARROWEST / 2)
-        begin, end = middle - NARROWEST / 2, middle + NARROWEST / 2
+    if end - begin < MIN_WIDTH:
+        middle = min(max((begin + end) / 2, MIN_WIDTH / 2), 1 - MIN_WIDTH / 2)
+        begin, end = middle - MIN_WIDTH / 2, middle + MIN_WIDTH / 2
     largest, width = max(1, *histogram.counts), (end - begin) / len(histogram.counts)
     corners = [
         f"V{base - height * count / largest:.0f}H{1000 * (begin + (index + 1) * width):.0f}"

@@ -83,7 +83,7 @@ def check_field(name: str, runs: list[RunFacts], flag: str) -> None:
 
 
 def is_equal(value: Any, text: str) -> bool:
-    """Return True if a value equals a number, or matches a shell pattern; `none`, `-` and "" match a missing value."""
+    """Return True if a value equals the number or matches the pattern in `text`; None matches `none`, `-` and ""."""
     if value is None:
         return text.lower() in ("none", "-", "")
     number, expected = read_number(value), read_number(text)

@@ -27,16 +27,16 @@ MIN_VALUES = 20  # number of values below which no diagnosis is made
 SEGMENTS = 10  # equal parts into which a curve is divided
 STANDARD_ERRORS = 5.0  # standard errors that a difference must exceed; see `Curve.needed_errors`
 MIN_CHANGE = 0.02  # fraction of the first loss below which a change is ignored
-CONVERGED = 0.7  # fraction of the first loss up to which the last loss counts as a good result
+CONVERGED = 0.7  # the last loss counts as a good result if it is at most this fraction of the first
 EVEN = (0.38, 0.6)
-"""A fall is even if this fraction of it lies in the second half of the steps.
+"""A fall is even if a fraction of it between these two lies in the second half of the steps.
 
-0.5 is a straight line, 0.38 an exponential of one time constant.
+For a straight line it is 0.5, for an exponential of one time constant 0.38.
 """
 HIDDEN_BY_NOISE = 0.15  # the end of a curve is called flat only if noise can hide at most this fraction of its fall
 RISEN = 0.3  # the end of a curve counts as a rise if more than this fraction of the fall is lost again
-JUMP_DEVIATIONS = 8.0  # standard deviations by which a jump exceeds both neighbours
-MIN_JUMPS = 0.03  # fraction of the values that must be jumps
+JUMP_DEVIATIONS = 8.0  # a jump exceeds both neighbours by this many standard deviations
+MIN_JUMPS = 0.03  # the loss jumps if at least this fraction of the values are jumps
 PEAK = 0.9  # the warm-up ends at this fraction of the highest rate
 FLAT = 0.1  # the loss hardly moved if it changed by at most this fraction of the first loss
 DECAYED = 0.5  # the rate has decayed below this fraction of the highest rate

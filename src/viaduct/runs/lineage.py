@@ -32,9 +32,9 @@ from viaduct.terminal import escape_controls
 WEIGHTS = ("model.safetensors", "ema.safetensors")
 MAX_GENERATIONS = 50
 Kind = Literal["run", "weights", "data", "missing"]
-Verdict = Literal["same", "unrecorded", "missing", "changed"]
+WeightsState = Literal["same", "unrecorded", "missing", "changed"]
 """State of the recorded weights in a run, the best first; `unrecorded`: there is no checksum to compare."""
-NOTES: dict[Verdict, str] = {
+NOTES: dict[WeightsState, str] = {
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
     "changed": "; its weights have changed since: their files have another checksum",
 }
@@ -127,17 +127,17 @@ def has_begun(run: RunFacts) -> bool:
 
 
 def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | None:
-    """Return the run with the best verdict of `check_weights`; None if there are no runs."""
-    order = get_args(Verdict)
+    """Return the run in which the recorded weights have the best state; None if there are no runs."""
+    order = get_args(WeightsState)
     return min(runs, key=lambda run: (order.index(check_weights(run, init)), has_other_final(run, init)), default=None)
 
 
 def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
     """Return what to add to the note about a match if its weights are not those that were recorded; empty otherwise."""
-    verdict = check_weights(run, init)
-    if verdict == "same" and has_other_final(run, init):
+    state = check_weights(run, init)
+    if state == "same" and has_other_final(run, init):
         return "; its checkpoint has the recorded checksum, but its final weights have another checksum"
-    return NOTES.get(verdict, "")
+    return NOTES.get(state, "")
 
 
 def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
@@ -149,8 +149,8 @@ def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
     return not has_checksum(final, checksum, init.get("bytes"))
 
 
-def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
-    """Return whether the recorded weights are still in a run; files are hashed again."""
+def check_weights(run: RunFacts, init: dict[str, Any]) -> WeightsState:
+    """Return the state of the recorded weights in a run; files are hashed again."""
     checksum, size = init.get("sha256"), init.get("bytes")
     if not checksum:
         return "unrecorded"

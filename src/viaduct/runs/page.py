@@ -112,7 +112,7 @@ def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
 
 
 def build_curves(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the curves of training loss and validation top-1 of the MAX_CURVES runs with the best top-1."""
+    """Return the curves of training loss and validation top-1, at most of the MAX_CURVES runs with the best top-1."""
     drawn = list(runs)
     if len(runs) > MAX_CURVES:
         drawn.sort(key=lambda run: run.best_top1 if run.best_top1 is not None else -1.0, reverse=True)

@@ -1,4 +1,4 @@
-"""State of a run, judged from its lock (RUN/.lock) and its files. Training writes RUN/ending.json when it ends.
+"""State of a run, judged from its lock (RUN/.lock) and its files. Training that stops early writes RUN/ending.json.
 
 running       a live process holds RUN/.lock
 finished      summary.json covers all steps of the recipe

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
-    """Return the recipe with the changes (field, value), and the contents of recipe.json if it is that of a run.
+    """Return a recipe with the changes (field, value), and the contents of recipe.json if it is the recipe of a run.
 
-    The recipe is the one called `recipe`, with an empty dict, or that of the run if `recipe` is empty.
+    `recipe` is a name or a file; if it is empty, the recipe is that of the run. Without a run, the contents are {}.
     """
     from viaduct.recipes import load
     from viaduct.recipes._fields import override_fields

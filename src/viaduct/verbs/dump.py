@@ -92,7 +92,10 @@ def check_out(out: Path, force: bool) -> None:
 
 
 def is_tensorflow(file: Path) -> bool:
-    """Return True if the script and the files beside it import TensorFlow, not PyTorch, for training."""
+    """Return True if the script and the files beside it train with TensorFlow.
+
+    If they import PyTorch, too, they train with it if they call `backward`.
+    """
     from viaduct.rehearsal.project import STAGE_OF_PACKAGE, find_stage, read_project
 
     project = read_project(file)

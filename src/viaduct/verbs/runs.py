@@ -76,7 +76,7 @@ def list_table(
 ) -> int:
     """List runs: recipe, data, code, device, steps, best and last top-1, images/s, state, age.
 
-    A run is live if a process holds its lock. Folders that are incomplete, damaged or unreadable are named below the
+    A run is running if a process holds its lock. Folders that are incomplete, damaged or unreadable are named below the
     table with the reason.
     """
     from viaduct.runs.choosing import sort_runs

@@ -86,7 +86,7 @@ class Findings:
 
 
 def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_line: PrintLine) -> Findings:
-    """Run a search and return the findings. `read_facts` is called once the options are found to be valid."""
+    """Run a search and return the findings. `read_facts` is called after the options have been checked."""
     check_metric(request)
     space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
     if request.sampler == "grid" and (count := len(space.list_combinations())) > request.trials:

@@ -1,4 +1,4 @@
-"""Search space: the fields of a recipe that a search changes, and their values.
+"""Search space: the fields of a recipe that a search changes (its dimensions), and their values, as `--space` has them.
 
     optimizer.lr=0.01..1:log               a range, drawn on a log scale
     schedule.warmup_epochs=0..10:step=1    a range in steps
@@ -6,8 +6,8 @@
     optimizer.nesterov=true,false
     schedule.boundaries=30,60;40,80        a list of values of a field that is itself a list
 
-Every bound and every listed value is set in the recipe once before the search starts, so that refused values are
-reported early.
+Every bound and every listed value is set in the recipe once before the search starts, so that a value that the recipe
+refuses is reported early.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 Value = float | int | str
 """A value as stored in a study: a number of a range, or the text of a choice."""
-MAX_CHOICES = 1000  # values of a list, steps of a range, combinations of a grid
+MAX_CHOICES = 1000  # largest number of values of a list, of steps of a range, and of combinations of a grid
 NO_EFFECT = ("evaluation", "checkpoint", "log", "expects", "callbacks", "metrics")
 """Parts of a recipe that do not change what is learned."""
-TOLERANCE = 1e-9  # rounding error of the last value of a range, as a share of the step
+TOLERANCE = 1e-9  # rounding error of the last value of a range, as a fraction of the step
 
 
 @dataclass(frozen=True)
 class Range:
     """Numbers from `low` to `high`, both included."""
 
-    path: str
-    text: str
+    path: str  # of the field: `optimizer.lr`
+    text: str  # its values in --space: `0.01..1:log`
     low: float
     high: float
     log: bool = False
@@ -48,7 +48,7 @@ class Range:
     integer: bool = False  # True: whole numbers only
 
     def suggest(self, trial: Trial) -> Value:
-        """Draw a value for a trial, or return the one that it has already."""
+        """Return the value that Optuna draws for a trial, or the one that the trial has already."""
         if self.integer:
             step = int(self.step or 1)
             return trial.suggest_int(self.path, int(self.low), int(self.high), log=self.log, step=step)
@@ -94,13 +94,13 @@ class Range:
 class Choices:
     """A list of values, as text."""
 
-    path: str
-    text: str
-    texts: tuple[str, ...]
+    path: str  # of the field
+    text: str  # its values in --space: `0,8,16`
+    texts: tuple[str, ...]  # the text of each value
     stored: tuple[Any, ...]  # the values in the form of recipe.json
 
     def suggest(self, trial: Trial) -> Value:
-        """Draw a value for a trial, or return the one that it has already."""
+        """Return the value that Optuna draws for a trial, or the one that the trial has already."""
         return str(trial.suggest_categorical(self.path, self.texts))
 
     def make_distribution(self) -> BaseDistribution:
@@ -256,7 +256,7 @@ def parse_bound(path: str, text: str, integer: bool) -> float:
 
 
 def parse_options(path: str, text: str, options: list[str], integer: bool) -> tuple[bool, float | None]:
-    """Return (is on a log scale, step) of a range."""
+    """Return the options of a range: True for a log scale, and the step if there is one."""
     log, step = False, None
     for option in options:
         name, _, value = option.partition("=")
