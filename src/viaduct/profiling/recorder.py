@@ -161,17 +161,17 @@ class OperatorRecorder:
 
     def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> Recorded:
         """Return the result for the events of a trace; `base_ns` is the zero of their clock in nanoseconds."""
-        clock = find_clock_annotations(raw)
-        if len(clock) != len(self.marks):
+        annotations = find_clock_annotations(raw)
+        if len(annotations) != len(self.marks):
             self.notes.append("the profiler lost events: operators cannot be assigned to the recorded steps")
             return Recorded(notes=self.notes)
-        windows = self.list_windows([start for start, _ in clock])
-        _, main_thread = clock[0]
-        trace = Trace.read(raw, windows, main_thread, self.device)
+        times = [moment for moment, _ in annotations]
+        _, main_thread = annotations[0]
+        trace = Trace.read(raw, self.list_windows(times), main_thread, self.device)
         files = ScriptFiles(self.script_folder)
         trace.lines = locate_calls(trace.events, files, lines, base_ns)
         # The difference between the host's clock and that of the trace.
-        shift = median(mark - start for mark, (start, _) in zip(self.marks, clock, strict=True))
+        shift = median(mark - moment for mark, moment in zip(self.marks, times, strict=True))
         memory, owners = describe_memory(raw, trace, self.live_before, self.rank)
         return Recorded(
             operators=list_operators(trace, self.rank),
@@ -183,12 +183,12 @@ class OperatorRecorder:
             notes=self.notes,
         )
 
-    def list_windows(self, clock: Sequence[float]) -> list[Span]:
-        """Return start and end of each step that counts; `clock` has the times of the CLOCK annotations."""
-        if len(clock) == 1:
+    def list_windows(self, times: Sequence[float]) -> list[Span]:
+        """Return start and end of each step without an interruption; `times` are those of the CLOCK annotations."""
+        if len(times) == 1:
             self.notes.append("the first recorded step did not end: operators are those of its beginning")
-            return [(clock[0], float("inf"))]
-        windows = list(pairwise(clock))
+            return [(times[0], float("inf"))]
+        windows = list(pairwise(times))
         uninterrupted = [window for number, window in enumerate(windows) if number not in self.left_out]
         if not uninterrupted:
             self.notes.append(

@@ -248,7 +248,9 @@ class TuningSession:
             else:
                 pending.append((operator, default_us))
         step_us = self.report.step_us
-        shares = {op.signature.key: Outcome(op, default_us=default_us).share(step_us) for op, default_us in pending}
+        shares = {
+            op.signature.key: Outcome(op, default_us=default_us).share_of_step(step_us) for op, default_us in pending
+        }
         # The number of threads is last, because measuring it takes whole steps.
         pending.sort(key=lambda row: (row[0].signature.kind == THREADS, -shares[row[0].signature.key]))
         # Time for VERDICT_STEPS steps is kept for the verdict.
@@ -259,7 +261,7 @@ class TuningSession:
             self.report_line(f"{operator.signature.kind} {operator.signature.shapes}: {operator.space.size} variants")
             outcomes.append(self.tuner.tune(operator, default_us, seconds))
             self.report_line(f"  {outcomes[-1].describe()}")
-        outcomes.sort(key=lambda outcome: -outcome.share(step_us))
+        outcomes.sort(key=lambda outcome: -outcome.share_of_step(step_us))
 
     def refuse_small_budget(self, startup_s: float) -> None:
         """Raise BadValue if no variant was measured within the budget, ViaductError if no operator can be."""

@@ -93,7 +93,7 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
     table = Table("operator", "shapes", *figures, "choice", "what happened", box=None, pad_edge=False)
     for outcome in outcomes:
         entry, operator = outcome.entry, outcome.operator
-        share = f"{outcome.share(step_us):.1%}" if outcome.default_us else "-"
+        share = f"{outcome.share_of_step(step_us):.1%}" if outcome.default_us else "-"
         if entry is None:
             cells = [f"{outcome.default_us:,.0f}" if outcome.default_us else "-", "-", "-", "default"]
         else:
@@ -144,7 +144,7 @@ def encode_outcomes(report: Report) -> dict[str, Any]:
                 "signature": outcome.operator.signature.encode(),
                 "names": list(outcome.operator.names),
                 "count": outcome.operator.count,
-                "share": outcome.share(report.step_us),
+                "share": outcome.share_of_step(report.step_us),
                 "default_us": outcome.default_us,
                 "entry": outcome.entry.encode() if outcome.entry else None,
                 "status": asdict(outcome.status),

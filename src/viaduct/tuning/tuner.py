@@ -60,7 +60,7 @@ class Outcome:
     """Microseconds of each new best point of the search, and its time of day."""
     note: str = ""  # reason why a search gave no result
 
-    def share(self, step_us: float) -> float:
+    def share_of_step(self, step_us: float) -> float:
         """Return the default's time as a share of a step: an upper estimate; 1 for the number of threads."""
         if self.operator.is_whole_step:
             return 1.0

@@ -92,9 +92,8 @@ def list_newest(folder: Path) -> list[Path]:
     matches = {file: EXPORT.fullmatch(file.name) for file in folder.glob("*.*")}
     newest: dict[Any, Path] = {}
     for file, match in sorted(matches.items(), key=lambda item: int(item[1]["time"]) if item[1] else 0):
-        newest[(match["name"], match["ending"]) if match else file.name] = (
-            file  # a later export replaces an earlier one
-        )
+        key = (match["name"], match["ending"]) if match else file.name
+        newest[key] = file  # replaces an earlier export
     return sorted(newest.values())
 
 

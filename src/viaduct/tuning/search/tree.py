@@ -31,9 +31,9 @@ RECENT = 400  # last decisions that the policy is trained on
 
 @dataclass
 class Node:
-    """A state of the tree. Each list has one item for each possible decision."""
+    """A state of the tree. Each list has an item for each possible decision; `choice` is a position in these lists."""
 
-    actions: list[int]  # positions of values
+    actions: list[int]  # positions of the values of the next parameter
     priors: list[float]
     values: list[float]  # the network's values of the states after the decisions
     visits: list[int]  # numbers of simulations that took the decisions
@@ -92,7 +92,7 @@ class TreeSearcher(Searcher):
             if sum(node.visits):
                 shares = np.zeros(self.actions)
                 columns = [self.offsets[len(prefix)] + action for action in node.actions]
-                shares[columns] = np.array(node.visits) / sum(node.visits)
+                shares[columns] = np.array(node.visits) / sum(node.visits)  # what the policy is trained on
                 self.decisions = [*self.decisions[-RECENT + 1 :], (prefix, shares)]
             choices = range(len(node.actions))
             prefix = (*prefix, node.actions[max(choices, key=node.rank)])
