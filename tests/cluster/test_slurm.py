@@ -51,12 +51,12 @@ import json, os, sys
 names = ("ASCEND_RT_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "HCCL_CONNECT_TIMEOUT", "NEUWARE_HOME", "NCCL_DEBUG")
 names += ("CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE", "VIADUCT_JOB_SECRET")
 values = {"argv": sys.argv[1:], **{name: os.environ[name] for name in names if name in os.environ}}
-open(f"{os.environ['SAID']}/{os.environ['SLURM_NODEID']}", "w").write(json.dumps(values))
+open(f"{os.environ['OUTPUT']}/{os.environ['SLURM_NODEID']}", "w").write(json.dumps(values))
 """
 
 
 def submit(tmp_path: Path, job: Job, *words: str, **more: str) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """Write the scripts and give job.sbatch to the small Slurm; returns what came, and where python left its words."""
+    """Write the scripts and give job.sbatch to the small Slurm; returns what came, and the folder with the output of each task."""
     bin_folder, output = tmp_path / "bin", tmp_path / "values"
     for folder in (bin_folder, output, tmp_path / "spool"):
         folder.mkdir()
@@ -83,7 +83,7 @@ def submit(tmp_path: Path, job: Job, *words: str, **more: str) -> tuple[subproce
     return answer, output
 
 
-def read_said(folder: Path) -> dict[str, dict[str, Any]]:
+def read_outputs(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.name: json.loads(path.read_text()) for path in sorted(folder.iterdir())}
 
 
@@ -104,11 +104,11 @@ def test_slurm_is_requested_the_vendors_cards(tmp_path: Path, kind: Kind, cards:
     assert lines[len(asked) + 1].startswith("# "), "Slurm stops reading at the first command"
 
 
-def test_every_machine_learns_its_number_and_where_to_meet(tmp_path: Path) -> None:
+def test_every_machine_gets_its_number_and_the_rendezvous_address(tmp_path: Path) -> None:
     job = Job(["train", "resnet50_imagenet", "--data", "/image net"], "npu", nodes=3, port=29511)
     answer, output = submit(tmp_path, job, "--epochs", "2", SLURM_STEP_GPUS="0,1,2,3,4,5,6,7")
     assert answer.returncode == 0, answer.stderr
-    machines = read_said(output)
+    machines = read_outputs(output)
     secret = (tmp_path / "my scripts" / "job_secret").read_text().strip()
     for number in range(3):
         machine = machines[str(number)]
@@ -133,27 +133,27 @@ def test_every_machine_learns_its_number_and_where_to_meet(tmp_path: Path) -> No
 )
 def test_a_machine_has_its_vendors_variables(tmp_path: Path, kind: Kind, expected: dict[str, str]) -> None:
     _, output = submit(tmp_path, Job(["train", "x"], kind, nodes=2, ranks=2), SLURM_JOB_GPUS="2,3")
-    assert expected.items() <= read_said(output)["1"].items()
+    assert expected.items() <= read_outputs(output)["1"].items()
 
 
 def test_cards_that_are_chosen_already_stay_chosen(tmp_path: Path) -> None:
     job = Job(["train", "x"], "mlu", ranks=2)
     _, output = submit(tmp_path, job, SLURM_JOB_GPUS="2,3", MLU_VISIBLE_DEVICES="6,7")
-    assert read_said(output)["0"]["MLU_VISIBLE_DEVICES"] == "6,7"
+    assert read_outputs(output)["0"]["MLU_VISIBLE_DEVICES"] == "6,7"
 
 
 def test_a_rank_table_numbers_the_machines_itself(tmp_path: Path) -> None:
     table = parse_table(make_table(["10.0.0.1", "10.0.0.2"], range(8), ["auto"]))
     answer, output = submit(tmp_path, Job(["train", "x"], "npu", table=table))
     assert answer.returncode == 0, answer.stderr
-    for machine in read_said(output).values():
+    for machine in read_outputs(output).values():
         assert machine["argv"][3:5] == ["--ranktable", f"{tmp_path}/my scripts/rank_table.json"]
         assert not {"--rdzv", "--node-rank"} & set(machine["argv"])
 
 
-def test_one_machine_needs_no_meeting(tmp_path: Path) -> None:
+def test_one_machine_needs_no_rendezvous(tmp_path: Path) -> None:
     _, output = submit(tmp_path, Job(["train", "x"], "cuda"))
-    assert read_said(output)["0"]["argv"][:5] == ["-m", "viaduct", "launch", "--ranks", "8"]
+    assert read_outputs(output)["0"]["argv"][:5] == ["-m", "viaduct", "launch", "--ranks", "8"]
 
 
 def test_a_job_submitted_from_elsewhere_says_what_to_do(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_job_submitted_from_elsewhere_says_what_to_do(tmp_path: Path) -> None:
     assert answer.returncode == 2
     assert f"no env.sh in {elsewhere}" in answer.stderr
     assert "JOB_DIR" in answer.stderr
-    assert not read_said(output)
+    assert not read_outputs(output)
 
 
 @pytest.mark.slow
