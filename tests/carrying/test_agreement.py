@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from carrying.made_up_observations import make_observation
-from viaduct.carrying.agreement import DRIFT_FACTOR, judge, needs_perturbed_run, pair_observations
+from viaduct.carrying.agreement import NOISE_FACTOR, judge, needs_perturbed_run, pair_observations
 from viaduct.carrying.observations import Observations, Rank
 
 
@@ -59,7 +59,7 @@ def test_equal_bits_need_no_yardstick_and_a_gross_difference_neither() -> None:
 def test_what_the_shaken_run_makes_of_rounding_is_the_yardstick() -> None:
     noise = pair_observations(make_observation(), make_observation(shift=1e-6))
     within = judge(pair_observations(make_observation(), make_observation(shift=3e-6)), noise)
-    beyond = judge(pair_observations(make_observation(), make_observation(shift=1e-6 * DRIFT_FACTOR * 4)), noise)
+    beyond = judge(pair_observations(make_observation(), make_observation(shift=1e-6 * NOISE_FACTOR * 4)), noise)
     assert (within.verdict, beyond.verdict) == ("rounding", "differ")
     assert (
         judge(pair_observations(make_observation(), make_observation(shift=3e-5))).verdict == "differ"

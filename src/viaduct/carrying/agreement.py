@@ -1,12 +1,12 @@
-"""Agreement of two rehearsals: losses of every step, gradients of the first step, weights at the end.
+"""Agreement of two runs: losses of every step, gradients of the first step, weights at the end.
 
-The same CPU kernels compute both, with the same seed and data, so most migrations agree exactly. A rewrite that
-adds in another order changes the last bit, and training amplifies this. The perturbed run measures by how much: it is a
-run of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). Its drift is
-its relative difference from the original. A difference of DRIFT_FACTOR times the drift plus EXTRA_UNITS units in the
+The same CPU kernels compute both, with the same seed and data, so most migrations agree exactly. A rewrite that adds
+in another order changes the last bit, and training amplifies this. The perturbed run measures by how much: it is a run
+of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). Its relative
+difference from the original is the noise. A difference of NOISE_FACTOR times the noise plus EXTRA_UNITS units in the
 last place is allowed.
 
-The drift of a gradient or weight is its own, or the median of its kind if that is larger. The drift of a loss is the
+The noise of a gradient or weight is its own, or the median of its kind if that is larger. The noise of a loss is the
 largest up to its step, and at least the median of the gradients. Integers and complex numbers must be equal.
 """
 
@@ -28,15 +28,14 @@ from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measures import measure as compare_arrays
 
 Kind = Literal["loss", "gradient", "weight"]
-Verdict = Literal["same", "rounding", "differ", "unsure"]  # on the pairs; carry.Verdict is that of a whole carry
-DRIFT_FACTOR = 16.0  # times the drift of the perturbed run
+Verdict = Literal["same", "rounding", "differ", "unsure"]  # on these values; carry.Verdict is that of a whole carry
+NOISE_FACTOR = 16.0  # a difference of this many times the noise is allowed
 EXTRA_UNITS = 4.0  # in the last place, allowed in addition
 UNINFORMATIVE_TOLERANCE = 0.05  # a value with a relative tolerance of this or more shows nothing about the migration
 MAX_FIRST_LOSS_ROUNDING = 0.02  # a larger relative difference of the losses of step 0 is not rounding
-# The same between the original and its perturbed run: if it is larger, the original is not deterministic.
-MAX_PERTURBED_LOSS_ERROR = 0.01
+MAX_PERTURBED_LOSS_ERROR = 0.01  # if those of original and perturbed run differ more, the original is not deterministic
 FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
-# Variables that the card's adapters add to the script's own.
+# Variables that the vendors' adapters for TensorFlow, such as npu_bridge, add to the script's own.
 ADAPTER_VARIABLES = re.compile(
     r"(?:^|/)(?:loss_scale|good_steps|bad_steps|current_loss_scale|iterations_per_loop)(?:_\d+)?$"
 )
@@ -55,8 +54,8 @@ class ValuePair:
     error: float  # difference relative to the original's norm
     unit: float = FLOAT32_EPSILON  # machine epsilon; 0 if neither side holds real floats
     why: str = ""  # why the two cannot be measured: one side lacks it, or the shapes differ
-    noise: float = 0.0  # drift of the perturbed run
-    allowed: float = 0.0  # tolerance of `error`
+    noise: float = 0.0  # see above
+    allowed: float = 0.0  # the largest `error` that rounding explains
 
     @property
     def same(self) -> bool:
@@ -82,8 +81,8 @@ class ValuePair:
 class Agreement:
     """Verdict on all pairs, with remarks for the user.
 
-    "same": all recorded values are equal. "rounding": no pair is bad. "differ": at least one is. "unsure": no loss was
-    recorded, the original is not deterministic, or the perturbed run failed.
+    "same": all recorded values are equal. "rounding": not all are equal, and no pair is bad. "differ": a pair is bad.
+    "unsure": no loss was recorded, the original is not deterministic, or the perturbed run failed.
     """
 
     verdict: Verdict
@@ -104,7 +103,7 @@ class Agreement:
         return [pair for pair in self.pairs if pair.kind == kind]
 
     def informative_pairs(self, kind: Kind) -> list[ValuePair]:
-        """Return the pairs of one kind that are informative or cannot be measured."""
+        """Return the pairs of one kind that are informative, and those that cannot be measured, which are bad."""
         return [pair for pair in self.pairs_of(kind) if pair.is_informative or pair.why]
 
 
@@ -153,7 +152,7 @@ def name_loss(index: int) -> str:
 
 
 def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[ValuePair]:
-    """Yield the pairs of arrays by name, without the variables that adapters add to the migrated side."""
+    """Yield the pairs of arrays by name, without the variables that a vendor's adapter adds to the migrated side."""
     step = 0 if kind == "gradient" else None
     for name in [*left, *(name for name in right if name not in left)]:
         a, b = left.get(name), right.get(name)
@@ -260,11 +259,11 @@ def set_tolerances(pairs: list[ValuePair], perturbed_pairs: list[ValuePair]) -> 
     judged = []
     for pair in pairs:
         if pair.kind == "loss":
-            drift = loss_noise.get(pair.step or 0, 0.0)
+            own_noise = loss_noise.get(pair.step or 0, 0.0)
         else:
-            drift = max(noise.get(pair.key, 0.0), medians[pair.kind])
-        allowed = DRIFT_FACTOR * drift + EXTRA_UNITS * pair.unit if pair.unit else 0.0
-        judged.append(replace(pair, noise=drift, allowed=allowed))
+            own_noise = max(noise.get(pair.key, 0.0), medians[pair.kind])
+        allowed = NOISE_FACTOR * own_noise + EXTRA_UNITS * pair.unit if pair.unit else 0.0
+        judged.append(replace(pair, noise=own_noise, allowed=allowed))
     return judged
 
 
@@ -288,7 +287,7 @@ def describe_uninformative(pairs: list[ValuePair]) -> Iterator[str]:
     if losses:
         yield (
             f"From step {min(losses)} on the script amplifies one unit in the last place to more than "
-            f"{UNINFORMATIVE_TOLERANCE / DRIFT_FACTOR:.1%} of the loss, so only earlier losses are compared."
+            f"{UNINFORMATIVE_TOLERANCE / NOISE_FACTOR:.1%} of the loss, so only earlier losses are compared."
         )
     for kind, moment in (("gradient", "of the first step"), ("weight", "at the end")):
         hidden = [pair for pair in pairs if pair.kind == kind and not pair.is_informative]

@@ -54,8 +54,8 @@ EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2,
 class CarryResult:
     """Result of a carry.
 
-    The migrated run is compared with `base`: the original, or the original with the intended changes only. `perturbed`
-    is `base` run with its weights moved by one unit in the last place, if that was needed.
+    The migrated run is compared with `base`: the original, or a copy of it with the intended changes (reference.py).
+    `perturbed` is `base` run with its weights moved by one unit in the last place, if that was needed.
     """
 
     request: Request
@@ -63,7 +63,7 @@ class CarryResult:
     stage: StageName  # the framework whose stand-in runs both sides: torch or tf1
     original: Run
     base: Run
-    verdict: Verdict = "could not run"
+    verdict: Verdict = "could not run"  # until both sides have finished
     migrated: Run | None = None
     perturbed: Run | None = None
     agreement: Agreement | None = None
@@ -125,7 +125,7 @@ def carry(request: Request, report: Report, write_outputs: Callable[[CarryResult
 def run_both_sides(
     request: Request, sides: Sides, stage: StageName, earlier: list[EarlierCarry], report: Report
 ) -> CarryResult:
-    """Run both sides twice and compare them; stop if a first run fails.
+    """Run both sides twice and compare them; stop if the first run of a side fails.
 
     The second run shows if the side is deterministic. It may run at the same time as the first (`SecondRun`).
     """
@@ -248,7 +248,7 @@ def choose_verdict(result: CarryResult) -> Verdict:
 
 
 def make_relevance_key(setting: ChangedSetting, suspected: list[str], keywords: tuple[str, ...]) -> tuple[bool, int]:
-    """Return a sort key: settings with a keyword or of the likeliest line first, then by the order of `suspected`.
+    """Return a sort key: first the settings with a keyword or at the likeliest line, then those at other lines.
 
     `suspected`: lines as FILE:LINE, the likeliest first.
     """
@@ -279,7 +279,7 @@ def judge_agreement(result: CarryResult, report: Report) -> Agreement:
 
 
 def run_perturbed(result: CarryResult, base: Run, report: Report) -> Run:
-    """Return `base` run with its weights moved by one unit in the last place; an earlier such run is reused."""
+    """Run `base` with its weights moved by one unit in the last place, unless this has been done before."""
     perturbed = result.perturbed
     original_plan, script, join_ranks = result.original.plan, base.plan.script, base.plan.join_ranks
     if perturbed is None or (perturbed.plan.script, perturbed.plan.join_ranks) != (script, join_ranks):

@@ -1,4 +1,4 @@
-"""Causes of a difference: its step and module, objects that were created with other numbers, and their lines."""
+"""Causes of a difference: where it begins, and the objects of the script that were created with other numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from viaduct.rehearsal.inspection import IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE
 
 RATIO_TOLERANCE = 1e-3  # relative spread up to which gradients have one common factor
 ABSENT = "(not there)"  # value of a setting that only the other side has
-# Name of a constant that TensorFlow writes into gradients: sizes and factors that follow from static shapes.
+# Name of a constant in a TensorFlow graph's gradients: a size or factor that follows from static shapes.
 GRADIENT_CONSTANT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
 HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # do not change results
 Location = tuple[str, int]  # file and line
@@ -31,7 +31,7 @@ class ChangedSetting:
 
     kind: str  # of the object: module, optimizer, op … (rehearsal/inspection.py: Fact)
     name: str  # of the object
-    what: str  # the setting
+    what: str  # name of the setting
     left: Any
     right: Any
     left_at: Location | None  # where the object was created
@@ -100,7 +100,7 @@ def format_error(error: float) -> str:
 
 
 def find_changed_settings(left: list[Fact], right: list[Fact]) -> Iterator[ChangedSetting]:
-    """Yield the settings that differ, in the original's order, of objects of one type that both sides have.
+    """Yield the settings that differ in objects which both sides have with the same name and type.
 
     Of TensorFlow's operators (kind "op"), constants of gradients and settings that are not numbers are left out.
     """
@@ -124,10 +124,10 @@ def find_changed_settings(left: list[Fact], right: list[Fact]) -> Iterator[Chang
 
 
 def find_ineffective(left: Observations, right: Observations, deviating: set[Location]) -> list[ChangedSetting]:
-    """Return the numbers with which objects of rank 0 were created differently, for runs that agree.
+    """Return the numbers with which objects of rank 0 were created differently, although the runs agree.
 
-    A TensorFlow operator counts only if the rules would write its line differently (`deviating`): other numbers follow
-    from shapes, or belong to another operator of the same name.
+    A TensorFlow operator counts only if the rules would write its line differently (`deviating`). Otherwise the number
+    follows from shapes, or belongs to another operator of the same name.
     """
     return [
         setting
@@ -145,7 +145,7 @@ def find_idle_optimizers(*sides: Observations) -> list[Fact]:
 
 
 def is_number(*values: Any) -> bool:
-    """Return True if all values are numbers, lists, or a TensorFlow attribute that is a number (`f: 0.9`)."""
+    """Return True if each value is a number, a list, or the text of a TensorFlow attribute with a number (`f: 0.9`)."""
     return all(isinstance(value, (bool, int, float, list)) or re.match(r"[fib]: ", str(value)) for value in values)
 
 
@@ -168,7 +168,7 @@ def explain_steps(explanation: Explanation, left: Observations, right: Observati
 def explain_calls(explanation: Explanation, first: ValuePair, right: Observations, drift: Drift) -> None:
     """Name the first module with another output, or the network's input if that differs.
 
-    Of the modules, only samples of the first step's inputs and outputs are recorded.
+    Only samples of the modules' inputs and outputs in the first step were recorded.
     """
     row = find_first_differing_call(drift)
     if row is not None:
@@ -242,7 +242,7 @@ def explain_gradients(explanation: Explanation, first: ValuePair, left: Observat
 
 
 def find_common_ratio(left: Rank, right: Rank) -> float | None:
-    """Return the common factor of all real gradients that are not zero in the original, or None."""
+    """Return the factor between the two sides' gradients if it is the same for all that are not zero, or None."""
     ratios = []
     for name, ours in left.gradients.items():
         theirs = right.gradients.get(name)
@@ -260,7 +260,7 @@ def find_common_ratio(left: Rank, right: Rank) -> float | None:
 
 
 def explain_update(explanation: Explanation, agreement: Agreement, left: Observations, right: Observations) -> None:
-    """If the first step agrees, note that the update or later data differ, and the first learning rate that differs."""
+    """Note, if the first step agrees, that the update or later data differ, and from which step the learning rate."""
     first = agreement.first_bad
     if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):
         return

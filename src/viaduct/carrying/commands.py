@@ -1,4 +1,4 @@
-"""Commands that copy the migrated project to the machine with the card, run it there and compare its numbers."""
+"""Commands for the user: copy the migrated project to the machine with the card, run it there, compare its numbers."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Content:
     arrays: Arrays = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     lines: list[str] | None = None  # without empty ones; None if the file is not a text
-    is_partial: bool = False  # one-sided values are not compared: runs may write different ones
+    is_partial: bool = False  # values that only one side has are not compared: a run may skip some
     is_image: bool = False  # `arrays` holds the 8-bit pixels of an image
     unread: str = ""  # why names and dtypes could not be read; then `arrays` holds the bytes of the tensors
     skipped: list[str] = field(default_factory=list)  # names of tensors that are not read
@@ -78,7 +78,7 @@ def read_content(path: Path) -> Content:
 
 
 def find_reader(path: Path) -> Callable[[Path], Content]:
-    """Return the reader for a file, by its name and first bytes."""
+    """Return the reader for a file, by its name and first bytes; raise Unreadable for a graph."""
     name = path.name.lower()
     with path.open("rb") as file:
         beginning = file.read(32)
@@ -87,7 +87,7 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
     if name.endswith(".index"):
         return read_tensorflow
     if name.endswith((".meta", "graph.pbtxt", ".pb", ".onnx", ".om")):
-        return make_refusal("it holds a graph, and graphs are not compared")
+        raise Unreadable("it holds a graph, and graphs are not compared")
     if name.endswith(".safetensors"):
         return read_safetensors
     if beginning.startswith(b"\x93NUMPY") or name.endswith(".npz"):
@@ -103,23 +103,12 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
     return read_text
 
 
-def make_refusal(why: str) -> Callable[[Path], Content]:
-
-    def read(path: Path) -> Content:
-        raise Unreadable(why)
-
-    return read
-
-
 def read_text(path: Path) -> Content:
     """Return the lines of a UTF-8 text, without empty ones; raise Unreadable for other files."""
     data = path.read_bytes()
-    if b"\0" in data:
+    text = data.decode("utf-8", errors="replace")
+    if b"\0" in data or text.encode() != data:
         raise Unreadable("its format is not known, and its bytes differ")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise Unreadable("its format is not known, and its bytes differ") from None
     return Content(lines=[line for line in text.replace("\r", "\n").split("\n") if line.strip()])
 
 
@@ -143,7 +132,7 @@ def read_safetensors(path: Path) -> Content:
 
 
 def read_tensorflow(path: Path) -> Content:
-    """Return the tensors of a TensorFlow checkpoint, without partitioned ones and strings; `path`: its .index file."""
+    """Return the tensors of a TensorFlow checkpoint, except partitioned ones and strings; `path`: its .index file."""
     from viaduct.weights.bundle import Bundle
 
     checkpoint = Content()
@@ -241,7 +230,7 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def flatten(value: Any) -> Content:
-    """Return the leaves of nested values by their paths; raise Unreadable if there are too many, or too deep ones.
+    """Return nested values by their paths; raise Unreadable if there are too many, or if they are nested too deeply.
 
     Arrays become `arrays`; other leaves, and arrays without axes, become `values` as text.
     """

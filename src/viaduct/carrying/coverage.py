@@ -1,4 +1,4 @@
-"""Coverage of the migration's edits: an edit that was never executed is not proved.
+"""Coverage of the migration's edits: how often each changed line was executed. A line that never ran is not proved.
 
 Executions of added and changed lines are counted in the migrated script, those of removed lines in the original.
 """
@@ -29,9 +29,9 @@ class Edit:
     file: str
     line: int
     text: str
-    count: int  # of the part that was executed least
+    count: int  # executions of the part of the line that was executed least
     cell: str = ""  # of a notebook
-    parts: tuple[int, ...] = ()  # the counts of all changed parts
+    parts: tuple[int, ...] = ()  # executions of each changed part, such as the branches of a conditional expression
     earlier: str = ""  # the folder of an earlier carry that executed it, if this one did not
 
     @property
@@ -45,7 +45,7 @@ class Edit:
 
 
 def iterate_spans(rows: list[AlignedLine], side: Side) -> Iterator[Span]:
-    """Yield the changed spans of a file: removed lines of the original, added lines and changed parts after it."""
+    """Yield a file's changed spans: removed lines of the original; added lines and changed parts of the migrated."""
     for row in rows:
         if side == "original":
             if row.kind == "removed" and row.old:
@@ -57,7 +57,7 @@ def iterate_spans(rows: list[AlignedLine], side: Side) -> Iterator[Span]:
 
 
 def iterate_marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
-    """Yield the marked parts of a changed line; the whole line if the change also removes text without replacement."""
+    """Yield the changed parts of a line (those that the diff marks); the whole line if text was removed as well."""
     column = 0
     removed, marked = (
         [piece for piece in pieces if piece.marked and piece.text.strip()] for pieces in (row.left, row.right)
@@ -72,7 +72,7 @@ def iterate_marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
 
 
 def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], ChangedUnits]]:
-    """Return the changed spans by file, with the units of code whose executions are counted.
+    """Return for each file its changed spans, and the units of code (such as statements) whose executions are counted.
 
     Only Python files that can be parsed, and the notebook, are in the result.
     """
@@ -93,7 +93,7 @@ def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Sp
 
 
 def save_spans_to_count(plan: Plan, sides: Sides, side: Side) -> None:
-    """Save the changed spans of a side: its run will count their executions. The record's folder must exist."""
+    """Save the changed spans of a side in the folder of its record: the run will count their executions."""
     edited_files = find_edited(Path(plan.tree), sides, side)
     spans = {path: spans for path, (spans, _) in edited_files.items()}
     counters.save_edits(plan.record, spans, {path: len(edited.units) for path, (_, edited) in edited_files.items()})

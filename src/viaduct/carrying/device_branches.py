@@ -1,6 +1,6 @@
-"""Conditions of the original that test the device, so that the card may take another branch than the CPU.
+"""Conditions of the original that test the device: on the card, the script may take another branch than on the CPU.
 
-They are conditions of `if`, `while` and conditional expressions with a device query or a device's name.
+They are conditions of `if`, `while` and conditional expressions that contain a device query or the name of a device.
 """
 
 from __future__ import annotations
@@ -12,15 +12,10 @@ from pathlib import Path
 
 from viaduct.rehearsal import project
 
-DEVICE_QUERIES = {
-    "is_available",
-    "device_count",
-    "is_gpu_available",
-    "is_built_with_cuda",
-    "list_physical_devices",
-    "is_cuda",
-}
-DEVICES = {"cuda", "cpu", "npu", "mlu", "gpu", "/gpu", "/cpu"}  # before the colon of "cuda:0" or "/gpu:0"
+DEVICE_QUERIES = {  # functions
+    "is_available", "device_count", "is_gpu_available", "is_built_with_cuda", "list_physical_devices", "is_cuda",
+}  # fmt: skip
+DEVICES = {"cuda", "cpu", "npu", "mlu", "gpu", "/gpu", "/cpu"}  # the part before the colon of "cuda:0" or "/gpu:0"
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class Branch:
 
 
 def find_branches(script: Path, root: Path) -> list[Branch]:
-    """Return the device tests of the script and of the project files that it imports."""
+    """Return the lines of the script, and of the project files that it imports, that test the device."""
     branches = []
     for source in project.read_project(script).sources:
         lines = source.path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""Doubts: reasons why a comparison of two runs is not a proof, such as files of the wrong tree or unexecuted edits."""
+"""Doubts: reasons why a comparison of two runs is not a proof, such as edits that were never executed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def find_joined_ranks(result: CarryResult) -> list[Doubt]:
 
 
 def find_foreign_files(result: CarryResult) -> Iterator[Doubt]:
-    """Yield doubts about files from the wrong tree, and files whose executed code is not their content."""
+    """Yield doubts about files from outside the side's folder, and about executed code that is not in its file."""
     assert result.migrated is not None
     for run in (result.base, result.migrated):
         side = "migrated" if run.side == "migrated" else "original"
@@ -132,7 +132,7 @@ def find_foreign_files(result: CarryResult) -> Iterator[Doubt]:
 
 
 def list_executed_files(result: CarryResult) -> set[str]:
-    """Return the files of the migrated side that this carry executed, or of which an earlier one executed an edit."""
+    """Return the migrated files that this carry executed, and those with an edit that an earlier carry executed."""
     assert result.migrated is not None
     in_earlier = {edit.file for edit in result.edits if edit.side == "migrated" and edit.is_executed}
     return result.migrated.provenance.positions | in_earlier
@@ -186,9 +186,9 @@ def find_manual_changes(result: CarryResult) -> list[Doubt]:
 
 
 def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
-    """Yield doubts about ranks without steps, a comparison without a verdict, and losses or weights hidden by rounding.
+    """Yield doubts about ranks without steps, an unsure agreement, and losses and weights that rounding hides.
 
-    Weights count if rounding hides more than half of them.
+    Any hidden loss counts; weights count if rounding hides more than half of them.
     """
     assert result.agreement is not None
     agreement = result.agreement
@@ -234,7 +234,7 @@ def find_other_outcomes(result: CarryResult) -> list[Doubt]:
 
 
 def find_changed_originals(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about the user's files that changed during a run: a later run may have read other content."""
+    """Return a doubt about the user's files that changed during a run: another run may have read other content."""
     runs = [run for run in (result.original, result.migrated) if run is not None]
     runs += [repetition.second_run for repetition in result.repetitions]
     changed = sorted({path for run in runs for path in run.summary.changed})

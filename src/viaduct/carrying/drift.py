@@ -1,7 +1,7 @@
 """Comparison of all recorded tensors of two runs, as by `viaduct compare`, with measured thresholds.
 
-The migrated run is the left side; the original is the right, golden side. Tensors are paired by name. OUT/comparison
-holds the page, drift.csv and summary.json.
+The migrated run is the left side and the original the right side, unlike in an agreement. Tensors are paired by name.
+OUT/comparison holds the page, drift.csv and summary.json.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from viaduct.carrying.agreement import (
-    DRIFT_FACTOR,
     EXTRA_UNITS,
+    NOISE_FACTOR,
     UNINFORMATIVE_TOLERANCE,
     Agreement,
     Kind,
@@ -29,14 +29,14 @@ from viaduct.comparison.tensors import Pair, StoredTensor
 from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
 
 EXACTLY_EQUAL = Thresholds(euclid=0.0, differing=0.0)
-DEFAULT_MODULE_THRESHOLD = 1e-5  # relative threshold of a module's output without a perturbed run
+DEFAULT_MODULE_THRESHOLD = 1e-5  # relative; of a module's inputs and outputs if there is no perturbed run
 MEASURED = (
-    f"measured, for each tensor: {DRIFT_FACTOR:g} times the drift of a run whose weights were moved by one unit in the "
+    f"measured, for each tensor: {NOISE_FACTOR:g} times the drift of a run whose weights were moved by one unit in the "
     f"last place, and {EXTRA_UNITS:g} units"
 )
 AMPLIFIED = (
     "no evidence: the script amplifies one unit in the last place to "
-    f"{UNINFORMATIVE_TOLERANCE / DRIFT_FACTOR:.1%} of it or more"
+    f"{UNINFORMATIVE_TOLERANCE / NOISE_FACTOR:.1%} of it or more"
 )
 
 Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index and call
@@ -97,9 +97,10 @@ def make_execution_key(pair: Pair) -> tuple[int, int, int]:
 
 
 def make_threshold_function(agreement: Agreement, noise: Mapping[Key, float]) -> ChooseThresholds:
-    """Return a function from a pair to its thresholds: the agreement's tolerance, or for a module one from its noise.
+    """Return a function that returns the thresholds of a pair.
 
-    `noise`: measure_forward_noise of the perturbed run; empty if there is none.
+    That of a loss, gradient or weight is the agreement's tolerance. That of a module's input or output is computed from
+    its `noise` (the result of `measure_forward_noise`; empty if there is no perturbed run).
     """
     allowed = {pair.key: pair.allowed for pair in agreement.pairs}
 
@@ -112,7 +113,7 @@ def make_threshold_function(agreement: Agreement, noise: Mapping[Key, float]) ->
             return Thresholds(euclid=allowed.get(key, 0.0))
         if not noise:
             return Thresholds(euclid=DEFAULT_MODULE_THRESHOLD)
-        return Thresholds(euclid=DRIFT_FACTOR * noise.get(make_key(tensor), 0.0) + EXTRA_UNITS * find_epsilon(tensor))
+        return Thresholds(euclid=NOISE_FACTOR * noise.get(make_key(tensor), 0.0) + EXTRA_UNITS * find_epsilon(tensor))
 
     return choose_thresholds
 
@@ -142,7 +143,7 @@ def measure_forward_noise(perturbed: str | Path, original: str | Path) -> dict[K
 
 
 def apply_agreement(row: Row, judged: ValuePair | None) -> Row:
-    """Return the row with the agreement's result: refused if the value is not informative, bad if its pair is bad."""
+    """Return the row with the agreement's result: refused if the pair is not informative, bad if it is bad."""
     if judged is None or judged.same:
         return row
     if not judged.is_informative and not judged.why:

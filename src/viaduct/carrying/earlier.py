@@ -1,8 +1,8 @@
 """Edits that an earlier carry of the same files has executed: `--earlier OUT`.
 
-One command may execute one branch of `if args.resume:`, another command the other branch. An edit is proved by the run
-that executed it, if everything that was compared there agreed. This holds only if every file of the project that the
-earlier runs executed is unchanged on both sides.
+One command may execute one branch of `if args.resume:`, another command the other branch. An edit is proved by the
+carry that executed it, if everything that was compared there agreed. This holds only while the files that it executed
+are unchanged on both sides.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class EarlierCarry:
 
 
 def read_earlier(folder: Path, out: Path, to: str, limits: str) -> EarlierCarry:
-    """Read an earlier carry; raise BadValue if it cannot be read, or if its executed edits prove nothing for this one.
+    """Read an earlier carry; raise BadValue if it cannot be read, or if it proves nothing for this carry.
 
-    It must have the same target and limits, and no doubts except about edits that were never executed.
+    It must have the same target and limits, and it must have agreed, apart from edits that were never executed.
     """
     flag = f"--earlier {folder}"
     if folder.resolve() == out.resolve():
@@ -99,14 +99,14 @@ def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
 
 
 def mark_executed_earlier(edits: list[Edit], carries: Iterable[EarlierCarry]) -> list[Edit]:
-    """Set `earlier` of each edit with a part that this carry did not execute."""
+    """Return the edits; those with a part that this carry did not execute get the earlier carry that did."""
     return [edit if edit.count else replace(edit, earlier=find_executing_carry(edit, carries)) for edit in edits]
 
 
 def find_executing_carry(edit: Edit, carries: Iterable[EarlierCarry]) -> str:
-    """Return the folder of the first earlier carry that executed a part this one did not.
+    """Return the folder of the first earlier carry that executed a part which this one did not.
 
-    Return "" if a part remains that no carry executed.
+    If there is a part that no carry executed, return "".
     """
     parts, first = list(edit.parts or (edit.count,)), ""
     for earlier in carries:

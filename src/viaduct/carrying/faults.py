@@ -17,14 +17,14 @@ from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, make_pip_line
 from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, describe_end, has_empty_input
 
-FaultOwner = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # what is at fault; see sentences.FAULTS
+FaultOwner = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # see sentences.FAULTS
 VIADUCT_FOLDER = str(Path(viaduct.__file__).resolve().parent) + "/"
 # Messages about an operator that the stand-in lacks.
 NO_KERNEL = re.compile(
     r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
 )
 # An installed package cannot be loaded: its release lacks a name, or a shared library is missing.
-NOT_IMPORTED = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
+FAILED_IMPORT = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
 # A name that the installed release of a package lacks.
 NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no attribute '\w+'")
 # Message of an error -> package whose other release the script needs. copy=None needs NumPy 2.
@@ -60,7 +60,7 @@ FATAL_EXIT_CODES = (139, 134, 136, 132)  # of SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 @dataclass(frozen=True)
 class Fault:
-    """The reason of a failure, with advice, in two languages."""
+    """What is at fault for a failed run, with the reason and advice in two languages."""
 
     owner: FaultOwner
     text: str
@@ -70,7 +70,7 @@ class Fault:
 
 
 def find_fault(run: Run) -> Fault:
-    """Return the first reason that fits the run's summary and output, else the script's own error."""
+    """Return the first fault that fits the run's summary and output, else the script's own error."""
     summary = run.summary
     who, who_zh = name_side(run)
     if any(hit["mode"] == "error" for hit in summary.limits):
@@ -91,7 +91,7 @@ def find_fault(run: Run) -> Fault:
         )
     if match := MISSING_PACKAGE.search(summary.failure):
         return explain_missing_module(run, match[1])
-    if NOT_IMPORTED.search(summary.failure):
+    if FAILED_IMPORT.search(summary.failure):
         return explain_failed_import(run)
     if is_viaducts_fault(run):
         return blame_stand_in(run)
@@ -169,8 +169,8 @@ def explain_missing_module(run: Run, name: str) -> Fault:
 def explain_failed_import(run: Run) -> Fault:
     """Return the fault of an import that fails though the package is installed.
 
-    The message decides for names of tf.contrib and names that the installed release lacks. Else the file of the
-    innermost frame does: it is one of the project, of viaduct, or of a package.
+    A name of tf.contrib, or one that the installed release lacks, is known by the message. Else the file of the
+    traceback's innermost frame decides: it belongs to the project, to viaduct or to a package.
     """
     who, who_zh = name_side(run)
     error = shorten_error(run.summary.failure)
@@ -200,7 +200,7 @@ def lacks_contrib(failure: str) -> bool:
 
 
 def find_other_release(run: Run) -> str:
-    """Return the installed package whose release lacks a name that the run needs; "" if that is not the failure.
+    """Return the installed package whose release lacks a name that the script needs; "" if the failure is another one.
 
     Frameworks, the standard library, the stand-in's packages and the project's own modules do not count.
     """

@@ -1,4 +1,4 @@
-"""Recorded observations of a rehearsal: losses, gradients, weights and facts of each rank."""
+"""What a run recorded of each rank (rehearsal/observe.py): losses, gradients, weights, facts about its objects."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class StepEnd(NamedTuple):
-    """Time at which a step ended, in seconds."""
+    """Times at which a step ended, in seconds."""
 
-    clock: float  # monotonic
+    clock: float  # of a monotonic clock
     processor: float  # processor time of the process
 
 
 @dataclass(frozen=True)
 class Rank:
-    """Observations of one rank (rehearsal/observe.py). Losses, rates and inputs are lists of values for each step."""
+    """Observations of one rank. Losses, learning rates and inputs have a list of values for each step."""
 
     number: int
     losses: list[list[float]] = field(default_factory=list)
@@ -34,13 +34,15 @@ class Rank:
     gradients: Arrays = field(default_factory=dict)  # of the first step
     weights: Arrays = field(default_factory=dict)  # at the end
     facts: list[Fact] = field(default_factory=list)  # objects of the script (modules, optimizers …) and their settings
-    evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
-    inputs: list[list[float]] = field(default_factory=list)  # sums over the inputs of networks
+    evaluations: list[list[float]] = field(default_factory=list)  # for each pass without gradients, sums of its outputs
+    inputs: list[list[float]] = field(default_factory=list)  # sums of the inputs of networks
     step_ends: list[StepEnd] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Observations:
+    """Observations of a run: those of the ranks that recorded any, by number."""
+
     ranks: list[Rank]
 
     @property
@@ -49,9 +51,9 @@ class Observations:
         return self.ranks[0] if self.ranks else Rank(0)
 
 
-def did_ranks_train_together(observed: Observations) -> bool:
+def did_ranks_train_together(run: Observations) -> bool:
     """Return True if a rank trained together with others, not alone."""
-    return any(fact.kind == RANKS_KIND and fact.settings["together"] for rank in observed.ranks for fact in rank.facts)
+    return any(fact.kind == RANKS_KIND and fact.settings["together"] for rank in run.ranks for fact in rank.facts)
 
 
 def read_observations(plan: Plan) -> Observations:

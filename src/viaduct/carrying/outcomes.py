@@ -1,8 +1,8 @@
 """Comparison of printed numbers, network inputs and evaluation results of the two sides.
 
-A printed number counts if two runs of the same side print the same text for it; times and speeds do not count. Lines
+A printed number is compared if both runs of a side print the same text for it, and if it is not a time or speed. Lines
 are paired if they differ only in numbers and device names. For a number that differs or that only one side prints, the
-verdict is "not proved" instead of "differs", since a script may print the memory of its device.
+verdict is "not proved" instead of "differs": a script may print, for example, how much memory its device has.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from viaduct.rehearsal.printing import read_lines
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
 DEVICE = re.compile("|".join(("cuda|gpu|npu|mlu", *BACKENDS.values())), re.IGNORECASE)
 MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
-# A time of day, whose second separator must equal the first: {0} becomes a backreference to the first.
-CLOCK = r"[0-2]\d([:._-])[0-5]\d(?:{0}[0-5]\d(?:[.,]\d+)?)?"
+# A time of day whose separators are equal: {0} becomes a backreference to the first separator.
+TIME_OF_DAY = r"[0-2]\d([:._-])[0-5]\d(?:{0}[0-5]\d(?:[.,]\d+)?)?"
 TIMES = (
-    r"20\d\d([-/_])[01]\d\1[0-3]\d(?:[T _-]" + CLOCK.format(r"\2") + ")?",  # 2024-05-31 12:30:00
+    r"20\d\d([-/_])[01]\d\1[0-3]\d(?:[T _-]" + TIME_OF_DAY.format(r"\2") + ")?",  # 2024-05-31 12:30:00
     r"20\d\d[01]\d[0-3]\d(?:[T_-]?[0-2]\d[0-5]\d(?:[0-5]\d)?)?",  # 20240531-123000
-    rf"{MONTH}[a-z]*[ _-]?\d{{1,2}}(?:[ _-]" + CLOCK.format(r"\3") + ")?",  # May31_12-30-00
+    rf"{MONTH}[a-z]*[ _-]?\d{{1,2}}(?:[ _-]" + TIME_OF_DAY.format(r"\3") + ")?",  # May31_12-30-00
     r"[0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?",
     r"1[6-9]\d{8}(?:\.\d+)?",  # seconds since 1970
 )
@@ -45,17 +45,17 @@ TIME_SUFFIX = re.compile(
 # Dates and times of day: two runs of a side may print the same day, and the other side the next one.
 TIME = re.compile(rf"(?<![\d.])(?:{'|'.join(TIMES)})(?!\d)")
 MAX_LINES = 5000  # printed lines of a rank that are compared
-INPUT_ROUNDING = 1e-5  # allowed difference of a network's inputs, relative to their magnitude
+INPUT_ROUNDING = 1e-5  # allowed difference of a network's inputs, relative to the sum of their magnitudes
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Differences between the sides, and numbers of compared results."""
+    """Differences between the sides, and how much was compared."""
 
     differing: list[str]  # descriptions for the user
-    compared: int = 0  # printed numbers
-    unpaired: int = 0  # printed lines without a partner on the other side
-    evaluations: int = 0  # passes without gradients
+    compared: int = 0  # number of printed numbers that were compared
+    unpaired: int = 0  # number of printed lines without a partner on the other side
+    evaluations: int = 0  # number of passes without gradients that were compared
 
 
 def compare_outcomes(
@@ -115,7 +115,7 @@ def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
 
 
 def find_stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]:
-    """Return the numbers of each line; None in place of times, speeds and numbers that the second run does not print.
+    """Return the numbers of each line; None replaces times, speeds and numbers that the second run prints differently.
 
     `again`: the lines of the second run.
     """
@@ -142,14 +142,14 @@ def find_times_and_speeds(line: str) -> set[int]:
 def find_one_sided_lines(
     side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int], others: list[str]
 ) -> Iterator[str]:
-    """Yield unpaired lines that have a number which repeats itself. `others`: the lines of the other side."""
+    """Yield the unpaired lines with a number that both runs of the side print. `others`: lines of the other side."""
     for index, line in enumerate(lines):
         if index not in paired and any(number is not None for number in numbers[index]):
             yield f"{describe_line(line)} is printed by the {side} {describe_absence(line, others)}"
 
 
 def describe_absence(line: str, others: list[str]) -> str:
-    """Describe why a line has no partner among those of the other side."""
+    """Return why a line has no partner on the other side, as the end of "is printed by the original …"."""
     masked = mask_numbers(line)
     return "more often or at another place" if any(mask_numbers(other) == masked for other in others) else "only"
 
@@ -215,13 +215,13 @@ def compare_inputs(original: Run, migrated: Run) -> list[str]:
 
 
 def are_sums_alike(left: list[float], right: list[float], allowed: float) -> bool:
-    """Return True if two lists of sums agree: for each tensor a weighted sum and the sum of magnitudes.
+    """Return True if two lists of sums agree: for each tensor a weighted sum, then the sum of the magnitudes.
 
-    Differences of both are relative to the sum of magnitudes.
+    The differences of both are relative to the sum of the magnitudes.
     """
     if len(left) != len(right):
         return False
-    # index | 1: the sums of magnitudes have the odd indices
+    # index | 1 is the odd one of a pair of indices: that of the sum of the magnitudes
     scales = [max(abs(left[index | 1]), abs(right[index | 1])) for index in range(len(left))]
     return all(
         a == b or (math.isfinite(a) and abs(a - b) <= allowed * scale) or (a != a and b != b)

@@ -1,4 +1,4 @@
-"""Output of a run, from all its processes: shown on the terminal and saved to a file."""
+"""Output of a run and of all its processes, which is shown on the terminal and saved to a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE_ENDS = re.compile(rb"([\r\n])")
 def capture_output(path: Path, label: str) -> Iterator[None]:
     """Send stdout and stderr of the block, and of processes that it starts, to the terminal's stderr and to a file.
 
-    On the terminal each line begins with the label, since both sides print the same lines.
+    On the terminal each line begins with the label: original and migrated script print nearly the same.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -42,7 +42,7 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
 
 
 def copy_output(reading: int, terminal: int, path: Path, label: str) -> None:
-    """Copy a pipe to a file, and with labels to the terminal, until all writers have closed it."""
+    """Copy the pipe `reading` to a file, and with labels to the terminal, until all processes have closed it."""
     labelled = LineLabeller(label)
     with open(path, "wb", buffering=0) as file:
         while chunk := os.read(reading, CHUNK):
@@ -53,24 +53,22 @@ def copy_output(reading: int, terminal: int, path: Path, label: str) -> None:
 
 
 class LineLabeller:
-    """Adds a label to every line of a stream in chunks; a redrawn progress bar counts as a line."""
+    """Adds a label to every line of a stream, chunk by chunk; a progress bar that is drawn again is a new line."""
 
     def __init__(self, label: str) -> None:
         self._label = f"{label} | ".encode()
-        self._last = b"\n"  # the last part of the stream: a line end, a carriage return, or text
+        self._last = b"\n"  # the last part of the stream: a line feed, a carriage return, or text
 
     def add(self, chunk: bytes) -> bytes:
-        return b"".join(self._label_lines(chunk))
-
-    def _label_lines(self, chunk: bytes) -> Iterator[bytes]:
+        """Return the chunk with a label wherever a line begins."""
+        labelled = b""
         for part in filter(None, LINE_ENDS.split(chunk)):
             is_blank_line = part == self._last == b"\n"
             begins_line = self._last in (b"\n", b"\r") and part not in (b"\n", b"\r")
-            if is_blank_line or begins_line:
-                yield self._label
-            yield part
+            labelled += self._label + part if is_blank_line or begins_line else part
             self._last = part
+        return labelled
 
     def finish(self) -> bytes:
-        """Return a line end if the stream does not end with one."""
+        """Return a line feed if the stream does not end with one."""
         return b"" if self._last == b"\n" else b"\n"

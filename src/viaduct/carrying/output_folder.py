@@ -1,4 +1,4 @@
-"""The output folder of a carry; earlier content is moved to another folder.
+"""The output folder of a carry. If the folder has content already, the content is moved to another folder first.
 
 OUT/report.html  OUT/carry.json  OUT/migrated/  OUT/runs/original/  OUT/runs/migrated/  OUT/comparison/report.html
 """
@@ -20,7 +20,7 @@ REPRODUCER_FILE = "reproducer.txt"  # only if viaduct is at fault
 
 
 def check_output_folder(source: Path, out: Path, force: bool) -> None:
-    """Raise BadValue or BadRun if the output folder cannot be used."""
+    """Raise BadValue or BadRun if the output folder cannot be used. `source`: the script or the project's folder."""
     target, project = out.resolve(), source.resolve()
     if target == project or target in project.parents:
         raise BadValue(f"--out {out} contains the script or project that is carried.", "Name another folder.")
@@ -41,7 +41,7 @@ def check_output_folder(source: Path, out: Path, force: bool) -> None:
 
 @contextmanager
 def prepare_folder(out: Path) -> Iterator[Path | None]:
-    """Provide an empty folder; yield the folder with its old content, or None; restore that content after an error."""
+    """Provide an empty folder for the block; yield where its old content is now, or None. An error restores it."""
     existed = out.is_dir()
     old_output = move_aside(out) if existed and any(out.iterdir()) else None
     try:
@@ -57,7 +57,7 @@ def prepare_folder(out: Path) -> Iterator[Path | None]:
 
 
 def move_aside(out: Path) -> Path:
-    """Rename a folder to the first free number, such as carried.1 for carried."""
+    """Add the first free number to a folder's name: carried.1 for carried."""
     number = 1
     while os.path.lexists(new_name := out.with_name(f"{out.name}.{number}")):
         number += 1

@@ -1,10 +1,9 @@
-"""Provenance: the files that each side executed, checked against the files in that side's tree."""
+"""Provenance: the files that a run executed, checked against the files in the folder of its side (the tree)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,7 @@ Problem = Literal["wrong tree", "not the file", ""]
 
 @dataclass(frozen=True)
 class ExecutedFile:
-    """A project's file that a run executed, with the hash of the source that was compiled."""
+    """A file of the project that a run executed, with the hash of the source that Python compiled."""
 
     position: str  # path within the project
     file: str  # full path
@@ -30,7 +29,7 @@ class ExecutedFile:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Files that one side executed. `outside`: files of neither side's tree."""
+    """Files that a run executed: those of the project, and the paths of those in neither side's tree (`outside`)."""
 
     executed: list[ExecutedFile] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
@@ -49,7 +48,7 @@ class Provenance:
 
 
 def read(plan: Plan) -> Provenance:
-    """Check the record of a run (rehearsal/provenance.py) against the files on disk."""
+    """Check the files that a run has recorded (rehearsal/provenance.py) against those on disk."""
     path = Path(plan.record) / MODULES_FILE
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     grouped: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
@@ -58,11 +57,10 @@ def read(plan: Plan) -> Provenance:
         grouped.setdefault((entry["file"], entry["sha256"], entry["from_file"]), []).append(entry)
     executed, outside = [], []
     for entries in grouped.values():
-        entry = entries[0]
-        if is_outside(entry, plan):
-            outside.append(entry["file"])
+        if is_outside(entries[0], plan):
+            outside.append(entries[0]["file"])
         else:
-            executed.append(check_executed(entry, entries, plan))
+            executed.append(check_executed(entries, plan))
     return Provenance(sorted(executed, key=lambda file: file.position), sorted(set(outside)))
 
 
@@ -76,8 +74,9 @@ def is_outside(entry: dict[str, Any], plan: Plan) -> bool:
     return not any(path.is_file() for path in trees)
 
 
-def check_executed(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> ExecutedFile:
-    """Check one executed file. `entry`: the first of its entries."""
+def check_executed(entries: list[dict[str, Any]], plan: Plan) -> ExecutedFile:
+    """Check one executed file. `entries`: its records, one from each import in each process."""
+    entry = entries[0]
     position = entry["position"] or entry["file"]
     names = tuple(dict.fromkeys(item["name"] for item in entries if item["name"]))
     processes = len({item["pid"] for item in entries})

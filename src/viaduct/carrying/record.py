@@ -1,4 +1,4 @@
-"""carry.json: the result of a carry, for programs."""
+"""carry.json: the result of a carry for other programs."""
 
 from __future__ import annotations
 
@@ -85,23 +85,15 @@ def as_record(result: CarryResult) -> dict[str, Any]:
 def describe_speed_record(speed: Speed | None) -> dict[str, Any] | None:
     if speed is None:
         return None
-    return {
-        "unit": "steps/s",
-        "original": list(speed.original),
-        "migrated": list(speed.migrated),
-        "intervals": speed.intervals,
-        "ratio": speed.ratio,
-        "processor_ratio": speed.processor_ratio,
-        "noise": speed.noise,
-        "beyond_noise": speed.is_beyond_noise,
-    }
+    computed = {"ratio": speed.ratio, "noise": speed.noise, "beyond_noise": speed.is_beyond_noise}
+    return {"unit": "steps/s", **asdict(speed), **computed}
 
 
 def describe_fault(result: CarryResult) -> dict[str, str] | None:
-    """Return the side that failed and the cause; None unless a side could not run."""
+    """Return the side that failed and what is at fault; None unless the verdict is "could not run"."""
     if result.verdict != "could not run":
         return None
-    if result.failed_run is None:
+    if result.failed_run is None:  # both sides finished, but the card would refuse what the stand-in ran
         return {"side": "migrated", "whose": "limit"}
     fault = find_fault(result.failed_run)
     side = "migrated" if result.failed_run.side == "migrated" else "original"
@@ -109,7 +101,7 @@ def describe_fault(result: CarryResult) -> dict[str, str] | None:
 
 
 def list_runs(result: CarryResult) -> list[Run]:
-    """Return the runs without duplicates (`base` is often the original) and without the second runs."""
+    """Return the first runs, without duplicates: `base` is often the original."""
     runs = [result.original, result.migrated, result.base, result.perturbed]
     return list({id(run): run for run in runs if run is not None}.values())
 

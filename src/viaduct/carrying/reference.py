@@ -1,4 +1,4 @@
-"""The reference: a copy of the original with only those rules applied that change numbers on purpose.
+"""The reference: a copy of the original to which only the rules that change numbers on purpose are applied.
 
 It is run if the sides differ. A difference between the migrated script and the reference is not intended.
 """
@@ -24,7 +24,7 @@ JOINED_RANKS = (
 
 def find_changing_rules(sides: Sides) -> dict[str, str]:
     """Return the rules that changed this project and are known to change numbers, with descriptions."""
-    if sides.outcome is None:
+    if sides.outcome is None:  # the user migrated by hand, without rules
         return {}
     used = {finding.rule for finding in sides.outcome.findings if finding.status == "changed"}
     return {rule: description for rule, description in INTENDED_CHANGES.items() if rule in used}

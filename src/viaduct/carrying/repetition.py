@@ -1,4 +1,4 @@
-"""The second run of each side: a script that is not deterministic shows nothing about its migration.
+"""The second run of each side. If it differs from the first, the script is not deterministic: no comparison proves it.
 
 It has a separate process. It runs at the same time as the first run if the machine has two cores, there is one rank,
 and the runs cannot disturb each other: no sign of network use in the sources, no absolute path among the arguments.
@@ -39,7 +39,7 @@ SECOND_RUN_CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.carrying.repetition import main; sys.exit(main(sys.argv[1]))"
 )
-ROUNDING_TOLERANCE = 1e-5  # relative; the first value that differs is rounding up to this
+ROUNDING_TOLERANCE = 1e-5  # relative; if the first value that differs is off by less, the reason is rounding
 NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # two runs at a time may use the same port
 
 
@@ -58,10 +58,10 @@ class Repetition:
 
     @property
     def is_deterministic(self) -> bool:
-        """Return True if the runs are equal, or if the first value that differs does so by rounding.
+        """Return True if the runs are equal, or if the first value that differs is off by rounding only.
 
-        Threads that add in no fixed order cause rounding. Here the tolerance is fixed: a perturbed run, which measures
-        it elsewhere, would have the same randomness.
+        Threads that add in no fixed order cause such a difference. The tolerance is fixed: a perturbed run, by which
+        agreement.py measures it, would be as random.
         """
         first = self.first_unequal
         return self.is_equal or (first is not None and not first.why and first.error <= ROUNDING_TOLERANCE)
@@ -93,7 +93,7 @@ class SecondRun:
             )
 
     def finish(self) -> Run | None:
-        """Wait for the end of the run, and start it before if needed; return None if it left no summary."""
+        """Wait for the end of the run, which is started now if it was not; return None if it left no summary."""
         if self._process is None:
             self.start()
         assert self._process is not None
@@ -137,7 +137,7 @@ def can_run_beside(plan: Plan) -> bool:
 
 
 def main(record: str) -> int:
-    """Rehearse the plan in a record's folder, in the process of a second run; return its exit code."""
+    """Run the plan in the folder `record`: the main function of a second run's process. Return the exit code."""
     plan = plans.load_plan(Path(record) / plans.PLAN_FILE)
     summary: Summary = rehearse(plan, lambda line: print(f"viaduct carry: {line}", flush=True))
     return 128 + summary.interrupted if summary.interrupted else 0

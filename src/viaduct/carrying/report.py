@@ -1,4 +1,4 @@
-"""The HTML page of a carry: the verdict, its evidence, and the lines for manual review."""
+"""The HTML page of a carry: the verdict, what was compared, and the lines for manual review."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ KINDS: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "
 MOMENTS: dict[Kind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
 MAX_CHARTED_LAYERS = 60  # the table has all
 MAX_OUTSIDE_FILES = 5  # files of neither tree that are listed
-MAX_SETTINGS = 40  # rows of settings with other values
-MAX_DRAWN_RANKS = 2  # in the chart of losses
+MAX_SETTINGS = 40  # rows of the table of settings with other values
+MAX_DRAWN_RANKS = 2  # of each side, in the chart of losses
 BOTH_EXECUTED = "Both scripts were executed on this machine; no accelerator took part. The numbers are the CPU's."
 ORIGINAL_EXECUTED = "The original was executed on this machine, and failed. The migrated script was not executed."
 
@@ -278,7 +278,7 @@ def group_by_layer(agreement: Agreement) -> list[Layer]:
 
 
 def list_layers(layers: Sequence[Layer]) -> Table:
-    """Return the table of all layers; tolerance and verdict have columns only if something differs."""
+    """Return the table of all layers; it has the columns "allowed" and "verdict" only if something differs."""
     columns = ["layer", *MOMENTS.values()]
     rows: list[list[object]] = [[name, *map(format_difference, map(pairs.get, MOMENTS))] for name, pairs in layers]
     if all(pair.same for _, pairs in layers for pair in pairs.values()):
@@ -406,13 +406,13 @@ def describe_no_limit(result: CarryResult) -> str:
 
 
 def are_limits_off(request: Request) -> bool:
-    """Return True if no limit was checked. `limits` is a mode with single switches, such as "off,NAME=error"."""
+    """Return True if no limit was checked. `request.limits`: a mode and switches of single limits: "off,NAME=error"."""
     mode, *switches = request.limits.split(",")
     return mode == "off" and all(switch.endswith("=off") for switch in switches)
 
 
 def describe_unchecked_limits(result: CarryResult) -> str:
-    """Describe the limits that were not checked, or say that the run ended early; "" if all were checked to its end."""
+    """Return which limits were not checked, or that the run ended early; "" if all were checked up to the end."""
     mode, *switches = result.request.limits.split(",")
     off = [switch.partition("=")[0] for switch in switches if switch.endswith("=off")]
     on = [switch.partition("=")[0] for switch in switches if not switch.endswith("=off")]

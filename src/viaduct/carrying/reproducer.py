@@ -1,6 +1,7 @@
-"""Details for a report about a fault of viaduct: the command, the versions, the lines that failed, the traceback.
+"""OUT/reproducer.txt: details of a fault of viaduct that the user may report.
 
-OUT/reproducer.txt quotes lines of the script, so it is plain text that the user can read before sending it.
+It has the command, the versions, the lines that failed and the traceback. It quotes lines of the script, so it is plain
+text that the user can read before sending it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAX_TRACEBACK_LINES = 80
 
 
 def write(result: CarryResult, path: Path) -> None:
-    """Write the reproducer if viaduct is at fault."""
+    """Write the file if a run failed through a fault of viaduct."""
     run = result.failed_run
     if result.verdict != "could not run" or run is None or find_fault(run).owner != "viaduct":
         return

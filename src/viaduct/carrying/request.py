@@ -23,12 +23,12 @@ class Request:
     steps: int = 20
     ranks: int = 1
     seed: int = 7
-    limits: str = "error"
+    limits: str = "error"  # mode and switches of --limits: reactions if the script meets a limit of the card
     timeout: float | None = 600.0  # seconds for each run; None: no limit
     memory: int | None = None  # limit of each run in bytes; None: no limit
     fake_data: bool = False
     framework: StageName | None = None
-    launch: Launch = "auto"
+    launch: Launch = "auto"  # who starts the ranks: the script itself, viaduct (ranks), or what the script suggests
     step_at: str = ""  # FILE:LINE or a function that ends a step
     migrated: Path | None = None  # the user's migrated copy (--migrated), compared instead of the rules' migration
     earlier: tuple[Path, ...] = ()  # output folders of earlier carries, whose executed edits count as executed

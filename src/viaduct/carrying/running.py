@@ -1,4 +1,4 @@
-"""The rehearsals of a carry: each in a separate process and folder, with the same seed."""
+"""The runs of a carry: each rehearses one side in a separate process and folder, with the same seed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from viaduct.scripts.notebook_runs import is_notebook
 Side = Literal["original", "migrated", "shaken", "reference"]
 OUTPUT_FILE = "output.txt"
 TRACEBACK_FRAME = re.compile(r'^\s*(?:\[rank \d+\] )?\s*File "([^"]+)", line (\d+)', re.MULTILINE)
-# At the beginning of each line that a run prints. "shaken" and "reference" are names of folders in OUT/runs.
+# Labels of the lines that a run prints. "shaken" (the perturbed run) and "reference" are also folders in OUT/runs.
 LABELS: dict[Side, str] = {
     "original": "original",
     "migrated": "migrated",
     "shaken": "original, weights moved",
     "reference": "original, intended changes",
 }
-MAX_OUTPUT_LINES = 60  # the last lines, which a page shows
+MAX_OUTPUT_LINES = 60  # last lines of the output that the page shows
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Return True if the script ended with exit code 0 and a report, within its bounds, and took a step."""
+        """Return True if the script took a step, stayed within its limits of time and memory, and ended with code 0."""
         summary = self.summary
         return summary.script_exit_code == 0 and summary.steps > 0 and not (summary.bound or summary.silent)
 
@@ -134,15 +134,11 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
 
 
 def find_step_at(request: Request, sides: Sides) -> str:
-    """Return the end of a step in the original (--step-at), or empty; raise BadValue if it does not exist."""
+    """Return the line or function of the original that ends a step (--step-at); raise BadValue if there is none."""
     if not request.step_at:
         return ""
-    return str(
-        find_target(
-            request.step_at,
-            project.list_relative_sources(project.read_project(sides.original_script), sides.original_root),
-        )
-    )
+    sources = project.list_relative_sources(project.read_project(sides.original_script), sides.original_root)
+    return str(find_target(request.step_at, sources))
 
 
 def move_step_at(text: str, sides: Sides) -> str:

@@ -1,4 +1,4 @@
-"""The result of a carry (migrate a script, run both versions, compare) in sentences, for page, terminal and JSON."""
+"""The result of a carry (migrate a script, run both versions, compare) in sentences for page, terminal and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAULTS: dict[FaultOwner, tuple[str, str]] = {
     "viaduct": ("viaduct, not the script", "viaduct 自身,而不是脚本"),
 }
 KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
-MAX_ARGUMENT_LETTERS = 80  # shown of the arguments of an earlier carry
+MAX_ARGUMENT_LETTERS = 80  # of the arguments of an earlier carry that are shown
 MAX_SHOWN = 3  # items of a remark: lines, files, settings, device tests
 
 
@@ -90,7 +90,7 @@ def join_parts(parts: list[str], language: str) -> str:
 
 
 def make_doubt_headline(result: CarryResult) -> str:
-    """Return the headline of `not proved`, with the results that agree unless a doubt may hide a difference."""
+    """Return the headline of `not proved`; it says what agrees, unless a doubt may hide a difference."""
     assert result.agreement is not None
     first, *further = sorted(result.doubts, key=lambda doubt: not doubt.hides_differences)
     chinese = result.request.lang == "zh"
@@ -329,9 +329,9 @@ def describe_kind(result: CarryResult, kind: Kind) -> str:
 
 
 def describe_worst(pairs: list[ValuePair]) -> str:
-    """Describe the largest relative difference among some pairs, and count the pairs without a relative measure.
+    """Describe the largest relative difference of some pairs, and count the pairs without a relative measure.
 
-    Pairs with `why` do not count: they were not compared.
+    Pairs with a reason why they cannot be measured are left out.
     """
     measured = [pair for pair in pairs if not pair.why and math.isfinite(pair.error)]
     unmeasured = [pair.name for pair in pairs if not pair.why and not math.isfinite(pair.error)]

@@ -1,7 +1,7 @@
-"""Paths that both sides share by mistake: absolute paths among the arguments, if the original writes to them.
+"""Paths that both sides share by mistake: absolute paths among the script's arguments that the original writes to.
 
-A relative path lies in each run's own folder. At an absolute one the migrated script may find the original's
-checkpoints and resume from them.
+Each run has its own working folder, so relative paths are not shared. At an absolute one the migrated script may find
+the original's checkpoints and resume from them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from viaduct.rehearsal.files import split_arguments
 
-MAX_ENTRIES = 2000  # files and folders below a path whose times are read
+MAX_ENTRIES = 2000  # files and folders, at and below a path, whose times are read
 
 
 def find_change_times(arguments: Sequence[str]) -> dict[str, float]:
@@ -22,7 +22,7 @@ def find_change_times(arguments: Sequence[str]) -> dict[str, float]:
 
 
 def find_last_change(path: Path) -> float:
-    """Return the time of the last change among the first MAX_ENTRIES entries below a path; 0 if there are none."""
+    """Return the time of the last change at or below a path, among the first MAX_ENTRIES entries; 0 for no entry."""
     times = [entry.lstat().st_mtime for entry in islice(iterate_below(path), MAX_ENTRIES) if os.path.lexists(entry)]
     return max(times, default=0.0)
 
@@ -35,5 +35,5 @@ def iterate_below(path: Path) -> Iterator[Path]:
 
 
 def find_written_since(before: dict[str, float]) -> list[str]:
-    """Return the paths with a later change than in `before`, by whatever program."""
+    """Return the paths that any program has changed since `before`, the result of `find_change_times`."""
     return [value for value, time in before.items() if find_last_change(Path(value)) > time]

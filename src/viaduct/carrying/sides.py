@@ -32,7 +32,7 @@ class Sides:
     """The folders of the original and of the migrated project, and the lines in which they differ."""
 
     original_root: Path
-    migrated_root: Path  # the migrated copy
+    migrated_root: Path
     entry: str  # path of the script within both folders
     outcome: Outcome | None = None  # the migration, if the rules made the migrated side
     leftovers: Outcome | None = None  # findings of the rules in the user's copy (--migrated)
@@ -68,10 +68,10 @@ class Sides:
 
 
 def find_project(request: Request) -> tuple[Path, str]:
-    """Return the file or folder to migrate, and the path of the script within it (empty: a folder without --entry).
+    """Return the file or folder to migrate, and the path of the script within it (empty for a folder without --entry).
 
-    For a script that imports modules of its project, the project's folder is migrated. Raise BadValue if the source
-    does not exist or --entry contradicts it.
+    If the script imports modules of its project, the project's folder is migrated. Raise BadValue if the source does
+    not exist or --entry contradicts it.
     """
     if request.source.is_dir():
         return request.source, request.options.entry
@@ -91,7 +91,10 @@ def find_project(request: Request) -> tuple[Path, str]:
 
 
 def find_module_project(request: Request, script_project: project.Project) -> tuple[Path, str]:
-    """Return the folder from which `python -m` finds the module, or the project's root above it, and the script."""
+    """Return the project's root, or the folder from which `python -m` finds the module if it is no part of it.
+
+    Also return the path of the script within this folder.
+    """
     # The name of a package stands for its __main__.py, one level deeper.
     script = script_project.script
     depth = request.module.count(".") + (script.name == "__main__.py")

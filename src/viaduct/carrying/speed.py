@@ -1,7 +1,7 @@
 """Steps per second of both sides on this machine's CPU, with the noise of the measurement.
 
-They show the cost of the migration for a step, not the card's speed, and are not part of the verdict. The time of a
-step includes carry's observations.
+They show what the migration costs a step, not the card's speed, and are not part of the verdict. The time of a step
+includes what carry records.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MIN_NOISE = 0.05  # relative; two medians of the same work may differ by this be
 
 @dataclass(frozen=True)
 class Speed:
-    """Steps per second in each finished run of the two sides: medians over the intervals between rank 0's steps."""
+    """Steps per second of each finished run of both sides: medians over the intervals between the steps of rank 0."""
 
     original: tuple[float, ...]
     migrated: tuple[float, ...]
     intervals: int  # smallest number of intervals of a run
-    processor_ratio: float  # `ratio`, measured in processor time, which other work on the machine hardly changes
+    processor_ratio: float  # `ratio` by processor time, which depends little on other work on the machine
 
     @property
     def ratio(self) -> float:
@@ -39,10 +39,7 @@ class Speed:
 
     @property
     def noise(self) -> float:
-        """Return the largest of MIN_NOISE, the spread of a side's runs, and the error of `ratio`.
-
-        The error is estimated from processor time.
-        """
+        """Return the largest of MIN_NOISE, the spread of a side's runs, and how far the two ratios are apart."""
         spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
         return max(spread, find_excess(self.ratio / self.processor_ratio), MIN_NOISE)
 

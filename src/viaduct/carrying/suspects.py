@@ -2,7 +2,8 @@
 
 A changed line has a high score if an object was created there or nearby with another number, if a number in the line
 changed, or if the line contains a keyword of the difference. In the user's copy (--migrated) a line that the rules
-would write differently scores most. Lines that only rename the device or backend, or import the adapter, are left out.
+would write differently scores most. Lines that only rename the device or backend, or import a vendor's package such as
+torch_npu, are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from viaduct.migration.diffing import AlignedLine
 NUMBER = re.compile(r"(?<![\w.])\d+\.?\d*(?:e[-+]?\d+)?", re.IGNORECASE)
 DEVICE = re.compile(r"cuda|gpu|npu|mlu", re.IGNORECASE)
 BACKEND = re.compile("|".join(BACKENDS.values()))
-ADAPTERS = re.compile(rf"\s*(?:import|from)\s+(?:{'|'.join((*PLUGINS, *NPU.tensorflow_modules))})\b")
+VENDOR_IMPORT = re.compile(rf"\s*(?:import|from)\s+(?:{'|'.join((*PLUGINS, *NPU.tensorflow_modules))})\b")
 MAX_SUSPECTS = 5
 NEAR_LINES = 8
 
@@ -43,7 +44,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Change:
-    """Removed lines and the line that replaced them; `marked` is the part that differs."""
+    """Removed lines (`old`) and the line that replaced them (`new`); `marked` is the part that differs."""
 
     line: int
     old: str
@@ -91,9 +92,9 @@ def iterate_changes(rows: list[AlignedLine]) -> Iterator[Change]:
 
 
 def is_harmless(change: Change) -> bool:
-    """Return True if a change only renames the device or backend, or imports the adapter."""
+    """Return True if a change only renames the device or backend, or imports a vendor's package."""
     old, new = (BACKEND.sub("backend", DEVICE.sub("device", text)).strip() for text in (change.old, change.new))
-    return old == new or (not change.old and bool(ADAPTERS.match(change.new)))
+    return old == new or (not change.old and bool(VENDOR_IMPORT.match(change.new)))
 
 
 def score_change(change: Change, lines: list[int], deviating: set[int], keywords: tuple[str, ...]) -> tuple[float, str]:

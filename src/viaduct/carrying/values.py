@@ -1,7 +1,7 @@
-"""Lines of the user's copy (--migrated) with values changed by hand: if the runs agree, their effect was not compared.
+"""Values that the user changed by hand in the migrated copy (--migrated). If the runs agree, no result showed them.
 
-The rules would write such a line differently, and it differs from the original's only in numbers, strings, operators
-or keywords.
+Such a line differs from the original only in numbers, strings, operators or keywords, and the rules would write it
+differently.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tokenize
 
 from viaduct.carrying.sides import Sides
 
-DEVICE = re.compile(r"^(?:cuda|npu|mlu)(?::0)?(?=$|:)")  # "cuda", "npu" and "npu:0" are the same device
+DEVICE = re.compile(r"^(?:cuda|npu|mlu)(?::0)?(?=$|:)")  # "cuda", "npu" and "npu:0" count as equal
 PUNCTUATION = set("()[]{},:;.=")
 SKIPPED = {tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT}
 
@@ -41,7 +41,7 @@ def differs_in_values(old: str, new: str) -> bool:
 def split_line(text: str) -> list[tuple[str, object]] | None:
     """Return the names, values and operators of a line, without punctuation; None if it cannot be tokenized.
 
-    Of a line that ends within a bracket, the tokens before the error are returned.
+    Of a line that ends within a bracket, which is an error for `tokenize`, the tokens before the end are returned.
     """
     tokens: list[tuple[str, object]] = []
     try:
@@ -83,7 +83,7 @@ def split_formatted(text: str) -> list[tuple[str, object]]:
 
 
 def evaluate_literal(text: str) -> object:
-    """Return the value of a literal, paired with True for a bool, since True equals 1; an f-string as its text."""
+    """Return the value of a literal, paired with True for a bool, since True equals 1; the text of an f-string."""
     try:
         value = ast.literal_eval(text)
     except (SyntaxError, ValueError):  # an f-string

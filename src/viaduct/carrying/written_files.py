@@ -1,8 +1,9 @@
 """Comparison of the files that the two sides wrote, by content.
 
-Tensors of a checkpoint are judged as weights, with tolerances by the perturbed run's file. Tensors, plain values,
-scalars and lines count unless the second run of a side writes them differently. A file of only one side is a difference
-unless the second run of that side lacks it. A file that cannot be compared is listed with the reason.
+Tensors of a checkpoint are judged as weights: the perturbed run's file shows how much they may differ. Tensors, plain
+values, scalars and lines that the second run of a side writes differently are not compared. A file that only one side
+writes is a difference, unless the second run of that side does not write it. A file that cannot be compared is listed
+with the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from viaduct.carrying.running import Run
 from viaduct.rehearsal.files import find_written_file
 
 State = Literal["equal", "rounding", "differs", "not compared"]
-REPEAT_TOLERANCE = 1e-5  # relative difference up to which the second run of a side writes the same
+REPEAT_TOLERANCE = 1e-5  # relative difference up to which both runs of a side write the same number
 MAX_FILES = 500  # pairs of files that are compared
 MAX_SHOWN = 3  # values of a file that are named in the result
 IGNORED = re.compile(r"(?:^|/)__pycache__/|\.pyc$|\.lock$")
@@ -60,7 +61,7 @@ class ComparedRuns:
     original_again: Run | None = None
     migrated_again: Run | None = None
     perturbed: Run | None = None
-    allowed: float = 0.0  # relative difference of plain numbers that rounding explains
+    allowed: float = 0.0  # relative difference of plain numbers that is allowed as rounding
 
 
 def list_written(run: Run | None) -> dict[str, Path]:
@@ -111,7 +112,7 @@ def pair_names(left: list[str], right: list[str]) -> dict[str, str]:
 def compare_one_sided(
     runs: ComparedRuns, ours: dict[str, Path], theirs: dict[str, Path], pairs: dict[str, str]
 ) -> Iterator[WrittenFile]:
-    """Yield the files that only one side wrote: a difference unless the second run of the side lacks them."""
+    """Yield the files that only one side wrote: a difference unless the side's second run does not write them."""
     sides = (
         (ours, set(pairs), runs.original_again, "the original"),
         (theirs, set(pairs.values()), runs.migrated_again, "the migrated script"),
@@ -142,7 +143,7 @@ def compare_file(runs: ComparedRuns, left: str, left_path: Path, right: str, rig
 
 
 def read_again(run: Run | None, name: str) -> Content | None:
-    """Read the same file of another run of the side, by name or normalised name; return None if there is none."""
+    """Read the file of another run of the side with this name, or with the same normalised name; None: no such file."""
     files = list_written(run)
     names = [name] if name in files else [file for file in files if normalise_name(file) == normalise_name(name)]
     return read_content(files[names[0]]) if names else None
@@ -158,7 +159,7 @@ SecondContents = tuple[Content | None, Content | None]  # of their second runs
 def compare_values(
     runs: ComparedRuns, name: str, sides: Contents, again: SecondContents, perturbed: Content | None
 ) -> WrittenFile:
-    """Compare the tensors and plain values of a file that repeat themselves."""
+    """Compare the tensors and plain values of a file that both runs of a side write equally."""
     ours, theirs = sides
     unstable = set().union(*(find_unstable(*pair) for pair in zip(sides, again, strict=True)))
     pairs = [pair for pair in pair_arrays("weight", ours.arrays, theirs.arrays, 0) if pair.name not in unstable]
@@ -208,7 +209,7 @@ def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
 
 
 def judge_pixels(runs: ComparedRuns, ours: Content, theirs: Content) -> list[ValuePair]:
-    """Return the pair of pixels; nothing if rounding is allowed and no 8-bit value is off by more than one."""
+    """Return the pair of pixel arrays, or nothing if rounding is allowed and explains their difference (1 of 255)."""
     left, right = ours.arrays["pixels"], theirs.arrays["pixels"]
     if left.shape == right.shape and runs.allowed and int(np.abs(left.astype(int) - right).max(initial=0)) <= 1:
         return []
