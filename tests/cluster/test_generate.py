@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from viaduct.cluster.generate import make_table, parse_devices, parse_servers, write
+from viaduct.cluster.generate import make_table, parse_devices, parse_servers, write_text_file
 from viaduct.cluster.ranktable import parse_table
 from viaduct.errors import BadData, BadValue, ViaductError
 
@@ -87,11 +87,11 @@ def generate_ips(source: Sequence[Path], servers: Sequence[str] = ("10.0.0.1",),
 
 def test_a_file_that_is_there_is_replaced_only_when_told_so(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    write("one", path, force=False)
+    write_text_file("one", path, force=False)
     with pytest.raises(BadValue, match=r"r.json is there already.\n.*--force"):
-        write("two", path, force=False)
+        write_text_file("two", path, force=False)
     assert path.read_text() == "one"
-    write("three", path, force=True)
+    write_text_file("three", path, force=True)
     assert path.read_text() == "three"
     assert [entry.name for entry in tmp_path.iterdir()] == ["r.json"]
 
@@ -107,7 +107,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(BadValue, match=r"r.json cannot be written: No space left"):
-        write("new", path, force=True)
+        write_text_file("new", path, force=True)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["r.json"]
 
@@ -117,16 +117,16 @@ def test_a_folder_is_not_taken_for_a_file(tmp_path: Path, force: bool, monkeypat
     monkeypatch.chdir(tmp_path)
     for path in (tmp_path, Path(".")):
         with pytest.raises(BadValue, match="is a folder"):
-            write("x", path, force=force)
+            write_text_file("x", path, force=force)
 
 
 def test_a_name_that_is_too_long_is_no_fault_of_ours(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="cannot be written: File name too long"):
-        write("x", tmp_path / ("n" * 300), force=False)
+        write_text_file("x", tmp_path / ("n" * 300), force=False)
     with pytest.raises(BadData, match="cannot be read: File name too long"):
         generate_ips([tmp_path / ("n" * 300)])
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(ViaductError, match=r"none/r.json cannot be written"):
-        write("x", tmp_path / "none" / "r.json", force=False)
+        write_text_file("x", tmp_path / "none" / "r.json", force=False)

@@ -44,10 +44,12 @@ TORCH_COMPILE: dict[str, Bilingual] = {
     "mlu": (f"the MLU needs a build of {MLU.plugin} with a compiler", f"MLU 需要带编译器的 {MLU.plugin} 版本"),
 }
 """Advice about torch.compile."""
+# What torch.set_default_tensor_type does on each card.
 DEFAULT_TENSOR_TYPE: dict[str, Bilingual] = {
     "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
     "mlu": ("whether the MLU supports default tensor types is not known", "MLU 是否支持默认张量类型未知"),
 }
+# Replacement for a kernel in CUDA C++ that belongs to the project.
 CUDA_KERNELS: dict[str, Bilingual] = {
     "npu": (
         f"write it in Ascend C and build it with {NPU.plugin}.utils.cpp_extension.NpuExtension, "
@@ -60,10 +62,11 @@ CUDA_KERNELS: dict[str, Bilingual] = {
         f"请用 BANG C 重写并以 {MLU.plugin}.utils.cpp_extension.MLUExtension 编译,或改用 PyTorch 算子",
     ),
     "any": (
-        "keep an implementation by PyTorch's operators for the other devices, and call the kernel on CUDA only",
+        "keep an implementation with PyTorch's operators for the other devices, and call the kernel on CUDA only",
         "请为其他设备保留基于 PyTorch 算子的实现,仅在 CUDA 上调用该核函数",
     ),
 }
+# Advice about an import of apex.
 APEX: dict[str, Bilingual] = {
     "npu": (
         f"apex stays: install the one that {NPU.vendor} makes for {NPU.plugin}, not NVIDIA's",

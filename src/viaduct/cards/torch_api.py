@@ -23,7 +23,7 @@ NPU_AND_MLU_NAMES = {
     *("caching_allocator_alloc", "caching_allocator_delete", "change_current_allocator", "utilization"),
     *(f"{name}{kind}" for name in TENSOR_TYPES for kind in ("Tensor", "Storage")),
 }
-# Further names that each card has; most of them only this card.
+# Further names of each card. Both have get_device_capability, but it returns something else than on CUDA.
 MORE_NAMES: dict[str, set[str]] = {
     "npu": {
         *("get_per_process_memory_fraction", "set_sync_debug_mode", "get_sync_debug_mode", "current_blas_handle"),

@@ -105,7 +105,7 @@ def list_warnings(text: str, card: Card) -> list[str]:
     return [str(finding) for finding in examine(text, card).warnings]
 
 
-def write(text: str, path: Path, force: bool) -> None:
+def write_text_file(text: str, path: Path, force: bool) -> None:
     """Write a file atomically; refuse a folder, and an existing file unless `force`."""
     if os.path.isdir(path):
         raise BadValue(f"{path} is a folder.", "Name the file to write.")

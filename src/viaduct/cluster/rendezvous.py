@@ -45,10 +45,10 @@ from viaduct.errors import BadValue, ViaductError
 if TYPE_CHECKING:
     from viaduct.cluster.launch import NodeShare
 
-SILENCE_S = 20.0
-BEAT_S = 1.0
-FINISHED = 2**40  # added to a server's beat when its ranks have finished: more than any job's count
-POLL_S = 0.1
+SILENCE_S = 20.0  # a server that sends no heartbeat for this long ends the job
+BEAT_S = 1.0  # time between two heartbeats
+FINISHED = 2**40  # added to a server's count of heartbeats when its ranks have finished: more than any job's count
+POLL_S = 0.1  # time between two checks whether the job has ended, while the store is waited for
 STORE_S = 30.0  # time limit of opening a store
 LINGER_S = 3 * BEAT_S  # time that the server with the store stays after the end, so that others can read the reason
 OTHER_PORT = "Take another on all servers: --port, or --rdzv HOST:PORT."

@@ -32,7 +32,7 @@ from viaduct.cards import CUDA, MLU, NPU
 from viaduct.cards.shell import ENVIRONMENTS, MOUNTS
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, check_job
 from viaduct.cluster.findings import format_count, join_first
-from viaduct.cluster.generate import write
+from viaduct.cluster.generate import write_text_file
 from viaduct.cluster.launch import check_rank_count
 from viaduct.cluster.ranktable import RankTable, render_table
 from viaduct.cluster.secret import SECRET_VARIABLE, make_secret
@@ -42,6 +42,7 @@ from viaduct.errors import BadValue
 Kind = Literal["npu", "mlu", "cuda", "cpu"]
 RANK_TABLE, SECRET = "rank_table.json", "job_secret"
 HEAD = "#!/usr/bin/env bash\n"
+# Line of bash that sets `here` to the folder of the script.
 HERE = 'here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)\n'
 READ_SECRET = f"""\
 if [ -z "${{{SECRET_VARIABLE}:-}}" ] && [ -f "$here/{SECRET}" ]; then
@@ -108,7 +109,7 @@ def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
     except OSError as error:
         raise BadValue(f"{folder} cannot be a folder: {error.strerror}.", "Name another.") from error
     for path, (text, _) in files.items():
-        write(text, path, force)
+        write_text_file(text, path, force)
         if path.suffix == ".sh" and path.name != "env.sh":
             os.chmod(path, 0o755)
     purposes = {path: purpose for path, (_, purpose) in files.items()}

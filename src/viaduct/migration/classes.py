@@ -107,13 +107,11 @@ def is_torch_object(project: Project, kind: str) -> bool:
 def find_classes_defining(project: Project, method: str, path: str = "") -> list[str]:
     """Return the classes in PyTorch files that define a method; with a path, those that can run with this file."""
     if method not in project.owners_by_method:
-        torch = project.torch_files
-        names = (
+        project.owners_by_method[method] = sorted(
             name
             for name, definition in project.classes.items()
-            if method in definition.methods and definition.path in torch
+            if method in definition.methods and definition.path in project.torch_files
         )
-        project.owners_by_method[method] = sorted(names)
     owners = project.owners_by_method[method]
     return [name for name in owners if not path or can_run_together(project, path, project.classes[name].path)]
 

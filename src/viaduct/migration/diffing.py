@@ -18,7 +18,7 @@ from viaduct.migration.source import lines_of
 Kind = Literal["same", "changed", "removed", "added"]
 WORD = re.compile(r"\w+|\s+|.")
 MIN_SIMILARITY = 0.3
-"""Two lines below this are shown as a removal and an addition instead of a change."""
+"""Two lines that are less similar are shown as a removal and an addition instead of a change."""
 MAX_MARKED_CHARACTERS = 400
 """Differences within a longer line are not marked."""
 
@@ -72,7 +72,7 @@ def align_lines(
 
 
 def find_anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (old, new) of equal lines where the new one stems from the old one, ascending on both sides."""
+    """Return (old, new) of equal lines where the new one stems from the old one; both ascend. Lines count from 0."""
     anchors: list[tuple[int, int]] = []
     last = -1
     for at_new, text in enumerate(after):
@@ -86,7 +86,10 @@ def find_anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[in
 def align_change(
     before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
 ) -> Iterator[AlignedLine]:
-    """Yield the rows of one change; an old line and the new line that stems from it are one row."""
+    """Yield the rows of one change; an old line and the new line that stems from it are one row.
+
+    `old` and `new`: the changed lines of `before` and `after`, from 0.
+    """
     pairs = pair_lines(before, after, stems, old, new)
     position = new.start
     for at_old in old:
@@ -106,7 +109,7 @@ def align_change(
 def pair_lines(
     before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
 ) -> dict[int, int]:
-    """Return old line -> the most similar of the new lines that stem from it, ascending on both sides."""
+    """Return old line -> the most similar of the new lines that stem from it; both ascend."""
     pairs: dict[int, int] = {}
     first = new.start
     for at_old in old:

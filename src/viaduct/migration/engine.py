@@ -36,7 +36,7 @@ LIBRARIES = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules,
 
 @dataclass
 class MigratedFile:
-    """One file: its present text, and the findings, requested imports and edits of the rules so far."""
+    """One file while it is migrated: its present text, and what the rules so far have found, requested and edited."""
 
     path: str
     source: Source
@@ -51,9 +51,9 @@ class MigratedFile:
     former_index: Index | None = None  # of the text before the last edits; None once `index` was computed
     former_names: Names | None = None  # the same for `names`
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.cache_per_file
-    # Lines of the original that rules leave alone, each with the line of the statement for which they do:
+    # Lines of the original that rules leave alone, each with the line of a statement:
     target_code_lines: dict[int, int] = field(default_factory=dict)  # the statement already handles the target
-    explained_lines: dict[int, int] = field(default_factory=dict)  # the finding at the statement covers them too
+    explained_lines: dict[int, int] = field(default_factory=dict)  # the finding at the statement explains them too
 
     def __post_init__(self) -> None:
         self.edits = Edits(self.source)

@@ -75,7 +75,8 @@ def mentions_framework_or_library(data: bytes) -> bool:
 
 
 def read_imports(names: Names) -> Imports:
-    frameworks: dict[bool, set[str]] = {True: set(), False: set()}  # key: the import always happens
+    """Return the imports of one file."""
+    frameworks: dict[bool, set[str]] = {True: set(), False: set()}  # key: the import is unconditional
     modules: set[str] = set()
     for node in names.source.imports:
         if isinstance(node, ast.Import):
@@ -88,14 +89,14 @@ def read_imports(names: Names) -> Imports:
             if base == "horovod":
                 absolute += [f"horovod.{alias.name}" for alias in node.names]
         if not is_for_type_checkers(names, node):
-            frameworks[is_unconditional(names, node)] |= {kind for name in absolute for kind in kind_of(name)}
+            frameworks[is_unconditional(names, node)] |= {kind for name in absolute for kind in frameworks_of(name)}
     unconditional, conditional = frozenset(frameworks[True]), frozenset(frameworks[False])
     imports_both = TENSORFLOW in unconditional and bool({TORCH, COMPANION} & (unconditional | conditional))
     trains = imports_both and TENSORFLOW_TRAINING_CALL.search(names.source.text) is not None
     return Imports(unconditional, conditional, frozenset(modules), trains, TORCH in unconditional | conditional)
 
 
-def kind_of(module: str) -> Iterator[str]:
+def frameworks_of(module: str) -> Iterator[str]:
     """Yield the framework of an imported module, COMPANION for a library based on PyTorch, nothing for others."""
     root = module.partition(".")[0]
     if root in PYTORCH_ROOTS or module.startswith("horovod.torch"):
@@ -145,15 +146,15 @@ def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
     own_by_path = {path: set(decide_by_imports(file_imports)) for path, file_imports in imports.items()}
     modules = Modules(imports)
     links = link_both_ways({path: modules.find_all(item.modules, path) for path, item in imports.items()})
-    reached = {framework: find_linked_files(framework, own_by_path, links) for framework in (TORCH, TENSORFLOW)}
-    everywhere = frozenset(framework for frameworks in own_by_path.values() for framework in frameworks)
+    linked_files = {framework: find_linked_files(framework, own_by_path, links) for framework in (TORCH, TENSORFLOW)}
+    all_frameworks = frozenset(framework for frameworks in own_by_path.values() for framework in frameworks)
     for path, file_imports in imports.items():
         decided = frozenset(own_by_path[path])
         if not decided:
-            linked = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in reached[framework])
+            linked = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in linked_files[framework])
             conditional = frozenset({TENSORFLOW} & file_imports.conditional)
             # In a file linked with PyTorch files, a conditional import of TensorFlow does not count.
-            decided = linked - conditional if TORCH in linked else linked or conditional or everywhere
+            decided = linked - conditional if TORCH in linked else linked or conditional or all_frameworks
         if decided:
             project.frameworks[path] = decided
     project.torch_files = {path for path, frameworks in own_by_path.items() if TORCH in frameworks}

@@ -61,10 +61,10 @@ def find_imports(texts: dict[str, bytes]) -> dict[str, set[str]]:
 
 
 def find_files(name: str, folder: tuple[str, ...], modules: Modules) -> Iterator[str]:
-    """Yield the files of a dotted name and of the packages in it.
+    """Yield the file of a dotted name, and those of the packages around it: for a.b.c also a.b and a.
 
-    Each name is looked up in `folder`, the importing file's, and those above it; else it is the only module with this
-    ending.
+    Each is looked up in `folder`, that of the importing file, and in the folders above; else it is the only module with
+    this ending.
     """
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
@@ -88,12 +88,10 @@ def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[st
     deepest = max(map(len, by_folder), default=0)
     for depth in range(deepest, -1, -1):
         for folder in [folder for folder in by_folder if len(folder) == depth]:
-            in_folder = sorted(by_folder.pop(folder))
-            small = [group for group in in_folder if measure_size(group, texts) < MAX_PIECE_BYTES]
-            packed = join_groups(small, texts) + [
-                group for group in in_folder if measure_size(group, texts) >= MAX_PIECE_BYTES
-            ]
-            by_folder.setdefault(folder[:-1] if depth else folder, []).extend(packed)
+            small, large = [], []
+            for group in sorted(by_folder.pop(folder)):
+                (small if measure_size(group, texts) < MAX_PIECE_BYTES else large).append(group)
+            by_folder.setdefault(folder[:-1] if depth else folder, []).extend([*join_groups(small, texts), *large])
     return by_folder.get((), [])
 
 

@@ -24,6 +24,7 @@ from viaduct.migration.values import Values, kind_of_call
 KERAS_RUN_METHODS = {"fit", "fit_generator", "predict", "train_on_batch"}
 MAX_DEPTH = 8  # of nested lambdas and partials
 ESTIMATOR_RUN_METHODS = {"train", "evaluate", "predict"}
+# Class of a spec -> the method of the Estimator that train_and_evaluate calls with it.
 SPEC_TO_RUN = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
 HOROVOD_RANK_CALLS = {"rank", "size", "local_rank", "local_size"}
 TRAINING_METHODS = ("minimize", "apply_gradients")

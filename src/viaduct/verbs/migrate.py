@@ -333,7 +333,7 @@ def write_files(outcome: Outcome, arguments: Arguments) -> None:
 
 
 def write_reports(outcome: Outcome, arguments: Arguments) -> None:
-    from viaduct.cluster.generate import write as write_text
+    from viaduct.cluster.generate import write_text_file
 
     try:
         if arguments.report is not None:
@@ -343,11 +343,11 @@ def write_reports(outcome: Outcome, arguments: Arguments) -> None:
         if arguments.sarif is not None:
             from viaduct.migration.sarif import as_sarif
 
-            write_text(as_sarif(outcome, arguments.lang), arguments.sarif, force=True)
+            write_text_file(as_sarif(outcome, arguments.lang), arguments.sarif, force=True)
         if arguments.json_file is not None:
             from viaduct.migration.jsonreport import as_json
 
-            write_text(as_json(outcome, arguments.lang), arguments.json_file, force=True)
+            write_text_file(as_json(outcome, arguments.lang), arguments.json_file, force=True)
     except OSError as error:
         raise BadValue(f"{error.filename} cannot be written: {error.strerror}.") from error
 

@@ -170,7 +170,7 @@ def write_or_print(text: str, out: Path | None, force: bool, size: str) -> None:
     if out is None:
         print(text, end="")
     else:
-        generate.write(text, out, force)
+        generate.write_text_file(text, out, force)
         print(f"{out}: {size}")
 
 

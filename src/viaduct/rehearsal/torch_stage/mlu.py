@@ -39,7 +39,7 @@ def build() -> types.ModuleType:
     streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
     surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
     names = surface.collect_shared_names() | surface.make_property_functions(_Properties)
-    names |= {"cnpx": surface.ProfileRanges, "cncl": cncl}
+    names |= {MLU.range_module: surface.ProfileRanges, MLU.backend: cncl}
     device = surface.make_device_module(f"{PACKAGE}.mlu", names)
     surface.make_submodules(f"{PACKAGE}.mlu")
     contents = {**profiling.make_module_contents(), "emit_cnpx": profiling.emit_cnpx}
