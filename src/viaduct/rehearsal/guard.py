@@ -85,7 +85,7 @@ class Guard:
         self.mirror = os.path.realpath(mirror)
         self.owned = tuple(map(os.path.realpath, owned))
         self.allowed = tuple(map(os.path.realpath, allowed))
-        self._state = threading.local()
+        self._state = threading.local()  # `.busy`: this thread runs the hook
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """Handle an audit event of Python."""
@@ -123,17 +123,17 @@ class Guard:
         if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor: the guard saw its path when it was opened
             return
         name = os.fsdecode(path)
-        real = self.walk(os.path.join(os.getcwd(), name), use)
+        real = self.follow_path(os.path.join(os.getcwd(), name), use)
         if refuse and is_within(real, self.owned) and not is_within(real, (*self.allowed, self.mirror)):
-            reason = f"this is your own {real}, and a rehearsal in a mirror only reads it by its full path"
+            reason = f"this is your own {real}, which a script in a mirror may read, but not change, by its full path"
             raise PermissionError(
                 errno.EACCES, f"{reason}; give the script a relative path, or rehearse with --here", name
             )
 
-    def walk(self, path: str, use: Use) -> str:
-        """Replace the mirror's links along a path that lead out of it; follow other links and return the real path.
+    def follow_path(self, path: str, use: Use) -> str:
+        """Follow a path through links, replace links that lead out of the mirror by copies, and return the real path.
 
-        Links to missing files are followed. With the use "entry" a link in the last part stays as it is.
+        A link to a missing file is not replaced, nor with the use "entry" a link in the path's last part.
         """
         waiting, folder, followed_links = path.split(os.sep), os.sep, 0
         while waiting:
@@ -181,7 +181,7 @@ class Guard:
         if not is_within(os.path.realpath(folder), [self.mirror]):
             if not is_within(os.path.abspath(folder), [self.mirror]):
                 return
-            folder = self.walk(folder, "folder")  # the path leads through links of the mirror: replace these first
+            folder = self.follow_path(folder, "folder")  # the path leads through links of the mirror
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             link = os.path.join(folder, name)
             if os.path.islink(link) and os.path.isdir(link) and is_within(os.readlink(link), self.owned):

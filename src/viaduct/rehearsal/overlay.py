@@ -36,7 +36,7 @@ UNMOUNT_S = 30.0  # for the holding process to unmount and end
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders to overlay."""
+    """Folders to overlay, and where their writes go."""
 
     folders: tuple[str, ...]
     uppers: str  # folder of the upper layers: numbered folders that receive the writes
@@ -48,7 +48,7 @@ class Layout:
 
 @dataclass
 class View:
-    """A mounted layout, held by a process."""
+    """A mounted layout; it lasts as long as the process `holder`, in whose mount namespace it is."""
 
     holder: subprocess.Popen[str]
     layout: Layout
@@ -91,7 +91,7 @@ def open_view(layout: Layout) -> View:
     """Mount a layout; raise OverlayError if that is not possible."""
     Path(layout.uppers).mkdir(parents=True, exist_ok=True)
     holder = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, "hold"],
+        [sys.executable, "-I", "-S", __file__, "hold"],  # -I, -S: import nothing of the user's
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -78,9 +78,9 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
 
 def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -> Target:
     """Return the statement at FILE:LINE; raise BadValue if there is none."""
-    normal, resolved = os.path.normpath(name), Path(name).resolve()
-    matches = [path for path in files if path == normal or path.endswith(f"/{normal}") or files[path] == resolved]
-    matches = [normal] if normal in matches else matches
+    relative, resolved = os.path.normpath(name), Path(name).resolve()
+    matches = [path for path in files if path == relative or path.endswith(f"/{relative}") or files[path] == resolved]
+    matches = [relative] if relative in matches else matches
     if len(matches) != 1:
         subject = f"{len(matches)} files of the project are" if matches else "no file of the project is"
         names = sorted(matches or files)
@@ -92,11 +92,8 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
     count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
         raise BadValue(f"{STEP_AT_FLAG} {text}: {match} has {count} lines.", LINE_ADVICE)
-    spans = [
-        find_span(node)
-        for node in iterate_nodes(path)
-        if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)
-    ]
+    statements = (node for node in iterate_nodes(path) if isinstance(node, ast.stmt))
+    spans = [find_span(statement) for statement in statements if not isinstance(statement, DEFINITIONS)]
     enclosing = [(first, last) for first, last in spans if first <= line <= last]
     if not enclosing:
         following = min((first for first, _ in spans if first > line), default=None)

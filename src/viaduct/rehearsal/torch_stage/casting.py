@@ -103,12 +103,14 @@ def _cast_all(args: Any, kwargs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ..
     return tuple(map(cast, args)), {name: cast(value) for name, value in kwargs.items()}
 
 
-# Functions that make autocast's kernels, which call the operator with other arguments.
+# ---- autocast's kernels, which call an operator with other arguments
 
 
-def _make_casting_kernel(operator: Any, dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
+def _make_casting_kernel(operator: Any, get_dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
+    """Return a kernel whose tensors are cast to `get_dtype()`."""
+
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _cast_all(args, kwargs, dtype())
+        args, kwargs = _cast_all(args, kwargs, get_dtype())
         return operator(*args, **kwargs)
 
     return kernel

@@ -52,7 +52,7 @@ def add_to_collections(outputs: Any, outputs_collections: Any) -> Any:
     return outputs
 
 
-def _shared(
+def _shared_parameters(
     activation_fn: Any = relu_,
     normalizer_fn: Any = None,
     normalizer_params: Any = None,
@@ -69,20 +69,20 @@ def _shared(
     """Define the common parameters of convolutions and dense layers, in TensorFlow's order; never called."""
 
 
-SHARED_PARAMETERS = list(inspect.signature(_shared).parameters.values())
+SHARED_PARAMETERS = list(inspect.signature(_shared_parameters).parameters.values())
 AFTER_INITIALIZER = 4  # position in SHARED_PARAMETERS after weights_initializer
 
 
 def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Layer]:
     """Return a decorator that makes a layer of a function that computes, for example, a convolution.
 
-    The layer adds a scope, normalizer or bias, activation and collections. The function's first argument is `weight`, a
-    function (shape, name, initializer) that makes a variable. The layer's parameters are the function's other ones,
-    then SHARED_PARAMETERS; the function's keyword-only parameters come after weights_initializer.
+    The layer adds a scope, normalizer or bias, activation and collections. The function's first argument is
+    `make_weight`, a function (shape, name, initializer) that makes a variable. The layer has the function's other
+    parameters, then SHARED_PARAMETERS; the function's keyword-only parameters come after weights_initializer.
     """
 
     def decorate(compute: Callable[..., Any]) -> Layer:
-        own = list(inspect.signature(compute).parameters.values())[1:]  # parameters, without `weight`
+        own = list(inspect.signature(compute).parameters.values())[1:]  # parameters, without `make_weight`
         positional = [parameter for parameter in own if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
         inserted = [parameter.replace(kind=positional[0].kind) for parameter in own if parameter not in positional]
         signature = inspect.Signature(
@@ -96,12 +96,12 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
             arguments = bound.arguments
             inputs, trainable = arguments["inputs"], arguments["trainable"]
 
-            def weight(shape: list[int], name: str = "weights", initializer: Any = None) -> Any:
+            def make_weight(shape: list[int], name: str = "weights", initializer: Any = None) -> Any:
                 initializer = initializer or arguments["weights_initializer"] or xavier_initializer()
                 return make_variable(name, shape, inputs, initializer, arguments["weights_regularizer"], trainable)
 
             with tf.variable_scope(arguments["scope"], default_scope, [inputs], reuse=arguments["reuse"]):
-                outputs = compute(weight, **{parameter.name: arguments[parameter.name] for parameter in own})
+                outputs = compute(make_weight, **{parameter.name: arguments[parameter.name] for parameter in own})
                 if arguments["normalizer_fn"] is not None:
                     outputs = arguments["normalizer_fn"](outputs, **(arguments["normalizer_params"] or {}))
                 elif arguments["biases_initializer"] is not None:
@@ -122,7 +122,7 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
 
 @layer_with_weights("Conv")
 def conv2d(
-    weight: Layer,
+    make_weight: Callable[..., Any],
     inputs: Any,
     num_outputs: int,
     kernel_size: Any,
@@ -132,7 +132,7 @@ def conv2d(
     rate: Any = 1,
 ) -> Any:
     data_format = data_format or "NHWC"
-    weights = weight([*pair(kernel_size), count_channels(inputs, data_format), num_outputs])
+    weights = make_weight([*pair(kernel_size), count_channels(inputs, data_format), num_outputs])
     strides, rates = add_unit_axes(pair(stride), data_format), add_unit_axes(pair(rate), data_format)
     return tf.nn.conv2d(inputs, weights, strides, padding.upper(), data_format=data_format, dilations=rates)
 
@@ -142,7 +142,7 @@ convolution2d = conv2d
 
 @layer_with_weights("SeparableConv2d")
 def separable_conv2d(
-    weight: Layer,
+    make_weight: Callable[..., Any],
     inputs: Any,
     num_outputs: int | None,
     kernel_size: Any,
@@ -156,7 +156,7 @@ def separable_conv2d(
 ) -> Any:
     """Add a depthwise convolution and, if num_outputs is given, a pointwise one after it."""
     depth = count_channels(inputs, data_format)
-    filters = weight([*pair(kernel_size), depth, depth_multiplier], "depthwise_weights")
+    filters = make_weight([*pair(kernel_size), depth, depth_multiplier], "depthwise_weights")
     strides = add_unit_axes(pair(stride), data_format)
     outputs = tf.nn.depthwise_conv2d(
         inputs, filters, strides, padding.upper(), rate=pair(rate), data_format=data_format
@@ -164,13 +164,13 @@ def separable_conv2d(
     if num_outputs is None:
         return outputs
     shape = [1, 1, depth * depth_multiplier, num_outputs]
-    pointwise = weight(shape, "pointwise_weights", pointwise_initializer)
+    pointwise = make_weight(shape, "pointwise_weights", pointwise_initializer)
     return tf.nn.conv2d(outputs, pointwise, [1, 1, 1, 1], "VALID", data_format=data_format)
 
 
 @layer_with_weights("Conv2d_transpose")
 def conv2d_transpose(
-    weight: Layer,
+    make_weight: Callable[..., Any],
     inputs: Any,
     num_outputs: int,
     kernel_size: Any,
@@ -182,7 +182,7 @@ def conv2d_transpose(
     if data_format != "NHWC":
         raise ValueError("conv2d_transpose: the rehearsal on a CPU has NHWC only")
     window, strides = pair(kernel_size), pair(stride)
-    weights = weight([*window, num_outputs, count_channels(inputs, data_format)])
+    weights = make_weight([*window, num_outputs, count_channels(inputs, data_format)])
     lengths = [transposed_length(inputs, axis, window, strides, padding) for axis in (1, 2)]
     size = tf.stack([tf.shape(inputs)[0], *lengths, num_outputs])
     return tf.nn.conv2d_transpose(inputs, weights, size, [1, *strides, 1], padding.upper())
@@ -197,9 +197,9 @@ def transposed_length(inputs: Any, axis: int, window: list[int], strides: list[i
 
 
 @layer_with_weights("fully_connected")
-def fully_connected(weight: Layer, inputs: Any, num_outputs: int) -> Any:
+def fully_connected(make_weight: Callable[..., Any], inputs: Any, num_outputs: int) -> Any:
     """Add a dense layer over the last axis."""
-    weights = weight([int(inputs.shape[-1]), num_outputs])
+    weights = make_weight([int(inputs.shape[-1]), num_outputs])
     return tf.tensordot(inputs, weights, [[-1], [0]]) if inputs.shape.rank > 2 else tf.matmul(inputs, weights)
 
 
