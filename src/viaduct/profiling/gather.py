@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,23 +41,20 @@ class ScriptEnd:
 
 
 def gather_ranks(job: ScriptJob) -> list[RankProfile]:
-    """Return a profile for each rank, in order; of several processes of one rank, the one with the most steps."""
-    candidates = [rank for folder in list_folders(job) if (rank := read_folder(job, folder)) is not None]
-    best: dict[int, RankProfile] = {}
-    for candidate in candidates:
-        if candidate.rank not in best or candidate.step_count > best[candidate.rank].step_count:
-            best[candidate.rank] = candidate
-    left_out = [candidate for candidate in candidates if best[candidate.rank] is not candidate]
-    return [add_rank_facts(best[rank], left_out, len(best)) for rank in sorted(best)]
+    """Return a profile for each rank, in order."""
+    by_rank: dict[int, list[RankProfile]] = defaultdict(list)
+    for folder in list_folders(job):
+        if (profile := read_folder(job, folder)) is not None:
+            by_rank[profile.rank].append(profile)
+    return [choose_process(by_rank[rank], len(by_rank)) for rank in sorted(by_rank)]
 
 
-def add_rank_facts(chosen: RankProfile, left_out: Sequence[RankProfile], ranks: int) -> RankProfile:
-    """Set the number of ranks, and add a note about other processes with the same rank."""
-    facts = chosen.profile.facts
-    facts = replace(facts, ranks=max(ranks, facts.ranks))
-    other_processes = sum(other.rank == chosen.rank for other in left_out)
-    if other_processes:
-        count = "1 more process" if other_processes == 1 else f"{other_processes} more processes"
+def choose_process(candidates: Sequence[RankProfile], ranks: int) -> RankProfile:
+    """Return the profile with the most steps, of several processes with one rank; a note counts the others."""
+    chosen = max(candidates, key=lambda candidate: candidate.step_count)
+    facts = replace(chosen.profile.facts, ranks=max(ranks, chosen.profile.facts.ranks))
+    if len(candidates) > 1:
+        count = "1 more process" if len(candidates) == 2 else f"{len(candidates) - 1} more processes"
         note = f"{count} took steps as rank {chosen.rank}; the one with the most steps is shown."
         facts = replace(facts, notes=(*facts.notes, note))
     return replace(chosen, profile=replace(chosen.profile, facts=facts))

@@ -84,7 +84,7 @@ def measure_rank(profile: Profile, rank: int) -> RankFigures:
     communicating = [step.collectives for step in profile.steps if step.rank == rank and step.collectives]
     durations = [sum(row.duration_us for row in collectives) for collectives in communicating]
     exposed = [[row.exposed_us for row in collectives] for collectives in communicating]
-    known_exposed = [[time for time in times if time is not None] for times in exposed]
+    known_exposed = [[time for time in times if time is not None] for times in exposed]  # `exposed` if all are known
 
     def measure(name: str, read: Callable[[Step], float | None]) -> PhaseFigure:
         times = [read(step) or 0.0 for step in steps]

@@ -94,9 +94,9 @@ def make_signature(trace: Trace, event: Event) -> Signature:
         python = event.find_enclosing(PYTHON)
         context = Context(location=trace.lines.get(id(python), "") if python is not None else "")
     call = read_call(event)
-    tensors = [number for number in range(len(call.shapes)) if call.shape(number) is not None]
-    shapes = ", ".join(str(call.shapes[number]) for number in tensors) or describe_lists(call)
-    dtypes = ", ".join(call.dtypes[number] for number in tensors)
+    positions = [number for number in range(len(call.shapes)) if call.shape(number) is not None]  # of tensors
+    shapes = ", ".join(str(call.shapes[number]) for number in positions) or describe_lists(call)
+    dtypes = ", ".join(call.dtypes[number] for number in positions)
     layout = describe_layout(event)
     return Signature(event.name, context.phase, context.module, shapes, dtypes, layout, context.location)
 

@@ -70,7 +70,7 @@ def start_session(job: ScriptJob) -> None:
     from viaduct.profiling.session import Session
 
     session = Session(job, end_worker)
-    session.__enter__()
+    session.__enter__()  # until the process ends
     finish_at_exit(session)
     start_session_in_forks(job, session)
 

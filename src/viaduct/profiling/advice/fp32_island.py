@@ -70,7 +70,7 @@ def find_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> tup
     measured = measure_time_ratio(figures, island, dtype)
     if measured is not None:
         return measured, (
-            f"the recorded time of these operators, scaled by the speedup in {dtype} that this machine measured for one"
+            f"these operators' recorded time, scaled by the speedup in {dtype} of the longest that was measured here"
         )
     ceilings = figures.profile.ceilings
     if ceilings and ceilings.flops.get(dtype) and ceilings.flops.get("float32"):
