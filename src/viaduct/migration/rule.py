@@ -45,7 +45,7 @@ class Rule:
     module: str
     short_name: str = ""  # if its module holds several rules (notices.py); empty: the module's name
     text: str = ""  # documentation, if its module holds several rules; empty: the module's docstring
-    category: Kind = "mandatory"
+    category: Kind = "mandatory"  # of its findings
     targets: tuple[Target, ...] = ("npu",)
     category_for_any: Kind | None = None  # with --to any, if that differs
     former_names: tuple[str, ...] = ()  # names without the family that --only and --skip still accept

@@ -29,7 +29,7 @@ rule = Rule(__name__)
 def edit_block(site: Site) -> None:
     """Remove a GPU from the items of a `with`; advise on a CPU; report a parameter server and an unknown device."""
     for index, item in enumerate(site.node.items):
-        if not is_device(site, item.context_expr):
+        if not is_device_call(site, item.context_expr):
             continue
         device = item.context_expr.args[0] if item.context_expr.args else None
         kind = classify_device(site, device)
@@ -44,7 +44,7 @@ def edit_block(site: Site) -> None:
             report_unchanged(site, item.context_expr, kind)
 
 
-def is_device(site: Site, node: ast.expr) -> bool:
+def is_device_call(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and site.qualified_name(node.func) == "tensorflow.device"
 
 
@@ -145,7 +145,7 @@ def report_cpu_block(site: Site) -> None:
             blocks.append(parent)
     for item in (item for block in blocks for item in block.items):
         call = item.context_expr
-        if is_device(site, call) and call.args and classify_device(site, call.args[0]) == "cpu":
+        if is_device_call(site, call) and call.args and classify_device(site, call.args[0]) == "cpu":
             site.request_review(
                 f"this was a GPU block within {site.text(call)}: without it the operators go to the CPU; end the outer "
                 "block before them",

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import is_called_in_project, mark_once, plain_name, walk_executed
+from viaduct.migration.lookups import is_called_in_project, plain_name, walk_executed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -36,21 +36,11 @@ from viaduct.migration.source import FunctionNode
 rule = Rule(__name__, after=("session_config",))
 
 
-@rule.file(only_if_file_contains=("keras",))
-def set_up_keras_file(site: Site) -> None:
-    set_up(site)
-
-
-@rule.file(only_if_file_contains=("__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
-def set_up_entry(site: Site) -> None:
-    """Set up a script without the word "keras", which may run models that other files define."""
-    if "keras" not in site.source.text:
-        set_up(site)
-
-
+# A script without the word "keras" may run models that other files define.
+@rule.file(only_if_file_contains=("keras", "__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
 def set_up(site: Site) -> None:
     """Insert a session where the started script first creates or runs a model, or report that it may be missing."""
-    if has_session(site) or not mark_once(site, "keras session"):
+    if has_session(site):
         return
     entry, path = site.options.entry or site.file.project.entry, site.file.path
     runs = _keras.find_runs(site)

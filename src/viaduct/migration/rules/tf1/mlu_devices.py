@@ -25,8 +25,9 @@ from viaduct.migration.rules.tf1._strategies import DEVICE_SETTERS, STRATEGIES
 
 rule = Rule(__name__, targets=("mlu",))
 
+# `gpu` in "/gpu:0", "gpu:0" and "/device:GPU:0".
 GPU_DEVICE = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)
-STRING_TOKENS = ("STRING", "FSTRING_MIDDLE")
+STRING_TOKENS = ("STRING", "FSTRING_MIDDLE")  # the second from Python 3.12 on: a text between braces of an f-string
 
 
 @rule.call("tensorflow.device", *STRATEGIES, *DEVICE_SETTERS)

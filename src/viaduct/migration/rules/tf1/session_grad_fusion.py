@@ -31,9 +31,11 @@ from viaduct.migration.rules.tf1._communication import starts_communication
 
 rule = Rule(__name__, when=lambda options: options.distributed, after=("keras_session",))
 
+# The list of optimizers as it is written, in two lines.
 FIRST_LINE = '"pruning", "function", "constfold", "shape", "arithmetic",'
 SECOND_LINE = '"loop", "dependency", "layout", "GradFusionOptimizer",'
-HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config"))
+# Functions of npu_bridge that return a config or a session with NpuOptimizer.
+CONFIG_HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config"))
 
 
 @rule.node(ast.Assign, only_if_file_contains=("NpuOptimizer",))
@@ -45,7 +47,7 @@ def extend_optimizers(site: Site) -> None:
     parts = proto.field_path(site, target)  # "config", "graph_options", "rewrite_options", "custom_optimizers", "name"
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
-    rewrite = parts[:-2]
+    rewrite = parts[:-2]  # the rewrite options of this config
     function = site.source.function_around(site.node)
     if mentions_list(site, rewrite) or (function is not None and starts_communication(site, function)):
         return  # a session that starts communication computes no gradients
@@ -57,7 +59,7 @@ def extend_optimizers(site: Site) -> None:
     )
 
 
-@rule.call(*HELPERS)
+@rule.call(*CONFIG_HELPERS)
 def report_helper(site: Site) -> None:
     site.request_review(
         f"{site.name.rpartition('.')[2]} does not add GradFusionOptimizer: extend rewrite_options.optimizers yourself",

@@ -40,11 +40,14 @@ rule = Rule(
 )
 
 PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
-HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource"))
+# Functions of npu_bridge that return a config or a session with NpuOptimizer.
+CONFIG_HELPERS = tuple(
+    full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource")
+)
 
 
 def required_options(site: Site, options: Options) -> dict[str, str]:
-    """Return the keys of the parameter_map for the options, each with the end of its statement: `.b = True`."""
+    """Return the keys of the parameter_map for the options, each with the code that sets it: `.b = True`."""
     keys: dict[str, str] = {}
     if options.precision:
         keys[options.precision_key] = f".s = {proto.as_bytes(site, options.precision)}"
@@ -86,7 +89,7 @@ def add_keys(site: Site) -> None:
         )
 
 
-@rule.call(*HELPERS)
+@rule.call(*CONFIG_HELPERS)
 def report_helper(site: Site) -> None:
     keys = ", ".join(required_options(site, site.options))
     if keys:

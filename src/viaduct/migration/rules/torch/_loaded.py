@@ -29,7 +29,7 @@ def load_destination(site: Site) -> Destination:
     flow = flow_of(site)
     uses = flow.uses(site.node)
     on_card = flow.works_on_card or CARD in uses
-    if STATE in uses and MODULE not in uses:
+    if STATE in uses and MODULE not in uses:  # copied into a network, and not run as one
         return "host"
     if not on_card:
         return "host" if STATE in uses else "unneeded"

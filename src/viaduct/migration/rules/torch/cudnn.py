@@ -32,7 +32,7 @@ DETERMINISM = (
 
 @rule.node(ast.Attribute, only_if_file_contains=("cudnn",))
 def advise_flag(site: Site) -> None:
-    """Explain the effect of a flag of cuDNN on the card; the rule tf32 edits `allow_tf32`."""
+    """Advise on a flag of cuDNN that the script sets; the rule tf32 edits `allow_tf32`."""
     name = site.qualified_name(site.node) or ""
     if not name.startswith(f"{CUDNN}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):
         return
@@ -46,7 +46,7 @@ def advise_flag(site: Site) -> None:
 
 
 def replace_switch(site: Site) -> None:
-    root = import_torch(site)
+    torch = import_torch(site)
     site.target.require_plugin(site)
-    if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
+    if replace_name(site, site.node, dotted_name(site.node), f"{torch}.backends.mlufusion.enabled"):
         site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

@@ -25,7 +25,7 @@ OTHER_ACCELERATORS = ("cpu", "tpu", "mps", "hpu", "ipu")
 @rule.call(*LIGHTNING_NAMES)
 def report_trainer(site: Site) -> None:
     class_name = site.name.rpartition(".")[2]
-    accelerator = site.argument("accelerator", 0 if class_name == "Fabric" else -1)
+    accelerator = site.argument("accelerator", 0 if class_name == "Fabric" else -1)  # -1: by keyword only
     if class_name not in TRAINERS or (accelerator is not None and is_right_accelerator(site, accelerator)):
         return
     names = " and ".join(card.title for card in cards(site.options))

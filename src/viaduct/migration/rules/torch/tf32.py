@@ -30,7 +30,7 @@ def replace_switch(site: Site) -> None:
     new = TF32_SWITCHES[site.target.card.name].get(name)
     if new is None:
         return
-    root = import_torch(site)
+    torch = import_torch(site)
     site.target.require_plugin(site)
-    if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
+    if replace_name(site, site.node, dotted_name(site.node), new.replace("torch.", f"{torch}.", 1)):
         site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")
