@@ -61,7 +61,7 @@ def main(
     """
     require("torch", "optuna", *(["scipy"] if sampler == "gp" else []))
     from viaduct.recipes import load
-    from viaduct.runs.search.output import print_findings
+    from viaduct.runs.search.output import print_outcome
     from viaduct.runs.search.session import SearchRequest, search
 
     recipe, *space_fields = arguments  # `--space A=1 B=2`: typer puts only A=1 into `space`, and B=2 into `arguments`
@@ -84,10 +84,10 @@ def main(
         timeout_s=None if timeout is None else parse_duration(timeout, "--timeout", default_unit="m"),
         past=past,
     )
-    findings = search(request, lambda: inspect_data(loaded, fixed, data), print_note)
-    print_findings(findings)
-    if findings.end == "interrupted":
-        raise typer.Exit(128 + findings.signal)
+    outcome = search(request, lambda: inspect_data(loaded, fixed, data), print_note)
+    print_outcome(outcome)
+    if outcome.end == "interrupted":
+        raise typer.Exit(128 + outcome.signal)
 
 
 def collect_settings(

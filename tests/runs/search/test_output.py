@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runs.search.recorded_findings import make_findings
+from runs.search.recorded_outcome import make_outcome
 from runs.search.replay import make_search_loop, make_study
-from viaduct.runs.search.output import describe_end, measure_importance, print_findings
+from viaduct.runs.search.output import describe_end, measure_importance, print_outcome
 from viaduct.runs.search.results import State
 from viaduct.runs.search.search_loop import Plan
 
@@ -17,7 +17,7 @@ from viaduct.runs.search.search_loop import Plan
 def test_the_terminal_says_the_table_the_noise_and_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_findings(make_findings(tmp_path, 30, 12))
+    print_outcome(make_outcome(tmp_path, 30, 12))
     output = capsys.readouterr().out
     assert "Importance (PED-ANOVA): " in output
     assert "Highest top1 of those trained to their end: " in output
@@ -27,10 +27,10 @@ def test_the_terminal_says_the_table_the_noise_and_the_command(
 
 
 def test_a_search_without_a_best_trial_says_how_many_were_stopped(tmp_path: Path) -> None:
-    findings = make_findings(tmp_path, 6, past=2)
+    outcome = make_outcome(tmp_path, 6, past=2)
     states: list[State] = ["pruned", "failed", "pruned"]
-    trials = [replace(findings.results[-1], number=number, state=state) for number, state in enumerate(states)]
-    assert "2 of 3 were stopped early" in describe_end(replace(findings, results=[*findings.results[:2], *trials]))
+    trials = [replace(outcome.results[-1], number=number, state=state) for number, state in enumerate(states)]
+    assert "2 of 3 were stopped early" in describe_end(replace(outcome, results=[*outcome.results[:2], *trials]))
 
 
 def test_importance_is_not_reported_of_a_few_trials() -> None:

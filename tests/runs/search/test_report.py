@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from runs.search.recorded_findings import make_findings
+from runs.search.recorded_outcome import make_outcome
 from viaduct.runs.search.output import measure_importance
 from viaduct.runs.search.report import write_search_report
 
 
 @pytest.mark.parametrize(("trials", "past"), [(1, 0), (2, 0), (20, 12)])
 def test_the_page_has_history_importance_contours_and_all_trials(tmp_path: Path, trials: int, past: int) -> None:
-    findings = make_findings(tmp_path, trials, past)
-    write_search_report(tmp_path / "report.html", findings, measure_importance(findings.study))
+    outcome = make_outcome(tmp_path, trials, past)
+    write_search_report(tmp_path / "report.html", outcome, measure_importance(outcome.study))
     page = (tmp_path / "report.html").read_text()
     assert "<h3>History</h3>" in page
     assert page.count("trial-") >= trials

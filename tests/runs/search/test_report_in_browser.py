@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reporting.browser import needs_browser, open_page
-from runs.search.recorded_findings import make_findings
+from runs.search.recorded_outcome import make_outcome
 from viaduct.runs.search.output import measure_importance
 from viaduct.runs.search.report import write_search_report
 
@@ -31,13 +31,13 @@ LOOK = """
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_the_page_of_a_search_renders_and_asks_nobody_for_anything(tmp_path: Path, width: int, dark: bool) -> None:
-    findings = make_findings(tmp_path, 20, 12)
-    write_search_report(tmp_path / "report.html", findings, measure_importance(findings.study))
+    outcome = make_outcome(tmp_path, 20, 12)
+    write_search_report(tmp_path / "report.html", outcome, measure_importance(outcome.study))
     visit = open_page(tmp_path / "report.html", width=width, dark=dark, script=LOOK)
     assert visit.requests == []
     assert visit.console == []
     assert visit.answer["page"] == width
     assert visit.answer["cells"] > 20
-    assert visit.answer["dots"] == sum(result.is_measured for result in findings.results)
+    assert visit.answer["dots"] == sum(result.is_measured for result in outcome.results)
     assert visit.answer["outside"] == 0
     assert visit.answer["best"] == 1

@@ -1,4 +1,4 @@
-"""Final output of a search: the table of trials, the verdict, the page. `Findings` is the result of a search."""
+"""Final output of a search: the table of trials, the verdict, the page."""
 
 from __future__ import annotations
 
@@ -13,73 +13,73 @@ from viaduct.runs.search.results import TrialResult, describe_verdict, format_se
 if TYPE_CHECKING:
     from optuna import Study
 
-    from viaduct.runs.search.session import Findings
+    from viaduct.runs.search.session import SearchOutcome
 
 MIN_TRIALS = 10  # finished trials, including past runs; with fewer, the importance would be random
 
 
-def print_findings(findings: Findings) -> None:
+def print_outcome(outcome: SearchOutcome) -> None:
     """Print the trials, their importance, the verdict and the command that trains the best trial; write the page.
 
     If no trial was trained to its end, print only how the search ended.
     """
-    if findings.verdict is None:
-        print(describe_end(findings), file=sys.stderr)
+    if outcome.verdict is None:
+        print(describe_end(outcome), file=sys.stderr)
         return
-    print_trials(findings)
+    print_trials(outcome)
     print()
-    importance = measure_importance(findings.study)
+    importance = measure_importance(outcome.study)
     if importance:
         listed = ", ".join(f"{path} {100 * share:.0f} %" for path, share in importance.items())
         print(f"Importance (PED-ANOVA): {listed}")
-    elif len(findings.space.dimensions) > 1:
-        print(f"Importance: not given: {explain_missing_importance(findings.results)}.")
-    for line in describe_verdict(findings.verdict, findings.request.metric):
+    elif len(outcome.space.dimensions) > 1:
+        print(f"Importance: not given: {explain_missing_importance(outcome.results)}.")
+    for line in describe_verdict(outcome.verdict, outcome.request.metric):
         print(line)
-    print(f"Its recipe: {findings.recipe_file}")
-    print(f"Train it at full length: {findings.command}")
-    write_report(findings, importance)
-    if findings.end != "done":
-        print(describe_end(findings), file=sys.stderr)
+    print(f"Its recipe: {outcome.recipe_file}")
+    print(f"Train it at full length: {outcome.command}")
+    write_report(outcome, importance)
+    if outcome.end != "done":
+        print(describe_end(outcome), file=sys.stderr)
 
 
-def describe_end(findings: Findings) -> str:
-    states = [result.state for result in findings.results if result.number is not None]  # past runs have no number
+def describe_end(outcome: SearchOutcome) -> str:
+    states = [result.state for result in outcome.results if result.number is not None]  # past runs have no number
     ended = sum(state != "unfinished" for state in states)
-    if findings.end == "done":
+    if outcome.end == "done":
         return (
             f"No trial was trained to its end, so there is no best one: {states.count('pruned')} of {ended} were "
             "stopped early. --prune none and a higher --trials train further trials to their end."
         )
-    reason = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(findings.end, "Ended")
-    return f"{reason}: {ended} of {findings.request.trials} trials have ended; the same command continues the search."
+    reason = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(outcome.end, "Ended")
+    return f"{reason}: {ended} of {outcome.request.trials} trials have ended; the same command continues the search."
 
 
-def write_report(findings: Findings, importance: dict[str, float] | None) -> None:
+def write_report(outcome: SearchOutcome, importance: dict[str, float] | None) -> None:
     from viaduct.runs.search.report import write_search_report
 
-    path = findings.request.folder / "report.html"
+    path = outcome.request.folder / "report.html"
     try:
-        write_search_report(path, findings, importance)
+        write_search_report(path, outcome, importance)
     except OSError as error:
         raise ViaductError(f"{path} cannot be written: {error.strerror}.") from None
     print(f"Report: {path}")
 
 
-def order_results(findings: Findings) -> list[TrialResult]:
+def order_results(outcome: SearchOutcome) -> list[TrialResult]:
     """Return the results: those trained to their end, the best first, then the others."""
-    ranked = rank_results(findings.results, findings.study.direction.name.lower())
-    return [*ranked, *(result for result in findings.results if not result.is_measured)]
+    ranked = rank_results(outcome.results, outcome.study.direction.name.lower())
+    return [*ranked, *(result for result in outcome.results if not result.is_measured)]
 
 
-def print_trials(findings: Findings) -> None:
+def print_trials(outcome: SearchOutcome) -> None:
     from rich.table import Table
 
     from viaduct.terminal import make_number_columns, print_table
 
-    metric, paths = findings.request.metric, findings.space.paths
+    metric, paths = outcome.request.metric, outcome.space.paths
     table = Table("trial", *make_number_columns(*paths, metric), "state", box=None, pad_edge=False)
-    for result in order_results(findings):
+    for result in order_results(outcome):
         values = [format_setting(result.values[path]) if path in result.values else "-" for path in paths]
         has_reason = result.reason and result.state != "pruned"  # the reason of a pruned trial is too long
         state = f"{result.state}: {result.reason}" if has_reason else result.state

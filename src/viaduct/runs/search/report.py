@@ -37,33 +37,33 @@ from viaduct.runs.search.results import (
 from viaduct.runs.search.space import Choices, Dimension, Range
 
 if TYPE_CHECKING:
-    from viaduct.runs.search.session import Findings
+    from viaduct.runs.search.session import SearchOutcome
 
 MAX_CONTOURS = 6
 
 
-def write_search_report(path: Path, findings: Findings, importance: dict[str, float] | None) -> None:
+def write_search_report(path: Path, outcome: SearchOutcome, importance: dict[str, float] | None) -> None:
     """Write the page of a search of which at least one trial was trained to its end."""
-    verdict = findings.verdict
+    verdict = outcome.verdict
     assert verdict is not None
-    headline, *remarks = describe_verdict(verdict, findings.request.metric)
+    headline, *remarks = describe_verdict(verdict, outcome.request.metric)
     notes = [Remark("Noise", text) for text in remarks]
     sections = [
-        Section("History", describe_history(findings), [draw_history(findings)]),
-        build_importance(importance, findings),
+        Section("History", describe_history(outcome), [draw_history(outcome)]),
+        build_importance(importance, outcome),
         Section(
             "Each parameter",
             "One dot for each trial or past run that was trained to its end.",
-            [draw_parameter(findings, dimension) for dimension in findings.space.dimensions],
+            [draw_parameter(outcome, dimension) for dimension in outcome.space.dimensions],
         ),
-        *build_contours(findings, importance),
-        Section("Trials", "", [build_trial_table(findings)]),
-        Section("Best trial", f"{findings.recipe_file}", [Code(findings.command)]),
+        *build_contours(outcome, importance),
+        Section("Trials", "", [build_trial_table(outcome)]),
+        Section("Best trial", f"{outcome.recipe_file}", [Code(outcome.command)]),
     ]
     page = Page(
-        findings.request.loaded.name,
-        f"Search over {', '.join(findings.space.paths)}",
-        build_tiles(findings, verdict),
+        outcome.request.loaded.name,
+        f"Search over {', '.join(outcome.space.paths)}",
+        build_tiles(outcome, verdict),
         sections,
         [Callout("muted" if verdict.ties or verdict.noise is None else "good", headline, notes)],
         kind="search",
@@ -71,9 +71,9 @@ def write_search_report(path: Path, findings: Findings, importance: dict[str, fl
     write_page(page, path)
 
 
-def build_tiles(findings: Findings, verdict: Verdict) -> list[Tile]:
-    counts = {state: sum(result.state == state for result in findings.results) for state in get_args(State)}
-    metric = findings.request.metric
+def build_tiles(outcome: SearchOutcome, verdict: Verdict) -> list[Tile]:
+    counts = {state: sum(result.state == state for result in outcome.results) for state in get_args(State)}
+    metric = outcome.request.metric
     measured = [
         Tile(metric, format_value(verdict.best.value, metric), verdict.best.name),
         Tile("not separated from it", str(len(verdict.ties)) if verdict.noise is not None else "-", "by the noise"),
@@ -90,16 +90,16 @@ def unit_of(metric: str) -> str:
     return "%" if metric in ACCURACIES else ""
 
 
-def describe_history(findings: Findings) -> str:
-    past = sum(result.number is None for result in findings.results)
+def describe_history(outcome: SearchOutcome) -> str:
+    past = sum(result.number is None for result in outcome.results)
     return f"In the order of the trials; {past} past runs are not drawn." if past else "In the order of the trials."
 
 
-def draw_history(findings: Findings) -> LineChart:
-    metric = findings.request.metric
-    trials = [result for result in findings.results if result.number is not None]  # past runs have none
+def draw_history(outcome: SearchOutcome) -> LineChart:
+    metric = outcome.request.metric
+    trials = [result for result in outcome.results if result.number is not None]  # past runs have none
     finished = [result for result in trials if result.is_measured]
-    is_maximized = findings.study.direction.name == "MAXIMIZE"
+    is_maximized = outcome.study.direction.name == "MAXIMIZE"
     values = accumulate((result.value or 0.0 for result in finished), max if is_maximized else min)
     best_so_far = [scale_metric(value, metric) for value in values]
     series = [
@@ -118,24 +118,24 @@ def make_dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series
     return Series(name, [x for x, _ in ordered], [y for _, y in ordered], dots=True)
 
 
-def build_importance(importance: dict[str, float] | None, findings: Findings) -> Section:
+def build_importance(importance: dict[str, float] | None, outcome: SearchOutcome) -> Section:
     text = "How much each parameter separates the best tenth of the trials from all trials (PED-ANOVA)."
     if importance is None:
-        return Section("Importance", f"Not given: {explain_missing_importance(findings.results)}.")
+        return Section("Importance", f"Not given: {explain_missing_importance(outcome.results)}.")
     counts = [round(1000 * share) for share in importance.values()]  # the bars take whole numbers
     return Section("Importance", text, [BarChart("Importance, per mille", list(importance), counts)])
 
 
-def draw_parameter(findings: Findings, dimension: Dimension) -> LineChart:
+def draw_parameter(outcome: SearchOutcome, dimension: Dimension) -> LineChart:
     """Return the chart of the metric against one parameter."""
-    metric = findings.request.metric
+    metric = outcome.request.metric
     log = isinstance(dimension, Range) and dimension.log
     label = f"log10 {dimension.path}" if log else dimension.path
     numeric = isinstance(dimension, Range) or is_numeric(dimension)
     if isinstance(dimension, Choices) and not numeric:
         label = f"{dimension.path}: {', '.join(f'{n} = {text}' for n, text in enumerate(dimension.texts))}"
     points = []
-    for result in findings.results:
+    for result in outcome.results:
         if result.is_measured:
             x = float(result.values[dimension.path]) if numeric else get_axis_position(dimension, result)
             points.append((math.log10(x) if log else x, scale_metric(result.value, metric)))
@@ -152,21 +152,21 @@ def get_axis_position(dimension: Dimension, result: TrialResult) -> float:
     return float(dimension.texts.index(str(value))) if isinstance(dimension, Choices) else float(value)
 
 
-def build_contours(findings: Findings, importance: dict[str, float] | None) -> list[Section]:
+def build_contours(outcome: SearchOutcome, importance: dict[str, float] | None) -> list[Section]:
     """Return contour maps of MAX_CONTOURS pairs of parameters, those of the most important ones if these are known."""
-    measured = [result for result in findings.results if result.is_measured]
-    if len(findings.space.dimensions) < 2 or len(measured) < 3:
+    measured = [result for result in outcome.results if result.is_measured]
+    if len(outcome.space.dimensions) < 2 or len(measured) < 3:
         return []
-    order = list(importance or findings.space.paths)
-    dimensions = sorted(findings.space.dimensions, key=lambda dimension: order.index(dimension.path))
+    order = list(importance or outcome.space.paths)
+    dimensions = sorted(outcome.space.dimensions, key=lambda dimension: order.index(dimension.path))
     pairs = list(combinations(dimensions, 2))[:MAX_CONTOURS]
     text = "Colour between the dots is interpolated; where no trial is near, nothing is drawn."
-    charts: list[Part] = [draw_contours(findings, measured, *pair) for pair in pairs]
+    charts: list[Part] = [draw_contours(outcome, measured, *pair) for pair in pairs]
     return [Section("Contours", text, charts)]
 
 
-def draw_contours(findings: Findings, measured: list[TrialResult], x: Dimension, y: Dimension) -> ContourMap:
-    metric, verdict = findings.request.metric, findings.verdict
+def draw_contours(outcome: SearchOutcome, measured: list[TrialResult], x: Dimension, y: Dimension) -> ContourMap:
+    metric, verdict = outcome.request.metric, outcome.verdict
     points = [
         Measurement(
             get_axis_position(x, result),
@@ -188,8 +188,8 @@ def make_axis(dimension: Dimension) -> ContourAxis:
     return ContourAxis(dimension.path, dimension.low, dimension.high, dimension.log)
 
 
-def build_trial_table(findings: Findings) -> Table:
-    metric, paths = findings.request.metric, findings.space.paths
+def build_trial_table(outcome: SearchOutcome) -> Table:
+    metric, paths = outcome.request.metric, outcome.space.paths
     rows = [
         [
             result.name,
@@ -198,6 +198,6 @@ def build_trial_table(findings: Findings) -> Table:
             result.seconds,
             f"{result.state}: {result.reason}" if result.reason else result.state,
         ]
-        for result in order_results(findings)
+        for result in order_results(outcome)
     ]
     return Table(["trial", *paths, metric, "seconds", "state"], rows)

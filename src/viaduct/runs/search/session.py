@@ -1,4 +1,4 @@
-"""A search from its options (SearchRequest) to its result (Findings), with a recipe file for the best trial.
+"""A search from its options (SearchRequest) to its result (SearchOutcome), with a recipe file for the best trial.
 
 A study is the folder of a search; a later search in the same folder continues it.
 """
@@ -71,7 +71,7 @@ class DataFacts:
 
 
 @dataclass(frozen=True)
-class Findings:
+class SearchOutcome:
     """Result of a search."""
 
     request: SearchRequest
@@ -85,8 +85,8 @@ class Findings:
     signal: int = 0  # signal that ended the search; 0: none
 
 
-def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_line: PrintLine) -> Findings:
-    """Run a search and return the findings. `read_facts` is called after the options have been checked."""
+def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_line: PrintLine) -> SearchOutcome:
+    """Run a search and return the outcome. `read_facts` is called after the options have been checked."""
     check_metric(request)
     space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
     if request.sampler == "grid" and (count := len(space.list_combinations())) > request.trials:
@@ -217,14 +217,14 @@ def collect_stop_signals(print_line: PrintLine) -> Iterator[list[int]]:
         yield received
 
 
-def conclude_search(request: SearchRequest, space: Space, study: Study, end: End, signal: int) -> Findings:
-    """Write the recipe of the best trial, and return the findings; raise ViaductError if all trials have failed."""
+def conclude_search(request: SearchRequest, space: Space, study: Study, end: End, signal: int) -> SearchOutcome:
+    """Write the recipe of the best trial, and return the outcome; raise ViaductError if all trials have failed."""
     results = read_results(study, space)
     refuse_failure(results, end)
     verdict = judge_results(results, request.metric, study.direction.name.lower())
-    findings = Findings(request, space, study, results, verdict, None, "", end, signal)
+    outcome = SearchOutcome(request, space, study, results, verdict, None, "", end, signal)
     if verdict is None:
-        return findings
+        return outcome
     file = request.folder / f"{Path(request.loaded.name).stem}_best.py"
     shortened = ("epochs", "steps", EVALUATION_FIELD)  # the best recipe has its own length, not that of the trials
     settings = {path: text for path, text in request.settings.items() if path not in shortened}
@@ -233,7 +233,7 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
     headline = f"{request.loaded.name} with the values of {verdict.best.name} of a search: {request.metric} {value}."
     write_recipe(file, request.loaded, recipe, headline)
     command = ["viaduct", "train", str(file), *list_data_flags(request)]
-    return replace(findings, recipe_file=file, command=shlex.join(command))
+    return replace(outcome, recipe_file=file, command=shlex.join(command))
 
 
 def refuse_failure(results: Sequence[TrialResult], end: End) -> None:

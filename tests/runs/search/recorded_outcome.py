@@ -1,4 +1,4 @@
-"""Findings of a search from recorded trials."""
+"""SearchOutcome of a search from recorded trials."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from viaduct.recipes import load
 from viaduct.runs.search.past_runs import add_past_runs
 from viaduct.runs.search.results import judge_results, read_results
 from viaduct.runs.search.search_loop import Plan
-from viaduct.runs.search.session import Findings, SearchRequest
+from viaduct.runs.search.session import SearchOutcome, SearchRequest
 
 
-def make_findings(folder: Path, trials: int, past: int = 0) -> Findings:
+def make_outcome(folder: Path, trials: int, past: int = 0) -> SearchOutcome:
     study, space = make_study(), recorded_space()
     add_past_runs(study, past_runs(2, past, draw=1) if past else [], space)
     make_search_loop(study, Plan(trials, pruner="hyperband", evaluations=5)).run()
@@ -35,4 +35,4 @@ def make_findings(folder: Path, trials: int, past: int = 0) -> Findings:
     )
     results = read_results(study, space)
     verdict = judge_results(results, "top1", "maximize")
-    return Findings(request, space, study, results, verdict, folder / "best.py", "viaduct train best.py", "done")
+    return SearchOutcome(request, space, study, results, verdict, folder / "best.py", "viaduct train best.py", "done")
