@@ -43,8 +43,8 @@ def test_calls_go_to_the_functions_that_they_may_mean_and_pass_values_by_paramet
     calls = ProjectCalls(project, project.parsed)
     found = {}
     for call in names.source.of_kind(ast.Call):
-        callees = calls.callees(names, call)
-        passed = [calls.passed_values(names, call, function) for function in callees]
+        callees = calls.find_callees(names, call)
+        passed = [calls.find_passed_values(names, call, function) for function in callees]
         values = [{name: ast.unparse(value) if value else None for name, value in item.items()} for item in passed]
         found[ast.unparse(call)] = dict(zip(callees, values, strict=True))
     assert found == {
@@ -58,8 +58,8 @@ def test_calls_go_to_the_functions_that_they_may_mean_and_pass_values_by_paramet
         "x.build(10)": {"m.Base.build": {"comm": "10"}, "m.Other.build": {"x": "10"}},
         "Base.check(10)": {"m.Base.check": {"comm": "10"}},
     }
-    assert calls.family("m.A") == {"m.A", "m.Base"}
-    assert {name: ast.unparse(value) for name, value in calls.defaults("m.Base.build").items()} == {"size": "2"}
+    assert calls.find_family("m.A") == {"m.A", "m.Base"}
+    assert {name: ast.unparse(value) for name, value in calls.find_defaults("m.Base.build").items()} == {"size": "2"}
 
 
 def test_functions_within_functions_have_no_qualified_name() -> None:

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from viaduct.cards import CARDS
 from viaduct.cards.advice import CONTAINER_IMAGE, CUDA_KERNELS, TORCH_BUILD
-from viaduct.cards.packages import describe_package, find_package_of_distribution
+from viaduct.cards.packages import Package, describe_package, find_package_of_distribution
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
@@ -98,7 +98,7 @@ PACKAGE_READERS: dict[str, Callable[[list[str]], Iterator[PackageLine]]] = {
 }
 
 
-def find_reader(path: str) -> Callable[[list[str]], Iterator[PackageLine]] | None:
+def find_package_reader(path: str) -> Callable[[list[str]], Iterator[PackageLine]] | None:
     """Return the reader for a file; None if its name is not that of a list of packages."""
     location = PurePosixPath(path)
     names = (location.name, "/".join(location.parts[-2:]))
@@ -113,7 +113,7 @@ def find_rule_name(path: str) -> str:
         return KERNELS_RULE
     if path.endswith((".sh", ".bash")):
         return PATCH_LIMITS_RULE  # runs with --mode patch only; else shell.py rewrites the script
-    return PACKAGES_RULE if find_reader(path) else ""
+    return PACKAGES_RULE if find_package_reader(path) else ""
 
 
 def check_manifests(walk: Walk, options: Options) -> Iterator[FileResult]:
@@ -139,21 +139,22 @@ def check_file(path: str, text: str, rule: Rule, options: Options) -> Iterator[F
     elif rule.name == PATCH_LIMITS_RULE:
         yield from check_visible_devices(path, lines, rule, options)
     else:
-        listed: dict[str, dict[int, str]] = {}  # package -> line -> name as written there
-        reader = find_reader(path)
+        listed: dict[Package, dict[int, str]] = {}  # package -> line -> name as written there
+        reader = find_package_reader(path)
         for number, name in reader(lines) if reader else ():
             package = find_package_of_distribution(name)
             if package is not None:
-                listed.setdefault(package.name, {}).setdefault(number, name)
-        yield from (make_package_finding(path, lines, names, rule, options) for names in listed.values())
+                listed.setdefault(package, {}).setdefault(number, name)
+        for package, names in listed.items():
+            yield make_package_finding(path, lines, package, names, rule, options)
         yield from find_cuda_builds(path, lines, rule, options)
 
 
-def make_package_finding(path: str, lines: list[str], names: dict[int, str], rule: Rule, options: Options) -> Finding:
-    """Return one finding for all lines of a file that name the same package. `names`: line -> name as written."""
+def make_package_finding(
+    path: str, lines: list[str], package: Package, names: dict[int, str], rule: Rule, options: Options
+) -> Finding:
+    """Return one finding for all lines of a file that name a package. `names`: line -> name as written."""
     number, name = next(iter(names.items()))
-    package = find_package_of_distribution(name)
-    assert package is not None
     english, chinese = describe_package(package, options.to, name)
     other_lines = [str(line) for line in names][1:]
     if other_lines:

@@ -65,7 +65,7 @@ def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
                 assigned = [attribute] if attribute else sorted(attributes)
                 yield from (f".{name}" for name in assigned)
                 # If the class of the object is not known, the attribute may be that of any class.
-                owners = flow.calls.family(owner) if owner else flow.calls.classes if attribute else ()
+                owners = flow.calls.find_family(owner) if owner else flow.calls.classes if attribute else ()
                 yield from (f"{relative}.{name}" for relative in owners for name in assigned)
 
 
@@ -100,8 +100,8 @@ def find_assignments_by_call(
     ):
         yield owner_of(names, receiver.value), "", None
     keywords = [keyword for keyword in call.keywords if keyword.arg in attributes]
-    callees = flow.calls.callees(names, call) if keywords else []
-    parameters = {parameter for callee in callees for parameter in flow.calls.parameters(callee)}
+    callees = flow.calls.find_callees(names, call) if keywords else []
+    parameters = {parameter for callee in callees for parameter in flow.calls.list_parameters(callee)}
     for keyword in keywords:
         if keyword.arg is not None and keyword.arg not in parameters and not isinstance(keyword.value, ast.Constant):
             yield "", keyword.arg, keyword.value
@@ -140,7 +140,7 @@ def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
         return
     for function in functions:
         names = flow.calls.functions[function][0]
-        passed: dict[str, ast.expr | None] = {**flow.calls.defaults(function)}
+        passed: dict[str, ast.expr | None] = {**flow.calls.find_defaults(function)}
         yield from find_other_arguments(flow, names, function, passed)
     call_names = {find_call_name(function) for function in functions}
     pattern = re.compile("|".join(rf"\b{re.escape(call_name)}\b" for call_name in sorted(call_names)))
@@ -148,8 +148,10 @@ def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
         if not pattern.search(names.source.text):
             continue
         for call in names.source.of_kind(ast.Call):
-            for function in functions.intersection(flow.calls.callees(names, call)):
-                yield from find_other_arguments(flow, names, function, flow.calls.passed_values(names, call, function))
+            for function in functions.intersection(flow.calls.find_callees(names, call)):
+                yield from find_other_arguments(
+                    flow, names, function, flow.calls.find_passed_values(names, call, function)
+                )
         passed_functions = {
             function for call_name in call_names for function in find_passed_functions(names, call_name)
         }
@@ -208,7 +210,7 @@ def returns_module(flow: ModuleFlow, function: str) -> bool:
     """Return True if a function, and its redefinitions in related classes, return only the module or a false value."""
     owner, _, name = function.rpartition(".")
     is_method = owner in flow.calls.classes
-    for candidate in [f"{relative}.{name}" for relative in flow.calls.family(owner)] if is_method else [function]:
+    for candidate in [f"{relative}.{name}" for relative in flow.calls.find_family(owner)] if is_method else [function]:
         names, definition = flow.calls.functions.get(candidate, (None, None))
         if names is None or definition is None:
             bodies = flow.calls.classes.get(candidate.rpartition(".")[0], ())

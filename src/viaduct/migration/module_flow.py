@@ -125,7 +125,7 @@ class ModuleFlow:
         """Record an alias; an attribute or result of a class also for its related classes."""
         owner, _, name = key.rpartition(".")
         is_shared = owner in self.calls.classes and not mixed_aliases.is_parameter_key(key)
-        for relative in self.calls.family(owner) if is_shared else [owner]:
+        for relative in self.calls.find_family(owner) if is_shared else [owner]:
             self.project.aliases[f"{relative}.{name}"] = root
         if owner in self.calls.classes and not name.endswith(")"):
             self.project.aliases.setdefault(f".{name}", root)
@@ -163,19 +163,19 @@ class ModuleFlow:
         if isinstance(parent, ast.Return):
             return self.key_of_result(names, parent)
         if isinstance(parent, ast.Call):
-            callees = self.calls.callees(names, parent)
-            values = self.calls.passed_values(names, parent, callees[0]) if len(callees) == 1 else {}
+            callees = self.calls.find_callees(names, parent)
+            values = self.calls.find_passed_values(names, parent, callees[0]) if len(callees) == 1 else {}
             return self.key_of_parameter(callees[0], values, node) if values else None
         if isinstance(parent, ast.arguments):
-            function = self.calls.function_at(names, names.source.parents[parent])
-            return self.key_of_parameter(function, self.calls.defaults(function), node) if function else None
+            function = self.calls.find_function(names, names.source.parents[parent])
+            return self.key_of_parameter(function, self.calls.find_defaults(function), node) if function else None
         return None
 
     def key_of_result(self, names: Names, statement: ast.Return) -> str | None:
         """Return the key of a function's result; None for nested and decorated functions, such as properties."""
         definition = names.source.function_around(statement)
-        function = self.calls.function_at(names, definition) if definition is not None else None
-        is_plain = function is not None and self.calls.decorators(function) <= {*METHOD_KINDS}
+        function = self.calls.find_function(names, definition) if definition is not None else None
+        is_plain = function is not None and self.calls.list_decorators(function) <= {*METHOD_KINDS}
         return f"{function}()" if is_plain else None
 
     def key_of_parameter(self, function: str, values: Mapping[str, ast.expr | None], value: ast.AST) -> str | None:
@@ -212,7 +212,7 @@ class ModuleFlow:
         if not results:
             return False
         if isinstance(node, ast.Call):
-            callees = self.calls.callees(names, node) if names.qualified(node) is None else []
+            callees = self.calls.find_callees(names, node) if names.qualified(node) is None else []
             is_result = any(f"{function}()" in results for function in callees)
             return is_result and is_used_as_module(names.source, node)
         return (

@@ -21,13 +21,14 @@ METHOD_KINDS = ("staticmethod", "classmethod")
 
 
 class ProjectCalls:
-    """Functions and classes of a project's files, and the calls of them."""
+    """Functions and classes of a project's files, and what calls of them run and pass."""
 
     def __init__(self, project: Project, files: dict[str, Names]) -> None:
         self.project = project
         self.functions: dict[str, tuple[Names, FunctionNode]] = {}  # qualified name -> file's names, definition
         self.methods: dict[str, list[str]] = {}  # bare name -> qualified names
-        self.classes: dict[str, list[tuple[Names, Scope]]] = {}  # several if branches define the same name
+        # Qualified name -> (file's names, scope) of each definition; several branches of an `if` may define a class.
+        self.classes: dict[str, list[tuple[Names, Scope]]] = {}
         for names in files.values():
             self.record_functions(names, names.source.tree, names.module)
             for node in names.source.of_kind(ast.ClassDef):
@@ -35,7 +36,7 @@ class ProjectCalls:
                 if isinstance(names.source.parents[node], ast.Module):
                     self.record_functions(names, node, f"{names.module}.{node.name}")
         self.bases_and_subclasses = link_both_ways({name: {*self.find_bases(name)} for name in self.classes})
-        self.families: dict[str, set[str]] = {}  # cache of `family`
+        self.families: dict[str, set[str]] = {}  # cache of `find_family`
 
     def record_functions(self, names: Names, owner: ast.Module | ast.ClassDef, prefix: str) -> None:
         """Record the functions of a module or a class that are defined once and outside of branches."""
@@ -56,21 +57,21 @@ class ProjectCalls:
                 ):
                     yield base_name
 
-    def family(self, name: str) -> set[str]:
+    def find_family(self, name: str) -> set[str]:
         """Return a class and all classes of the project that it inherits from or that inherit from it, transitively."""
         if name not in self.families:
             members = {name} | (find_reachable(name, self.bases_and_subclasses) & self.classes.keys())
             self.families |= dict.fromkeys(members, members)
         return self.families[name]
 
-    def function_at(self, names: Names, node: ast.AST) -> str | None:
-        """Return the qualified name of a function's definition; None if `functions` does not have it."""
+    def find_function(self, names: Names, node: ast.AST) -> str | None:
+        """Return the qualified name of a function, given its definition; None if `functions` does not have it."""
         if not isinstance(node, FunctionNode):
             return None
         name = function_name(names, node)
         return name if name is not None and name in self.functions else None
 
-    def callees(self, names: Names, call: ast.Call) -> list[str]:
+    def find_callees(self, names: Names, call: ast.Call) -> list[str]:
         """Return the functions or methods that a call may run; several if the object's class is not known."""
         name = names.qualified(call.func)
         for candidate in (name, f"{name}.__init__"):
@@ -82,17 +83,17 @@ class ProjectCalls:
         owner = names.source.class_around(call)
         candidates = self.methods.get(method, [])
         if is_self(receiver) and owner:
-            relatives = self.family(f"{names.module}.{owner.name}")
+            relatives = self.find_family(f"{names.module}.{owner.name}")
             return [function for function in candidates if function.rpartition(".")[0] in relatives] or candidates
         if is_super(receiver) and owner:
             bases = [f"{names.qualified(base)}.{method}" for base in owner.bases]
             return [base for base in bases if base in self.functions]
         return candidates
 
-    def passed_values(self, names: Names, call: ast.Call, function: str) -> dict[str, ast.expr | None]:
+    def find_passed_values(self, names: Names, call: ast.Call, function: str) -> dict[str, ast.expr | None]:
         """Return the values that a call passes, by parameter; None for a parameter that `*` or `**` may pass."""
-        parameters, arguments = self.parameters(function), call.args
-        takes_self = self.is_method(function) and self.decorators(function).isdisjoint(METHOD_KINDS)
+        parameters, arguments = self.list_parameters(function), call.args
+        takes_self = self.is_method(function) and self.list_decorators(function).isdisjoint(METHOD_KINDS)
         if takes_self and names.qualified(call.func) == function:
             arguments = arguments[1:]  # Class.method(self, value)
         passed: dict[str, ast.expr | None] = {}
@@ -105,15 +106,15 @@ class ProjectCalls:
         has_mapping = any(keyword.arg is None for keyword in call.keywords)
         return dict.fromkeys(parameters) | passed if has_mapping else passed
 
-    def parameters(self, function: str) -> list[str]:
+    def list_parameters(self, function: str) -> list[str]:
         """Return the names of a function's parameters, without `self`."""
         _, definition = self.functions[function]
         positional = positional_parameters(definition)
-        if self.is_method(function) and "staticmethod" not in self.decorators(function):
+        if self.is_method(function) and "staticmethod" not in self.list_decorators(function):
             positional = positional[1:]  # self, or cls of a classmethod
         return positional + [parameter.arg for parameter in definition.args.kwonlyargs]
 
-    def defaults(self, function: str) -> dict[str, ast.expr]:
+    def find_defaults(self, function: str) -> dict[str, ast.expr]:
         arguments = self.functions[function][1].args
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [
@@ -122,7 +123,7 @@ class ProjectCalls:
         ]
         return {parameter.arg: default for parameter, default in pairs if default is not None}
 
-    def decorators(self, function: str) -> set[str]:
+    def list_decorators(self, function: str) -> set[str]:
         return {getattr(decorator, "id", "") for decorator in self.functions[function][1].decorator_list}
 
     def is_method(self, function: str) -> bool:

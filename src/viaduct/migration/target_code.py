@@ -49,7 +49,7 @@ def compile_target_pattern(to: str) -> re.Pattern[str]:
 
 
 def find_target_code(file: MigratedFile) -> dict[int, int]:
-    """Return line to leave alone -> first line of the construct that already handles the target."""
+    """Return line that rules leave alone -> first line of the construct that already handles the target."""
     to, text = file.options.to, file.source.text
     if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
         return {}
@@ -89,7 +89,7 @@ class Search:
                 self.check_block(block)
 
     def leave_alone(self, nodes: Sequence[ast.stmt | ast.expr | ast.pattern], construct: ast.AST) -> None:
-        """Record the lines of `nodes`; `construct` handles the target."""
+        """Record the lines of `nodes`, because `construct` already handles the target."""
         for node in nodes:
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                 self.lines.setdefault(line, construct.lineno)  # type: ignore[attr-defined]

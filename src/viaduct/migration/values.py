@@ -159,7 +159,7 @@ class Values:
 
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.project = names, project
-        self.known: dict[Key, str | None] = {}
+        self.known: dict[Key, str | None] = {}  # kinds that `solve` has computed
         self.expressions: dict[ast.AST, str | None] = {}  # see full_kind
         self.solving: dict[Key, Kind] = {}  # kinds so far, while `solve` runs
         self.users: dict[Key, dict[Key, None]] = {}  # key -> keys whose kinds depend on its kind
@@ -295,23 +295,25 @@ class Values:
         class_name = classes.find_class(self.project, name) if self.project.classes else None
         return f"{OBJECT}{class_name}" if class_name is not None else None
 
-    def kind_of_link(self, receiver: str, link: ast.Call | ast.Attribute) -> str | None:
-        """Return the kind of `receiver.method()` or `receiver.attribute`."""
+    def kind_of_link(self, object_kind: str, link: ast.Call | ast.Attribute) -> str | None:
+        """Return the kind of `object.method()` or `object.attribute`."""
         if isinstance(link, ast.Attribute):
-            owner = receiver.removeprefix(OBJECT)
-            return classes.find_attribute_kind(self.project, owner, link.attr) if receiver.startswith(OBJECT) else None
+            owner = object_kind.removeprefix(OBJECT)
+            return (
+                classes.find_attribute_kind(self.project, owner, link.attr) if object_kind.startswith(OBJECT) else None
+            )
         method = link.func.attr  # type: ignore[attr-defined]
-        if method in SAME_KIND_METHODS.get(receiver, ()):
-            return receiver
-        return self.kind_from_method(receiver, method) if receiver.startswith(OBJECT) else None
+        if method in SAME_KIND_METHODS.get(object_kind, ()):
+            return object_kind
+        return self.kind_from_method(object_kind, method) if object_kind.startswith(OBJECT) else None
 
-    def kind_from_method(self, receiver: str, method: str) -> str | None:
-        """Return the kind of `receiver.method()` for an object of the project's class, also for nn.Module's methods."""
-        name = receiver.removeprefix(OBJECT)
+    def kind_from_method(self, object_kind: str, method: str) -> str | None:
+        """Return the kind of `object.method()` for an object of the project's class, also for nn.Module's methods."""
+        name = object_kind.removeprefix(OBJECT)
         owner = classes.find_method_owner(self.project, name, method)
         if owner is not None:
             return self.project.returns.get(f"{owner}.{method}")
-        return receiver if method in SAME_KIND_METHODS["module"] and classes.is_module(self.project, name) else None
+        return object_kind if method in SAME_KIND_METHODS["module"] and classes.is_module(self.project, name) else None
 
     def kind_of_self(self, owner: ast.ClassDef) -> str | None:
         """Return the kind of `self` in a class; None if the survey does not have the class."""
@@ -323,8 +325,8 @@ class Values:
         methods = self.methods_of(owner).get(name)
         if methods:
             return single_kind({self.find_kind(statement.value) for statement in returns_of(self.names, methods[0])})
-        receiver = self.kind_of_self(owner)
-        return self.kind_from_method(receiver, name) if receiver else None
+        object_kind = self.kind_of_self(owner)
+        return self.kind_from_method(object_kind, name) if object_kind else None
 
     def methods_of(self, owner: ast.ClassDef) -> dict[str, list[ast.FunctionDef]]:
         """Return the definitions of each method of a class; a setter has the name of its property."""
@@ -343,7 +345,7 @@ class Values:
         if len(expressions) + len(elements) < len(bound):
             return self.kind_of_parameter(scope, name)
         kind = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
-        may_be_none = any(is_none(value) for value in expressions)
+        may_be_none = any(is_none(value) for value in expressions)  # then only a dataset counts
         return None if may_be_none and isinstance(kind, str) and kind != "dataset" else kind
 
     def kind_of_assigned(self, values: list[ast.expr | Element], extends: Callable[[ast.expr], bool]) -> Kind:
@@ -399,12 +401,12 @@ class Values:
             if node.value is None or is_none(node.value):
                 continue
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                owner = self.class_assigning(target)
+                owner = self.find_class_of_target(target)
                 if owner is not None and isinstance(target, ast.Attribute):
                     values_by_class.setdefault(owner, {}).setdefault(target.attr, []).append(node.value)
         return values_by_class
 
-    def class_assigning(self, target: ast.expr) -> ast.ClassDef | None:
+    def find_class_of_target(self, target: ast.expr) -> ast.ClassDef | None:
         """Return the class around a target `self.x`; None for other targets."""
         is_own = isinstance(target, ast.Attribute) and is_self(target.value)
         return self.names.source.class_around(target) if is_own else None
@@ -413,8 +415,8 @@ class Values:
     def attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
         """Class -> attribute -> values that `self.a, self.b = pair` assigns."""
         elements_by_class: dict[ast.ClassDef, dict[str, list[Element]]] = {}
-        for target, element in self.shared_assignments():
-            owner = self.class_assigning(target)
+        for target, element in self.find_shared_assignments():
+            owner = self.find_class_of_target(target)
             if owner is not None and isinstance(target, ast.Attribute) and element.index >= 0:
                 elements_by_class.setdefault(owner, {}).setdefault(target.attr, []).append(element)
         return elements_by_class
@@ -423,13 +425,13 @@ class Values:
     def elements(self) -> dict[tuple[int, str], list[Element]]:
         """(id of the scope, name) -> values that `a, b = pair` and `a = b = value` assign."""
         elements_by_name: dict[tuple[int, str], list[Element]] = {}
-        for target, element in self.shared_assignments():
+        for target, element in self.find_shared_assignments():
             if isinstance(target, ast.Name):
                 scope = self.names.scope_of(target)
                 elements_by_name.setdefault((id(scope.redirects.get(target.id, scope)), target.id), []).append(element)
         return elements_by_name
 
-    def shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
+    def find_shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
         """Yield each target of `a, b = pair` and `a = b = value` with its value; nothing for `a, *b = value`."""
         for node in self.names.source.of_kind(ast.Assign):
             if len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List):

@@ -16,12 +16,12 @@ from json.decoder import JSONDecodeError, JSONDecoder
 from typing import Any
 
 SPACE = re.compile(r"[ \t\r\n]*")
-decode = JSONDecoder().raw_decode
+decode = JSONDecoder().raw_decode  # (text, position) -> (value that begins there, position of its end)
 
 
 @dataclass(frozen=True)
 class Span:
-    """The source of a code cell."""
+    """The source of a code cell and its position in the file."""
 
     cell: int  # index of the cell among all cells
     start: int  # position of the source's JSON value
