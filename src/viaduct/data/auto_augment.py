@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
-import numpy.typing as npt
 
 from viaduct.data.operations import CIFAR_SHIFT, OPERATIONS, Operation, Pixels, shift_x, shift_y
 from viaduct.errors import BadValue, UnknownName
@@ -136,12 +135,3 @@ def apply_several(count: int, strength: float, image: Pixels, generator: np.rand
 
 def choose_sign(draw: float) -> float:
     return 1.0 if draw < 0.5 else -1.0
-
-
-def augment_batch(
-    policy: Policy, images: npt.NDArray[np.uint8], generators: Sequence[np.random.Generator]
-) -> npt.NDArray[np.uint8]:
-    """Apply a policy to each image of a batch, N x H x W x 3, in place."""
-    for image, generator in zip(images, generators, strict=True):
-        image[:] = policy(image, generator)
-    return images

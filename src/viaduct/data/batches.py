@@ -33,7 +33,7 @@ from viaduct.data.augment import (
     resize,
     zero_pad,
 )
-from viaduct.data.auto_augment import augment_batch, find_policy
+from viaduct.data.auto_augment import find_policy
 from viaduct.data.balance import describe_balance, draw_balanced_order
 from viaduct.data.notices import print_notice
 from viaduct.data.order import rank_positions, sample_generator
@@ -71,8 +71,6 @@ class Share:
 
 
 WHOLE = Share()
-
-
 AnyStream = TypeVar("AnyStream", bound="Stream")
 
 
@@ -252,8 +250,8 @@ class Batches(Stream):
         """Apply the auto_augment policy, if any, in place."""
         if self._policy:
             positions = step * self.global_batch + self._rank_positions
-            generators = [sample_generator(self._seed, epoch, int(position)) for position in positions]
-            augment_batch(self._policy, images.numpy(), generators)
+            for image, position in zip(images.numpy(), positions.tolist(), strict=True):
+                image[:] = self._policy(image, sample_generator(self._seed, epoch, position))
         return images
 
     def _slice(self, plan: Tensor, step: int) -> Tensor:

@@ -236,7 +236,8 @@ class Checker:
         if decode_error:
             shard.undecodable += 1
             add_finding(shard, Finding("error", "undecodable", describe_place(), decode_error.rstrip(".") + "."))
-        if not are_boxes_inside(fields):
+        boxes = fields.boxes
+        if not ((boxes >= 0) & (boxes <= 1)).all() or (boxes[:, :2] > boxes[:, 2:]).any():
             shard.with_bad_boxes += 1
             message = "a box extends beyond the image or has its corners swapped."
             add_finding(shard, Finding("warning", "boxes", describe_place(), message))
@@ -293,12 +294,6 @@ def add_finding(shard: ShardCheck, finding: Finding) -> None:
     """Add a finding about a record unless the file has MAX_FINDINGS_PER_FILE of its severity already."""
     if sum(earlier.severity == finding.severity for earlier in shard.findings) < MAX_FINDINGS_PER_FILE:
         shard.findings.append(finding)
-
-
-def are_boxes_inside(fields: ImageFields) -> bool:
-    """Return True if all boxes are within the image and no minimum is above its maximum."""
-    boxes = fields.boxes
-    return bool((boxes >= 0).all() and (boxes <= 1).all() and (boxes[:, :2] <= boxes[:, 2:]).all())
 
 
 # All files together

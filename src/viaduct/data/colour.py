@@ -64,12 +64,12 @@ def draw_chroma_change(generator: np.random.Generator) -> ChromaChange:
 
 
 class Ranges(NamedTuple):
-    """Largest changes of colour, given by the recipe with data.increased_aug=on; the defaults are the reference's."""
+    """Largest changes of colour, given by the recipe with data.increased_aug=on."""
 
-    brightness: float = 0.3  # largest change, in grey levels of 255: almost no effect, as in the reference
-    contrast: float = 0.6  # factors from this to two minus this
-    saturation: float = 0.6  # likewise
-    hue: float = 0.13  # largest rotation, as a fraction of half a circle
+    brightness: float  # largest change, in grey levels of 255; the usual 0.3 has almost no effect, as in the reference
+    contrast: float  # factors from this to two minus this
+    saturation: float  # likewise
+    hue: float  # largest rotation, as a fraction of half a circle
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,11 @@ def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, ge
     Heights and ratios are uniformly distributed; in torchvision's RandomResizedCrop, areas and log-ratios are.
     """
     if sampler.frame is not None:
-        crop = draw_covering(sampler, sampler.frame, sampler.frame, [], generator)
-        return stretch_crop(crop, sampler.frame, height, width)
+        frame = sampler.frame
+        crop = draw_covering(sampler, frame, frame, [], generator)
+        # Stretched to the image, truncated; at least one pixel.
+        crop_height, crop_width = crop.height * height // frame, crop.width * width // frame
+        return Crop(crop.y * height // frame, crop.x * width // frame, max(1, crop_height), max(1, crop_width))
     fractions = np.asarray(boxes, dtype=np.float32) if sampler.uses_boxes and boxes is not None else NO_BOXES
     objects = convert_to_pixels(fractions, height, width) if fractions.size else []
     return draw_covering(sampler, height, width, objects, generator)
@@ -142,16 +145,6 @@ def convert_to_pixels(boxes: Boxes, height: int, width: int) -> list[Crop]:
         raise BadData(f"boxes must be (top, left, bottom, right) between 0 and 1, got {fractions.tolist()}.")
     edges = (fractions * np.array([height, width, height, width], dtype=np.float32)).astype(int).tolist()
     return [Crop(top, left, bottom - top, right - left) for top, left, bottom, right in edges]
-
-
-def stretch_crop(crop: Crop, frame: int, height: int, width: int) -> Crop:
-    """Stretch a crop from a square frame to the image, truncated; at least one pixel."""
-    return Crop(
-        crop.y * height // frame,
-        crop.x * width // frame,
-        max(1, crop.height * height // frame),
-        max(1, crop.width * width // frame),
-    )
 
 
 class Axis(NamedTuple):

@@ -42,7 +42,7 @@ class Records(Source):
 
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one for each core
-    # A file of references/; or source: as torchvision or timm, from which the network is, does it (pillow_views.py).
+    # The name of a file in references/; or "source": as the network's package, torchvision or timm, prepares images.
     preprocess: str = "official"
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images during decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5

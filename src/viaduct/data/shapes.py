@@ -65,20 +65,12 @@ class Shapes(Images):
         return self.size, self.size
 
     def load(self, path: Path | None = None) -> ImageSet:
-        train = draw_split(self.draw_seed, self.train_images, self.size, TRAIN)
-        validation = draw_split(self.draw_seed, self.validation_images, self.size, VALIDATION)
+        # The splits have different random streams, so that no image is in both.
+        train_streams = Purpose.TRAIN_SCENES, Purpose.TRAIN_NOISE
+        validation_streams = Purpose.VALIDATION_SCENES, Purpose.VALIDATION_NOISE
+        train = draw_split(self.draw_seed, self.train_images, self.size, *train_streams)
+        validation = draw_split(self.draw_seed, self.validation_images, self.size, *validation_streams)
         return ImageSet(train, validation, NAMES)
-
-
-class Streams(NamedTuple):
-    """Random streams of a split; splits have different streams, so that no image is in both."""
-
-    scenes: Purpose
-    noise: Purpose
-
-
-TRAIN = Streams(Purpose.TRAIN_SCENES, Purpose.TRAIN_NOISE)
-VALIDATION = Streams(Purpose.VALIDATION_SCENES, Purpose.VALIDATION_NOISE)
 
 
 class Scenes(NamedTuple):
@@ -93,12 +85,12 @@ class Scenes(NamedTuple):
     grain: Floats  # (N,)
 
 
-def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
+def draw_split(seed: int, count: int, size: int, scenes_stream: Purpose, noise_stream: Purpose) -> Split:
     """Draw the images of a split and their labels."""
     labels = np.arange(count, dtype=np.int64) % len(NAMES)
     images = np.empty((count, size, size, 3), dtype=np.uint8)
-    scenes = draw_scenes(draw_uniforms(seed, 0, count, draws=14, purpose=streams.scenes))
-    noise = make_stream(seed, 0, streams.noise)
+    scenes = draw_scenes(draw_uniforms(seed, 0, count, draws=14, purpose=scenes_stream))
+    noise = make_stream(seed, 0, noise_stream)
     for start in range(0, count, CHUNK):
         chunk = slice(start, start + CHUNK)
         images[chunk] = paint(Scenes(*(field[chunk] for field in scenes)), size, noise)

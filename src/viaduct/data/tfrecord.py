@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, NamedTuple, Protocol
+from typing import BinaryIO, Literal, NamedTuple
 
 from viaduct.atomic_files import replace_file
 from viaduct.data.crc32c import Buffer, crc32c
@@ -97,7 +97,7 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
     number = offset = 0
     is_compressed = find_compression(path) != ""
     with open_file(path) as file:
-        stream: ByteStream = InflatedStream(file) if is_compressed else PlainStream(file)
+        stream: PlainStream | InflatedStream = InflatedStream(file) if is_compressed else PlainStream(file)
         while True:
             try:
                 body = read_next_record(stream, path, number, offset, check)
@@ -106,30 +106,17 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
                 return
             if body is None:
                 return
-            yield body.error or Record(number, offset, body.data)
-            number, offset = number + 1, offset + len(body.data) + OVERHEAD
+            data, checksum_error = body
+            yield checksum_error or Record(number, offset, data)
+            number, offset = number + 1, offset + len(data) + OVERHEAD
 
 
-class ByteStream(Protocol):
-    """Content of a record file, plain or decompressed."""
+def read_next_record(
+    stream: PlainStream | InflatedStream, path: Path, number: int, offset: int, check: bool
+) -> tuple[memoryview, BadRecord | None] | None:
+    """Return the data of the next record, and an error if their checksum is wrong; None at the end of the stream.
 
-    max_record_bytes: int
-
-    def read(self, count: int) -> bytes:
-        """Return `count` bytes, or fewer at the end of the stream."""
-
-
-class Body(NamedTuple):
-    """Data of a record, and an error if the checksum is wrong."""
-
-    data: memoryview
-    error: BadRecord | None
-
-
-def read_next_record(stream: ByteStream, path: Path, number: int, offset: int, check: bool) -> Body | None:
-    """Return the next record of a stream, None at the end; raise `BadRecord` if no later record can be located.
-
-    `path`, `number` and `offset` are for errors. A record with a wrong checksum is returned together with its error.
+    `path`, `number` and `offset` are for errors. Raise `BadRecord` if no later record can be located.
     """
 
     def make_error(reason: str, data: Buffer = b"") -> BadRecord:
@@ -146,7 +133,7 @@ def read_next_record(stream: ByteStream, path: Path, number: int, offset: int, c
     if len(body) < length + CHECKSUM.size:
         raise make_error(describe_truncation(length, len(body)))
     data = memoryview(body)[:length]
-    return Body(data, find_checksum_error(data, body[length:], partial(make_error, data=data)) if check else None)
+    return data, find_checksum_error(data, body[length:], partial(make_error, data=data)) if check else None
 
 
 def check_length(head: Buffer, make_error: MakeError, limit: int = MAX_RECORD_BYTES) -> int:
@@ -213,6 +200,7 @@ class PlainStream:
         self.unread_bytes = os.fstat(file.fileno()).st_size
 
     def read(self, count: int) -> bytes:
+        """Return `count` bytes, or fewer at the end of the file."""
         piece = self.file.read(min(count, self.unread_bytes))
         self.unread_bytes -= len(piece)
         return piece
@@ -229,6 +217,7 @@ class InflatedStream:
         self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: detect gzip or zlib
 
     def read(self, count: int) -> bytes:
+        """Return `count` unpacked bytes, or fewer at the end of the file."""
         while len(self.unpacked) < count and self._refill():
             pass
         with memoryview(self.unpacked) as unpacked:

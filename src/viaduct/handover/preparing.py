@@ -53,7 +53,7 @@ def build_prepare_decoded(source: Source, image_shape: tuple[int, int] | None) -
 
 
 def prepare_encoded_for_records(source: Records, data: bytes) -> Floats:
-    """Return the network's input for an encoded image; JPEG and PNG are decoded exactly as in training."""
+    """Return the network's input for an encoded image; JPEG and PNG are decoded as `viaduct evaluate` does."""
     if png.is_png(data) or jpeg.is_jpeg(data):
         check_size(data)
         return preprocess.prepare_image(source.preprocess, data, size=source.size, mode=source.decode, normalised=True)

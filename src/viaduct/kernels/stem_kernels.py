@@ -26,9 +26,8 @@ def fold_kernel(x, folded, pixels, height, width, folded_height, folded_width, p
     in_image &= (pixel < pixels)[:, None]
     offset = ((image[:, None].to(tl.int64) * height + row) * width + column) * 3 + (channel % 3)[None, :]
     value = tl.load(x + offset, mask=in_image, other=0.0)
-    in_bounds = (pixel < pixels)[:, None] & (channel >= 0)[None, :]  # channel >= 0 is always true: it adds the axis
     folded_offset = pixel[:, None].to(tl.int64) * 16 + channel[None, :]
-    tl.store(folded + folded_offset, value.to(folded.dtype.element_ty), mask=in_bounds)
+    tl.store(folded + folded_offset, value.to(folded.dtype.element_ty), mask=(pixel < pixels)[:, None])
 
 
 @triton.jit

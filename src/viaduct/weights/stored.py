@@ -107,7 +107,10 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
     warnings: tuple[str, ...] = ()
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
         if (path / MANIFEST).is_file():
-            refuse_damaged(path)
+            if damage := find_damage(path):
+                raise BadRun(
+                    f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself."
+                )
             folder = path
         else:
             folder, warnings = find_newest_checkpoint(path)
@@ -302,12 +305,6 @@ def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     if folders or not (run / MODEL).is_file():
         raise BadRun(f"{str(run)!r} has no intact checkpoint{'' if folders else ' yet'}.", *skipped)
     return run, ()
-
-
-def refuse_damaged(folder: Path) -> None:
-    damage = find_damage(folder)
-    if damage is not None:
-        raise BadRun(f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself.")
 
 
 def find_damage(folder: Path) -> str | None:

@@ -81,7 +81,7 @@ class Service:
     ) -> tuple[Result, Probabilities]:
         """Run `prepare` in a decoding thread, then the network.
 
-        `prepare` returns the network's input, and before it any value, which is returned with the probabilities.
+        `prepare` returns a pair: any value, and the network's input. Return that value and the probabilities.
         """
         self.accept(1)
         accepted = 1

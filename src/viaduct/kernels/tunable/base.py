@@ -18,9 +18,8 @@ NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 ALLOWED_ERRORS = {"float64": 1e-6, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.5e-2}  # as `compute_error` returns
 MAX_REGISTERS = 255  # for a thread
 
-
 Compute = Callable[[], Sequence[Tensor]]
-LaunchAndReference = tuple[Compute, Compute]
+LaunchAndReference = tuple[Compute, Compute]  # of a case
 
 
 @dataclass(frozen=True)
