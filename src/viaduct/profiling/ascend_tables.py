@@ -30,7 +30,7 @@ CORE = ("Task Type", "Accelerator Core", "Core Type")
 START = ("Task Start Time", "Start Time", "Task Start")
 DURATION = ("Task Duration", "Duration", "Task Time")
 STEP = ("Step Id", "Step ID", "Infer ID", "Iteration ID")
-COLLECTIVE_NAME = re.compile(
+COLLECTIVE_NAME = re.compile(  # NPU.backend is hccl
     rf"^(hcom|{NPU.backend}|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
 )
 GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")  # scope of a backward node: gradients/, then that of its forward node

@@ -47,7 +47,7 @@ OPERATOR_PATTERNS = (
 DETAILED_PATTERNS = (
     (
         COMMUNICATION,
-        "|".join(BACKENDS.values())
+        "|".join(BACKENDS.values())  # nccl, hccl, cncl
         + r"|gloo|c10d::|all_?reduce|all_?gather|reduce_?scatter|broadcast_?(coalesced|kernel)",
     ),
     (ATTENTION, r"attention|flash_fwd|flash_bwd|fmha"),

@@ -21,7 +21,7 @@ from viaduct.cards import NPU
 from viaduct.errors import BadValue
 
 MODE_VARIABLE, OPTIONS_VARIABLE = "PROFILING_MODE", "PROFILING_OPTIONS"
-COLLECTIVES_KEY = NPU.backend  # key that switches collectives on or off; it is named after their library
+COLLECTIVES_KEY = NPU.backend  # "hccl", which switches collectives on or off
 USED_KEYS = ("output", "training_trace", "task_trace", COLLECTIVES_KEY, "fp_point", "bp_point", "storage_limit")
 UNUSED_KEYS = (
     *("aicpu", "aic_metrics", "aiv_metrics", "l2", "runtime_api", "ge_api", "msproftx", "task_time", "host_sys"),
@@ -35,7 +35,7 @@ AIC_METRICS = (
 SWITCHES = ("training_trace", "task_trace", COLLECTIVES_KEY, "aicpu")
 MIN_LIMIT_MB = 200  # as in CANN
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20  # steps that PROFILING_MODE skips, and steps that it then profiles
-MAX_RECORDED = 5  # steps per window
+MAX_RECORDED = 5  # largest number of recorded steps of a window
 TYPOGRAPHIC_QUOTES = "“”„‟″«»"
 EXAMPLE = '{"output": "/tmp/profiling", "training_trace": "on", "task_trace": "on", "fp_point": "", "bp_point": ""}'
 

@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from viaduct.profiling.measures import PHASE_NAMES, RankFigures, find_roofline_share, list_first_rank_operators
+from viaduct.profiling.measures import (
+    PHASE_NAMES,
+    PHASE_TIMES,
+    RankFigures,
+    find_roofline_share,
+    list_first_rank_operators,
+)
 from viaduct.profiling.record import Ceilings, MemoryPoint, Operator, Profile, Sample, Step
 from viaduct.profiling.report_tables import FEW_ROWS
 from viaduct.reporting import (
@@ -53,13 +59,8 @@ def draw_iterations(profile: Profile) -> StackedBars:
 
 
 def make_step_group(rank: int, steps: Sequence[Step], measured: bool) -> BarGroup:
-    layers: list[list[float | None]] = [[step.iteration_us / 1000 for step in steps]]
-    if measured:
-        layers = [
-            [None if step.data_tail_us is None else step.data_tail_us / 1000 for step in steps],
-            [step.forward_backward_us / 1000 for step in steps],
-            [step.update_tail_us / 1000 for step in steps],
-        ]
+    times = PHASE_TIMES if measured else (lambda step: step.iteration_us,)
+    layers = [[None if (time := read(step)) is None else time / 1000 for step in steps] for read in times]
     return BarGroup(f"rank {rank}", [str(step.number) for step in steps], layers)
 
 

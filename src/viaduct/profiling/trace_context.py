@@ -111,6 +111,7 @@ class Surroundings:
 
 
 def find_contexts(trace: Trace) -> dict[int, Context]:
+    """Return the context of each operator, by id."""
     surroundings = find_surroundings(trace)
     forward_operators = find_forward_operators(trace.operators, surroundings)
     trained = {id(operator) for operator in forward_operators.values()}  # operators with a gradient
@@ -149,6 +150,7 @@ def find_surroundings(trace: Trace) -> dict[int, Surroundings]:
                 on_host=around.on_host or event.name.startswith(LOADER_FILES),
             )
         elif event.category == OPERATOR and event.name.startswith(ENGINE):
+            # The module is that of the forward operator with this sequence number (find_contexts).
             around = replace(around, phase="backward", module="", sequence=event.args.get("Sequence number"))
         surroundings[id(event)] = around
     return surroundings

@@ -94,7 +94,7 @@ def count_bytes(operator: Operator) -> float:
     """Return the bytes that an operator moves; without a formula, an estimate from its self time."""
     if operator.bytes is not None:
         return operator.bytes
-    # An operator that calls others moves nothing itself: those are counted on their own.
+    # An operator that calls others for some time moves nothing itself: they are counted on their own.
     calls_others = operator.name.startswith(("aten::", "autograd::")) and operator.total_us > 1.2 * operator.self_us
     if calls_others or operator.self_us < SHORT_US * operator.calls:
         return 0.0
@@ -115,7 +115,7 @@ def count_weight_bytes(operator: Operator, batch: int | None) -> float:
 def measure_computing(figures: Figures) -> float:
     """Return the computing time of a step: that of the fastest timed step, or of a recorded step if it is shorter."""
     timed = min(map(count_computing_us, figures.steps), default=0.0)
-    timed *= 1 - max(figures.exposed_shares.values(), default=0.0)
+    timed *= 1 - max(figures.exposed_shares.values(), default=0.0)  # without waiting in collectives
     return min(timed, figures.facts.recorded_step_us or timed)
 
 

@@ -41,9 +41,11 @@ TRIED_AFTER: tuple[str, ...] = ("viaduct_folder",)
 OUTPUT_FOLDER = "ASCEND_PROFILER_OUTPUT"
 # A folder with one of these is recognised.
 FILES = ("step_trace_time.csv", "kernel_details.csv", "operator_details.csv", "op_statistic.csv", "trace_view.json")
+# CSV files that become tables of the report.
 TABLES = ("step_trace_time", "op_statistic", "api_statistic", "npu_module_mem", "l2_cache", "data_preprocess")
-DEVICE_PROCESS = "Ascend Hardware"
+DEVICE_PROCESS = "Ascend Hardware"  # name of the process of kernels in trace_view.json
 STACK_LINE = re.compile(r"(?P<file>[^\s;()]+\.py)\((?P<line>\d+)\)")
+# Parts of the paths of files that are not the script's.
 LIBRARIES = ("site-packages", "dist-packages", "torch/", "torch_npu/", "<frozen")
 MAX_JSON_BYTES = 256 << 20
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "fwdbwd")  # categories of the host's events in trace_view.json
