@@ -69,8 +69,8 @@ class Observation:
         import torch
 
         self._roots.__enter__()
-        self._wrap_backward(torch.Tensor, "backward")
-        self._wrap_backward(torch.autograd, "backward")
+        self._wrap_backward(torch.Tensor)
+        self._wrap_backward(torch.autograd)
         self._wrap_scale(torch.amp.GradScaler)
         if self._inspection:
             self._inspection.start()
@@ -107,9 +107,9 @@ class Observation:
         elif len(self._evaluations) < MAX_EVALUATIONS:
             self._evaluations.append(json.dumps(compute_fingerprint(output)))
 
-    def _wrap_backward(self, owner: Any, name: str) -> None:
-        """Wrap a backward function to record its losses."""
-        plain = getattr(owner, name)
+    def _wrap_backward(self, owner: Any) -> None:
+        """Wrap Tensor.backward or torch.autograd.backward to record the losses."""
+        plain = owner.backward
 
         @functools.wraps(plain)
         def backward(loss: Any, *args: Any, **kwargs: Any) -> Any:
@@ -125,7 +125,7 @@ class Observation:
             finally:
                 self._inside = False
 
-        setattr(owner, name, backward)
+        owner.backward = backward
 
     def _wrap_scale(self, scaler: Any) -> None:
         """Wrap GradScaler.scale so that a scaled loss stores its unscaled value."""
@@ -188,10 +188,11 @@ class Observation:
         return tensors | self._unnamed_parameters(tensors)
 
     def _prefixes(self) -> dict[str, nn.Module]:
+        """Return the networks by the prefixes of their parameters' names."""
         return {f"{number}." if len(self.networks) > 1 else "": network for number, network in enumerate(self.networks)}
 
     def _unnamed_parameters(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return parameters that no network holds, named by their position."""
+        """Return the parameters that no network holds, named by their positions (see the module's docstring)."""
         named_ids = {id(value) for value in named.values()}
         if not self._optimizers:
             trained = enumerate(self.trained)

@@ -9,6 +9,7 @@ devices of plug-ins (a convolution, dropout) are computed as on the CPU.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -26,14 +27,14 @@ _CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _aten = torch.ops.aten
 
-# Prefixes of operators that may take index tensors of the host, and of those that may take tensors of two devices.
+# Prefixes of the names of operators whose index tensors may be on the host, and of copies between devices.
 _INDEXES = ("aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
 _COPIES = ("aten::copy", "aten::_foreach_copy")
 _TENSOR, _LISTS, _DEVICE, _GENERATOR = torch.Tensor, (list, tuple), torch.device, torch._C.Generator
 
 
 class _Schema:
-    """Facts of an operator's schema, read once."""
+    """What the fallback needs to know of an operator's schema."""
 
     def __init__(self, operator: Any) -> None:
         schema = operator._schema
@@ -46,23 +47,16 @@ class _Schema:
 
     def has_number_as_tensor(self, args: Any) -> bool:
         """Return True if an argument for a tensor's parameter is a number."""
-        pairs = zip(self.takes_tensor, args)  # noqa: B905
+        pairs = zip(self.takes_tensor, args, strict=False)  # keyword arguments are not in `args`
         return any(takes_tensor and isinstance(value, (int, float, complex)) for takes_tensor, value in pairs)
 
 
-_schemas: dict[Any, _Schema] = {}
-
-
-def _schema_of(operator: Any) -> _Schema:
-    schema = _schemas.get(operator)
-    if schema is None:
-        schema = _schemas[operator] = _Schema(operator)
-    return schema
+_read_schema: Callable[[Any], _Schema] = functools.cache(_Schema)  # of an operator
 
 
 def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Run any operator on a card's tensors with the CPU's kernel."""
-    schema = _schema_of(operator)
+    schema = _read_schema(operator)
     if schema.is_view:
         return operator.redispatch(_ON_CPU, *args, **kwargs)  # reads sizes and strides, not the device
     call = _Call(operator, schema)
@@ -83,7 +77,7 @@ def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
 
 def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Run any operator on a card's sparse tensors with the CPU's kernel."""
-    call = _SparseCall(operator, _schema_of(operator))
+    call = _SparseCall(operator, _read_schema(operator))
     cpu_args, options = call.lower_arguments(args, kwargs)
     try:
         return call.lift_result(operator(*cpu_args, **options))

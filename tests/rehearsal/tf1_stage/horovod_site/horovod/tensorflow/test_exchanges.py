@@ -54,7 +54,7 @@ def test_adasum_between_ranks_and_unknown_reductions_are_refused_and_not_average
         """,
     )
     for adasum, unknown, both in answers:
-        assert adasum.startswith("NotImplementedError: Adasum is not on viaduct's stand-in")
+        assert adasum.startswith("NotImplementedError: viaduct's stand-in for Horovod has no Adasum")
         assert unknown.startswith("ValueError: op is 9")
         assert both.startswith("ValueError: allreduce takes op or average")
 

@@ -30,7 +30,7 @@ def test_arguments_without_a_counterpart_are_refused_and_not_ignored() -> None:
     assert [str(reason).split(":")[0] for reason in refused] == [
         *("NotImplementedError", "ValueError", "TypeError", "ValueError", "ValueError", "NotImplementedError")
     ]
-    assert "backward_passes_per_step=4" in refused[0]
+    assert "backward_passes_per_step is 4" in refused[0]
 
 
 @pytest.mark.parametrize(

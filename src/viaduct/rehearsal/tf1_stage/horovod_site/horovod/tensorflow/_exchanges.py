@@ -13,7 +13,7 @@ from .._ranks import rank, size
 from .compression import Compression
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
-REDUCTIONS = {Average: "sum", Sum: "sum", Min: "min", Max: "max", Product: "prod"}  # a mean is a sum, divided here
+REDUCTIONS = {Average: "sum", Sum: "sum", Min: "min", Max: "max", Product: "prod"}  # of the exchange; means are divided
 REDUCED_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
 EXCHANGED_DTYPES = (*REDUCED_DTYPES, "uint16", "int16", "bool")
 
@@ -48,7 +48,7 @@ def is_sparse(tensor: Any) -> bool:
 def reduce_slices(slices: Any, op: int, prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> Any:
     """Return IndexedSlices with the rows of all ranks; raise NotImplementedError for other ops than sum and mean."""
     if op == Adasum:
-        raise NotImplementedError("Adasum of tf.IndexedSlices: not in Horovod; pass sparse_as_dense=True")
+        raise NotImplementedError("Horovod has no Adasum of tf.IndexedSlices; pass sparse_as_dense=True")
     if op not in (Sum, Average):
         raise NotImplementedError("tf.IndexedSlices are reduced by op=Sum and op=Average only")
     if prescale_factor != 1.0 or postscale_factor != 1.0:
@@ -60,7 +60,7 @@ def reduce_slices(slices: Any, op: int, prescale_factor: float = 1.0, postscale_
 def reduce_tensors(
     tensors: list[Any], op: int, prescale_factor: float = 1.0, postscale_factor: float = 1.0
 ) -> list[Any]:
-    """Reduce dense tensors in one exchange; gradients are reduced in the same way."""
+    """Reduce dense tensors in one exchange; their gradients are reduced by the same operation."""
     check_op(op)
     scaled = [scale(check_exchange("allreduce", tensor, REDUCED_DTYPES), prescale_factor) for tensor in tensors]
     reduction = REDUCTIONS.get(op, "sum")
@@ -78,18 +78,18 @@ def check_op(op: int) -> None:
     """
     if op == Adasum and size() > 1:
         raise NotImplementedError(
-            "Adasum is not on viaduct's stand-in of Horovod, because its result depends on how Horovod was built; "
-            "rehearse with op=hvd.Average, or with one rank"
+            "viaduct's stand-in for Horovod has no Adasum, whose result depends on how Horovod was built; rehearse "
+            "with op=hvd.Average, or with one rank"
         )
     if op != Adasum and op not in REDUCTIONS:
-        raise ValueError(f"op is {op!r}; it is hvd.Average, Sum, Adasum, Min, Max or Product")
+        raise ValueError(f"op is {op!r}; it must be hvd.Average, Sum, Adasum, Min, Max or Product")
 
 
 def refuse_accumulation(backward_passes_per_step: int) -> None:
     if backward_passes_per_step > 1:
         raise NotImplementedError(
-            f"backward_passes_per_step={backward_passes_per_step} is not on viaduct's stand-in of Horovod, which does "
-            "not accumulate gradients; rehearse with 1"
+            f"backward_passes_per_step is {backward_passes_per_step}, but viaduct's stand-in for Horovod does not "
+            "accumulate gradients; rehearse with 1"
         )
 
 

@@ -1,4 +1,7 @@
-"""Collectives between local ranks as operators of a graph. The gradient of an allreduce is an allreduce sum."""
+"""Collectives between local ranks as operators of a graph. The gradient of an allreduce is an allreduce sum.
+
+`fusion` and `fusion_id`, with which HCCL joins several collectives, have no effect.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def allgather(tensor: Any, rank_size: int, group: str = WORLD, fusion: int = 0, 
 def broadcast(
     tensor: Sequence[Any], root_rank: int, fusion: int = 2, fusion_id: int = 0, group: str = WORLD
 ) -> list[Any]:
-    """Return tensors with the root's values for a list of tensors."""
+    """Return a list of tensors with the root rank's values."""
     if not isinstance(tensor, (list, tuple)):
         raise TypeError(f"Expected list for 'inputs' argument to 'HcomBroadcast' Op, not {tensor!r}.")
     check_root("broadcast", root_rank, group)
