@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-TORCH_CPU = "torch's random numbers on the CPU"
+TORCH_CPU = "torch's random numbers on the CPU"  # name of this state
 
 
 def read_random_states() -> dict[str, object]:

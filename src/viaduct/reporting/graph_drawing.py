@@ -18,8 +18,8 @@ from viaduct.reporting.tones import Tone
 
 WIDTH, HEIGHT = 190, 54
 """Size of a box in pixels."""
-LANE_WIDTH = 26
-GAP_X, GAP_Y = 18, 40
+LANE_WIDTH = 26  # pixels
+GAP_X, GAP_Y = 18, 40  # pixels between boxes
 LETTERS = 22
 """Letters of 12 px that fit a box; longer names lose their middle; the tooltip has the full name."""
 SWEEPS = 8

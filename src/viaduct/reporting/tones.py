@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Tone = Literal["good", "bad", "warn", "new", "muted"]
+Tone = Literal["good", "bad", "warn", "new", "muted"]  # new: neither good nor bad, but to be noticed
 
 TONES: tuple[Tone, ...] = get_args(Tone)
 SIGNS: dict[Tone, str] = {"good": "✓", "bad": "✗", "warn": "!", "new": "∗", "muted": "–"}

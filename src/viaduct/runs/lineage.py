@@ -29,12 +29,12 @@ from viaduct.runs.listing import open_run
 from viaduct.runs.table import format_percent
 from viaduct.terminal import escape_controls
 
-WEIGHTS = ("model.safetensors", "ema.safetensors")
-MAX_GENERATIONS = 50
+WEIGHTS = ("model.safetensors", "ema.safetensors")  # in a checkpoint and in a finished run; the second: averages
+MAX_GENERATIONS = 50  # length of a chain of runs that is followed
 Kind = Literal["run", "weights", "data", "missing"]
 WeightsState = Literal["same", "unrecorded", "missing", "changed"]
 """State of the recorded weights in a run, the best first; `unrecorded`: there is no checksum to compare."""
-NOTES: dict[WeightsState, str] = {
+NOTES: dict[WeightsState, str] = {  # added to the note about a run that was found
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
     "changed": "; its weights have changed since: their files have another checksum",
 }

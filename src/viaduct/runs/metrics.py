@@ -18,8 +18,8 @@ from viaduct.run_files import STEP_LIMIT
 
 TAIL = 64
 """Bytes before `offset` that are compared at the next reading; if they differ, the whole file is read."""
-MAX_LINE_BYTES = 64 << 20
-LOG_START = b'{"kind": "log", "step": '
+MAX_LINE_BYTES = 64 << 20  # reading ends at a longer line
+LOG_START = b'{"kind": "log", "step": '  # beginning of a log line, as training writes it
 KEPT_SPEEDS = 16  # last log lines from which the median of images_per_s is computed
 
 
@@ -46,7 +46,7 @@ class MetricsDigest:
 
     @property
     def images_per_s(self) -> float | None:
-        """Median of the last speeds, without that of the run's first log line, which includes the warm-up."""
+        """Median of the last speeds, without the speed of the run's first log line, which includes the warm-up."""
         speeds = self.speeds[1:] if self.logs <= KEPT_SPEEDS and len(self.speeds) > 1 else self.speeds
         return statistics.median(speeds) if speeds else None
 
@@ -69,7 +69,7 @@ def update_digest(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
         while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
             digest.offset += len(line)
             tail = (tail + line)[-TAIL:]
-            if digest.first_time is None or not is_usual_log(line):
+            if digest.first_time is None or not is_usual_log(line):  # the first line has the time of the beginning
                 add_line(digest, line)
                 continue
             digest.logs += len(last_logs) == KEPT_SPEEDS  # count the line that `append` drops

@@ -33,7 +33,7 @@ from viaduct.runs.facts import RunFacts
 STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5}
 """MLflow's RunStatus: RUNNING, FINISHED, FAILED, KILLED. Other states (pruned, never begun, unknown) are SCHEDULED."""
 SCHEDULED = 2
-SOURCE_TYPE_LOCAL = 4
+SOURCE_TYPE_LOCAL = 4  # MLflow's SourceType
 ARTIFACTS = (
     "recipe.json",
     "metrics.jsonl",
@@ -44,9 +44,8 @@ ARTIFACTS = (
     "model.safetensors",
     "ema.safetensors",
 )
-MAX_PARAM_CHARS = 6000
-MAX_TAG_CHARS = 8000
-TRAINING_METRICS = ("loss", "total_loss", "top1", "top5", "lr", "images_per_s", "epoch")
+MAX_PARAM_CHARS, MAX_TAG_CHARS = 6000, 8000  # limits of MLflow
+TRAINING_METRICS = ("loss", "total_loss", "top1", "top5", "lr", "images_per_s", "epoch")  # fields of a log line
 FORBIDDEN_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
 
 

@@ -19,7 +19,7 @@ from viaduct.terminal import align_columns, escape_controls
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
-WIDTH = 60
+WIDTH = 60  # blocks of a curve
 LAST_EVALUATIONS = 5
 
 

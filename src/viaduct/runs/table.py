@@ -18,9 +18,9 @@ from viaduct.terminal import align_columns, escape_controls
 
 DASH = "–"
 COLUMNS = ("name", "recipe", "data", "code", "device", "steps", "best", "last", "images/s", "state", "age")
-TEXT_COLUMNS = [0, 1, 2, 3, 4, COLUMNS.index("state")]
+TEXT_COLUMNS = [COLUMNS.index(name) for name in ("name", "recipe", "data", "code", "device", "state")]
 MAX_LISTED_PROBLEMS = 10
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes text that begins so for a formula
 
 
 def format_row(run: RunFacts, now: float) -> list[str]:
@@ -134,7 +134,7 @@ def render_csv(runs: Sequence[RunFacts]) -> str:
 
 
 def format_csv_cell(value: Any) -> Any:
-    """Return a value as a cell; text that a spreadsheet would take for a formula gets an apostrophe."""
+    """Return a value as a cell of the CSV; text that looks like a formula gets an apostrophe."""
     if isinstance(value, list | dict):
         return json.dumps(value)
     if isinstance(value, str) and value.startswith(FORMULA_STARTS):

@@ -13,7 +13,7 @@ from viaduct.errors import BadValue
 if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
 
-BATCHES, WARM_UP, REPEATS = "1,8,64", 100, 300
+BATCHES, WARM_UP, REPEATS = "1,8,64", 100, 300  # defaults of --batch, --warm-up and --repeats
 
 
 def refuse_scoring_flags(every: bool, data: Path | None, recompute: int, save: Path | None) -> None:

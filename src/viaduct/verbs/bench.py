@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from viaduct.benching.starts import StartResults
     from viaduct.recipes import Loaded, Recipe
 
-CPU_BATCH = 8
+CPU_BATCH = 8  # largest batch on the CPU, unless --batch is given
 # Field of the recipe -> parameter of `main` whose value changes it.
 PARAMETERS = {
     "data.global_batch": "batch",

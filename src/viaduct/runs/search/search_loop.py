@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial, Trial
 
-End = Literal["done", "interrupted", "timeout", "failing"]
+End = Literal["done", "interrupted", "timeout", "failing"]  # failing: MAX_EQUAL_FAILURES was reached
 MAX_EQUAL_FAILURES = 3  # the search ends if its first trials fail this many times, all for the same reason
 DIVERGED = "the loss became"  # the reason of a trial whose loss became NaN or infinite begins with these words
 

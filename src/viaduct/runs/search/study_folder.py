@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DEFINITION, DATABASE, LOCK, LOGS = "study.json", "study.sqlite3", ".study.lock", "logs"
 STUDY_NAME = "search"
 """Name of the study in its database. It must not change: Hyperband assigns trials to brackets by a hash of it."""
-LOWER_IS_BETTER = ("loss",)
+LOWER_IS_BETTER = ("loss",)  # metrics that are minimised
 
 
 @dataclass(frozen=True)
