@@ -12,7 +12,7 @@ from typing import Literal
 from viaduct.cards import MLU, NPU
 
 Stage = Literal["torch", "tf1", "both"]
-"""Framework of the scripts that a limit affects: PyTorch, TensorFlow 1, or both."""
+"""Part of the rehearsal that enforces a limit: that for scripts of PyTorch, that for TensorFlow 1, or both."""
 Risk = Literal["high", "medium", "low"]
 """Risk that a script fails or computes something else if it is not changed."""
 

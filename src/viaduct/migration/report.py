@@ -30,7 +30,7 @@ from viaduct.reporting import (
 
 Tone = Literal["good", "bad", "warn", "muted"]
 TONES: dict[Status, Tone] = {"changed": "good", "advice": "muted", "manual": "warn", "unresolved": "bad"}
-IS_GOOD_VERDICT = {"complete": True, "nothing to change": None, "incomplete": False}
+IS_GOOD_VERDICT = {"complete": True, "nothing to change": None, "incomplete": False}  # None: shown without a colour
 
 
 def write(outcome: Outcome, path: Path, language: str = "en") -> None:

@@ -129,8 +129,8 @@ class SettingsMigration:
         if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
             names = " and ".join(card.title for card in cards(self.options))
             messages = (
-                f"accelerator: {value} means CUDA, and Lightning has no accelerator for the {names}: give the trainer an "
-                "Accelerator of your own",
+                f"accelerator: {value} means CUDA, and Lightning has no accelerator for the {names}: "
+                "give the trainer an Accelerator of your own",
                 f"accelerator: {value} 在 Lightning 中指 CUDA,且没有 {names} 的加速器:"
                 "请为 Trainer 传入自定义的 Accelerator",
             )

@@ -76,8 +76,8 @@ class Walk:
     """Files of a project: paths relative to the root, with /, in alphabetical order."""
 
     root: Path
-    scripts: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)  # Python files and notebooks
+    others: list[str] = field(default_factory=list)  # all other files
     links: list[str] = field(default_factory=list)  # links into the project and broken ones; --out copies them
     folders: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)  # by --exclude: copied unchanged
@@ -85,13 +85,16 @@ class Walk:
     interrupted: list[str] = field(default_factory=list)  # subfolders with a STATE_FOLDER of a migration in place
     single: bool = False  # the user gave one script instead of a folder
 
-    def read(self, path: str, largest: int | None = None) -> bytes | None:
-        """Return the content of a file, b"" above `largest` bytes, None if unreadable (it moves to `skipped`)."""
+    def read(self, path: str, max_bytes: int | None = None) -> bytes | None:
+        """Return the content of a file, b"" if it is larger than `max_bytes`, None if it cannot be read.
+
+        A file that cannot be read is moved to `skipped`.
+        """
         file = self.root / path
         try:
             # A single script may have been named through a link; within a folder links are not followed.
             plain = Path(os.path.realpath(file)) if self.single else file
-            return b"" if largest is not None and os.lstat(plain).st_size > largest else read_plain_file(plain)
+            return b"" if max_bytes is not None and os.lstat(plain).st_size > max_bytes else read_plain_file(plain)
         except OSError as error:
             self.leave_out(path, f"cannot be read: {error.strerror}")
             return None
@@ -100,14 +103,13 @@ class Walk:
         """Move the files that a pattern as in .gitignore matches to `excluded`; return them."""
         parsed = ignoring.parse_pattern(pattern.removeprefix("./"))
         paths = [*self.scripts, *self.others]
-        matching = [path for path in paths if parsed is not None and is_below(parsed, path)]
-        matching_set = set(matching)
-        self.scripts = [path for path in self.scripts if path not in matching_set]
-        self.others = [path for path in self.others if path not in matching_set]
+        matching = {path for path in paths if parsed is not None and matches_path_or_folder(parsed, path)}
+        self.scripts = [path for path in self.scripts if path not in matching]
+        self.others = [path for path in self.others if path not in matching]
         self.excluded = sorted({*self.excluded, *matching})
         left_out = [Skipped(path, EXCLUDED) for path in matching]
         self.skipped = sorted([*self.skipped, *left_out], key=lambda entry: entry.path)
-        return matching
+        return sorted(matching)
 
     def leave_out(self, path: str, reason: str) -> None:
         for paths in (self.scripts, self.others, self.excluded, self.links):
@@ -116,7 +118,7 @@ class Walk:
         self.skipped = sorted([*self.skipped, Skipped(path, reason)], key=lambda entry: entry.path)
 
 
-def is_below(pattern: ignoring.Pattern, path: str) -> bool:
+def matches_path_or_folder(pattern: ignoring.Pattern, path: str) -> bool:
     """Return True if a pattern matches a file or one of the folders around it."""
     parts = path.split("/")
     folders = ("/".join(parts[:count]) for count in range(1, len(parts)))
