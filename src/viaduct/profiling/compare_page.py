@@ -25,16 +25,16 @@ MAX_OPERATORS = 300
 
 
 def write_difference_page(difference: ProfileDifference, path: Path) -> None:
-    before, after = name_sides(difference)
+    names = name_sides(difference)
     sections = [
-        *list_steps(difference, (before, after)),
-        *list_kernels(difference, (before, after)),
-        *list_operators(difference, (before, after)),
-        Section("The two profiles", "", describe_sides(difference, (before, after))),
+        *list_steps(difference, names),
+        *list_kernels(difference, names),
+        *list_operators(difference, names),
+        Section("The two profiles", "", describe_sides(difference, names)),
     ]
     remarks = [Remark("Note", text) for text in list_remarks(difference)]
     page = Page(
-        f"{before} and {after}",
+        " and ".join(names),
         f"{difference.before.facts.source} against {difference.after.facts.source}",
         list_tiles(difference),
         sections,
@@ -46,14 +46,12 @@ def write_difference_page(difference: ProfileDifference, path: Path) -> None:
 
 
 def choose_tone(difference: ProfileDifference) -> Tone:
-    """Return good for no difference or a faster iteration, bad for a slower one, otherwise warn."""
-    if difference.exit_code == 2:
-        return "warn"
-    if not difference.differs:
-        return "good"
+    """Return "good" for no difference or a faster iteration, "bad" for a slower iteration, otherwise "warn"."""
     iteration = difference.iteration
-    slower = (iteration.change_us or 0.0) > 0 or (iteration.mean_change_us or 0.0) > 0
-    return "bad" if iteration.exceeds_noise and slower else "good" if iteration.exceeds_noise else "warn"
+    if difference.exit_code == 2 or (difference.differs and not iteration.exceeds_noise):
+        return "warn"
+    is_slower = (iteration.change_us or 0.0) > 0 or (iteration.mean_change_us or 0.0) > 0
+    return "bad" if iteration.exceeds_noise and is_slower else "good"
 
 
 def list_tiles(difference: ProfileDifference) -> list[Tile]:

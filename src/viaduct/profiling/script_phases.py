@@ -248,34 +248,33 @@ class ScriptPhases(Watcher):
 
     def describe_time_points(self) -> tuple[str, ...]:
         """Return sentences on how the time points of a step were found."""
-        return (*self._describe_start(), *self._describe_backward(), *self._describe_end())
+        waits = "Waits are the time in a DataLoader's __iter__ and __next__."
+        backward = "the last return of torch.autograd before the update."
+        if not self.backwards:
+            backward = "autograd was not called; the call of the optimizer is used."
+        return (
+            self._describe_start(),
+            waits if self.batches else "No DataLoader was seen.",
+            f"t2, backward end: {backward}",
+            self._describe_end(),
+        )
 
-    def _describe_start(self) -> list[str]:
+    def _describe_start(self) -> str:
         if self._is_functional:
             start = "the arrival of the batch" if self.batches else "the end of the previous step"
-            sentence = f"t1, forward start: no network was called with its weights; {start} is used."
-        else:
-            network = self.facts.network if self.facts is not None else "a network"
-            sentence = f"t1, forward start: the first call of {network} with gradients enabled in a step."
-        loader = (
-            "Waits are the time in a DataLoader's __iter__ and __next__." if self.batches else "No DataLoader was seen."
-        )
-        return [sentence, loader]
+            return f"t1, forward start: no network was called with its weights; {start} is used."
+        network = self.facts.network if self.facts is not None else "a network"
+        return f"t1, forward start: the first call of {network} with gradients enabled in a step."
 
-    def _describe_backward(self) -> list[str]:
-        if not self.backwards:
-            return ["t2, backward end: autograd was not called; the call of the optimizer is used."]
-        return ["t2, backward end: the last return of torch.autograd before the update."]
-
-    def _describe_end(self) -> list[str]:
+    def _describe_end(self) -> str:
         if self.steps_without_optimizer:
             event = "requests the next batch" if self.batches else "begins the next forward pass"
-            return [f"t6, step end: no optimizer of torch.optim steps; a step ends when the script {event}."]
+            return f"t6, step end: no optimizer of torch.optim steps; a step ends when the script {event}."
         sentence = "t6, step end: the return of optimizer.step()"
         if len({id(optimizer) for optimizer in self._cycle}) > 1:
             last = "before the next batch is requested" if self.batches else "of each round"
-            return [f"{sentence} of the last of several optimizers {last}."]
-        return [f"{sentence}."]
+            return f"{sentence} of the last of several optimizers {last}."
+        return f"{sentence}."
 
     def explain_missing_steps(self) -> str:
         """Return the reason why no step was found."""
