@@ -39,7 +39,7 @@ def find_candidates(file: MigratedFile) -> Iterator[Candidate]:
         return
     for search in (find_device_calls, find_moves, find_texts, find_loads):
         for candidate in search(file):
-            line = file.lines[candidate.line - 1]
+            line = file.original_lines[candidate.line - 1]
             if line not in file.explained_lines:
                 yield replace(candidate, state="right") if line in file.target_code_lines else candidate
 

@@ -42,15 +42,15 @@ class MigratedFile:
     source: Source
     options: Options
     project: Project
-    lines: list[int]  # for each present line, the original line that it stems from
+    original_lines: list[int]  # for each present line, the original line that it stems from
     findings: list[Finding] = field(default_factory=list)  # with lines of the original
-    needed: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
+    needed_imports: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
     side_effect_imports: set[str] = field(default_factory=set)  # modules to import though no name of them is used
     handled: dict[tuple[object, ...], None] = field(default_factory=dict)  # an ordered set: see lookups.mark_once
     edits: Edits = field(init=False)  # of the rule that runs
     former_index: Index | None = None  # of the text before the last edits; None once `index` was computed
     former_names: Names | None = None  # the same for `names`
-    answers: dict[object, Any] = field(default_factory=dict)  # see rule.cache_per_file
+    cache: dict[object, Any] = field(default_factory=dict)  # see rule.cache_per_file
     # Lines of the original that rules leave alone, each with the line of a statement:
     target_code_lines: dict[int, int] = field(default_factory=dict)  # the statement already handles the target
     explained_lines: dict[int, int] = field(default_factory=dict)  # the finding at the statement explains them too
@@ -65,7 +65,7 @@ class MigratedFile:
             return surveyed.copy_without_requested_imports()
         module, package = self.project.module_of(self.path)
         former, self.former_names = self.former_names, None
-        names = Names(self.source, module, package, self.needed, former)
+        names = Names(self.source, module, package, self.needed_imports, former)
         names.exports = self.project.exports
         names.aliases = self.project.aliases if self.path in self.project.alias_files else {}
         return names
@@ -99,15 +99,22 @@ class MigratedFile:
 
     def request_import(self, local: str, qualified: str) -> None:
         """Request that `insert_imports` imports a qualified name as `local`."""
-        self.needed[local] = self.names.added[local] = qualified
+        self.needed_imports[local] = self.names.added[local] = qualified
         self.names.used_names.add(local)
 
     def is_left_alone(self, node: ast.AST) -> bool:
         """Return True for a node on a line that rules leave alone, of `target_code_lines` or `explained_lines`."""
         line = getattr(node, "lineno", 0)
-        if not (self.target_code_lines or self.explained_lines) or not 0 < line <= len(self.lines):
+        if not (self.target_code_lines or self.explained_lines) or not 0 < line <= len(self.original_lines):
             return False
-        return self.lines[line - 1] in self.target_code_lines or self.lines[line - 1] in self.explained_lines
+        return (
+            self.original_lines[line - 1] in self.target_code_lines
+            or self.original_lines[line - 1] in self.explained_lines
+        )
+
+    def original_line(self, node: ast.expr | ast.stmt) -> int:
+        """Return the line of the original from which the first line of a node stems."""
+        return self.original_lines[node.lineno - 1]
 
     def reserve_name(self, stem: str) -> str:
         """Return a name that the file does not use, and reserve it."""
@@ -119,14 +126,13 @@ class MigratedFile:
 
     def apply_edits(self) -> MigratedFile:
         """Apply the edits; return the file with the new text, and the findings and requests so far."""
-        text, lines = self.edits.apply(self.lines)
+        text, lines = self.edits.apply(self.original_lines)
         source = parse_edited(self.source, self.edits.made, text)
-        file = MigratedFile(
-            self.path, source, self.options, self.project, lines, self.findings, self.needed, self.side_effect_imports
-        )
+        known = self.findings, self.needed_imports, self.side_effect_imports
+        file = MigratedFile(self.path, source, self.options, self.project, lines, *known)
         file.target_code_lines, file.explained_lines = self.target_code_lines, self.explained_lines
         file.former_index, file.former_names = self.__dict__.get("index"), self.__dict__.get("names")  # if computed
-        self.answers.clear()  # they refer to this MigratedFile: a reference cycle would keep its tree in memory
+        self.cache.clear()  # they refer to this MigratedFile: a reference cycle would keep its tree in memory
         return file
 
 
@@ -240,9 +246,9 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     if any(place.is_new for place in places):
         file.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
         findings = list(complete_findings(file, text))
-    original.answers.clear()
-    file.answers.clear()
-    return FileResult(path, data, after, tuple(findings), places, marks, stems=tuple(file.lines))
+    original.cache.clear()
+    file.cache.clear()
+    return FileResult(path, data, after, tuple(findings), places, marks, stems=tuple(file.original_lines))
 
 
 def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
@@ -259,7 +265,7 @@ def complete_findings(file: MigratedFile, original: str) -> Iterator[Finding]:
     old = LINE_END.split(original)  # str.splitlines would also split at form feeds
     new = LINE_END.split(file.source.text)
     by_origin: dict[int, list[int]] = {}  # original line -> positions in `new` of the lines that stem from it
-    for position, line in enumerate(file.lines[: len(new)]):
+    for position, line in enumerate(file.original_lines[: len(new)]):
         by_origin.setdefault(line, []).append(position)
     keys = set()
     for finding in sorted(file.findings, key=lambda finding: finding.order):

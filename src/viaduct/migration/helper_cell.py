@@ -62,7 +62,7 @@ def extend_cell(file: MigratedFile) -> MigratedFile:
         file.edits.replace(cell.start(), cell.end(), extended)
         return file.apply_edits()
     for name in helper_text.find_missing(helper, used_lines):
-        original_line = file.lines[used_lines[name] - 1]
+        original_line = file.original_lines[used_lines[name] - 1]
         file.findings.append(report_missing_member("", name, file.path, original_line))
     return file
 

@@ -28,12 +28,14 @@ REGISTERING_MODULE = full_name("npu_ops")
 
 
 def insert_imports(file: MigratedFile) -> MigratedFile:
-    """Insert the imports that rules have requested: `file.needed` and `file.side_effect_imports`."""
+    """Insert the imports that rules have requested: `file.needed_imports` and `file.side_effect_imports`."""
     is_notebook = file.path.endswith(".ipynb")
     if file.options.to == "any" and is_notebook:
         file = helper_cell.extend_cell(file)
     used_names = find_used_names(file)
-    needed = {local: full for local, full in file.needed.items() if local in used_names}  # local -> qualified name
+    needed = {
+        local: full for local, full in file.needed_imports.items() if local in used_names
+    }  # local -> qualified name
     for module in find_missing_modules(file, needed):
         needed[file.reserve_name(module.rpartition(".")[2])] = module
     if not needed:
@@ -91,7 +93,7 @@ def report_overwriting(file: MigratedFile, anchor: ast.stmt | None, names: list[
     text = ", ".join(names)
     message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
     zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
-    line = file.lines[anchor.lineno - 1 if anchor is not None else 0]
+    line = file.original_lines[anchor.lineno - 1 if anchor is not None else 0]
     file.findings.append(Finding(file.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))
 
 

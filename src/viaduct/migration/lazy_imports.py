@@ -107,7 +107,7 @@ def first_statement(function: FunctionNode) -> ast.stmt:
 
 def report_optional_import(file: MigratedFile, statement: ast.stmt, local: str) -> None:
     """Report that `local` is not bound if the import of torch fails."""
-    line = file.lines[statement.lineno - 1]
+    line = file.original_lines[statement.lineno - 1]
     message = f"if the import of torch fails, {local} is not defined either: test for torch before using it"
     zh = f"{local} 与 torch 一同导入:若 torch 导入失败,{local} 也不存在,使用前请先判断 torch 是否可用"
     file.findings.append(Finding(file.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))

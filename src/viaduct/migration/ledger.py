@@ -73,7 +73,7 @@ class LedgerRow:
 
 def audit_file(original: MigratedFile, result: MigratedFile, findings: Sequence[Finding]) -> tuple[Place, ...]:
     """Return the ledger's places of one file. Lines of `findings` are those of the original."""
-    path, lines = original.path, result.lines
+    path, lines = original.path, result.original_lines
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
     right = {(candidate.requirement, candidate.line, candidate.excerpt) for candidate in before if candidate.is_right}

@@ -280,7 +280,7 @@ class Site:
         if status != "advice" and self.rule.skips_code_for_target and self.file.is_left_alone(reported):
             return
         line, end_line = getattr(reported, "lineno", 1), getattr(reported, "end_lineno", 1)  # ast.Module has none
-        first, last = self.file.lines[line - 1], self.file.lines[end_line - 1]
+        first, last = self.file.original_lines[line - 1], self.file.original_lines[end_line - 1]
         location = self.file.path, first, max(last, first), getattr(reported, "col_offset", 0) + 1
         category = self.rule.category_of_findings(self.options)
         self.file.findings.append(Finding(*location, self.rule.name, category, status, message, zh, risk))
@@ -294,9 +294,9 @@ def cache_per_file(function: Callable[[Site], Result]) -> Callable[[Site], Resul
 
     @wraps(function)
     def get_answer(site: Site) -> Result:
-        if function not in site.file.answers:
-            site.file.answers[function] = function(site)
-        return site.file.answers[function]  # type: ignore[no-any-return]
+        if function not in site.file.cache:
+            site.file.cache[function] = function(site)
+        return site.file.cache[function]  # type: ignore[no-any-return]
 
     return get_answer
 

@@ -141,7 +141,7 @@ def create_config(site: Site) -> str:
         name = proto.reserve_local_name(site, location, "config")
         assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
         site.edit.insert_before(location, [assignment, *proto.npu_optimizer_statements(site, name, location)])
-        configs = site.file.answers.setdefault(("configs", site.source.function_around(location)), [])
+        configs = site.file.cache.setdefault(("configs", site.source.function_around(location)), [])
         configs.append((location, name))  # for inserted_config
     return name
 
@@ -149,7 +149,7 @@ def create_config(site: Site) -> str:
 def inserted_config(site: Site, statement: ast.stmt) -> str | None:
     """Return the variable of a config that `create_config` has inserted before the statement in the same function."""
     parents = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
-    for location, name in site.file.answers.get(("configs", site.source.function_around(statement)), ()):
+    for location, name in site.file.cache.get(("configs", site.source.function_around(statement)), ()):
         block = site.source.block(location)
         if any(parent in block and block.index(parent) >= block.index(location) for parent in parents):
             return str(name)

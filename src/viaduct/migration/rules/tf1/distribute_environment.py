@@ -31,7 +31,7 @@ def edit_int_call(site: Site) -> None:
     An import of Ascend's modules that another rule has requested counts, too.
     """
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
-    is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.file.needed.values())
+    is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.file.needed_imports.values())
     if not is_int_call or not (is_import_requested or imports_adapter(site)):
         return
     value = site.values.origin(remove_strip(site.node.args[0]))

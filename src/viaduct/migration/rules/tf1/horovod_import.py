@@ -76,7 +76,7 @@ def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
     ):
         # code that gets the module as an argument uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
-    lines = ", ".join(str(site.file.lines[node.lineno - 1]) for node in used[:5])
+    lines = ", ".join(str(site.file.original_line(node)) for node in used[:5])
     location, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
     if used or files:
         site.request_review(

@@ -56,7 +56,7 @@ def report_call(site: Site) -> None:
 def report_mention(site: Site) -> None:
     """Report a use of the module that cannot be followed, and parts of the module that are not called."""
     if site.name in horovod.MODULES:
-        name, line = site.text(site.node), site.file.lines[site.node.lineno - 1]
+        name, line = site.text(site.node), site.file.original_line(site.node)
         if line in site.file.project.escapes.get(site.file.path, ()):
             site.report_unresolved(
                 f"the module {name} is passed on here and cannot be followed, so Horovod stays: replace it by hand",
@@ -97,7 +97,7 @@ def report_module_search(site: Site) -> None:
 
 def is_reported(site: Site) -> bool:
     """Return True if another Horovod rule has reported this line for manual review."""
-    line = site.file.lines[site.node.lineno - 1]
+    line = site.file.original_line(site.node)
     return any(
         finding.status == "manual" and finding.line == line and "horovod_" in finding.rule
         for finding in site.file.findings

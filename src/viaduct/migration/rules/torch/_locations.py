@@ -83,7 +83,7 @@ def location_of_name(site: Site, node: ast.Name, depth: int) -> Location:
         return "cpu"
     names, scope = site.file.names, site.file.names.scope_of(node)
     binding_scope = names.binding_scope(node.id, scope)
-    cache, key = site.file.answers, ("location", binding_scope.node if binding_scope else None, node.id)
+    cache, key = site.file.cache, ("location", binding_scope.node if binding_scope else None, node.id)
     if key not in cache:
         cache[key] = None  # the answer for a variable that depends on itself
         cache[key] = location_of_bindings(site, node, names.lookup(node.id, scope) or [], depth)

@@ -80,9 +80,9 @@ def rewrite_script(site: Site) -> None:
 
 def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
     """Report the condition that does not hold, and usually the steps of the rewrite by hand."""
-    line = getattr(refused.node, "lineno", 0)
-    location = f" (line {site.file.lines[line - 1]})" if line else ""
-    location_zh = f"(第 {site.file.lines[line - 1]} 行)" if line else ""
+    node = refused.node
+    line = site.file.original_line(node) if isinstance(node, ast.expr | ast.stmt) else 0
+    location, location_zh = (f" (line {line})", f"(第 {line} 行)") if line else ("", "")
     english, chinese = manual_steps(site) if refused.with_steps else ("", "")
     site.request_review(
         f"DataParallel stays: {refused.message}{location}{english}",

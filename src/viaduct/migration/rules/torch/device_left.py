@@ -74,5 +74,5 @@ def is_explained(site: Site) -> bool:
 
 def is_reported(site: Site) -> bool:
     """Return True if this line has a finding other than advice."""
-    line = site.file.lines[site.node.lineno - 1]
+    line = site.file.original_line(site.node)
     return any(finding.line == line and finding.status != "advice" for finding in site.file.findings)

@@ -65,8 +65,7 @@ def keep_engine_code(site: Site) -> None:
     mark_lines_unchanged(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)
 
 
-def mark_lines_unchanged(site: Site, node: ast.expr | ast.stmt, last_line: int, reported: ast.AST) -> None:
+def mark_lines_unchanged(site: Site, node: ast.expr | ast.stmt, last_line: int, reported: ast.expr | ast.stmt) -> None:
     """Keep other rules from the lines between a node and `last_line`; the finding at `reported` explains why."""
-    lines = site.file.lines
-    for line in range(node.lineno, last_line + 1):
-        site.file.explained_lines[lines[line - 1]] = lines[reported.lineno - 1]  # type: ignore[attr-defined]
+    for line in site.file.original_lines[node.lineno - 1 : last_line]:
+        site.file.explained_lines[line] = site.file.original_line(reported)
