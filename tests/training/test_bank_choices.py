@@ -99,7 +99,7 @@ def test_a_run_that_was_begun_without_a_bank_keeps_its_bits(
     assert read_tuning(tmp_path / "whole") is None
     train(tmp_path / "parts", None, steps=4)
     resumed = train(tmp_path / "parts", bank, steps=8)
-    assert "not used, this run was begun without" in capfd.readouterr().err
+    assert "not used, because this run was begun without" in capfd.readouterr().err
     assert same_bits(uninterrupted, resumed)
 
 
