@@ -56,7 +56,7 @@ open(f"{os.environ['OUTPUT']}/{os.environ['SLURM_NODEID']}", "w").write(json.dum
 
 
 def submit(tmp_path: Path, job: Job, *words: str, **more: str) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """Write the scripts and give job.sbatch to the small Slurm; returns what came, and the folder with the output of each task."""
+    """Submit job.sbatch to the small Slurm. Return the finished process and the folder with the output of each task."""
     bin_folder, output = tmp_path / "bin", tmp_path / "values"
     for folder in (bin_folder, output, tmp_path / "spool"):
         folder.mkdir()

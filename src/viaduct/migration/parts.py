@@ -88,7 +88,8 @@ def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[st
     deepest = max(map(len, by_folder), default=0)
     for depth in range(deepest, -1, -1):
         for folder in [folder for folder in by_folder if len(folder) == depth]:
-            small, large = [], []
+            small: list[list[str]] = []
+            large: list[list[str]] = []
             for group in sorted(by_folder.pop(folder)):
                 (small if measure_size(group, texts) < MAX_PIECE_BYTES else large).append(group)
             by_folder.setdefault(folder[:-1] if depth else folder, []).extend([*join_groups(small, texts), *large])

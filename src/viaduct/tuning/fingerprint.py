@@ -1,4 +1,4 @@
-"""Fingerprint of device and software. An entry of a tuning bank is used only under the fingerprint of its measurement."""
+"""Fingerprint of device and software. Each file of the tuning bank belongs to one fingerprint and serves only it."""
 
 from __future__ import annotations
 
