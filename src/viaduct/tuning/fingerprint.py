@@ -1,4 +1,4 @@
-"""Fingerprint of device and software. Each file of the tuning bank belongs to one fingerprint and serves only it."""
+"""Fingerprint of device and software. Each file of the tuning bank belongs to one fingerprint."""
 
 from __future__ import annotations
 
