@@ -13,14 +13,14 @@ MESSAGES = (("the {card.title} uses {card.backend}", "{card.title} 使用 {card.
 def test_a_cards_target_fills_in_the_cards_names(to: str, backend: str) -> None:
     options = Options(to=to)  # type: ignore[arg-type]
     target = target_of(options)
-    assert not target.is_any
-    assert target.select(*MESSAGES) == (f"the {to.upper()} uses {backend}", f"{to.upper()} 使用 {backend}")
+    assert not target.is_any_card
+    assert target.select_message(*MESSAGES) == (f"the {to.upper()} uses {backend}", f"{to.upper()} 使用 {backend}")
     assert [card.name for card in cards(options)] == [to]
 
 
 def test_the_neutral_target_is_no_card() -> None:
     assert target_of(Options(to="any")) is ANY
-    assert ANY.select(*MESSAGES) == ("any card", "任意加速卡")
+    assert ANY.select_message(*MESSAGES) == ("any card", "任意加速卡")
     assert [card.name for card in cards(Options(to="any"))] == ["npu", "mlu"]
     with pytest.raises(KeyError):
         _ = ANY.card

@@ -148,18 +148,22 @@ def find_estimators(file: MigratedFile) -> Iterator[Candidate]:
 
 def estimator_state(file: MigratedFile, node: ast.AST, name: str) -> State:
     """Return "right" for an Estimator or TPUEstimator whose config comes from npu_run_config_init; else "needed"."""
-    from viaduct.migration.rules.tf1._run_configs import comes_from_init
+    from viaduct.migration.rules.tf1._run_configs import comes_from_converter
 
     if not isinstance(node, ast.Call) or not name.endswith((".Estimator", ".TPUEstimator")):
         return "needed"
     site = Site(RULE, file, node)
-    return "right" if comes_from_init(site, site.argument("config", 2)) else "needed"
+    return "right" if comes_from_converter(site, site.argument("config", 2)) else "needed"
 
 
 def run_config_state(file: MigratedFile, node: ast.expr) -> State:
-    from viaduct.migration.rules.tf1._run_configs import is_converted
+    from viaduct.migration.rules.tf1._run_configs import is_only_passed_to_converter
 
-    return "right" if isinstance(node, ast.Call) and is_converted(Site(RULE, file, node), node) else "needed"
+    return (
+        "right"
+        if isinstance(node, ast.Call) and is_only_passed_to_converter(Site(RULE, file, node), node)
+        else "needed"
+    )
 
 
 # ---- datasets

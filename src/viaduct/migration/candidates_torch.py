@@ -111,7 +111,7 @@ def amp_state(file: MigratedFile, node: ast.expr, name: str, card_prefix: str) -
 
 def find_moves(file: MigratedFile) -> Iterator[Candidate]:
     """Yield calls and bound methods that move a tensor or module to a card, and reads of `is_cuda`."""
-    from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
+    from viaduct.migration.rules.torch._devices import is_method_of_project, is_of_other_library, qualified_root
     from viaduct.migration.rules.torch._is_cuda import is_own_field
     from viaduct.migration.rules.torch.cuda_method import is_bound_move
 
@@ -121,7 +121,9 @@ def find_moves(file: MigratedFile) -> Iterator[Candidate]:
         for call in file.index.methods.get(method, []):
             site = Site(RULE, file, call)
             receiver = call.func.value  # type: ignore[attr-defined]
-            if not is_of_other_library(qualified_root(site, receiver)) and not is_own_method(site, receiver, method):
+            if not is_of_other_library(qualified_root(site, receiver)) and not is_method_of_project(
+                site, receiver, method
+            ):
                 yield make_candidate(file, "moves", call, state)
     for node in file.source.of_kind(ast.Attribute):
         is_read = isinstance(node.ctx, ast.Load)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from viaduct.errors import BadValue, UnknownName, fold_lookalikes
-from viaduct.migration.rule import Rule, all_rules, is_named
+from viaduct.migration.rule import Rule, all_rules
 from viaduct.migration.specification import ELSEWHERE, ROWS, RULES_BY_ROW, SECTIONS
 
 RUN_CONDITIONS = {True: "always", False: "when asked for, by an option or by `--only`"}
@@ -18,7 +18,7 @@ RUN_CONDITIONS = {True: "always", False: "when asked for, by an option or by `--
 
 def find_rules(name: str) -> list[Rule]:
     """Return the rules for a name that --only, --skip or --explain gives; raise UnknownName or BadValue without any."""
-    rules = [rule for rule in all_rules() if is_named(name, rule)]
+    rules = [rule for rule in all_rules() if rule.has_name(name)]
     if rules:
         return rules
     hint = f"`viaduct migrate --list` shows all {len(all_rules())}."

@@ -186,7 +186,7 @@ def iterate_sites(rule: Rule, file: MigratedFile) -> Iterator[tuple[Site, Handle
         for node_type, handler in rule.node_handlers:
             pairs += [(Site(rule, file, node), handler) for node in file.source.of_kind(node_type)]
         pairs += [(Site(rule, file, file.source.tree), handler) for handler in rule.file_handlers]
-    if (file.target_code_lines or file.explained_lines) and rule.skips_code_for_target:
+    if (file.target_code_lines or file.explained_lines) and rule.skips_lines_left_alone:
         pairs = [(site, handler) for site, handler in pairs if not file.is_left_alone(site.node)]
     order = file.source.positions if len(pairs) > 1 else {}  # node -> its position in the text
     yield from sorted(pairs, key=lambda pair: order.get(pair[0].node, 0))

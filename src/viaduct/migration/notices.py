@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 from viaduct.cards.advice import Remark
 from viaduct.cards.limits import Risk
-from viaduct.migration import targets
 from viaduct.migration.rule import Rule, Site
 
 RISKS: tuple[Risk, ...] = ("low", "medium", "high")  # in ascending order
@@ -45,7 +44,7 @@ class Notice:
     uses: tuple[Literal["call", "reference"], ...] = ("call",)  # uses that are reported
 
     def report(self, site: Site) -> None:
-        remarks = [self.remarks[card.name] for card in targets.cards(site.options)] if self.remarks else []
+        remarks = [self.remarks[card.name] for card in site.cards] if self.remarks else []
         risk = max((remark.risk for remark in remarks), key=RISKS.index, default=self.risk)
         last = site.name.rpartition(".")[2]
         english = self.english.format(name=site.name, last=last, cards="; ".join(remark.english for remark in remarks))

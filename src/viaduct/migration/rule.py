@@ -4,11 +4,12 @@
 
     @rule.call("tensorflow.estimator.RunConfig")
     def convert(site: Site) -> None:
-        site.rename(site.import_name("NPURunConfig"))
+        site.rename(site.import_npu_name("NPURunConfig"))
         site.report_change("RunConfig becomes NPURunConfig", zh="…")
 
-Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore defines `rule`, named after the
-module, or a tuple `rules`. The first line of its docstring is the rule's summary; a test replays the indented diffs.
+Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore defines a variable `rule`, named
+after the module, or a tuple `rules`. The first line of a rule's docstring is its summary; a test replays the indented
+diffs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from viaduct.cards import Card
 from viaduct.cards.limits import Risk
 from viaduct.cards.tensorflow_api import DEFINING_MODULE
 from viaduct.migration import targets
@@ -36,32 +38,35 @@ if TYPE_CHECKING:
     from viaduct.migration.values import Values
 
 Handler = Callable[["Site"], None]
+ALL_TARGETS: tuple[Target, ...] = ("npu", "mlu", "any")
+ALL_MODES: tuple[Mode, ...] = ("rewrite", "patch")
 
 
 @dataclass
 class Rule:
-    """Rule of a migration. The decorators `call`, `reference`, `use`, `method`, `node` and `file` add its handlers."""
+    """Rule of a migration. The decorators `call`, `reference`, `use`, `method`, `node` and `file` register handlers."""
 
     module: str
-    short_name: str = ""  # if its module holds several rules (notices.py); empty: the module's name
-    text: str = ""  # documentation, if its module holds several rules; empty: the module's docstring
-    category: Kind = "mandatory"  # of its findings
+    short_name: str = ""  # given if the module has several rules (notices.py); empty: the module's name
+    text: str = ""  # documentation, given if the module has several rules; empty: the module's docstring
+    category: Kind = "mandatory"  # of its findings, also with --to any unless `category_for_any` is given
     targets: tuple[Target, ...] = ("npu",)
-    category_for_any: Kind | None = None  # with --to any, if that differs
-    former_names: tuple[str, ...] = ()  # names without the family that --only and --skip still accept
-    after: tuple[str, ...] = ()  # rules of the same family that must run before it
-    runs_last: bool = False  # after all rules without `runs_last`, to report on their result
-    when: Callable[[Options], bool] | None = None  # runs only with these options, or with --only; None: always
-    ignores_only: bool = False  # runs although --only names other rules, since their edits need it
-    modes: tuple[Mode, ...] = ("rewrite",)  # values of --mode with which it runs
-    # Visits also code that handles the target already, as `elif device.type == "npu":` does (target_code.py).
-    also_in_code_for_target: bool = False
+    category_for_any: Kind | None = None
+    former_names: tuple[str, ...] = ()  # older names, without the family, that --only and --skip still accept
+    after: tuple[str, ...] = ()  # rules of the same family that must run before this one
+    runs_last: bool = False  # runs after all rules without `runs_last`, to see their result
+    when: Callable[[Options], bool] | None = None  # runs if this is true or --only is given; None: always
+    completes_other_rules: bool = False  # runs also if --only names other rules, whose edits may need this one
+    modes: tuple[Mode, ...] = ("rewrite",)  # values of --mode with which the rule runs
+    # Rules for PyTorch leave some lines alone, such as code for the target: `elif device.type == "npu":`. This one
+    # visits them too. See MigratedFile.is_left_alone.
+    visits_lines_left_alone: bool = False
     call_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     reference_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     method_handlers: dict[str, Handler] = field(default_factory=dict)  # by the method's name
     node_handlers: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
     file_handlers: list[Handler] = field(default_factory=list)  # run once for each file
-    # Node and file handlers run only in files whose text contains one of these; empty: in all files.
+    # All node and file handlers of the rule run only in files with one of these texts; empty: in all files.
     only_if_file_contains: tuple[str, ...] = ()
 
     @property
@@ -76,13 +81,12 @@ class Rule:
 
     @property
     def rows(self) -> list[str]:
-        """Rows of the specification that the rule implements."""
+        """Rows of the specification of `viaduct migrate` (specification.py) that the rule implements."""
         return ROWS_BY_RULE.get(self.name, [])
 
     @property
-    def skips_code_for_target(self) -> bool:
-        """True for a PyTorch rule without `also_in_code_for_target`."""
-        return self.family == "torch" and not self.also_in_code_for_target
+    def skips_lines_left_alone(self) -> bool:
+        return self.family == "torch" and not self.visits_lines_left_alone
 
     def category_of_findings(self, options: Options) -> Kind:
         """Return the category of the rule's findings for the target of these options."""
@@ -94,7 +98,7 @@ class Rule:
         return self.text or importlib.import_module(self.module).__doc__ or ""
 
     def call(self, *names: str) -> Callable[[Handler], Handler]:
-        """Register a handler for calls of these qualified names; `tensorflow.data.*` stands for all names below it."""
+        """Register a handler for calls of these qualified names; `tensorflow.data.*` stands for all names within it."""
         return self._register(self.call_handlers, names)
 
     def reference(self, *names: str) -> Callable[[Handler], Handler]:
@@ -110,7 +114,7 @@ class Rule:
         return self._register(self.method_handlers, names)
 
     def node(self, *types: type[ast.AST], only_if_file_contains: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Register a handler for every node of these types; see the field `only_if_file_contains`."""
+        """Register a handler for every node of these types; the texts are added to `Rule.only_if_file_contains`."""
 
         def register(handler: Handler) -> Handler:
             self.node_handlers += [(node_type, handler) for node_type in types]
@@ -120,7 +124,7 @@ class Rule:
         return register
 
     def file(self, only_if_file_contains: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Register a handler that runs once for each file, with the ast.Module as its node."""
+        """Register a handler that runs once for each file, with the ast.Module as its site's node."""
 
         def register(handler: Handler) -> Handler:
             self.file_handlers.append(handler)
@@ -139,17 +143,16 @@ class Rule:
 
     def is_wanted(self, options: Options) -> bool:
         """Return True if the rule runs with these options: target, mode, --only, --skip and `when`."""
-        if options.only and not self.ignores_only and not any(is_named(rule_name, self) for rule_name in options.only):
+        if options.only and not self.completes_other_rules and not any(map(self.has_name, options.only)):
             return False
-        if any(is_named(name, self) for name in options.skip) or options.mode not in self.modes:
+        if any(map(self.has_name, options.skip)) or options.mode not in self.modes:
             return False
         return options.to in self.targets and (self.when is None or self.when(options) or bool(options.only))
 
-
-def is_named(name: str, rule: Rule) -> bool:
-    """Return True if a name is the rule's with or without the family, a former one, or a row."""
-    short = name.removeprefix("torch.").removeprefix("tf1.")
-    return name in (rule.name, rule.name.partition(".")[2], *rule.rows) or short in rule.former_names
+    def has_name(self, name: str) -> bool:
+        """Return True for the rule's name and its former names, with or without the family, and for its rows."""
+        short = name.removeprefix("torch.").removeprefix("tf1.")
+        return name in (self.name, self.name.partition(".")[2], *self.rows) or short in self.former_names
 
 
 @dataclass
@@ -158,8 +161,8 @@ class Site:
 
     rule: Rule
     file: MigratedFile
-    node: Any  # of `ast`, such as the call for a handler of `Rule.call`
-    name: str = ""  # qualified name of a call or reference; name of a method; else empty
+    node: Any  # a node of `ast`: the ast.Call for handlers of calls and methods, the name itself for references
+    name: str = ""  # qualified name of the called or referenced object; bare name of a method; else empty
     edit: Edits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -182,6 +185,11 @@ class Site:
         return targets.target_of(self.options)
 
     @property
+    def cards(self) -> tuple[Card, ...]:
+        """The NPU, the MLU, or both with `--to any`: the cards on which the result is to run."""
+        return targets.cards(self.options)
+
+    @property
     def values(self) -> Values:
         return self.file.values
 
@@ -193,8 +201,8 @@ class Site:
         return self.source.text_of(node)
 
     @property
-    def callee_or_reference(self) -> ast.expr:
-        """Expression with the name that matched: the function of a call, or the reference itself."""
+    def name_node(self) -> ast.expr:
+        """Expression that `name` is the qualified name of: the function of a call, or the reference itself."""
         node: ast.expr = self.node.func if isinstance(self.node, ast.Call) else self.node
         return node
 
@@ -219,8 +227,8 @@ class Site:
     # ---- changing
 
     def rename(self, text: str) -> None:
-        """Replace the function of a call, or the complete reference."""
-        self.edit.replace_node(self.callee_or_reference, text)
+        """Replace the function's name in a call, or the complete reference."""
+        self.edit.replace_node(self.name_node, text)
 
     def set_argument(self, name: str, text: str, position: int = -1) -> None:
         """Replace the value of an argument, given by keyword or position; add a keyword argument if there is none."""
@@ -234,29 +242,29 @@ class Site:
         self.edit.remove_slots(self.source.argument_slots(self.node), {self.argument_index(value)})
 
     def remove_arguments(self, values: list[ast.expr | ast.keyword], add: str = "") -> None:
-        """Remove several arguments, and add `name=value`, in one edit: separate edits could overlap at a comma."""
+        """Remove several arguments and add the code `add`, such as "x=1", in one edit: two could overlap at a comma."""
         self.edit.change_arguments(self.node, {self.argument_index(value) for value in values}, add)
 
     def argument_index(self, value: ast.expr | ast.keyword) -> int:
-        """Return the position of an argument in the text of the call, in which positional and keyword ones may mix."""
+        """Return the position of an argument in the text of the call, where `*args` may follow keyword arguments."""
         written = sorted([*self.node.args, *self.node.keywords], key=lambda node: (node.lineno, node.col_offset))
         return written.index(value)
 
-    def name_argument(self, value: ast.expr, name: str) -> None:
-        """Turn a positional argument into a keyword argument; the call must have no * argument."""
+    def pass_by_keyword(self, value: ast.expr, name: str) -> None:
+        """Turn a positional argument into a keyword argument."""
         self.edit.insert(self.source.argument_slots(self.node)[self.argument_index(value)].start, f"{name}=")
 
-    def name_positions(self, order: tuple[str, ...]) -> None:
-        """Turn all positional arguments into keyword arguments with the names `order`."""
-        for value, name in zip(self.node.args, order, strict=False):
-            self.name_argument(value, name)
+    def pass_all_by_keyword(self, parameters: tuple[str, ...]) -> None:
+        """Turn the positional arguments into keyword arguments; `parameters` are their names in order."""
+        for value, name in zip(self.node.args, parameters, strict=False):
+            self.pass_by_keyword(value, name)
 
-    def import_name(self, name: str) -> str:
-        """Import a name of the NPU's TensorFlow adapter, if the file does not yet; return its local name."""
+    def import_npu_name(self, name: str) -> str:
+        """Return the local name of an object of the NPU's TensorFlow adapter; import it if the file does not."""
         return self.file.import_name(DEFINING_MODULE[name], name, self.node)
 
     def reserve_name(self, stem: str) -> str:
-        """Return `stem`, or `stem` with a number, that the file does not use yet, and reserve it."""
+        """Reserve and return a name that the file does not use: `stem`, or `stem` with a number."""
         return self.file.reserve_name(stem)
 
     # ---- reporting
@@ -275,9 +283,9 @@ class Site:
         self._report("unresolved", message, zh, risk, node)
 
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
-        """Add a finding at a node, by default the site's, unless the rule leaves its line alone."""
+        """Add a finding at a node, by default the site's; on lines that the rule leaves alone add only advice."""
         reported: Any = node or self.node
-        if status != "advice" and self.rule.skips_code_for_target and self.file.is_left_alone(reported):
+        if status != "advice" and self.rule.skips_lines_left_alone and self.file.is_left_alone(reported):
             return
         line, end_line = getattr(reported, "lineno", 1), getattr(reported, "end_lineno", 1)  # ast.Module has none
         first, last = self.file.original_lines[line - 1], self.file.original_lines[end_line - 1]
@@ -290,7 +298,7 @@ Result = TypeVar("Result")
 
 
 def cache_per_file(function: Callable[[Site], Result]) -> Callable[[Site], Result]:
-    """Decorate a function of a site whose result depends on the file's text only: it is cached until an edit."""
+    """Decorate a function whose result is the same for all sites of a file: it is cached until edits are applied."""
 
     @wraps(function)
     def get_answer(site: Site) -> Result:
@@ -317,7 +325,7 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Yield the rules by name: those with `runs_last` at the end, each behind the rules in its `after`.
+    """Yield the rules in the order of their names, `runs_last` ones at the end, each after the rules in its `after`.
 
     Raises ValueError if rules wait for each other.
     """

@@ -1,7 +1,7 @@
 """Targets that `--to` names: each renders devices, backends and imports for the code that a rule writes.
 
-For `npu` and `mlu` a device is a name of the card (`"npu:0"`), for `any` a call of the helper module, which queries the
-machine at run time: `site.target.render_device(site)`.
+For npu and mlu, `site.target.render_device(site)` is the device's name as a literal, `"npu"`. For any, it is a call of
+the helper module (migration/accelerator_device.py), which finds the machine's card at run time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def cards(options: Options) -> tuple[Card, ...]:
-    """Return the NPU, the MLU or both: the cards on which the result is to run."""
+    """Return the cards on which the result is to run: the NPU, the MLU, or both with `--to any`."""
     return tuple(CARDS.values()) if options.to == "any" else (CARDS[options.to],)
 
 
 @dataclass(frozen=True)
 class CardTarget:
-    """One card (`--to npu`, `--to mlu`): its names are written literally, and its plug-in is imported."""
+    """One card (`--to npu`, `--to mlu`): rules write its names as literals and import its plug-in (torch_npu)."""
 
     card: Card
-    is_any: bool = False
+    is_any_card: bool = False
 
-    def select(self, for_card: Bilingual, for_any: Bilingual) -> Bilingual:
-        """Return the message for one card, with fields such as {card.title} filled in."""
+    def select_message(self, for_card: Bilingual, for_any: Bilingual) -> Bilingual:
+        """Return the message for one card, in English and Chinese, with fields such as {card.title} filled in."""
         english, chinese = for_card
         return english.format(card=self.card), chinese.format(card=self.card)
 
@@ -54,26 +54,26 @@ class CardTarget:
 
 @dataclass(frozen=True)
 class AnyTarget:
-    """All cards (`--to any`): code calls the helper, which determines the card at run time.
+    """All cards (`--to any`): rules write calls of the helper, which finds the machine's card at run time.
 
-    It has the same methods as `CardTarget`; a rule calls them without knowing which target it has.
+    It has the methods of `CardTarget`, so that a rule can call them without knowing which target it has.
     """
 
-    is_any: bool = True
+    is_any_card: bool = True
 
     @property
     def card(self) -> Card:
         """Raise KeyError: rules that need one card do not run with `--to any`."""
         raise KeyError("any")
 
-    def select(self, for_card: Bilingual, for_any: Bilingual) -> Bilingual:
+    def select_message(self, for_card: Bilingual, for_any: Bilingual) -> Bilingual:
         return for_any
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
         return f"{import_helper(site, at)}.device()"
 
     def render_host_location(self, site: Site) -> str:
-        """Return the `map_location` that loads a checkpoint on the host except on CUDA."""
+        """Return a `map_location` that loads a checkpoint on the host, but on CUDA is None, torch.load's default."""
         return f"{import_helper(site)}.map_location()"
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
@@ -93,7 +93,7 @@ def target_of(options: Options) -> Target:
 
 
 def import_helper(site: Site, at: ast.AST | None = None) -> str:
-    """Return the local name of the helper's object at a node, and request its import if it is missing."""
+    """Return the local name of the helper's object `accelerator` at a node; request its import if it has none."""
     file = site.file
     qualified = f"{file.project.helper_of(file.path)}.{HELPER_OBJECT}"
     local_name = file.names.local_name(qualified) or find_pasted_helper(site.source.tree)

@@ -46,7 +46,7 @@ def run_function(call: ast.Call) -> str:
     return "main" if argument is None else plain_name(argument)
 
 
-def is_imported(site: Site) -> bool:
+def is_imported_by_others(site: Site) -> bool:
     """Return True if another file of the project imports this one."""
     project, path = site.file.project, site.file.path
     return (

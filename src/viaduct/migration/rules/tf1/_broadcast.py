@@ -50,6 +50,6 @@ def render_broadcast(site: Site, variables: str, root: str = "0") -> str:
 
     `variables` and `root` are code, too.
     """
-    operators = site.import_name("hccl_ops")
+    operators = site.import_npu_name("hccl_ops")
     group = proto.tensorflow_name(site, "group")
     return f"{group}(*[var.assign({operators}.broadcast([var], {root})[0]) for var in {variables}])"

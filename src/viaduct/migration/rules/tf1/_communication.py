@@ -40,19 +40,19 @@ def asking_files(site: Site) -> set[str]:
     return project.rank_files.union(*(project.calling_files.get(name, set()) for name in INITIALIZERS))
 
 
-def ensure_helper(site: Site, near: ast.stmt) -> str:
+def ensure_init_function(site: Site, near: ast.stmt) -> str:
     """Return the name of the function that returns a session and the operation that starts communication.
 
     If the file has none, write it before the top-level statement around `near`.
     """
-    defined = find_helper(site)
+    defined = find_init_function(site)
     if defined is not None:
         return defined
     name = site.reserve_name("init_npu")
-    mark_once(site, "init_npu", name)  # for find_helper, until the file is parsed again
+    mark_once(site, "init_npu", name)  # for find_init_function, until the file is parsed again
     body, unit = site.source.tree.body, site.source.indent_unit
     position = next(body.index(parent) for parent in [near, *site.source.ancestors(near)] if parent in body)
-    lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in render_helper_body(site))]
+    lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in render_init_body(site))]
     if position:
         site.edit.insert_after(body[position - 1], lines)
     else:
@@ -60,13 +60,13 @@ def ensure_helper(site: Site, near: ast.stmt) -> str:
     return name
 
 
-def render_helper_body(site: Site) -> list[str]:
+def render_init_body(site: Site) -> list[str]:
     rewrite = "config.graph_options.rewrite_options"
     if not proto.tensorflow_prefix(site):
         proto.import_module(site, "tensorflow", "tf")
     return [
         '"""A session, and the operation that starts collective communication when it is run."""',
-        f"npu_init = {site.import_name('npu_ops')}.initialize_system()",
+        f"npu_init = {site.import_npu_name('npu_ops')}.initialize_system()",
         f"config = {proto.tensorflow_name(site, 'ConfigProto')}()",
         f"{rewrite}.remapping = {proto.rewriter_config_name(site)}.OFF",
         f"custom_op = {rewrite}.custom_optimizers.add()",
@@ -82,7 +82,7 @@ def starts_communication(site: Site, function: ast.AST) -> bool:
     return contains_call(site, function, (f"{OPS}.initialize_system",))
 
 
-def find_helper(site: Site) -> str | None:
+def find_init_function(site: Site) -> str | None:
     """Return the name of the top-level function that starts communication, parsed or just written; else None."""
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef) and starts_communication(site, node):

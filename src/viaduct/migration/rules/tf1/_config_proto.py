@@ -54,7 +54,7 @@ def import_module(site: Site, module: str, alias: str = "") -> str:
 def rewriter_config_name(site: Site) -> str:
     """Return `RewriterConfig`, or `rewriter_config_pb2.RewriterConfig` where the file imports that module."""
     module = site.file.names.local_name(REWRITER) if "rewriter_config_pb2" in site.source.text else None
-    return f"{module}.RewriterConfig" if module else site.import_name("RewriterConfig")
+    return f"{module}.RewriterConfig" if module else site.import_npu_name("RewriterConfig")
 
 
 def as_bytes(site: Site, text: str) -> str:

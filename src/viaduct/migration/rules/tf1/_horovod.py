@@ -18,7 +18,7 @@ def qualified_names(*functions: str) -> tuple[str, ...]:
     return tuple(f"{root}.{function}" for root in MODULES for function in functions)
 
 
-def short_name(site: Site) -> str:
+def name_in_horovod(site: Site) -> str:
     """Return the name of the site without Horovod's module: `callbacks.MetricAverageCallback`."""
     root = next(root for root in sorted(MODULES, key=len, reverse=True) if site.name.startswith(f"{root}."))
     return site.name.removeprefix(f"{root}.")
@@ -29,7 +29,7 @@ def is_horovod(name: str | None) -> bool:
     return name is not None and any(name == root or name.startswith(f"{root}.") for root in MODULES)
 
 
-def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
+def register_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
     """Register a handler for calls of these functions of Horovod, unless the program keeps Horovod."""
 
     def register(handler: Handler) -> Handler:
@@ -43,14 +43,14 @@ def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
 
 
 @cache_per_file
-def find_escapes(site: Site) -> list[str]:
+def find_unfollowed_uses(site: Site) -> list[str]:
     """Return the lines (`file:line`) at which the program passes Horovod's module to code that cannot be followed."""
     return [*list_program_escapes(site.file.project, site.file.path)]
 
 
 def keeps_horovod(site: Site) -> bool:
     """Return True if Horovod stays in the program because uses of its module cannot be followed."""
-    return bool(find_escapes(site))
+    return bool(find_unfollowed_uses(site))
 
 
 def files_that_keep_horovod(site: Site) -> list[str]:
@@ -62,7 +62,7 @@ def files_that_keep_horovod(site: Site) -> list[str]:
     return sorted(keeping_files & {path for program in programs for path in program})
 
 
-def has_call_of(site: Site, node: ast.AST, *functions: str) -> bool:
+def calls_any(site: Site, node: ast.AST, *functions: str) -> bool:
     """Return True if an expression calls one of these functions of Horovod."""
     return contains_call(site, node, qualified_names(*functions))
 
@@ -85,5 +85,5 @@ def replace_or_report(site: Site, text: str, message: str, zh: str) -> None:
 
 def request_manual_change(site: Site, advice: str, zh: str) -> None:
     """Report a use of Horovod that needs manual review."""
-    name = f"hvd.{short_name(site)}"
+    name = f"hvd.{name_in_horovod(site)}"
     site.request_review(f"{name} needs a manual change: {advice}", zh=f"{name}:请手工修改;{zh}", risk="high")

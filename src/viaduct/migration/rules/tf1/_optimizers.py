@@ -55,7 +55,7 @@ def is_optimizer(site: Site, call: ast.AST) -> bool:
     return is_public or is_internal or name in site.file.project.optimizers
 
 
-def holds_optimizer(site: Site, call: ast.Call) -> bool:
+def has_optimizer_argument(site: Site, call: ast.Call) -> bool:
     """Return True for a call with an optimizer among its arguments, as averaging and clipping optimizers have."""
     arguments = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in ("opt", "optimizer"))]
     values = [value for item in arguments for value in possible_values(site, item)]
@@ -74,7 +74,7 @@ def is_optimizer_or_wrapper(site: Site, call: ast.Call) -> bool:
     return is_optimizer(site, call) or site.qualified_name(call.func) in WRAPPERS
 
 
-def is_summed(site: Site, call: ast.AST) -> bool:
+def is_summed_by_allreduce(site: Site, call: ast.AST) -> bool:
     """Return True for compute_gradients in a list comprehension with hccl_ops.allreduce, written by distribute_sum."""
     loop = site.source.parents.get(call)
     comprehension = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
@@ -93,7 +93,7 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
     if isinstance(node, ast.Call):
         name = site.qualified_name(node.func) or ""
         is_library = name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
-        return is_library or is_optimizer_or_wrapper(site, node) or holds_optimizer(site, node)
+        return is_library or is_optimizer_or_wrapper(site, node) or has_optimizer_argument(site, node)
     if isinstance(node, ast.IfExp):
         return is_known_optimizer(site, node.body, depth) and is_known_optimizer(site, node.orelse, depth)
     if isinstance(node, ast.Name) and depth < 5:
@@ -156,7 +156,7 @@ def is_training_call(node: ast.AST, name: str) -> bool:
     return isinstance(method, ast.Attribute) and method.attr in TRAINING_METHODS and plain_name(method.value) == name
 
 
-def unwrap(site: Site, optimizer: ast.expr) -> None:
+def unwrap_optimizer(site: Site, optimizer: ast.expr) -> None:
     """Replace the site's call, which wraps an optimizer, by the optimizer; remove the statement `opt = wrap(opt)`."""
     statement = site.source.statement_around(site.node)
     is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1

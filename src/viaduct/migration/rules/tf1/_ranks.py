@@ -32,16 +32,18 @@ RANK_CALLS = {
 }
 
 
-def render_rank(site: Site, node: ast.AST, quantity: str) -> str | None:
+def render_rank_quantity(site: Site, node: ast.AST, quantity: str) -> str | None:
     """Return the code of a quantity at a node; None for local_size if only the environment can be read."""
     if can_ask_hccl(site, node):
-        return f"{function_name(site, quantity)}()"
+        return f"{rank_function_name(site, quantity)}()"
     return render_environment(site, quantity) if quantity in ENVIRONMENT else None
 
 
-def function_name(site: Site, quantity: str) -> str:
+def rank_function_name(site: Site, quantity: str) -> str:
     """Return the local name of hccl's function for a quantity, or of Ascend's helper with `--style wrapper`."""
-    return site.import_name(VENDOR_HELPERS[quantity] if site.options.style == "wrapper" else HCCL_FUNCTIONS[quantity])
+    return site.import_npu_name(
+        VENDOR_HELPERS[quantity] if site.options.style == "wrapper" else HCCL_FUNCTIONS[quantity]
+    )
 
 
 def can_ask_hccl(site: Site, node: ast.AST) -> bool:

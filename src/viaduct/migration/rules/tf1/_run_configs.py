@@ -25,19 +25,19 @@ CONFIG_POSITIONS = {
 CONVERTER = full_name("npu_run_config_init")
 
 
-def is_for_canned(site: Site, config: ast.expr) -> bool:
+def is_only_for_canned_estimators(site: Site, config: ast.expr) -> bool:
     """Return True if a RunConfig is used only for canned estimators."""
     uses = config_uses(site, config)
-    return bool(uses) and all(is_passed_to_canned(site, use) for use in uses)
+    return bool(uses) and all(is_passed_to_canned_estimator(site, use) for use in uses)
 
 
-def is_converted(site: Site, config: ast.expr) -> bool:
+def is_only_passed_to_converter(site: Site, config: ast.expr) -> bool:
     """Return True for a RunConfig that is only passed to npu_run_config_init, as in code that Ascend's tool wrote.
 
     False if an NPUEstimator gets the result, since it needs an NPURunConfig.
     """
     uses = config_uses(site, config)
-    return bool(uses) and all(is_passed_to_init(site, use) for use in uses)
+    return bool(uses) and all(is_passed_to_converter(site, use) for use in uses)
 
 
 def config_uses(site: Site, config: ast.expr) -> list[ast.expr]:
@@ -46,7 +46,7 @@ def config_uses(site: Site, config: ast.expr) -> list[ast.expr]:
     return [config] if variable is None else list(find_reads(site, variable))
 
 
-def is_passed_to_init(site: Site, value: ast.expr) -> bool:
+def is_passed_to_converter(site: Site, value: ast.expr) -> bool:
     """Return True if a value is an argument of npu_run_config_init, and no NPUEstimator gets the result of the call."""
     call = call_with_argument(site, value)
     if call is None or site.qualified_name(call.func) != CONVERTER:
@@ -57,7 +57,7 @@ def is_passed_to_init(site: Site, value: ast.expr) -> bool:
     )
 
 
-def comes_from_init(site: Site, config: ast.expr | None) -> bool:
+def comes_from_converter(site: Site, config: ast.expr | None) -> bool:
     """Return True for a result of npu_run_config_init, and for a variable with such a value."""
     if config is None:
         return False
@@ -66,13 +66,13 @@ def comes_from_init(site: Site, config: ast.expr | None) -> bool:
     return any(isinstance(value, ast.Call) and site.qualified_name(value.func) == CONVERTER for value in values)
 
 
-def is_passed_to_canned(site: Site, value: ast.expr) -> bool:
+def is_passed_to_canned_estimator(site: Site, value: ast.expr) -> bool:
     """Return True if a value is the config of a canned estimator, directly or through npu_run_config_init."""
     call = call_with_argument(site, value)
     if call is None:
         return False
     name = site.qualified_name(call.func) or ""
     if name == CONVERTER:
-        return is_passed_to_canned(site, call)
+        return is_passed_to_canned_estimator(site, call)
     position = CONFIG_POSITIONS.get(name.removeprefix("tensorflow.estimator."))
     return position is not None and value is find_argument(call, "config", position)

@@ -164,7 +164,7 @@ def wrap_config(site: Site, text: str) -> str:
             "explicitly leave it on",
             zh="npu_config_proto 还会关闭 Grappler 的 memory_optimization;显式写法则保持默认开启",
         )
-    return f"{site.import_name('npu_config_proto')}({f'config_proto={text}' if text else ''})"
+    return f"{site.import_npu_name('npu_config_proto')}({f'config_proto={text}' if text else ''})"
 
 
 def report_configured(site: Site) -> None:

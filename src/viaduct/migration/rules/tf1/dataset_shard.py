@@ -52,7 +52,7 @@ def shard_by_rank(site: Site) -> None:
         return
     if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
         return
-    if horovod.keeps_horovod(site) and horovod.has_call_of(site, site.values.origin(number), "size", "local_size"):
+    if horovod.keeps_horovod(site) and horovod.calls_any(site, site.values.origin(number), "size", "local_size"):
         return  # this program keeps Horovod
     if not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         report_unknown_numbers(site)
@@ -95,7 +95,7 @@ def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
     if not site.is_editable:
         report_unknown_numbers(site)
         return
-    size, rank = (ranks.render_rank(site, site.node, quantity) or "" for quantity in ("size", "rank"))
+    size, rank = (ranks.render_rank_quantity(site, site.node, quantity) or "" for quantity in ("size", "rank"))
     site.edit.replace_node(number, size)
     site.edit.replace_node(index, rank)
     site.report_change("every rank reads its share", zh="按 rank 切分数据集")

@@ -309,7 +309,8 @@ def add_hook(site: Site, position: int) -> None:
     if site.has_unpacked_arguments or not site.is_editable:
         report_missing_broadcast(site)
         return
-    hook = f"{site.import_name('NPUBroadcastGlobalVariablesHook')}(0, {ranks.render_rank(site, site.node, 'rank')})"
+    rank = ranks.render_rank_quantity(site, site.node, "rank")
+    hook = f"{site.import_npu_name('NPUBroadcastGlobalVariablesHook')}(0, {rank})"
     if hooks is None or is_none(hooks):
         site.set_argument("hooks", f"[{hook}]", position)
     else:

@@ -68,7 +68,7 @@ def average_gradients(site: Site) -> None:
 
 def add_allreduce(site: Site, arguments: str = "") -> None:
     """Pass the gradients through npu_allreduce, with further arguments such as `, "sum"`."""
-    site.edit.enclose(site.node, f"{site.import_name('npu_allreduce')}(", f"{arguments})")
+    site.edit.enclose(site.node, f"{site.import_npu_name('npu_allreduce')}(", f"{arguments})")
 
 
 def find_apply_call(site: Site) -> ast.Call | None:

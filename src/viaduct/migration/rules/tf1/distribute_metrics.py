@@ -57,4 +57,4 @@ def average_metrics(site: Site) -> None:
 
 
 def render_mean(site: Site, value: str) -> str:
-    return f'{site.import_name("hccl_ops")}.allreduce({value}, "sum") / {ranks.render_environment(site, "size")}'
+    return f'{site.import_npu_name("hccl_ops")}.allreduce({value}, "sum") / {ranks.render_environment(site, "size")}'

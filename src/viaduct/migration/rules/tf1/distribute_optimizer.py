@@ -36,7 +36,7 @@ UNKNOWN_USES = {"unknown", "returned", "passed to wrapper"}
 @rule.node(ast.Call, only_if_file_contains=("Optimizer", *optimizers.TRAINING_METHODS))
 def wrap_optimizer(site: Site) -> None:
     """Wrap an optimizer that trains; report one whose use is not known."""
-    if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
+    if not optimizers.is_optimizer(site, site.node) or optimizers.has_optimizer_argument(site, site.node):
         return
     if site.qualified_name(site.node.func) == optimizers.SYNC_REPLICAS:
         return  # reported by distribute_servers
@@ -86,7 +86,7 @@ def classify_method(site: Site, method: ast.Attribute) -> str:
     """Classify the use of an optimizer by a call of one of its methods, see `classify_use`."""
     if method.attr not in optimizers.TRAINING_METHODS:
         return "nothing"
-    if method.attr == "compute_gradients" and optimizers.is_summed(site, site.source.parents[method]):
+    if method.attr == "compute_gradients" and optimizers.is_summed_by_allreduce(site, site.source.parents[method]):
         return "summed"
     if method.attr != "apply_gradients":
         return "trains"
@@ -124,7 +124,7 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
     location = outermost_choice(site, statement, target) or statement
     if mark_once(site, "wrapped", location):
         name = site.text(target)
-        site.edit.insert_after(location, [f"{name} = {site.import_name(wrapper_name(site))}({name})"])
+        site.edit.insert_after(location, [f"{name} = {site.import_npu_name(wrapper_name(site))}({name})"])
         report_wrapped(site)
 
 
@@ -161,7 +161,7 @@ def creates_optimizer(site: Site, branch: list[ast.stmt], target: ast.expr) -> b
 def wrap_expression(site: Site, node: ast.expr) -> None:
     if not site.is_editable or not mark_once(site, "wrapped", node):
         return
-    site.edit.enclose(node, f"{site.import_name(wrapper_name(site))}(")
+    site.edit.enclose(node, f"{site.import_npu_name(wrapper_name(site))}(")
     report_wrapped(site)
 
 

@@ -38,7 +38,7 @@ def convert(site: Site) -> None:
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         uses = list(find_reads(site, parent.targets[0]))
     if uses and site.options.distributed:
-        site.edit.replace_node(site.node, f"{site.import_name('npu_strategy')}.NPUStrategy()")
+        site.edit.replace_node(site.node, f"{site.import_npu_name('npu_strategy')}.NPUStrategy()")
         site.report_change("the ranks are the replicas: NPUStrategy", zh="改用 NPUStrategy:每个 rank 为一个副本")
     elif all(is_only_passed_on(site, use) for use in uses):
         site.edit.replace_node(site.node, "None")

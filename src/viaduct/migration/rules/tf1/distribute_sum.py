@@ -68,7 +68,7 @@ def split_minimize(site: Site) -> None:
 
 @rule.method("compute_gradients")
 def sum_gradients(site: Site) -> None:
-    if not can_be_summed(site) or optimizers.is_summed(site, site.node):
+    if not can_be_summed(site) or optimizers.is_summed_by_allreduce(site, site.node):
         return
     before, after = render_sum(site, "\0").split("\0")  # the code before and after the call
     site.edit.enclose(site.node, before, after)
@@ -98,12 +98,12 @@ def can_be_summed(site: Site) -> bool:
     return bool(values) and all(
         isinstance(value, ast.Call)
         and optimizers.is_optimizer(site, value)
-        and not optimizers.holds_optimizer(site, value)
+        and not optimizers.has_optimizer_argument(site, value)
         for value in values
     )
 
 
 def render_sum(site: Site, pairs: str) -> str:
     """Return the code of a list with the gradients summed, for the code of a list of (gradient, variable) pairs."""
-    operators = site.import_name("hccl_ops")
+    operators = site.import_npu_name("hccl_ops")
     return f'[(g if g is None else {operators}.allreduce(g, "sum"), v) for g, v in {pairs}]'

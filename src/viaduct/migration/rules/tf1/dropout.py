@@ -52,7 +52,7 @@ def convert(site: Site) -> None:
         )
         return
     replace_rate(site, rate)
-    site.rename(f"{site.import_name('npu_ops')}.dropout")
+    site.rename(f"{site.import_npu_name('npu_ops')}.dropout")
     site.report_change("dropout becomes the device's operator", zh="dropout 替换为昇腾算子")
 
 

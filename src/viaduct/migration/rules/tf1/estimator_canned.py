@@ -48,7 +48,7 @@ def configure(site: Site) -> None:
             node=config,
         )
         return
-    init = site.import_name("npu_run_config_init")
+    init = site.import_npu_name("npu_run_config_init")
     if config is None:
         site.edit.add_argument(site.node, f"config={init}()")
     elif is_none(config):

@@ -19,7 +19,7 @@ import ast
 from viaduct.migration.lookups import keyword_value, plain_name
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import comes_from_init
+from viaduct.migration.rules.tf1._run_configs import comes_from_converter
 from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__, after=("estimator_run_config", "preset_resnet_seed"))
@@ -33,7 +33,7 @@ CONTRIB_CLASSES = (
 
 @rule.call("tensorflow.estimator.Estimator")
 def convert(site: Site) -> None:
-    if comes_from_init(site, site.argument("config", 2)):
+    if comes_from_converter(site, site.argument("config", 2)):
         return
     if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):
         site.request_review(
@@ -42,9 +42,9 @@ def convert(site: Site) -> None:
             risk="high",
         )
         return
-    site.rename(site.import_name("NPUEstimator"))
+    site.rename(site.import_npu_name("NPUEstimator"))
     if len(site.node.args) >= 5:
-        site.name_argument(site.node.args[4], "warm_start_from")
+        site.pass_by_keyword(site.node.args[4], "warm_start_from")
     site.report_change("Estimator becomes NPUEstimator", zh="Estimator 替换为 NPUEstimator")
     check_config(site)
 
@@ -70,7 +70,7 @@ def check_config(site: Site) -> None:
 def add_config(site: Site) -> None:
     directory = site.argument("model_dir", 1)
     argument = "" if directory is None or is_none(directory) else f"model_dir={site.text(directory)}"
-    site.set_argument("config", f"{site.import_name('NPURunConfig')}({argument})", 2)
+    site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({argument})", 2)
     site.report_change("NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加")
 
 

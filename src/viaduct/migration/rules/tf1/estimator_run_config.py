@@ -19,7 +19,7 @@ import ast
 from viaduct.migration.lookups import plain_name
 from viaduct.migration.predicates import is_in_annotation, is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import is_converted, is_for_canned
+from viaduct.migration.rules.tf1._run_configs import is_only_for_canned_estimators, is_only_passed_to_converter
 
 rule = Rule(__name__)
 
@@ -50,7 +50,7 @@ DEFAULT_ADVICE = {
 @rule.call("tensorflow.estimator.RunConfig")
 def convert(site: Site) -> None:
     """Turn a RunConfig into an NPURunConfig; one for canned estimators only loses its strategies."""
-    if is_for_canned(site, site.node) or is_converted(site, site.node):
+    if is_only_for_canned_estimators(site, site.node) or is_only_passed_to_converter(site, site.node):
         remove_strategies(site)
         return
     if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):
@@ -60,7 +60,7 @@ def convert(site: Site) -> None:
             risk="high",
         )
         return
-    site.rename(site.import_name("NPURunConfig"))
+    site.rename(site.import_npu_name("NPURunConfig"))
     site.report_change("RunConfig becomes NPURunConfig", zh="RunConfig 替换为 NPURunConfig")
     convert_arguments(site)
     if site.has_unpacked_arguments:
@@ -90,7 +90,7 @@ def convert_arguments(site: Site) -> None:
         if name in REMOVED_PARAMETERS:
             report_removed(site, name, argument)
         elif not isinstance(argument, ast.keyword):
-            site.name_argument(argument, name)
+            site.pass_by_keyword(argument, name)
     removed = [argument for name, argument in arguments.items() if name in REMOVED_PARAMETERS]
     site.remove_arguments(removed, add=render_defaults(site, set(arguments)))
 

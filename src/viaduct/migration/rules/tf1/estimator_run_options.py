@@ -55,9 +55,9 @@ def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
         arguments["fusion_switch_file"] = repr(options.fusion_switch)
     if options.profile and "profiling_config" not in present:
         profiling = f"enable_profiling=True, profiling_options={render_profiling_options(options)!r}"
-        arguments["profiling_config"] = f"{site.import_name('ProfilingConfig')}({profiling})"
+        arguments["profiling_config"] = f"{site.import_npu_name('ProfilingConfig')}({profiling})"
     if options.dump and "dump_config" not in present:
         step = f", dump_step={options.dump_step!r}" if options.dump_step else ""
         dump = f'enable_dump=True, dump_path={options.dump!r}{step}, dump_mode="all"'
-        arguments["dump_config"] = f"{site.import_name('DumpConfig')}({dump})"
+        arguments["dump_config"] = f"{site.import_npu_name('DumpConfig')}({dump})"
     return {name: text for name, text in arguments.items() if name not in present}

@@ -138,7 +138,7 @@ def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:
     """Replace the formula by the device's operator, and remove the assignments that only the formula used."""
     arithmetic = Arithmetic(site, function, {parameter: 1.0})
     arithmetic.value(site.node.value)
-    site.edit.replace_node(site.node.value, f"{site.import_name('npu_unary_ops')}.gelu({parameter})")
+    site.edit.replace_node(site.node.value, f"{site.import_npu_name('npu_unary_ops')}.gelu({parameter})")
     for name in arithmetic.used:
         mentions = [node for node in ast.walk(function) if plain_name(node) == name]
         if len(mentions) == 2:  # assigned once, read once

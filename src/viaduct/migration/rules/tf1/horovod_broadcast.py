@@ -30,14 +30,14 @@ from viaduct.migration.rules.tf1 import _ranks as ranks
 rule = Rule(__name__)
 
 
-@horovod.on_call(rule, "BroadcastGlobalVariablesHook")
+@horovod.register_call(rule, "BroadcastGlobalVariablesHook")
 def replace_hook(site: Site) -> None:
     """Replace the hook by the NPU's, or remove it if an NPUEstimator trains."""
     if broadcast.is_trained_by_estimator(site):
         remove_hook(site)
         return
-    rank = ranks.render_rank(site, site.node, "rank")
-    text = f"{site.import_name('NPUBroadcastGlobalVariablesHook')}({root_rank_text(site)}, {rank})"
+    rank = ranks.render_rank_quantity(site, site.node, "rank")
+    text = f"{site.import_npu_name('NPUBroadcastGlobalVariablesHook')}({root_rank_text(site)}, {rank})"
     horovod.replace_or_report(
         site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook"
     )
@@ -58,7 +58,7 @@ def remove_hook(site: Site) -> None:
         site.edit.remove_slots(site.source.slots(opening)[0], {parent.elts.index(site.node)})
     elif isinstance(statement, ast.Expr) and statement.value is parent and called_name(parent) == "append":
         site.edit.remove_statement(statement)
-    elif not horovod.replace_call(site, f"{site.import_name('NpuEmptyHook')}()"):
+    elif not horovod.replace_call(site, f"{site.import_npu_name('NpuEmptyHook')}()"):
         horovod.request_manual_change(
             site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量"
         )
@@ -69,15 +69,15 @@ def remove_hook(site: Site) -> None:
     )
 
 
-@horovod.on_call(rule, "callbacks.BroadcastGlobalVariablesCallback")
+@horovod.register_call(rule, "callbacks.BroadcastGlobalVariablesCallback")
 def replace_callback(site: Site) -> None:
-    text = f"{site.import_name('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank_text(site)})"
+    text = f"{site.import_npu_name('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank_text(site)})"
     horovod.replace_or_report(
         site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调"
     )
 
 
-@horovod.on_call(rule, "broadcast_global_variables")
+@horovod.register_call(rule, "broadcast_global_variables")
 def broadcast_all(site: Site) -> None:
     if site.name.startswith(horovod.KERAS_MODULES):
         horovod.request_manual_change(
@@ -93,7 +93,7 @@ def broadcast_all(site: Site) -> None:
     )
 
 
-@horovod.on_call(rule, "broadcast_variables")
+@horovod.register_call(rule, "broadcast_variables")
 def broadcast_some(site: Site) -> None:
     variables, rank = site.argument("variables", 0), site.argument("root_rank", 1)
     if variables is None or rank is None:

@@ -45,9 +45,9 @@ def replace_allreduce(site: Site) -> None:
         )
         return
     is_mean = reduction == "mean"
-    text = f'{site.import_name("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if is_mean else reduction}")'
+    text = f'{site.import_npu_name("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if is_mean else reduction}")'
     if is_mean:
-        text = f"{text} / {ranks.render_rank(site, site.node, 'size')}"
+        text = f"{text} / {ranks.render_rank_quantity(site, site.node, 'size')}"
         text = f"({text})" if needs_parentheses(site) else text
     replace_collective(
         site, text, f"allreduce ({reduction}) through {NPU.backend}", f"allreduce({reduction})改用 {NPU.backend}"
@@ -94,10 +94,10 @@ def replace_allgather(site: Site) -> None:
             site, "write hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)"
         )
         return
-    size = ranks.render_rank(site, site.node, "size")
+    size = ranks.render_rank_quantity(site, site.node, "size")
     replace_collective(
         site,
-        f"{site.import_name('hccl_ops')}.allgather({site.text(tensor)}, {size})",
+        f"{site.import_npu_name('hccl_ops')}.allgather({site.text(tensor)}, {size})",
         f"allgather through {NPU.backend}",
         f"allgather 改用 {NPU.backend}",
     )
@@ -119,5 +119,5 @@ def replace_broadcast(site: Site) -> None:
             site, "write hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]"
         )
         return
-    text = f"{site.import_name('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"
+    text = f"{site.import_npu_name('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"
     replace_collective(site, text, f"broadcast through {NPU.backend}", f"broadcast 改用 {NPU.backend}")

@@ -45,7 +45,7 @@ def is_device_choice(site: Site, target: ast.expr) -> bool:
 
 def is_by_rank(site: Site, value: ast.AST) -> bool:
     """Return True if a value contains `hvd.local_rank()` or `hvd.rank()`, and Horovod is replaced in this program."""
-    return horovod.has_call_of(site, value, "local_rank", "rank") and not horovod.keeps_horovod(site)
+    return horovod.calls_any(site, value, "local_rank", "rank") and not horovod.keeps_horovod(site)
 
 
 def report_removed(site: Site) -> None:

@@ -60,7 +60,7 @@ def remove_imports(site: Site) -> None:
 def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
     """Return True if Horovod is still used, and report it."""
     if horovod.keeps_horovod(site):
-        escapes = ", ".join(horovod.find_escapes(site)[:5])
+        escapes = ", ".join(horovod.find_unfollowed_uses(site)[:5])
         site.report_unresolved(
             f"uses of Horovod cannot be followed ({escapes}), so all of it stays in this program: write its "
             f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",

@@ -23,11 +23,11 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 rule = Rule(__name__)
 
 
-@horovod.on_call(rule, "init", "shutdown")
+@horovod.register_call(rule, "init", "shutdown")
 def remove_call(site: Site) -> None:
     """Remove init or shutdown; report a call within another statement, or in a program that keeps parts of Horovod."""
     statement = site.source.parents[site.node]
-    function = horovod.short_name(site)
+    function = horovod.name_in_horovod(site)
     if not isinstance(statement, ast.Expr):
         horovod.request_manual_change(
             site, "communication is started by npu_ops.initialize_system", "集合通信由 npu_ops.initialize_system 初始化"

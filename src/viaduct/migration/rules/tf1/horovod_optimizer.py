@@ -31,7 +31,7 @@ RESULT_ARGUMENTS = {
 }
 
 
-@horovod.on_call(rule, "DistributedOptimizer")
+@horovod.register_call(rule, "DistributedOptimizer")
 def wrap_optimizer(site: Site) -> None:
     optimizer = site.argument("optimizer", 0)
     if optimizer is None or not site.is_editable or site.has_unpacked_arguments:
@@ -41,7 +41,7 @@ def wrap_optimizer(site: Site) -> None:
     elif is_loss_scaled(site, optimizer):
         remove_wrapper(site, optimizer)
     else:
-        site.rename(site.import_name(wrapper_name(site, optimizer)))
+        site.rename(site.import_npu_name(wrapper_name(site, optimizer)))
         kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
         others = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
         site.remove_arguments(others)

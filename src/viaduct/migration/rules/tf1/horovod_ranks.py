@@ -24,11 +24,11 @@ from viaduct.migration.rules.tf1 import _ranks as ranks
 rule = Rule(__name__, after=("horovod_devices",))
 
 
-@horovod.on_call(rule, *ranks.HCCL_FUNCTIONS)
+@horovod.register_call(rule, *ranks.HCCL_FUNCTIONS)
 def replace_rank(site: Site) -> None:
     """Replace a call by hccl's function or by an environment variable."""
-    quantity = horovod.short_name(site)
-    text = ranks.render_rank(site, site.node, quantity)
+    quantity = horovod.name_in_horovod(site)
+    text = ranks.render_rank_quantity(site, site.node, quantity)
     if text is None:
         horovod.request_manual_change(
             site,
@@ -47,8 +47,8 @@ def replace_rank(site: Site) -> None:
 def replace_reference(site: Site) -> None:
     """Replace a function that is passed on, as in `make(rank=hvd.rank)`."""
     if not horovod.keeps_horovod(site) and site.is_editable and ranks.can_ask_hccl(site, site.node):
-        quantity = horovod.short_name(site)
-        site.rename(ranks.function_name(site, quantity))
+        quantity = horovod.name_in_horovod(site)
+        site.rename(ranks.rank_function_name(site, quantity))
         site.report_change(
             f"hvd.{quantity} becomes its counterpart in {NPU.backend}",
             zh=f"hvd.{quantity} 替换为 {NPU.backend} 的对应函数",

@@ -41,7 +41,7 @@ def add_callback(site: Site) -> None:
         return
     if not site.is_editable or (value is not None and has_broadcast(site, value)):
         return
-    callback = f"{site.import_name(CALLBACK)}(0)"
+    callback = f"{site.import_npu_name(CALLBACK)}(0)"
     if value is None or is_none(value):
         site.set_argument("callbacks", f"[{callback}]", CALLBACKS_POSITIONS[site.name])
     else:

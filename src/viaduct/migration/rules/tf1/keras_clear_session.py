@@ -21,7 +21,7 @@ rule = Rule(__name__)
 @rule.call("tensorflow.keras.backend.clear_session")
 def replace_clear_session(site: Site) -> None:
     if site.is_editable:
-        site.rename(site.import_name("npu_clear_session"))
+        site.rename(site.import_npu_name("npu_clear_session"))
         site.report_change(
             "a new session for the device follows the cleared one", zh="清除会话后重新建立带 NpuOptimizer 的会话"
         )

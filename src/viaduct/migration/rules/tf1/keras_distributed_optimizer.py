@@ -43,7 +43,7 @@ def wrap_optimizer(site: Site) -> None:
             zh="请确认该模型的优化器已用 npu_distributed_optimizer_wrapper 包装",
         )
     elif not is_wrapped(site, optimizer) and site.is_editable:
-        site.edit.enclose(optimizer, f"{site.import_name('npu_distributed_optimizer_wrapper')}(")
+        site.edit.enclose(optimizer, f"{site.import_npu_name('npu_distributed_optimizer_wrapper')}(")
         site.report_change("the optimizer averages gradients over all ranks", zh="优化器在各 rank 间对梯度求平均")
 
 

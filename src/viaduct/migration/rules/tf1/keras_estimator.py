@@ -30,9 +30,9 @@ def convert(site: Site) -> None:
             zh="model_to_estimator 的参数为解包形式:请改写为 keras_to_npu.model_to_npu_estimator 并传入 NPURunConfig",
         )
         return
-    site.rename(f"{site.import_name('keras_to_npu')}.model_to_npu_estimator")
+    site.rename(f"{site.import_npu_name('keras_to_npu')}.model_to_npu_estimator")
     for value, name in list(zip(site.node.args, PARAMETERS, strict=False))[4:]:
-        site.name_argument(value, name)
+        site.pass_by_keyword(value, name)
     site.report_change("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
     check_config(site)
 
@@ -44,7 +44,7 @@ def check_config(site: Site) -> None:
         report_config(site)
     elif config is None or is_none(config):
         argument = f"model_dir={site.text(directory)}" if directory else ""
-        site.set_argument("config", f"{site.import_name('NPURunConfig')}({argument})", 4)
+        site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({argument})", 4)
     elif site.values.kind(config) != "npu_run_config":
         report_config(site)
 

@@ -123,10 +123,10 @@ def insert_session(site: Site, statement: ast.stmt) -> None:
     """Insert a session with NpuOptimizer for Keras before a statement, and close the session."""
     name = site.reserve_name("npu_keras_sess")
     if site.options.style == "wrapper":
-        lines = [f"{name} = {site.import_name('set_keras_session_npu_config')}()"]
+        lines = [f"{name} = {site.import_npu_name('set_keras_session_npu_config')}()"]
         if _keras.is_standalone(site):  # the helper sets the session of tf.keras only
             lines.append(f"{set_session_name(site)}({name})")
-        closing = f"{site.import_name('close_session')}({name})"
+        closing = f"{site.import_npu_name('close_session')}({name})"
     else:
         lines, closing = session_lines(site, statement, name), f"{name}.close()"
     site.edit.insert_before(statement, lines)

@@ -80,17 +80,17 @@ def restart_lines(site: Site) -> list[str]:
     Those of `--style wrapper` only start it, unless `--resources plugin` is given too.
     """
     if site.options.resources == "plugin":
-        plugin = site.import_name("npu_plugin")
+        plugin = site.import_npu_name("npu_plugin")
         return [f"{plugin}.npu_resource_shutdown()", f"{plugin}.npu_resource_init()"]
     if site.options.style == "wrapper":
-        return [f"npu_sess, npu_shutdown = {site.import_name('init_resource')}()"]
+        return [f"npu_sess, npu_shutdown = {site.import_npu_name('init_resource')}()"]
     return [*session_lines(site), "init_sess.run(npu_init)"]
 
 
 def session_lines(site: Site) -> list[str]:
     """Return the statements that shut communication down in a new session; define the helper that they call."""
-    helper = communication.ensure_helper(site, site.node)
-    ops = site.import_name("npu_ops")
+    helper = communication.ensure_init_function(site, site.node)
+    ops = site.import_npu_name("npu_ops")
     return [
         f"init_sess, npu_init = {helper}()",
         f"npu_shutdown = {ops}.shutdown_system()",

@@ -100,14 +100,14 @@ def asking_modules(site: Site) -> set[str]:
 def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
     """Return the statements that start communication, and those that end it."""
     if site.options.resources == "plugin":
-        plugin = site.import_name("npu_plugin")
+        plugin = site.import_npu_name("npu_plugin")
         return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]
     if site.options.style == "wrapper":
         shutdown, init, close = (
-            site.import_name(name) for name in ("shutdown_resource", "init_resource", "close_session")
+            site.import_npu_name(name) for name in ("shutdown_resource", "init_resource", "close_session")
         )
         return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
-    helper, ops = communication.ensure_helper(site, statement), site.import_name("npu_ops")
+    helper, ops = communication.ensure_init_function(site, statement), site.import_npu_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
     if site.file.project.cycle_files & site.file.project.all_imports(site.file.path):
         # lifecycle_cycles shuts communication down after the last training

@@ -36,7 +36,7 @@ DEFAULTS = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}  # of Dyna
 def convert_fixed(site: Site) -> None:
     if not site.is_editable:
         return
-    site.rename(site.import_name("FixedLossScaleManager"))
+    site.rename(site.import_npu_name("FixedLossScaleManager"))
     rename_keywords(site)
     site.report_change("FixedLossScale becomes FixedLossScaleManager", zh="FixedLossScale 替换为 FixedLossScaleManager")
 
@@ -50,8 +50,8 @@ def convert_dynamic(site: Site) -> None:
             zh="DynamicLossScale 的参数以解包形式传入;ExponentialUpdateLossScaleManager 的参数名不同",
         )
         return
-    site.rename(site.import_name("ExponentialUpdateLossScaleManager"))
-    site.name_positions(tuple(NEW_NAMES[name] for name in DYNAMIC_PARAMETERS))
+    site.rename(site.import_npu_name("ExponentialUpdateLossScaleManager"))
+    site.pass_all_by_keyword(tuple(NEW_NAMES[name] for name in DYNAMIC_PARAMETERS))
     rename_keywords(site)
     present = {NEW_NAMES.get(keyword.arg or "", keyword.arg) for keyword in site.node.keywords}
     present |= {NEW_NAMES[name] for name in DYNAMIC_PARAMETERS[: len(site.node.args)]}
@@ -69,7 +69,7 @@ def convert_dynamic(site: Site) -> None:
 @rule.call("tensorflow.contrib.mixed_precision.ExponentialUpdateLossScaleManager")
 def convert_exponential(site: Site) -> None:
     if site.is_editable:
-        site.rename(site.import_name("ExponentialUpdateLossScaleManager"))
+        site.rename(site.import_npu_name("ExponentialUpdateLossScaleManager"))
         site.report_change("contrib's loss scale manager becomes the device's", zh="contrib 的管理器替换为昇腾实现")
 
 

@@ -29,7 +29,7 @@ def convert(site: Site) -> None:
     """Replace the optimizer, and report a loss scale that may be no manager of the device."""
     if not site.is_editable:
         return
-    site.rename(site.import_name("NPULossScaleOptimizer"))
+    site.rename(site.import_npu_name("NPULossScaleOptimizer"))
     if (keyword := site.keyword("loss_scale")) is not None:
         site.edit.rename_keyword(keyword, "loss_scale_manager")
     if site.options.distributed:

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._variables import ENVIRONMENT_FUNCTIONS
+from viaduct.migration.rules.torch._environment_variables import ENVIRONMENT_FUNCTIONS
 
 rule = Rule(__name__, targets=("mlu",))
 
@@ -28,7 +28,7 @@ VARIABLES = {
 
 @rule.node(ast.Constant, only_if_file_contains=tuple(VARIABLES))
 def rename_variable(site: Site) -> None:
-    if site.node.value not in VARIABLES or not is_variable(site) or not site.is_editable:
+    if site.node.value not in VARIABLES or not is_environment_key(site) or not site.is_editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]
     if old == "CUDA_VISIBLE_DEVICES" and is_in_torch_program(site):
@@ -40,7 +40,7 @@ def rename_variable(site: Site) -> None:
     site.report_change(f"{old} becomes {new}", zh=f"{old} 改为 {new}")
 
 
-def is_variable(site: Site) -> bool:
+def is_environment_key(site: Site) -> bool:
     """Return True for a string that is a key of os.environ, or the name of a variable for a function of os."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.Subscript):

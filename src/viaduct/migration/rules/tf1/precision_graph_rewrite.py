@@ -16,7 +16,7 @@ import ast
 
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._optimizers import unwrap
+from viaduct.migration.rules.tf1._optimizers import unwrap_optimizer
 
 rule = Rule(__name__)
 
@@ -38,7 +38,7 @@ def remove_rewrite(site: Site) -> None:
             risk="high",
         )
         return
-    unwrap(site, optimizer)
+    unwrap_optimizer(site, optimizer)
     site.report_change(
         "the graph rewrite is removed: set the device's precision_mode instead (--precision allow_mix_precision)",
         zh="已删除图改写混合精度;请使用设备的 precision_mode(--precision allow_mix_precision)",

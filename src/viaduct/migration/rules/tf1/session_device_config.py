@@ -71,7 +71,7 @@ def replace_experimental_options(site: Site) -> None:
     if value is None or site.qualified_name(value) == full_name("experimental_options"):
         return
     dropped = site.text(value)
-    site.set_argument("options", site.import_name("experimental_options"), 0)
+    site.set_argument("options", site.import_npu_name("experimental_options"), 0)
     site.report_change(
         f"Grappler's options become the vendor's; dropped: {dropped}",
         zh=f"改用厂商提供的 experimental_options;原值 {dropped} 已去除",

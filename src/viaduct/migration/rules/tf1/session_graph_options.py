@@ -33,5 +33,5 @@ def wrap_options(site: Site) -> None:
         return
     if site.options.style != "wrapper" or not site.is_editable:  # --only runs the rule with any style
         return
-    site.edit.enclose(site.node, f"{site.import_name(helper)}({keyword}=")
+    site.edit.enclose(site.node, f"{site.import_npu_name(helper)}({keyword}=")
     site.report_change(f"{helper} switches XLA off", zh=f"{helper} 关闭 XLA")

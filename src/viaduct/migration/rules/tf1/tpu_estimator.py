@@ -47,7 +47,7 @@ def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         switch_tpu_off(site)
         return
-    if run_configs.comes_from_init(site, site.argument("config", 2)):
+    if run_configs.comes_from_converter(site, site.argument("config", 2)):
         return
     arguments = site.node.args
     if any(isinstance(value, ast.Starred) for value in arguments) or len(arguments) > len(ESTIMATOR_PARAMETERS):
@@ -55,7 +55,7 @@ def convert(site: Site) -> None:
             "name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high"
         )
         return
-    site.rename(site.import_name("NPUEstimator"))
+    site.rename(site.import_npu_name("NPUEstimator"))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in DROPPED_PARAMETERS]
     site.remove_arguments(dropped, add=move_batch_size(site))
     site.report_change("TPUEstimator becomes NPUEstimator", zh="TPUEstimator 替换为 NPUEstimator")
@@ -118,14 +118,14 @@ def switch_tpu_off(site: Site) -> None:
 
 @rule.call(f"{TPU}.RunConfig")
 def convert_run_config(site: Site) -> None:
-    if site.options.tpu == "keep" or run_configs.is_converted(site, site.node):
+    if site.options.tpu == "keep" or run_configs.is_only_passed_to_converter(site, site.node):
         return
     if site.node.args:
         site.request_review(
             "name tpu.RunConfig's arguments first", zh="请先将 tpu.RunConfig 的参数改为关键字形式", risk="high"
         )
         return
-    site.rename(site.import_name("NPURunConfig"))
+    site.rename(site.import_npu_name("NPURunConfig"))
     loop = check_loop(site, loop_in_config(site))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER_PARAMETERS, *REMOVED_PARAMETERS)]
     site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")

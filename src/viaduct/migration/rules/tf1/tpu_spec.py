@@ -18,7 +18,7 @@ import ast
 from viaduct.migration.lookups import bindings_of, keyword_value
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._optimizers import unwrap
+from viaduct.migration.rules.tf1._optimizers import unwrap_optimizer
 
 rule = Rule(__name__)
 
@@ -35,7 +35,7 @@ def convert(site: Site) -> None:
     if unconvertible:
         report_unconverted(site, is_cause=site.node in unconvertible)
         return
-    site.rename(site.import_name("NPUEstimatorSpec"))
+    site.rename(site.import_npu_name("NPUEstimatorSpec"))
     metrics = site.keyword("eval_metrics")
     if metrics is not None:
         site.edit.replace_node(metrics, f"eval_metric_ops={render_call(site, metrics.value)}")
@@ -108,7 +108,7 @@ def remove_cross_shard(site: Site) -> None:
     optimizer = site.argument("opt", 0)
     if optimizer is None or not site.is_editable:
         return
-    unwrap(site, optimizer)
+    unwrap_optimizer(site, optimizer)
     site.report_change(
         "CrossShardOptimizer is for TPUs: the optimizer itself stays", zh="CrossShardOptimizer 仅用于 TPU:保留原优化器"
     )

@@ -42,11 +42,11 @@ MAX_DEPTH = 8  # longest chain of assignments and calls that is followed
 
 
 @dataclass
-class Origin:
+class BackendOrigin:
     """Expressions that give a backend argument its value."""
 
-    texts: list[ast.Constant] = field(default_factory=list)  # strings that name NCCL
-    unknown: list[ast.AST] = field(default_factory=list)  # expressions whose value the file does not show
+    nccl_strings: list[ast.Constant] = field(default_factory=list)  # strings that name NCCL
+    unknown_values: list[ast.AST] = field(default_factory=list)  # expressions whose value the file does not show
 
 
 def is_nccl(node: ast.AST | None) -> bool:
@@ -54,22 +54,22 @@ def is_nccl(node: ast.AST | None) -> bool:
     return NCCL_BACKEND.fullmatch(literal_text(node)) is not None
 
 
-def trace_backend(site: Site, value: ast.AST) -> Origin:
+def trace_backend(site: Site, value: ast.AST) -> BackendOrigin:
     """Return the expressions that give a backend argument its value."""
-    origin = Origin()
+    origin = BackendOrigin()
     collect_origin(site, value, origin, 0)
     return origin
 
 
-def collect_origin(site: Site, value: ast.AST, origin: Origin, depth: int) -> None:
+def collect_origin(site: Site, value: ast.AST, origin: BackendOrigin, depth: int) -> None:
     """Add the NCCL strings that a value may be, and the expressions that cannot be followed, to an origin."""
     if isinstance(value, ast.Constant):
-        if is_nccl(value) and value not in origin.texts:
-            origin.texts.append(value)
+        if is_nccl(value) and value not in origin.nccl_strings:
+            origin.nccl_strings.append(value)
         return
     sources = sources_of(site, value) if depth < MAX_DEPTH else None
     if sources is None:
-        origin.unknown.append(value)
+        origin.unknown_values.append(value)
         return
     for source in sources:
         collect_origin(site, source, origin, depth + 1)
@@ -216,7 +216,7 @@ def is_backend_expression(site: Site, node: ast.expr) -> bool:
 
 def replace_backend(site: Site, text: ast.expr) -> bool:
     """Replace NCCL in a string and report it; return False if the string stays or was replaced before."""
-    replaced = replace_by_helper(site, text) if site.target.is_any else replace_by_card(site, text)
+    replaced = replace_by_helper(site, text) if site.target.is_any_card else replace_by_card(site, text)
     if replaced:
         report_replaced(site, text)
     return replaced
@@ -257,7 +257,7 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
 
 
 def report_replaced(site: Site, node: ast.AST) -> None:
-    english, chinese = site.target.select(
+    english, chinese = site.target.select_message(
         (
             "NCCL supports NVIDIA GPUs only: the collective backend is {card.backend}",
             "NCCL 仅支持 NVIDIA 设备:集合通信后端改为 {card.backend}",

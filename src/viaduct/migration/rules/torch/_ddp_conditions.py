@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from viaduct.migration.lookups import bind_arguments, calls_to, keyword_value, method_name, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules._entry import executed_statements, is_imported, main_guard
-from viaduct.migration.rules.torch import _wrapped as wrapped
+from viaduct.migration.rules._entry import executed_statements, is_imported_by_others, main_guard
+from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
 from viaduct.migration.rules.torch._collectives import dict_items
 from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
 from viaduct.migration.rules.torch._training import DATA_LOADERS, EpochLoop, LoaderTrace
@@ -58,7 +58,7 @@ class Plan:
 def plan_edits(site: Site) -> Plan:
     """Return the parts to edit; raise Refused if a condition does not hold."""
     refuse_unsuitable_script(site)
-    wrapping_calls = wrapped.wrapping_calls(site)
+    wrapping_calls = wrapped_models.wrapping_calls(site)
     for call in wrapping_calls:
         refuse_wrapping(call)
     training = training_loaders(site)
@@ -74,7 +74,7 @@ def refuse_unsuitable_script(site: Site) -> None:
     """Refuse notebooks, scripts that are distributed already, and classes that derive from DataParallel."""
     if site.file.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
-    for call in wrapped.distributed_calls(site):
+    for call in wrapped_models.distributed_calls(site):
         name = site.text(call.func).rpartition(".")[2]
         raise Refused(
             f"the script has a distributed path already ({name}): start it that way",
@@ -82,7 +82,7 @@ def refuse_unsuitable_script(site: Site) -> None:
             call,
             with_steps=False,
         )
-    for name in wrapped.DATA_PARALLEL:
+    for name in wrapped_models.DATA_PARALLEL:
         for node in site.file.index.references.get(name, []):
             parent = site.source.parents[node]
             if isinstance(parent, ast.ClassDef):
@@ -91,7 +91,7 @@ def refuse_unsuitable_script(site: Site) -> None:
 
 def refuse_wrapping(call: ast.Call) -> None:
     """Refuse a DataParallel whose model or arguments are in * or **, or that splits along another dimension than 0."""
-    if wrapped.wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
+    if wrapped_models.wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
         raise Refused("the call does not show which model is wrapped", "无法看出被包装的模型", call)
     dim = keyword_value(call, "dim")
     if dim is not None and not (isinstance(dim, ast.Constant) and dim.value == 0):
@@ -234,7 +234,7 @@ def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
     is_early = guard is None or any(
         moves_to_device(site, item) for item in executed_statements(block[: block.index(guard)])
     )
-    if is_early and is_imported(site):
+    if is_early and is_imported_by_others(site):
         raise Refused(
             "the file may use the card when it is imported, and others import it", "该文件在被导入时可能使用设备"
         )

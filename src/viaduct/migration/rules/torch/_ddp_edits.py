@@ -9,7 +9,7 @@ from viaduct.migration.lookups import calls_to, keyword_value, method_name
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import first_statement
-from viaduct.migration.rules.torch import _wrapped as wrapped
+from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
 from viaduct.migration.rules.torch._ddp_conditions import MOVING_METHODS, Loader, Plan, Refused
 from viaduct.migration.rules.torch._locations import CARD_NAMES
 
@@ -52,7 +52,7 @@ class Rewriter:
         elif name in (f"torch.{root}.device" for root in CARD_NAMES):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in CARD_NAMES and call.args and not name:
-            if not is_device_number(call.args[0]):
+            if not looks_like_card_number(call.args[0]):
                 text = self.site.text(call.args[0])
                 raise Refused(f"the code does not show which card {text} is", f"无法看出 {text} 是哪张卡", call)
             self.numbered_moves.append(call)
@@ -97,7 +97,7 @@ class Rewriter:
             edit.remove_statement(statement)
 
     def wrap_model(self, call: ast.Call) -> None:
-        model = wrapped.wrapped_model(call)
+        model = wrapped_models.wrapped_model(call)
         assert model is not None
         text = self.site.text(model)
         is_moved = isinstance(model, ast.Call) and method_name(model) in MOVING_METHODS
@@ -107,7 +107,7 @@ class Rewriter:
 
     def rename_references(self) -> None:
         """Replace DataParallel outside calls: `isinstance(model, nn.DataParallel)`."""
-        for name in wrapped.DATA_PARALLEL:
+        for name in wrapped_models.DATA_PARALLEL:
             for node in self.site.file.index.references.get(name, []):
                 if not self.site.source.is_in_f_string(node):
                     self.site.edit.replace_node(node, self.parallel)
@@ -238,7 +238,7 @@ class Rewriter:
         self.site.edit.replace(*self.site.source.span(value), status)
 
 
-def is_device_number(value: ast.expr) -> bool:
+def looks_like_card_number(value: ast.expr) -> bool:
     """Return True for an integer, and for an expression with "gpu", "device_ids" or "rank" in it."""
     if isinstance(value, ast.Constant):
         return isinstance(value.value, int)

@@ -64,7 +64,7 @@ def is_of_other_library(name: str | None) -> bool:
     return name is not None and name.partition(".")[0] in OTHER_LIBRARIES
 
 
-def is_own_method(site: Site, receiver: ast.expr, method: str) -> bool:
+def is_method_of_project(site: Site, receiver: ast.expr, method: str) -> bool:
     """Return True if a class of the project is known to define the method that is called on the receiver."""
     kind = site.values.kind(receiver) or ""
     project, own_class = site.file.project, site.source.class_around(receiver)
@@ -185,7 +185,7 @@ class Devices:
         method = method_name(call)
         if name is not None and name.startswith("torch."):
             yield from self.device_arguments_of_torch(call, name)
-        elif method in MOVING_METHODS and call.args and not is_own_method(self.site, call.func.value, method):  # type: ignore[attr-defined]
+        elif method in MOVING_METHODS and call.args and not is_method_of_project(self.site, call.func.value, method):  # type: ignore[attr-defined]
             yield call.args[0]
         elif method == "parametrize" and len(call.args) > 1:
             if isinstance(call.args[0], ast.Constant) and is_device_name(str(call.args[0].value)):

@@ -11,7 +11,7 @@ import ast
 from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.lookups import argument_values, dotted_name, literal_text, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.torch._chains import replace_name
+from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
 from viaduct.migration.targets import import_helper
 
 JIT_SCRIPT = "torch.jit.script"
@@ -19,7 +19,7 @@ TIGHTER_NODES = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.St
 """Nodes in which a comparison as operand needs parentheses."""
 
 
-def report_if_scripted(site: Site, node: ast.AST) -> bool:
+def report_if_in_torchscript(site: Site, node: ast.AST) -> bool:
     """Report a node in code that torch.jit.script compiles, which cannot use the helper; return True if reported."""
     ancestors = [*site.source.ancestors(node)]
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
@@ -42,10 +42,10 @@ def report_if_scripted(site: Site, node: ast.AST) -> bool:
 
 def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
     """Replace a dotted name by `accelerator.NAME`, or report it."""
-    if report_if_scripted(site, node):
+    if report_if_in_torchscript(site, node):
         return
     old, new = dotted_name(node), f"{import_helper(site, node)}.{name}"
-    if replace_name(site, node, old, new):
+    if replace_dotted_name(site, node, old, new):
         site.report_change(f"{old} becomes {new}, for the available card", zh=f"{old} 替换为 {new},适用于各种加速卡")
     else:
         site.request_review(
@@ -53,7 +53,7 @@ def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
         )
 
 
-def full_expression(site: Site, literal: ast.expr) -> ast.expr:
+def device_expression(site: Site, literal: ast.expr) -> ast.expr:
     """Return the expression that begins with a device's literal: `"cuda:%d" % rank`, `"cuda:{}".format(rank)`."""
     parent = site.source.parents.get(literal)
     if isinstance(parent, ast.BinOp) and parent.left is literal:
@@ -90,7 +90,7 @@ def number_in_f_string(node: ast.JoinedStr) -> str | None:
     return ast.unparse(number.value)
 
 
-def is_under_card_test(site: Site, node: ast.AST) -> bool:
+def runs_only_with_card(site: Site, node: ast.AST) -> bool:
     """Return True if the node is in a branch that runs only if there is a card."""
     child = node
     for parent in site.source.ancestors(node):
@@ -99,13 +99,13 @@ def is_under_card_test(site: Site, node: ast.AST) -> bool:
             test, needs_card = parent.test, child in body
             if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
                 test, needs_card = test.operand, not needs_card
-            if needs_card and is_card_test(site, test):
+            if needs_card and is_availability_test(site, test):
                 return True
         child = parent
     return False
 
 
-def is_card_test(site: Site, test: ast.expr) -> bool:
+def is_availability_test(site: Site, test: ast.expr) -> bool:
     """Return True for a call of `torch.cuda.is_available` or the helper's, also as a part of an `and`."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.origin(part) for part in parts]

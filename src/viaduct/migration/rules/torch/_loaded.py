@@ -42,7 +42,7 @@ def load_destination(site: Site) -> Destination:
     return "unknown" if uses - {CARD, CALLED} else "host"
 
 
-def device_in_scope(site: Site) -> str | None:
+def find_device_variable(site: Site) -> str | None:
     """Return `device`, `DEVICE` or `dev` if such a variable holds a device at the load, else None."""
     names, scope = site.file.names, site.file.names.scope_of(site.node)
     module_bindings = names.scopes[site.source.tree].bound

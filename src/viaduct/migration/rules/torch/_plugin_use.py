@@ -9,7 +9,7 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Site
 
 
-def is_imported_elsewhere(site: Site) -> bool:
+def is_plugin_imported_elsewhere(site: Site) -> bool:
     """Return True if another file of the project imports the plug-in."""
     return bool(site.file.project.files_with(f"import {site.target.card.plugin}") - {site.file.path})
 

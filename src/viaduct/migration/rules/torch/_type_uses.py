@@ -43,7 +43,7 @@ def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
     return bool(reads) and all(is_in_comparison(site, outermost_collection(site, read)) for read in reads)
 
 
-def is_default_type(site: Site, node: ast.AST) -> bool:
+def is_in_set_default_tensor_type(site: Site, node: ast.AST) -> bool:
     """Return True for a type in set_default_tensor_type(…)."""
     return is_within_call(site, node, (SET_DEFAULT_TYPE,))
 

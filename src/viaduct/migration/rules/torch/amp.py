@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._dotted_names import replace_qualified_name
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -34,12 +34,12 @@ def name_arguments(site: Site) -> None:
     if not site.is_editable or not site.name.startswith(("torch.cuda.", f"{card.torch_module}.")):
         return
     new = site.name.replace("torch.cuda", card.torch_module, 1)
-    renamed = rename_to(site, site.node.func, site.name, new)
+    renamed = replace_qualified_name(site, site.node.func, site.name, new)
     needs_parentheses = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)
     names_arguments = (
         card.name == "npu" and bool(site.node.args) and not site.has_unpacked_arguments and not needs_parentheses
     )
     if names_arguments:
-        site.name_positions(AUTOCAST_PARAMETERS)
+        site.pass_all_by_keyword(AUTOCAST_PARAMETERS)
     if renamed or names_arguments:
         site.report_change(f"autocast becomes that of the {card.title}", zh=f"改用 {card.title} 的 autocast")

@@ -94,5 +94,5 @@ def drop_device(site: Site, device: ast.expr) -> None:
     keywords = [keyword for keyword in site.node.keywords if keyword.value is device]
     if site.name in AUTOCAST_NAMES:
         for name, value in [*zip(AUTOCAST_PARAMETERS, site.node.args, strict=False)][1:]:  # without the device
-            site.name_argument(value, name)
+            site.pass_by_keyword(value, name)
     site.remove_arguments([*keywords] or [device])

@@ -26,7 +26,7 @@ from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_device, is_membership_key
 from viaduct.migration.rules.torch._devices import Devices, find_devices
-from viaduct.migration.rules.torch._helper import device_number_text, parenthesize, report_if_scripted
+from viaduct.migration.rules.torch._helper import device_number_text, parenthesize, report_if_in_torchscript
 from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
 from viaduct.migration.targets import import_helper
 
@@ -166,7 +166,7 @@ def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, helpe
 
 def replace_comparison(site: Site, node: ast.expr, text: str, reported: ast.AST) -> None:
     """Replace a comparison or a part of it; report it if another branch is for another card."""
-    if site.file.is_left_alone(node) or report_if_scripted(site, node):
+    if site.file.is_left_alone(node) or report_if_in_torchscript(site, node):
         return
     if has_branch_for_another_card(site, node):
         site.request_review(
@@ -221,7 +221,7 @@ def replace_is_cuda(site: Site) -> None:
     if (
         not may_be_tensor_attribute(site)
         or report_if_ambiguous(site, "x.device.type in accelerator.TYPES")
-        or report_if_scripted(site, site.node)
+        or report_if_in_torchscript(site, site.node)
     ):
         return
     if not site.is_editable:

@@ -16,9 +16,13 @@ import ast
 
 from viaduct.migration.lookups import branches, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._devices import is_own_method
-from viaduct.migration.rules.torch._helper import report_if_scripted
-from viaduct.migration.rules.torch._numbers import is_number, is_number_or_other, may_be_torch_object
+from viaduct.migration.rules.torch._device_numbers import (
+    is_device_number,
+    is_sometimes_device_number,
+    may_be_torch_object,
+)
+from viaduct.migration.rules.torch._devices import is_method_of_project
+from viaduct.migration.rules.torch._helper import report_if_in_torchscript
 from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, targets=("any",))
@@ -27,7 +31,12 @@ rule = Rule(__name__, targets=("any",))
 @rule.call("torch.device")
 def replace_torch_device(site: Site) -> None:
     """Replace `torch.device(number)` by `accelerator.device(number)`."""
-    if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.is_editable:
+    if (
+        len(site.node.args) == 1
+        and not site.node.keywords
+        and is_device_number(site, site.node.args[0])
+        and site.is_editable
+    ):
         site.rename(f"{import_helper(site)}.device")
         report_number(site)
 
@@ -37,11 +46,11 @@ def replace_in_to(site: Site) -> None:
     """Replace the number in `.to(number)`; report it if the receiver may be no tensor or module."""
     receiver = site.node.func.value
     value = site.argument("device", 0)
-    if value is None or is_own_method(site, receiver, "to"):
+    if value is None or is_method_of_project(site, receiver, "to"):
         return
     if may_be_torch_object(site, receiver):
         wrap_number(site, value)
-    elif is_number(site, value):
+    elif is_device_number(site, value):
         site.request_review(
             f"if this moves a tensor or a module, write .to(accelerator.device({site.text(value)}))",
             zh=f"若此处移动的是张量或模块,请改为 .to(accelerator.device({site.text(value)}))",
@@ -52,7 +61,7 @@ def replace_in_to(site: Site) -> None:
 def replace_in_method(site: Site) -> None:
     """Replace `device=number` in methods that create a tensor from another."""
     keyword = site.keyword("device")
-    if keyword is not None and not is_own_method(site, site.node.func.value, site.name):
+    if keyword is not None and not is_method_of_project(site, site.node.func.value, site.name):
         wrap_number(site, keyword.value)
 
 
@@ -67,10 +76,14 @@ def replace_in_function(site: Site) -> None:
 def wrap_number(site: Site, value: ast.expr) -> None:
     """Replace a number by `accelerator.device(number)`; report a variable that is not always a number."""
     for node in branches(value):
-        if is_number(site, node) and not site.source.is_in_f_string(node) and not report_if_scripted(site, node):
+        if (
+            is_device_number(site, node)
+            and not site.source.is_in_f_string(node)
+            and not report_if_in_torchscript(site, node)
+        ):
             site.edit.replace_node(node, f"{import_helper(site)}.device({site.text(node)})")
             report_number(site)
-        elif is_number_or_other(site, node):
+        elif is_sometimes_device_number(site, node):
             name = plain_name(node)
             site.request_review(
                 f"{name} is a number in one place and a device in another: pass accelerator.device({name})",

@@ -23,7 +23,7 @@ from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_device, is_device_name
 from viaduct.migration.rules.torch._devices import Devices, find_devices, report_possible_device
-from viaduct.migration.rules.torch._helper import device_number_text, full_expression, report_if_scripted
+from viaduct.migration.rules.torch._helper import device_expression, device_number_text, report_if_in_torchscript
 from viaduct.migration.rules.torch._options import option_names, option_values
 from viaduct.migration.targets import import_helper
 
@@ -71,7 +71,7 @@ def map_location_tables(site: Site) -> list[ast.Dict]:
 
 def is_in_comparison(site: Site, literal: ast.expr) -> bool:
     """Return True for a text in a comparison, also within str() or torch.device(); any_device_compare edits it."""
-    for parent in site.source.ancestors(full_expression(site, literal)):
+    for parent in site.source.ancestors(device_expression(site, literal)):
         if isinstance(parent, ast.Call):
             if site.qualified_name(parent.func) != "torch.device" and plain_name(parent.func) != "str":
                 return False
@@ -102,7 +102,7 @@ def add_keys(site: Site, table: ast.Dict) -> None:
 
 def replace_text(site: Site, literal: ast.expr) -> None:
     """Replace a text that begins with a literal by accelerator.name(…), torch.device(text) by accelerator.device(…)."""
-    node = full_expression(site, literal)
+    node = device_expression(site, literal)
     if site.file.is_left_alone(node) or extend_annotation(site, literal):
         return
     number = device_number_text(site, node)
@@ -113,7 +113,7 @@ def replace_text(site: Site, literal: ast.expr) -> None:
             node=literal,
         )
         return
-    if report_if_scripted(site, node):
+    if report_if_in_torchscript(site, node):
         return
     replaced: ast.AST = node
     call = site.source.parents.get(node)

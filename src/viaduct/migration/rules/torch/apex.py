@@ -13,10 +13,10 @@ import ast
 from viaduct.cards import NPU
 from viaduct.cards.advice import APEX
 from viaduct.migration.lookups import calls_to, imported_names
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._wrapped import DISTRIBUTED_DATA_PARALLEL
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch._wrapped_models import DISTRIBUTED_DATA_PARALLEL
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
+rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
 
 COUNTERPARTS_IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",

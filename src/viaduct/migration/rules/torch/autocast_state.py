@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import rename_or_report
+from viaduct.migration.rules.torch._dotted_names import rename_or_report
 from viaduct.migration.rules.torch._imports import move_names
 
 rule = Rule(__name__, targets=("npu", "mlu"))
@@ -55,5 +55,5 @@ def rename_switch(site: Site) -> None:
 
 def rename(site: Site, name: str) -> None:
     """Replace a function of torch by the card's, unless it is imported by name: then the import is edited."""
-    if isinstance(site.callee_or_reference, ast.Attribute):
-        rename_or_report(site, site.callee_or_reference, f"{site.target.card.torch_module}.{name}")
+    if isinstance(site.name_node, ast.Attribute):
+        rename_or_report(site, site.name_node, f"{site.target.card.torch_module}.{name}")

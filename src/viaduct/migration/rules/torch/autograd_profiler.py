@@ -18,7 +18,7 @@ import ast
 
 from viaduct.cards import MLU, NPU
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._dotted_names import replace_qualified_name
 from viaduct.migration.rules.torch._imports import move_names
 
 rule = Rule(__name__, targets=("npu", "mlu"))
@@ -39,7 +39,7 @@ def replace_nvtx(site: Site) -> None:
     """Replace emit_nvtx on the MLU, report it on the NPU."""
     if site.options.to == "npu":
         report_for_npu(site, "emit_nvtx", site.node)
-    elif rename_to(site, site.callee_or_reference, site.name, f"{PROFILER}.{EMIT_CNPX}"):
+    elif replace_qualified_name(site, site.name_node, site.name, f"{PROFILER}.{EMIT_CNPX}"):
         site.target.require_plugin(site)
         site.report_change(f"emit_nvtx becomes {EMIT_CNPX}", zh=f"emit_nvtx 替换为 {EMIT_CNPX}")
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.packages import Bilingual
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_backend",))
+rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_backend",))
 
 DISTRIBUTED = "torch.distributed"
 BACKEND_POSITIONS = {
@@ -84,15 +84,15 @@ AVAILABILITY_REVIEW: tuple[Bilingual, Bilingual] = (
 def replace_in_call(site: Site) -> None:
     """Replace NCCL in an argument of torch.distributed; report a backend that is decided at run time."""
     value = site.argument("backend", BACKEND_POSITIONS[site.name]) or unpacked_backend(site)
-    origin = collectives.trace_backend(site, value) if value is not None else collectives.Origin()
-    for text in origin.texts:
+    origin = collectives.trace_backend(site, value) if value is not None else collectives.BackendOrigin()
+    for text in origin.nccl_strings:
         if collectives.replace_backend(site, text):
             site.target.require_plugin(site)  # importing it registers the backend
-    if origin.unknown and not origin.texts and not suits_target(site, origin.unknown):
-        expression = site.text(origin.unknown[0])
-        english, chinese = site.target.select(*RUN_TIME_BACKEND)
+    if origin.unknown_values and not origin.nccl_strings and not suits_target(site, origin.unknown_values):
+        expression = site.text(origin.unknown_values[0])
+        english, chinese = site.target.select_message(*RUN_TIME_BACKEND)
         site.request_review(english.format(expression), zh=chinese.format(expression), risk="high")
-    if site.target.is_any:
+    if site.target.is_any_card:
         make_device_id_conditional(site)
 
 
@@ -108,7 +108,7 @@ def unpacked_backend(site: Site) -> ast.expr | None:
 
 def suits_target(site: Site, unknown: list[ast.AST]) -> bool:
     """Return True if a backend that is decided at run time is right for the target."""
-    if site.target.is_any:
+    if site.target.is_any_card:
         return any(text in site.text(node) for node in unknown for text in DEVICE_DEPENDENT)
     return collectives.follows_device(site, unknown[0])
 
@@ -125,9 +125,9 @@ def make_device_id_conditional(site: Site) -> None:
 @rule.call("click.option", "typer.Option", *ABSL_FLAGS)
 def replace_in_option(site: Site) -> None:
     """Change default, const and choices of a command line option; its help text stays."""
-    names = ("default", "const", "choices") if site.target.is_any else ("default", "const", "choices", "type")
+    names = ("default", "const", "choices") if site.target.is_any_card else ("default", "const", "choices", "type")
     values = [keyword.value for keyword in site.node.keywords if keyword.arg in names]
-    if site.name != "add_argument" and not site.target.is_any:
+    if site.name != "add_argument" and not site.target.is_any_card:
         values += site.node.args[1:3]  # of absl: name, default, choices, help text
     for value in values:
         for text in ast.walk(value):
@@ -147,7 +147,7 @@ def replace_in_own_call(site: Site) -> None:
         return
     if collectives.takes_backend_name(site, name):
         collectives.replace_backend(site, site.node.value)
-    elif name and not name.startswith("torch.") and not site.target.is_any:
+    elif name and not name.startswith("torch.") and not site.target.is_any_card:
         new = site.target.card.backend
         site.request_review(
             f"{name} gets the backend {site.text(site.node.value)}: for this card it is {new}, if {name} accepts that",
@@ -158,7 +158,7 @@ def replace_in_own_call(site: Site) -> None:
 
 @rule.reference(f"{DISTRIBUTED}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
 def replace_constant(site: Site) -> None:
-    if site.target.is_any:
+    if site.target.is_any_card:
         if site.is_editable and not isinstance(site.source.parents.get(site.node), ast.Compare):
             site.rename(site.target.render_backend(site))
             collectives.report_replaced(site, site.node)
@@ -173,9 +173,9 @@ def replace_constant(site: Site) -> None:
 @rule.call(f"{DISTRIBUTED}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
 def replace_availability(site: Site) -> None:
     if not isinstance(site.node.func, ast.Attribute) or not site.is_editable:
-        site.request_review(*site.target.select(*AVAILABILITY_REVIEW))
+        site.request_review(*site.target.select_message(*AVAILABILITY_REVIEW))
         return
-    if site.target.is_any:
+    if site.target.is_any_card:
         root = site.text(site.node.func.value)
         site.edit.replace_node(site.node, f"{root}.is_backend_available({site.target.render_backend(site)})")
     else:
@@ -188,9 +188,9 @@ def replace_availability(site: Site) -> None:
 def replace_group_class(site: Site) -> None:
     """Write ProcessGroupCNCL, which torch_mlu adds to torch, for the MLU; report the class for other targets."""
     if site.options.to != "mlu":
-        site.request_review(*site.target.select(*GROUP_CLASS_REVIEW), risk="high")
+        site.request_review(*site.target.select_message(*GROUP_CLASS_REVIEW), risk="high")
         return
-    start, end = site.source.span(site.callee_or_reference)
+    start, end = site.source.span(site.name_node)
     position = site.source.text.find("ProcessGroupNCCL", start, end)
     if position < 0 or not site.source.text[start:position].endswith(".") or not site.is_editable:
         site.request_review("ProcessGroupNCCL is ProcessGroupCNCL here", zh="ProcessGroupNCCL 对应 ProcessGroupCNCL")

@@ -16,11 +16,11 @@ import ast
 
 from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_literal_in
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._collectives import is_backend_expression, is_nccl, replace_backend
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), former_names=("any_backend",))
+rule = Rule(__name__, targets=ALL_TARGETS, modes=ALL_MODES, former_names=("any_backend",))
 
 
 @rule.node(ast.Compare, only_if_file_contains=("nccl", "NCCL"))
@@ -30,7 +30,7 @@ def change_comparison(site: Site) -> None:
     if any(ast.unparse(side) == "os.environ" for side in sides):  # `"nccl" in os.environ` names a variable
         return
     texts = [text for side in sides for text in elements(side) if is_nccl(text)]
-    if site.target.is_any:
+    if site.target.is_any_card:
         constants = [side for side in sides if is_nccl_constant(site, side)]
         if (texts or constants) and not compare_with_any_backend(site):
             report_comparison(site)
@@ -79,14 +79,14 @@ def is_nccl_constant(site: Site, node: ast.expr) -> bool:
 
 def change_or_report(site: Site, texts: list[ast.expr], is_backend: bool) -> None:
     """Replace NCCL in strings that are compared with a backend; report other comparisons."""
-    if is_backend and not site.target.is_any:
+    if is_backend and not site.target.is_any_card:
         replace_texts(site, texts)
     else:
         report_comparison(site)
 
 
 def report_comparison(site: Site) -> None:
-    new = "accelerator.BACKENDS" if site.target.is_any else site.target.card.backend
+    new = "accelerator.BACKENDS" if site.target.is_any_card else site.target.card.backend
     site.request_review(
         f"if this checks the collective backend, it must compare with {new}", zh=f"若此处判断的是通信后端,须改为 {new}"
     )

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import cards
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
+rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
 
 SETTINGS_PREFIX = "torch.backends.cuda."
 VALUES_WITHOUT_CUDA = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
@@ -20,7 +19,7 @@ EDITED_BY_TF32 = ("torch.backends.cuda.matmul.allow_tf32",)
 
 @rule.use(*VALUES_WITHOUT_CUDA)
 def report_value(site: Site) -> None:
-    titles = " or ".join(target.title for target in cards(site.options))
+    titles = " or ".join(card.title for card in site.cards)
     site.request_review(
         f"{site.name} is {VALUES_WITHOUT_CUDA[site.name]} on the {titles}: check which branch is then taken",
         zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {VALUES_WITHOUT_CUDA[site.name]}:请检查随后执行的分支",
@@ -38,7 +37,7 @@ def advise_setting(site: Site) -> None:
         or name in (*VALUES_WITHOUT_CUDA, *EDITED_BY_TF32)
     ):
         return
-    titles = " or ".join(target.title for target in cards(site.options))
+    titles = " or ".join(card.title for card in site.cards)
     site.advise(
         f"{name} configures NVIDIA's libraries: no counterpart is known on the {titles}",
         zh=f"{name} 针对 NVIDIA 的库:在 {titles.replace(' or ', '、')} 上没有已知的对应设置",

@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.advice import TORCH_COMPILE
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import cards
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
+rule = Rule(__name__, category="advice", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
 
 
 @rule.use("torch.compile")
@@ -21,7 +20,7 @@ def advise_backend(site: Site) -> None:
         backend = site.argument("backend")
         if backend is not None and is_backend_for_card(site, backend):
             return
-    english, chinese = zip(*(TORCH_COMPILE[target.name] for target in cards(site.options)), strict=True)
+    english, chinese = zip(*(TORCH_COMPILE[card.name] for card in site.cards), strict=True)
     site.advise(
         f"torch.compile: {'; '.join(english)}; the script also runs without it",
         zh=f"torch.compile:{';'.join(chinese)};不编译也可运行",

@@ -28,13 +28,13 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, counterpart
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import rename_or_report
-from viaduct.migration.rules.torch._helper import is_under_card_test, replace_by_helper
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch._dotted_names import rename_or_report
+from viaduct.migration.rules.torch._helper import replace_by_helper, runs_only_with_card
 from viaduct.migration.rules.torch._mixed_precision import CUDA_AMP_NAMES
-from viaduct.migration.rules.torch._type_uses import is_compared, is_default_type
+from viaduct.migration.rules.torch._type_uses import is_compared, is_in_set_default_tensor_type
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_api",), after=("rng_state", "amp"))
+rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_cuda_api",), after=("rng_state", "amp"))
 
 # torch.cuda.device is a context manager for one card; accelerator.device() is a torch.device.
 HELPER_NAMES = {"device": "device_index"}
@@ -46,7 +46,7 @@ REEXPORTED_MODULES = ("memory", "random", "streams")
 @rule.node(ast.Attribute, only_if_file_contains=("cuda",))
 def rename_assigned(site: Site) -> None:
     """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`."""
-    is_stored = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
+    is_stored = not site.target.is_any_card and not isinstance(site.node.ctx, ast.Load)
     name = site.qualified_name(site.node) if is_stored else None
     if name is not None and name.startswith("torch.cuda."):
         rename_or_replace(Site(site.rule, site.file, site.node, name))
@@ -55,14 +55,14 @@ def rename_assigned(site: Site) -> None:
 @rule.use("torch.cuda.*")
 def rename_or_replace(site: Site) -> None:
     """Replace a name of torch.cuda by the card's, or by the helper's."""
-    if site.target.is_any:
-        replace_or_report(site, site.callee_or_reference)
+    if site.target.is_any_card:
+        replace_or_report(site, site.name_node)
         return
     card = site.target.card
     card_name = counterpart(site.name[len("torch.cuda.") :], card)
-    if card_name is None or (card_name.endswith("Tensor") and is_default_type(site, site.node)):
+    if card_name is None or (card_name.endswith("Tensor") and is_in_set_default_tensor_type(site, site.node)):
         return
-    rename_or_report(site, site.callee_or_reference, f"{card.torch_module}.{card_name}")
+    rename_or_report(site, site.name_node, f"{card.torch_module}.{card_name}")
 
 
 def replace_or_report(site: Site, node: ast.expr) -> None:
@@ -72,7 +72,7 @@ def replace_or_report(site: Site, node: ast.expr) -> None:
     if module in REEXPORTED_MODULES and inner in SUBMODULES[module]:
         name = inner
     root_name = name.partition(".")[0]
-    if is_default_type(site, node):
+    if is_in_set_default_tensor_type(site, node):
         return
     if root_name.endswith(("Tensor", "Storage")) and root_name in NPU_AND_MLU_NAMES and is_compared(site, node):
         replace_by_helper(site, node, f"types.{name}")
@@ -96,7 +96,7 @@ def report_cuda_only(site: Site, name: str) -> None:
         f"torch.cuda.{name} is available on CUDA only, or not known to exist on the other cards: put it under "
         '`if accelerator.name() == "cuda":`',
         zh=f'torch.cuda.{name} 仅 CUDA 可用,或不确定其他卡是否支持:请置于 if accelerator.name() == "cuda": 之下',
-        risk="low" if is_under_cuda else "medium" if is_under_card_test(site, site.node) else "high",
+        risk="low" if is_under_cuda else "medium" if runs_only_with_card(site, site.node) else "high",
     )
 
 
@@ -105,7 +105,7 @@ def report_module_value(site: Site) -> None:
     """Report torch.cuda as a value, except in `cuda = torch.cuda`: there the uses of the variable are replaced."""
     parent = site.source.parents.get(site.node)
     is_assigned = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
-    if site.target.is_any and not is_assigned:
+    if site.target.is_any_card and not is_assigned:
         site.request_review(
             "torch.cuda is passed on as a module: pass the helper's accelerator, which has the same functions",
             zh="torch.cuda 作为模块被传递:请改为传递辅助模块的 accelerator,其名称相同",

@@ -30,13 +30,13 @@ from viaduct.cards.packages import Bilingual
 from viaduct.migration.classes import OBJECT, find_classes_defining, is_module
 from viaduct.migration.lookups import last_name, literal_text, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal
-from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
-from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
+from viaduct.migration.rules.torch._devices import is_method_of_project, is_of_other_library, qualified_root
+from viaduct.migration.rules.torch._helper import device_number_text, report_if_in_torchscript
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_method",), after=("already",))
+rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_cuda_method",), after=("already",))
 # A message for one card, and one for `--to any`:
 METHOD_BY_NAME: tuple[Bilingual, Bilingual] = (
     (
@@ -69,20 +69,20 @@ def move(site: Site) -> None:
     if (
         not is_torch_file
         or is_of_other_library(qualified_root(site, receiver))
-        or is_own_method(site, receiver, "cuda")
+        or is_method_of_project(site, receiver, "cuda")
     ):
         return
     own_classes = find_classes_defining(site.file.project, "cuda", site.file.path)
     function = site.source.function_around(site.node)
     is_in_cuda_method = function is not None and function.name == "cuda"  # which moves the tensors of its object
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_cuda_method)
-    if site.target.is_any:
+    if site.target.is_any_card:
         if is_doubtful or not has_arguments_of_to(site):
             site.request_review(
                 "if this moves a tensor or a module, write .to(accelerator.device())",
                 zh="若此处移动的是张量或模块,请改为 .to(accelerator.device())",
             )
-        elif not report_if_scripted(site, site.node):
+        elif not report_if_in_torchscript(site, site.node):
             move_by_helper(site)
     elif is_doubtful:
         report_undecided(site, own_classes[0])
@@ -93,33 +93,33 @@ def move(site: Site) -> None:
 @rule.use(*UNBOUND_METHODS)
 def move_unbound(site: Site) -> None:
     """Replace `torch.Tensor.cuda` and the like; report them with `--to any`."""
-    if site.target.is_any:
+    if site.target.is_any_card:
         site.request_review(
             f"{site.name} moves to CUDA: pass `lambda x: x.to(accelerator.device())`, or call .to",
             zh=f"{site.name} 移动到 CUDA:请改为 lambda x: x.to(accelerator.device()),或调用 .to",
         )
         return
-    if isinstance(site.callee_or_reference, ast.Attribute):  # else a variable that holds the method
-        rename(site, site.callee_or_reference)
+    if isinstance(site.name_node, ast.Attribute):  # else a variable that holds the method
+        rename(site, site.name_node)
 
 
 @rule.node(ast.Attribute, only_if_file_contains=(".cuda",))
 def rename_bound_method(site: Site) -> None:
     """Rename a bound method: `move = x.cuda`."""
-    if site.node.attr == "cuda" and not site.target.is_any and is_bound_move(site):
+    if site.node.attr == "cuda" and not site.target.is_any_card and is_bound_move(site):
         rename(site, site.node)
 
 
 @rule.node(ast.Call, only_if_file_contains=("getattr", "hasattr", "methodcaller"))
 def report_method_name(site: Site) -> None:
     if is_method_lookup(site):
-        site.request_review(*site.target.select(*METHOD_BY_NAME))
+        site.request_review(*site.target.select_message(*METHOD_BY_NAME))
 
 
 @rule.node(ast.Call, only_if_file_contains=("getattr",))
 def report_module_name(site: Site) -> None:
     if is_module_lookup(site):
-        site.request_review(*site.target.select(*MODULE_BY_NAME))
+        site.request_review(*site.target.select_message(*MODULE_BY_NAME))
 
 
 def is_bound_move(site: Site) -> bool:
@@ -129,7 +129,7 @@ def is_bound_move(site: Site) -> bool:
         return False
     if isinstance(parent, ast.Call) and parent.func is node:
         return False
-    if site.qualified_name(node) is not None or is_own_method(site, node.value, "cuda"):
+    if site.qualified_name(node) is not None or is_method_of_project(site, node.value, "cuda"):
         return False
     is_flag = plain_name(node.value) == "self"  # `self.cuda` is usually a setting
     return not is_flag and is_torch_object(site, node.value)

@@ -13,7 +13,7 @@ script uses from it are not checked, so the rule also advises to do so.
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import rename_or_report
+from viaduct.migration.rules.torch._dotted_names import rename_or_report
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 

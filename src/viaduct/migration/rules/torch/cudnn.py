@@ -18,7 +18,7 @@ import ast
 
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import import_torch, replace_name
+from viaduct.migration.rules.torch._dotted_names import import_torch, replace_dotted_name
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
@@ -48,5 +48,5 @@ def advise_flag(site: Site) -> None:
 def replace_switch(site: Site) -> None:
     torch = import_torch(site)
     site.target.require_plugin(site)
-    if replace_name(site, site.node, dotted_name(site.node), f"{torch}.backends.mlufusion.enabled"):
+    if replace_dotted_name(site, site.node, dotted_name(site.node), f"{torch}.backends.mlufusion.enabled"):
         site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

@@ -20,15 +20,15 @@ import ast
 import re
 
 from viaduct.migration.lookups import mark_once, method_name, plain_name
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _wrapped as wrapped
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
 
 rule = Rule(
     __name__,
-    targets=("npu", "mlu", "any"),
+    targets=ALL_TARGETS,
     category_for_any="report",
     when=lambda options: options.to == "any" or options.data_parallel != "ddp",
-    modes=("rewrite", "patch"),
+    modes=ALL_MODES,
     former_names=("any_data_parallel",),
     after=("device_string",),
 )
@@ -36,23 +36,23 @@ OTHER_NAME = re.compile(r"opt|sched|scaler", re.IGNORECASE)  # names of other ob
 PREFIX_LENGTH = re.compile(r"7|len\('module\.'\)")  # length of "module."
 
 
-@rule.call(*wrapped.DATA_PARALLEL)
+@rule.call(*wrapped_models.DATA_PARALLEL)
 def unwrap_or_report(site: Site) -> None:
     """Unwrap DataParallel with `--data-parallel unwrap`; report it otherwise."""
-    if site.target.is_any:
+    if site.target.is_any_card:
         report_for_any(site)
         return
-    model = wrapped.wrapped_model(site.node)
+    model = wrapped_models.wrapped_model(site.node)
     if site.options.data_parallel == "unwrap" and model is not None and site.is_editable:
         unwrap(site, model)
     else:
         report(site)
 
 
-@rule.call(wrapped.DATA_PARALLEL_FUNCTION, *wrapped.DATA_PARALLEL_PARTS)
+@rule.call(wrapped_models.DATA_PARALLEL_FUNCTION, *wrapped_models.DATA_PARALLEL_PARTS)
 def report_function(site: Site) -> None:
     """Report the functional form and the parts of DataParallel."""
-    if site.target.is_any:
+    if site.target.is_any_card:
         report_for_any(site)
         return
     title, name = site.target.card.title, site.name.rpartition(".")[2]
@@ -63,10 +63,10 @@ def report_function(site: Site) -> None:
     )
 
 
-@rule.reference(*wrapped.DATA_PARALLEL)
+@rule.reference(*wrapped_models.DATA_PARALLEL)
 def report_derived(site: Site) -> None:
     parent = site.source.parents[site.node]
-    if not site.target.is_any and isinstance(parent, ast.ClassDef) and site.node in parent.bases:
+    if not site.target.is_any_card and isinstance(parent, ast.ClassDef) and site.node in parent.bases:
         title = site.target.card.title
         site.request_review(
             f"{parent.name} derives from DataParallel, which the {title} does not have",
@@ -88,7 +88,7 @@ def report_for_any(site: Site) -> None:
 def report(site: Site) -> None:
     """Report DataParallel with the code to write instead, with the names of this script."""
     card = site.target.card
-    if wrapped.distributed_calls(site):
+    if wrapped_models.distributed_calls(site):
         site.request_review(
             f"there is no DataParallel on the {card.title}: start this script by its distributed path, one process "
             "per card; for one card --data-parallel unwrap",
@@ -96,7 +96,7 @@ def report(site: Site) -> None:
             "单卡可用 --data-parallel unwrap",
         )
         return
-    model = wrapped.wrapped_model(site.node)
+    model = wrapped_models.wrapped_model(site.node)
     name = ast.unparse(model) if model is not None else "model"
     site.request_review(
         f"there is no DataParallel on the {card.title}. One card: write {name} alone (--data-parallel unwrap). "
@@ -116,7 +116,7 @@ def report(site: Site) -> None:
 def unwrap(site: Site, model: ast.expr) -> None:
     """Replace the call by the model, or remove `model = DataParallel(model)`; edit uses of `.module` once."""
     statement = site.source.statement_around(site.node)
-    target = wrapped.assigned_target(site, site.node)
+    target = wrapped_models.assigned_target(site, site.node)
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
         site.edit.remove_statement(statement)
     else:
@@ -131,8 +131,8 @@ def unwrap(site: Site, model: ast.expr) -> None:
 
 def remove_module_accesses(site: Site) -> None:
     """Remove `.module` of unwrapped models, and report it of others; under a test for the wrapper it stays."""
-    for node, is_unwrapped in wrapped.module_accesses(site):
-        if wrapped.is_under_wrapper_test(site, node) or site.source.is_in_f_string(node):
+    for node, is_unwrapped in wrapped_models.module_accesses(site):
+        if wrapped_models.is_under_wrapper_test(site, node) or site.source.is_in_f_string(node):
             continue
         if is_unwrapped:
             site.edit.delete(site.source.span(node.value)[1], site.source.span(node)[1])

@@ -46,7 +46,7 @@ from viaduct.cards.packages import Bilingual
 from viaduct.migration.lookups import keyword_value, literal_text, method_name, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules._entry import main_guard
-from viaduct.migration.rules.torch import _wrapped as wrapped
+from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
 from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_cards, plan_edits
 from viaduct.migration.rules.torch._ddp_edits import Rewriter
 
@@ -62,7 +62,7 @@ CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")  # in conditio
 @rule.file(only_if_file_contains=("DataParallel",))
 def rewrite_script(site: Site) -> None:
     """Rewrite the script, or report the condition that it does not meet."""
-    calls = wrapped.wrapping_calls(site)
+    calls = wrapped_models.wrapping_calls(site)
     if not calls:
         return
     try:

@@ -20,17 +20,17 @@ from __future__ import annotations
 
 from viaduct.cards import NPU
 from viaduct.migration.predicates import is_none
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._helper import is_under_card_test
-from viaduct.migration.rules.torch._wrapped import DISTRIBUTED_DATA_PARALLEL
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch._helper import runs_only_with_card
+from viaduct.migration.rules.torch._wrapped_models import DISTRIBUTED_DATA_PARALLEL
 from viaduct.migration.targets import import_helper
 
 rule = Rule(
     __name__,
     category="advice",
-    targets=("npu", "mlu", "any"),
+    targets=ALL_TARGETS,
     category_for_any="mandatory",
-    modes=("rewrite", "patch"),
+    modes=ALL_MODES,
     former_names=("any_ddp", "ddp_advice"),
     after=("int32_targets", "data_parallel_ddp"),
 )
@@ -38,7 +38,7 @@ rule = Rule(
 
 @rule.call(*DISTRIBUTED_DATA_PARALLEL)
 def edit_or_advise(site: Site) -> None:
-    if site.target.is_any:
+    if site.target.is_any_card:
         wrap_device_arguments(site)
     elif not site.has_unpacked_arguments:
         advise_settings(site)
@@ -46,7 +46,7 @@ def edit_or_advise(site: Site) -> None:
 
 def wrap_device_arguments(site: Site) -> None:
     """Wrap device arguments so that they are None on the CPU."""
-    if is_under_card_test(site, site.node) or not site.is_editable:
+    if runs_only_with_card(site, site.node) or not site.is_editable:
         return
     for name, position in (("device_ids", 1), ("output_device", 2)):
         value = site.argument(name, position)

@@ -11,11 +11,10 @@ import ast
 
 from viaduct.cards.advice import DEFAULT_TENSOR_TYPE
 from viaduct.migration.lookups import literal_text
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._type_uses import SET_DEFAULT_TYPE
-from viaduct.migration.targets import cards
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"))
+rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES)
 
 CARD_MODULES = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
@@ -27,11 +26,11 @@ def report_default_type(site: Site) -> None:
     if not names:
         return
     dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
-    for target in cards(site.options):
-        calls = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
+    for card in site.cards:
+        calls = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{card.device}")'
         site.request_review(
-            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {calls}, and check the tensors of the data loader",
-            zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {calls.replace(' and ', ' 与 ')},并检查数据加载部分",
+            f"{DEFAULT_TENSOR_TYPE[card.name][0]}: write {calls}, and check the tensors of the data loader",
+            zh=f"{DEFAULT_TENSOR_TYPE[card.name][1]}:请改用 {calls.replace(' and ', ' 与 ')},并检查数据加载部分",
             risk="high",
         )
 

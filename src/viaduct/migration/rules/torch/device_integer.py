@@ -20,9 +20,14 @@ from collections.abc import Iterator
 from viaduct.migration.lookups import branches, method_name
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._devices import is_own_method
-from viaduct.migration.rules.torch._numbers import has_number_name, is_number, is_number_or_other, may_be_torch_object
-from viaduct.migration.rules.torch._plugin_use import is_imported_elsewhere
+from viaduct.migration.rules.torch._device_numbers import (
+    has_device_number_name,
+    is_device_number,
+    is_sometimes_device_number,
+    may_be_torch_object,
+)
+from viaduct.migration.rules.torch._devices import is_method_of_project
+from viaduct.migration.rules.torch._plugin_use import is_plugin_imported_elsewhere
 
 rule = Rule(__name__, targets=("npu", "mlu"))
 
@@ -30,10 +35,10 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 @rule.node(ast.Call, only_if_file_contains=(".to(", "device"))
 def request_import(site: Site) -> None:
     """Request the plug-in's import if a device is a number and no other file of the project imports it."""
-    if not is_in_torch_program(site) or is_imported_elsewhere(site):
+    if not is_in_torch_program(site) or is_plugin_imported_elsewhere(site):
         return
     parts = (part for value in device_arguments(site, site.node) for part in branches(value))
-    if any(is_number(site, part) or is_number_or_other(site, part) for part in parts):
+    if any(is_device_number(site, part) or is_sometimes_device_number(site, part) for part in parts):
         site.target.require_plugin(site)
 
 
@@ -53,6 +58,6 @@ def device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
 def device_of_to(site: Site, call: ast.Call) -> list[ast.expr]:
     """Return the first argument of `.to` if it is PyTorch's method, by its receiver or the argument's name."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-    if not call.args or is_own_method(site, receiver, "to"):
+    if not call.args or is_method_of_project(site, receiver, "to"):
         return []
-    return call.args[:1] if may_be_torch_object(site, receiver) or has_number_name(call.args[0]) else []
+    return call.args[:1] if may_be_torch_object(site, receiver) or has_device_number_name(call.args[0]) else []

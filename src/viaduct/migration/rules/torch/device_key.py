@@ -15,12 +15,11 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.migration.predicates import is_in_torch_program
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._device_texts import is_cuda_device
 from viaduct.migration.rules.torch._devices import find_devices
-from viaduct.migration.targets import cards
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
+rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
 
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda"))
@@ -47,7 +46,7 @@ def report_missing(site: Site, table: ast.expr) -> None:
     origin = site.values.origin(table)
     keys = origin.keys if isinstance(origin, ast.Dict) else []
     texts = [key.value for key in keys if isinstance(key, ast.Constant)]
-    missing = [target.device for target in cards(site.options) if target.device not in texts]
+    missing = [card.device for card in site.cards if card.device not in texts]
     if missing and any(is_cuda_device(key) for key in keys):
         reported = " and ".join(map(repr, missing))
         site.request_review(

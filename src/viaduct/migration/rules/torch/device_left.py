@@ -15,11 +15,11 @@ import re
 
 from viaduct.migration.lookups import branches, last_name, literal_text
 from viaduct.migration.predicates import is_in_torch_program
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._devices import KERNEL_APIS, is_of_other_library
 from viaduct.migration.rules.torch._options import is_in_add_argument
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), after=("device_string",), runs_last=True)
+rule = Rule(__name__, category="report", targets=ALL_TARGETS, after=("device_string",), runs_last=True)
 
 DEVICES_TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")  # "cuda", "cuda:0,cuda:1"
 FUNCTIONS_WITHOUT_DEVICE = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
@@ -33,7 +33,7 @@ def report_text(site: Site) -> None:
         return
     if is_explained(site) or is_in_add_argument(site, site.node) or is_reported(site):
         return
-    new = "accelerator.name()" if site.target.is_any else site.target.card.device
+    new = "accelerator.name()" if site.target.is_any_card else site.target.card.device
     site.request_review(
         f"{value!r} looks like a device, but is not known to be used as one: unchanged; if it is one, write {new}",
         zh=f"{value!r} 看似设备,但未能确认其用途:保持不变;若是设备,请改为 {new}",
@@ -46,7 +46,7 @@ def report_chosen_method(site: Site) -> None:
     """Report `(x.cuda if use else x.cpu)()`."""
     methods = branches(site.node.func)
     if len(methods) > 1 and any(getattr(method, "attr", "") == "cuda" for method in methods):
-        device = "accelerator.device()" if site.target.is_any else repr(site.target.card.device)
+        device = "accelerator.device()" if site.target.is_any_card else repr(site.target.card.device)
         site.request_review(
             f"one of these methods is .cuda: write .to({device}) instead",
             zh=f"此处选择的方法之一是 .cuda:请改为 .to({device})",

@@ -10,16 +10,15 @@ import ast
 
 from viaduct.cards.limits import Risk
 from viaduct.migration.lookups import method_name
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._locations import CARD_NAMES, is_cpu, is_move, location_of
-from viaduct.migration.targets import cards
 
 rule = Rule(
     __name__,
     category="report",
-    targets=("npu", "mlu", "any"),
-    modes=("rewrite", "patch"),
-    also_in_code_for_target=True,
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+    visits_lines_left_alone=True,
     runs_last=True,
 )
 
@@ -100,7 +99,7 @@ def is_moved_next(site: Site) -> bool:
 
 def report_doubtful(site: Site) -> None:
     """Report a cast of a tensor whose location is unknown."""
-    titles = " or ".join(target.title for target in cards(site.options))
+    titles = " or ".join(card.title for card in site.cards)
     site.request_review(
         f"double precision: if this is on the {titles}, where it is unsupported or very limited, use float32, or move "
         "it to the CPU first",
@@ -111,7 +110,7 @@ def report_doubtful(site: Site) -> None:
 
 
 def report(site: Site, risk: Risk) -> None:
-    titles = " and ".join(target.title for target in cards(site.options))
+    titles = " and ".join(card.title for card in site.cards)
     site.request_review(
         f"double precision on the {titles} is unsupported or very limited: use float32, or keep this on the CPU",
         zh=f"{titles.replace(' and ', '、')} 不支持或仅有限支持双精度:请改用 float32,或在 CPU 上计算",

@@ -12,10 +12,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import method_name
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import cards
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, category="report", targets=ALL_TARGETS)
 
 LIBRARY_PREFIXES = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
 OPTION_TEXTS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
@@ -49,7 +48,7 @@ def package_of(site: Site, keyword: ast.keyword) -> str:
 
 
 def report_option(site: Site, package: str, node: ast.AST | None = None) -> None:
-    names = " and ".join(card.title for card in cards(site.options))
+    names = " and ".join(card.title for card in site.cards)
     option = site.text(node if node is not None else site.node.func)
     site.request_review(
         f"`{option}` chooses {package}, which is for NVIDIA cards: remove it for the {names}, or use its counterpart",

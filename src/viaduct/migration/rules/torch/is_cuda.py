@@ -16,7 +16,7 @@ import ast
 
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import replace_name
+from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
 from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
 
 rule = Rule(__name__, targets=("npu", "mlu"))
@@ -30,7 +30,7 @@ def rename_attribute(site: Site) -> None:
     name = dotted_name(site.node)
     if not site.source.is_in_f_string(site.node):
         site.edit.replace_attribute(site.node, card.is_attr)
-    elif not name or not replace_name(site, site.node, name, name.replace(".is_cuda", f".{card.is_attr}")):
+    elif not name or not replace_dotted_name(site, site.node, name, name.replace(".is_cuda", f".{card.is_attr}")):
         site.request_review(f"write {card.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {card.is_attr}")
         return
     site.report_change(f"is_cuda becomes {card.is_attr}", zh=f"is_cuda 替换为 {card.is_attr}")

@@ -13,14 +13,14 @@ import re
 from viaduct.cards.advice import CUDA_KERNELS
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import imported_modules, is_constant, is_none_or_absent
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
 rule = Rule(
     __name__,
     category="report",
-    targets=("npu", "mlu", "any"),
-    modes=("rewrite", "patch"),
-    also_in_code_for_target=True,
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+    visits_lines_left_alone=True,
     runs_last=True,
 )
 

@@ -17,9 +17,9 @@ from viaduct.cards import CARDS, CUDA
 from viaduct.cards.packages import Bilingual
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import is_in_torch_program
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), runs_last=True)
+rule = Rule(__name__, category="advice", targets=ALL_TARGETS, runs_last=True)
 
 MONITOR = CUDA.tool
 MONITORS = {name: card.tool for name, card in CARDS.items()}

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import cards
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, category="report", targets=ALL_TARGETS)
 
 LIGHTNING_NAMES = ("pytorch_lightning.*", "lightning.*", "lightning_fabric.*")
 TRAINERS = ("Trainer", "Fabric", "LightningCLI", "from_argparse_args", "LightningLite")
@@ -28,7 +27,7 @@ def report_trainer(site: Site) -> None:
     accelerator = site.argument("accelerator", 0 if class_name == "Fabric" else -1)  # -1: by keyword only
     if class_name not in TRAINERS or (accelerator is not None and is_right_accelerator(site, accelerator)):
         return
-    names = " and ".join(card.title for card in cards(site.options))
+    names = " and ".join(card.title for card in site.cards)
     choice = f"accelerator={site.text(accelerator)}" if accelerator is not None else "the default accelerator"
     site.request_review(
         f"Lightning has no accelerator for the {names}, and {choice} would be CUDA or the CPU: pass a subclass of "
@@ -41,7 +40,7 @@ def report_trainer(site: Site) -> None:
 
 def is_right_accelerator(site: Site, accelerator: ast.expr) -> bool:
     """Return True for the card, another kind of device than CUDA, or an expression that mentions the card."""
-    devices = [card.device for card in cards(site.options)]
+    devices = [card.device for card in site.cards]
     if isinstance(accelerator, ast.Constant):
         return accelerator.value in (*OTHER_ACCELERATORS, *devices)
     text = site.text(site.values.origin(accelerator)).lower()

@@ -16,9 +16,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import literal_text
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), runs_last=True)
+rule = Rule(__name__, category="advice", targets=ALL_TARGETS, runs_last=True)
 
 RANK_TEXTS = ("LOCAL_RANK", "--local_rank", "--local-rank")
 SETTERS = ("set_device", "set_device_index", "device_index")  # the last one is the helper's
@@ -30,7 +30,9 @@ def advise_setting_device(site: Site) -> None:
     if sets_device(site) or not reads_rank(site):
         return
     function = (
-        "torch.accelerator.set_device_index" if site.target.is_any else f"{site.target.card.torch_module}.set_device"
+        "torch.accelerator.set_device_index"
+        if site.target.is_any_card
+        else f"{site.target.card.torch_module}.set_device"
     )
     setter = f"{function}(local_rank)"
     site.advise(

@@ -34,11 +34,11 @@ from viaduct.cards.packages import Bilingual
 from viaduct.migration.flows import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._device_texts import OPENING_QUOTE, device_literal
-from viaduct.migration.rules.torch._loaded import device_in_scope, load_destination
+from viaduct.migration.rules.torch._loaded import find_device_variable, load_destination
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_map_location",))
+rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_map_location",))
 
 LOADED_ON_HOST: tuple[Bilingual, Bilingual] = (
     ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),
@@ -68,7 +68,7 @@ def set_location(site: Site) -> None:
         add_location(site, location)
         return
     table = site.values.origin(location)
-    if isinstance(table, ast.Dict) and not site.target.is_any:
+    if isinstance(table, ast.Dict) and not site.target.is_any_card:
         for key, value in zip(table.keys, table.values, strict=True):
             add_entry(site, table, key, value)
 
@@ -79,23 +79,23 @@ def add_location(site: Site, given: ast.expr | None) -> None:
     if destination == "unneeded" or not (site.node.args or site.node.keywords):
         return
     if destination == "unknown" or not site.is_editable or (site.has_unpacked_arguments and given is None):
-        site.report_unresolved(*site.target.select(*UNKNOWN_USE))
+        site.report_unresolved(*site.target.select_message(*UNKNOWN_USE))
     elif destination == "host":
         site.set_argument("map_location", site.target.render_host_location(site), 1)
-        site.report_change(*site.target.select(*LOADED_ON_HOST))
+        site.report_change(*site.target.select_message(*LOADED_ON_HOST))
     else:
         load_on_card(site)
 
 
 def load_on_card(site: Site) -> None:
     """Load on the script's device variable, else on the card."""
-    if site.target.is_any:
+    if site.target.is_any_card:
         site.set_argument("map_location", site.target.render_device(site), 1)
         site.report_change(
             "content that was saved on another card is loaded on this one", zh="其他加速卡保存的内容加载到当前加速卡"
         )
         return
-    variable, device = device_in_scope(site), site.target.card.device
+    variable, device = find_device_variable(site), site.target.card.device
     site.set_argument("map_location", variable or site.target.render_device(site), 1)
     site.target.require_plugin(site)
     location = variable or device

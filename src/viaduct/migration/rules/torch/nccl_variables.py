@@ -20,11 +20,10 @@ from viaduct.cards.environment import (
     describe_nccl_variable_for_all,
 )
 from viaduct.migration.predicates import is_in_torch_program
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _variables as variables
-from viaduct.migration.targets import cards
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch import _environment_variables as variables
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, category="report", targets=ALL_TARGETS)
 
 
 @rule.node(ast.Constant, only_if_file_contains=("NCCL_", *OTHER_CUDA_VARIABLES))
@@ -32,12 +31,12 @@ def report_variable(site: Site) -> None:
     name = site.node.value
     if not isinstance(name, str) or not (name in OTHER_CUDA_VARIABLES or NCCL_VARIABLE.fullmatch(name)):
         return
-    if not is_in_torch_program(site) or not variables.is_variable(site, site.node):
+    if not is_in_torch_program(site) or not variables.is_variable_name(site, site.node):
         return
     if name in OTHER_CUDA_VARIABLES:
-        for target in cards(site.options):
-            site.advise(*describe_cuda_variable(name, target))
-    elif site.target.is_any:
+        for card in site.cards:
+            site.advise(*describe_cuda_variable(name, card))
+    elif site.target.is_any_card:
         site.advise(*describe_nccl_variable_for_all(name))
     else:
         site.request_review(*describe_nccl_variable(name, site.target.card))

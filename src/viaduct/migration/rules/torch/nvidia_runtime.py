@@ -16,10 +16,9 @@ from collections.abc import Iterator
 
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import imported_modules
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import cards
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), also_in_code_for_target=True)
+rule = Rule(__name__, category="report", targets=ALL_TARGETS, visits_lines_left_alone=True)
 
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
 ENGINES = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
@@ -34,7 +33,7 @@ def keep_provider_choice(site: Site) -> None:
         for test in find_cuda_tests(site, node):
             mark_lines_unchanged(site, test, test.end_lineno or test.lineno, node)
     if names:
-        titles = " or the ".join(target.title for target in cards(site.options))
+        titles = " or the ".join(card.title for card in site.cards)
         site.request_review(
             f"this names NVIDIA's runtime for ONNX, which does not run on the {titles}: a test for CUDA that chooses "
             "it stays; install the vendor's runtime and name its provider",

@@ -11,16 +11,15 @@ import ast
 import re
 
 from viaduct.cards.operators import OPERATORS, SOURCES, TENSOR_METHODS, OperatorLimit
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._locations import is_in_dataset, location_of
-from viaduct.migration.targets import cards
 
 rule = Rule(
     __name__,
     category="report",
-    targets=("npu", "mlu", "any"),
-    modes=("rewrite", "patch"),
-    also_in_code_for_target=True,
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+    visits_lines_left_alone=True,
     runs_last=True,
 )
 
@@ -54,13 +53,13 @@ def is_on_host(site: Site, values: list[ast.expr]) -> bool:
 
 
 def report_limits(site: Site, name: str) -> None:
-    for target in cards(site.options):
-        limit = OPERATORS[target.name].get(name)
+    for card in site.cards:
+        limit = OPERATORS[card.name].get(name)
         if limit is not None and is_limited(site, limit):
-            table, table_zh = SOURCES[target.name]
+            table, table_zh = SOURCES[card.name]
             site.request_review(
-                f"{name} on the {target.title}: {limit.english} ({table}); check your release, or run it on the CPU",
-                zh=f"{target.title} 上的 {name}:{limit.chinese}({table_zh});请核对所用版本,或放在 CPU 上计算",
+                f"{name} on the {card.title}: {limit.english} ({table}); check your release, or run it on the CPU",
+                zh=f"{card.title} 上的 {name}:{limit.chinese}({table_zh});请核对所用版本,或放在 CPU 上计算",
                 risk=limit.risk,
             )
 

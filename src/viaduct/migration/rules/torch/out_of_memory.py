@@ -17,9 +17,9 @@ import ast
 import re
 
 from viaduct.migration.lookups import literal_text, method_name
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
+rule = Rule(__name__, category="advice", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
 
 CUDA_MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCH_METHODS = ("startswith", "find", "count", "search", "match")

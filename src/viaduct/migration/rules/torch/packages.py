@@ -19,14 +19,14 @@ from viaduct.cards.packages import (
 )
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import imported_names, literal_text
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
 rule = Rule(
     __name__,
     category="report",
-    targets=("npu", "mlu", "any"),
-    modes=("rewrite", "patch"),
-    also_in_code_for_target=True,
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+    visits_lines_left_alone=True,
     runs_last=True,
 )
 

@@ -22,7 +22,7 @@ from viaduct.cards import MLU, NPU
 from viaduct.migration.imports import find_header_end
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules._entry import is_imported
+from viaduct.migration.rules._entry import is_imported_by_others
 from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
 rule = Rule(__name__, targets=("npu", "mlu"), modes=("patch",), runs_last=True)
@@ -71,7 +71,7 @@ def is_started(site: Site) -> bool:
         return False
     if MAIN_GUARD.search(site.source.text):
         return True
-    if is_imported(site):
+    if is_imported_by_others(site):
         return False
     after_docstring = 1 if ast.get_docstring(site.source.tree) is not None else 0
     statements = site.source.tree.body[after_docstring:]

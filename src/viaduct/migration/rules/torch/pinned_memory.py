@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._helper import is_under_card_test
+from viaduct.migration.rules.torch._helper import runs_only_with_card
 
 rule = Rule(__name__, category="advice", targets=("any",), former_names=("any_pinned_memory",))
 
@@ -21,7 +21,7 @@ rule = Rule(__name__, category="advice", targets=("any",), former_names=("any_pi
 def advise_card_test(site: Site) -> None:
     """Advise to test for a card before a tensor is pinned, unless a branch does."""
     has_arguments = site.node.args or site.node.keywords
-    if not has_arguments and not is_under_card_test(site, site.node) and not is_under_type_test(site):
+    if not has_arguments and not runs_only_with_card(site, site.node) and not is_under_type_test(site):
         site.advise(
             "without a card torch may refuse to pin memory: test accelerator.is_available() first",
             zh="没有加速卡时 torch 可能拒绝锁页:请先判断 accelerator.is_available()",

@@ -17,14 +17,14 @@ from viaduct.cards import CARDS, MLU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.predicates import imported_modules
-from viaduct.migration.rule import Rule, Site, is_named
-from viaduct.migration.rules.torch._plugin_use import card_uses, is_imported_elsewhere, uses_card
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._plugin_use import card_uses, is_plugin_imported_elsewhere, uses_card
 
 rule = Rule(
     __name__,
     targets=("npu", "mlu"),
-    ignores_only=True,  # their edits may need the import
-    also_in_code_for_target=True,
+    completes_other_rules=True,  # their edits may need the import
+    visits_lines_left_alone=True,
     after=("data_parallel_ddp",),
     runs_last=True,
 )
@@ -113,6 +113,6 @@ def needs_no_import(site: Site) -> bool:
     changes = (finding for finding in site.file.findings if finding.status == "changed")
     if is_requested or any(finding.rule.startswith("torch.") for finding in changes):
         return False
-    if site.options.only and not any(is_named(name, rule) for name in site.options.only):
+    if site.options.only and not any(map(rule.has_name, site.options.only)):
         return True
-    return bool(site.file.target_code_lines) or is_imported_elsewhere(site)
+    return bool(site.file.target_code_lines) or is_plugin_imported_elsewhere(site)

@@ -27,12 +27,12 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.migration.lookups import dotted_name, keyword_value
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import replace_name
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_profiler",))
+rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_profiler",))
 
 TORCH_PROFILER, NPU_PROFILER = "torch.profiler", f"{NPU.plugin}.profiler"
 # Names of torch.profiler that torch_npu.profiler has too.
@@ -60,21 +60,21 @@ def name_in_plugin(name: str) -> str | None:
 @rule.use(f"{TORCH_PROFILER}.*")
 def rename_profiler(site: Site) -> None:
     """Replace the activity CUDA, and for the NPU also the module in names such as `torch.profiler.profile`."""
-    if site.target.is_any:
+    if site.target.is_any_card:
         if site.name == ACTIVITY:
             take_activity_from_helper(site)
         return
-    node = site.callee_or_reference
+    node = site.name_node
     old = dotted_name(node)
     new = new_name(site, old)
-    if new != old and replace_name(site, node, old, new):
+    if new != old and replace_dotted_name(site, node, old, new):
         site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}")
 
 
 @rule.reference("torch.autograd.ProfilerActivity.CUDA")
 def replace_older_activity(site: Site) -> None:
     """Replace the activity CUDA of torch.autograd with `--to any`."""
-    if site.target.is_any:
+    if site.target.is_any_card:
         take_activity_from_helper(site)
 
 
@@ -90,7 +90,7 @@ def take_activity_from_helper(site: Site) -> None:
 @rule.call("torch.autograd.profiler.profile")
 def report_older_switch(site: Site) -> None:
     """Report use_cuda of torch's older profiler with `--to any`."""
-    if site.target.is_any and site.keyword("use_cuda") is not None:
+    if site.target.is_any_card and site.keyword("use_cuda") is not None:
         site.request_review(
             "use_cuda supports CUDA only: write use_device=accelerator.name(), and None on the CPU",
             zh="use_cuda 仅支持 CUDA:请改为 use_device=accelerator.name(),CPU 上为 None",
@@ -127,7 +127,7 @@ def profiles_cuda(site: Site) -> bool:
 def report_switch(site: Site) -> None:
     """Report use_cuda, which has no effect on the cards."""
     keyword = site.keyword("use_cuda")
-    if keyword is not None and not site.target.is_any:
+    if keyword is not None and not site.target.is_any_card:
         title = site.target.card.title  # also the activity's name
         site.request_review(
             f"use_cuda has no effect on the {title}: write activities=[…, ProfilerActivity.{title}]",

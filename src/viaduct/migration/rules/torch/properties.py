@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import bindings_of
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.targets import cards
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), modes=("rewrite", "patch"), runs_last=True)
+rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
 GENERATION_NUMBERS = {"major", "minor"}
@@ -28,7 +27,7 @@ def report_property(site: Site) -> None:
     """Report an attribute of device properties that the card lacks or means differently."""
     if site.node.attr not in GENERATION_NUMBERS | PROCESSOR_PROPERTIES or not is_properties(site, site.node.value):
         return
-    titles = [target.title for target in cards(site.options)]
+    titles = [card.title for card in site.cards]
     if site.node.attr in GENERATION_NUMBERS:
         english = "the NPU's properties have none" if "NPU" in titles else "the MLU's counts MLU generations"
         chinese = "NPU 的设备属性中没有" if "NPU" in titles else "MLU 的该值表示 MLU 代次"

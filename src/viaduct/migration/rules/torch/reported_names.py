@@ -2,6 +2,7 @@
 
 from viaduct.cards.advice import DEVICE_CAPABILITY, TORCHSCRIPT
 from viaduct.migration.notices import Notice, report_rule
+from viaduct.migration.rule import ALL_TARGETS
 
 rules = (
     report_rule(
@@ -21,7 +22,7 @@ rules = (
             uses=("call", "reference"),
         ),
         category="report",
-        targets=("npu", "mlu", "any"),
+        targets=ALL_TARGETS,
     ),
     report_rule(
         __name__,
@@ -40,7 +41,7 @@ rules = (
         ),
         category="advice",
         targets=("npu",),
-        also_in_code_for_target=True,
+        visits_lines_left_alone=True,
     ),
     report_rule(
         __name__,
@@ -59,6 +60,6 @@ rules = (
             uses=("call", "reference"),
         ),
         category="advice",
-        targets=("npu", "mlu", "any"),
+        targets=ALL_TARGETS,
     ),
 )

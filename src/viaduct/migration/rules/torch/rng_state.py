@@ -12,9 +12,9 @@ from a checkpoint, so calls that set a state get advice. With `--to any` fork_rn
 
 from __future__ import annotations
 
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), category_for_any="advice", former_names=("any_rng_state",))
+rule = Rule(__name__, targets=ALL_TARGETS, category_for_any="advice", former_names=("any_rng_state",))
 
 SETTERS = tuple(
     f"torch.{module}{name}"
@@ -26,7 +26,7 @@ SETTERS = tuple(
 @rule.call("torch.random.fork_rng")
 def set_device_type(site: Site) -> None:
     """Pass the card's device type to fork_rng, or advise it with `--to any`."""
-    if site.target.is_any:
+    if site.target.is_any_card:
         if site.keyword("device_type") is None and not site.has_unpacked_arguments:
             site.advise(
                 "fork_rng saves CUDA's generators only: for another card pass device_type=accelerator.name()",
@@ -56,4 +56,4 @@ def advise_state(site: Site) -> None:
         "a generator's state can only be restored on the kind of card that saved it: make sure that this does so",
         "随机数状态只适用于保存它的那类加速卡:请确认此处不会恢复其他卡的状态",
     )
-    site.advise(*site.target.select(for_card, for_any))
+    site.advise(*site.target.select_message(for_card, for_any))

@@ -24,18 +24,18 @@ import re
 
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES
 from viaduct.migration.lookups import literal_text, method_name
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_type_text",))
+rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_type_text",))
 
 CUDA_TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char|Byte|Bool)Tensor")
 
 
 @rule.node(ast.Constant, only_if_file_contains=("torch.cuda.",))
 def rename_type(site: Site) -> None:
-    if site.target.is_any or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
+    if site.target.is_any_card or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
         return
     text, root = site.text(site.node), site.target.card.torch_module
     if site.is_editable and "torch.cuda." in text:
@@ -57,7 +57,7 @@ def is_used_as_type(site: Site) -> bool:
 @rule.method("type")
 def replace_by_helper_type(site: Site) -> None:
     """Replace the string in `x.type("torch.cuda.HalfTensor")` by `accelerator.HalfTensor`."""
-    dtype = site.node.args[0] if site.node.args and site.target.is_any else None
+    dtype = site.node.args[0] if site.node.args and site.target.is_any_card else None
     match = CUDA_NAME.fullmatch(literal_text(dtype))
     if dtype is not None and match and match["member"] in NPU_AND_MLU_NAMES and site.is_editable:
         site.edit.replace_node(dtype, f"{import_helper(site)}.{match['member']}")
@@ -67,7 +67,7 @@ def replace_by_helper_type(site: Site) -> None:
 @rule.node(ast.Compare, only_if_file_contains=("torch.cuda.",))
 def report_comparison(site: Site) -> None:
     """Report a comparison of `x.type()` with the name of a type with `--to any`."""
-    sides = [site.node.left, *site.node.comparators] if site.target.is_any else []
+    sides = [site.node.left, *site.node.comparators] if site.target.is_any_card else []
     if any(map(is_type_call, sides)) and any(CUDA_NAME.fullmatch(literal_text(side)) for side in sides):
         site.request_review(
             "the name of a tensor's type is compared: compare its dtype, and check device.type in accelerator.TYPES",

@@ -18,7 +18,7 @@ import ast
 from viaduct.cards.torch_api import TF32_SWITCHES
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import import_torch, replace_name
+from viaduct.migration.rules.torch._dotted_names import import_torch, replace_dotted_name
 
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
@@ -32,5 +32,5 @@ def replace_switch(site: Site) -> None:
         return
     torch = import_torch(site)
     site.target.require_plugin(site)
-    if replace_name(site, site.node, dotted_name(site.node), new.replace("torch.", f"{torch}.", 1)):
+    if replace_dotted_name(site, site.node, dotted_name(site.node), new.replace("torch.", f"{torch}.", 1)):
         site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

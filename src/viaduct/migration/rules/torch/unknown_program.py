@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import method_name
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), runs_last=True)
+rule = Rule(__name__, category="report", targets=ALL_TARGETS, runs_last=True)
 
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda", ".cuda("))

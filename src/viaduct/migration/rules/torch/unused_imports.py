@@ -21,7 +21,7 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(
     __name__,
     targets=("any",),
-    ignores_only=True,  # their edits may leave unused imports
+    completes_other_rules=True,  # their edits may leave unused imports
     former_names=("any_unused_imports",),
     after=("cuda_api",),
     runs_last=True,

@@ -27,10 +27,10 @@ import re
 from viaduct.cards import CARDS, NPU
 from viaduct.cards.environment import CUDA_VISIBLE_DEVICES, explain_refused_devices, is_valid_device_list
 from viaduct.migration.predicates import is_in_torch_program
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _variables as variables
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch import _environment_variables as variables
 
-rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_visible_devices",))
+rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_visible_devices",))
 
 RUNNERS = ("os.system", "os.popen", "subprocess.")
 ASSIGNMENT = re.compile(rf"\b{CUDA_VISIBLE_DEVICES}=([\w,-]*)")
@@ -41,13 +41,13 @@ def replace_variable(site: Site) -> None:
     """Rename the variable in Python code that reads or sets it; with `--to any` set those of all cards."""
     if site.node.value != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
         return
-    if site.target.is_any:
+    if site.target.is_any_card:
         replace_by_every_variable(site)
         return
     code = site.text(site.node)  # may be split, as in "CUDA_" "VISIBLE_DEVICES"
-    if not variables.is_variable(site, site.node) or not site.is_editable or CUDA_VISIBLE_DEVICES not in code:
+    if not variables.is_variable_name(site, site.node) or not site.is_editable or CUDA_VISIBLE_DEVICES not in code:
         return
-    value, card = variables.assigned_value(site, site.node), site.target.card
+    value, card = variables.value_of_variable(site, site.node), site.target.card
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), card):
         report_device_list(site, str(value.value))
         return
@@ -69,7 +69,7 @@ def replace_keyword(site: Site) -> None:
     names = {site.qualified_name(part) for part in (call.func, *call.args)} if isinstance(call, ast.Call) else set()
     if site.source.is_in_f_string(site.node) or not names & {"os.environ", "os.environ.update"}:
         return
-    if site.target.is_any:
+    if site.target.is_any_card:
         advise_on_other_cards(site)
         return
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), site.target.card):
@@ -82,7 +82,7 @@ def replace_keyword(site: Site) -> None:
 @rule.node(ast.Constant, ast.JoinedStr, only_if_file_contains=(CUDA_VISIBLE_DEVICES,))
 def replace_in_command(site: Site) -> None:
     """Rename the variable in `os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
-    if site.target.is_any or not site.is_editable or not is_in_torch_program(site) or not is_command(site):
+    if site.target.is_any_card or not site.is_editable or not is_in_torch_program(site) or not is_command(site):
         return
     start, end = site.source.span(site.node)
     card = site.target.card

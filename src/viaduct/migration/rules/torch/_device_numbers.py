@@ -41,14 +41,14 @@ MAX_DEPTH = 6
 """Number of variables, attributes and parameters through which a value is followed."""
 
 
-def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
+def is_device_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
     """Return True for an expression that can be the number of a device, such as any integer."""
     if node is None or depth > MAX_DEPTH:
         return False
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ARITHMETIC) and is_number(site, node.left, depth + 1)
+        return isinstance(node.op, ARITHMETIC) and is_device_number(site, node.left, depth + 1)
     if isinstance(node, ast.Call):
         is_get_device = isinstance(node.func, ast.Attribute) and node.func.attr == "get_device" and not node.args
         return plain_name(node.func) == "int" or is_get_device or site.qualified_name(node.func) in NUMBER_FUNCTIONS
@@ -73,9 +73,9 @@ def is_number_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bool
             return plain_name(type_argument) == "int"
         return isinstance(default, ast.Constant) and type(default.value) is int
     values = assigned_values(site, node)
-    if has_number_name(node):
+    if has_device_number_name(node):
         return not any(is_text_or_device(site, value) for value in values)
-    return bool(values) and all(is_number(site, value, depth + 1) for value in values)
+    return bool(values) and all(is_device_number(site, value, depth + 1) for value in values)
 
 
 def assigned_values(site: Site, node: ast.Attribute) -> list[ast.expr]:
@@ -107,7 +107,7 @@ def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
     values = [value for value in bindings if isinstance(value, ast.expr) and not is_none(value)]
     values += values_of_unpacking(site, node) if None in bindings else []
     if values:
-        return all(is_number(site, value, depth + 1) for value in values)
+        return all(is_device_number(site, value, depth + 1) for value in values)
     if any(isinstance(binding, str) for binding in bindings):
         return False  # an import, a function or a class
     if is_worker_index(site, node) or is_loop_counter(site, node) or is_number_by_name(site, node):
@@ -134,7 +134,7 @@ def is_number_by_name(site: Site, node: ast.Name) -> bool:
     function = site.file.names.scope_of(node).node
     parameters = all_parameters(function.args) if isinstance(function, Function) else []
     annotation = next((parameter.annotation for parameter in parameters if parameter.arg == node.id), None)
-    return plain_name(annotation) == "int" if annotation is not None else has_number_name(node)
+    return plain_name(annotation) == "int" if annotation is not None else has_device_number_name(node)
 
 
 def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
@@ -148,7 +148,7 @@ def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
     called = owner.name if is_constructor else function.name  # type: ignore[attr-defined]
     calls = site.file.index.calls.get(f"{site.file.names.module}.{called}", [])
     passed = [bind_arguments(call, parameters).get(node.id) for call in calls]
-    return bool(passed) and all(is_number(site, value, depth + 1) for value in passed)
+    return bool(passed) and all(is_device_number(site, value, depth + 1) for value in passed)
 
 
 def is_worker_index(site: Site, node: ast.Name) -> bool:
@@ -167,10 +167,12 @@ def is_loop_counter(site: Site, node: ast.Name) -> bool:
     return False
 
 
-def is_number_or_other(site: Site, node: ast.AST) -> bool:
+def is_sometimes_device_number(site: Site, node: ast.AST) -> bool:
     """Return True for a name with both numbers and other things as values."""
     values = bindings_of(site, node) if isinstance(node, ast.Name) else []
-    are_numbers = [is_number(site, part) for value in values if isinstance(value, ast.expr) for part in branches(value)]
+    are_numbers = [
+        is_device_number(site, part) for value in values if isinstance(value, ast.expr) for part in branches(value)
+    ]
     return any(are_numbers) and not all(are_numbers)
 
 
@@ -182,7 +184,7 @@ def find_option(site: Site, name: str) -> ast.Call | None:
     return None
 
 
-def has_number_name(node: ast.AST) -> bool:
+def has_device_number_name(node: ast.AST) -> bool:
     """Return True for a name or attribute with a usual name for the number of a device."""
     return last_name(node).lower() in NUMBER_NAMES
 

@@ -15,7 +15,7 @@ ENVIRONMENT_METHODS = ("get", "setdefault", "pop", "setenv", "delenv")  # of a m
 ENVIRONMENT_NAMES = ("env", "environ", "environment", "env_vars", "child_env", "monkeypatch")
 
 
-def is_variable(site: Site, node: ast.Constant) -> bool:
+def is_variable_name(site: Site, node: ast.Constant) -> bool:
     """Return True for a string that is used as the name of an environment variable."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Subscript) and parent.slice is node:
@@ -61,7 +61,7 @@ def is_environment_dict(site: Site, table: ast.Dict) -> bool:
     return isinstance(parent, ast.Assign) and "env" in plain_name(parent.targets[0]).lower().split("_")
 
 
-def assigned_value(site: Site, node: ast.Constant) -> ast.expr | None:
+def value_of_variable(site: Site, node: ast.Constant) -> ast.expr | None:
     """Return the value that is assigned to the variable whose name is the string `node`; None if it is only read."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):

@@ -13,7 +13,7 @@ from viaduct.migration.lookups import dotted_name, mark_once
 from viaduct.migration.rule import Site
 
 
-def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
+def replace_qualified_name(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
     """Replace the qualified name `old` by `new` at a node; return True if the node is edited.
 
     False if it cannot be edited safely. None if it needs no edit, since another rule edits the import or assignment of
@@ -23,12 +23,12 @@ def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
     new_text = adapt_name(site, node, old, new)
     if not old_text or new_text is None:
         return False
-    return replace_name(site, node, old_text, new_text) if new_text != old_text else None
+    return replace_dotted_name(site, node, old_text, new_text) if new_text != old_text else None
 
 
 def rename_or_report(site: Site, node: ast.expr, new: str) -> bool:
     """Replace the site's qualified name by `new` at a node, or report that this is not safe; return True if edited."""
-    renamed = rename_to(site, node, site.name, new)
+    renamed = replace_qualified_name(site, node, site.name, new)
     if renamed:
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif renamed is False:  # None: the import or assignment of the name is edited instead
@@ -56,7 +56,7 @@ def adapt_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
     return f"{root}.{new.partition('.')[2]}" if root and new_parts[0] == "torch" else None
 
 
-def replace_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
+def replace_dotted_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
     """Replace the text `old` of a name by `new`, also in an f-string; return False if that is not safe."""
     if old == new:
         return True
