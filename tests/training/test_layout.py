@@ -68,7 +68,7 @@ def own_loss(logits: Tensor, labels: Tensor) -> Tensor:
     [
         ({"loss": own_loss}, "a loss of your own needs the logits of all classes"),
         ({"optimizer": Thor()}, "THOR's curvature is that of whole layers"),
-        ({"optimizer": lambda parameters: torch.optim.SGD(parameters)}, "an optimizer of your own may look at whole"),
+        ({"optimizer": torch.optim.SGD}, "an optimizer of your own may need whole layers"),
         ({"data": replace(FEW.data, classes=1)}, "1 classes are not enough for 2 ranks"),
         ({"model": "amoebanet_d", "data": replace(FEW.data, size=80)}, "the network has an auxiliary head"),
     ],

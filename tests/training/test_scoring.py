@@ -73,7 +73,7 @@ def test_freezing_everything_but_the_head_leaves_no_norm(
 ) -> None:
     frozen = replace(SLOW, init=Init(freeze="all but 5"))
     monkeypatch.setattr(RunDir, "load_recipe", lambda self, file=None: Loaded("tiny", frozen, "Tiny.", None))
-    with pytest.raises(BadValue, match="no batch norm"):
+    with pytest.raises(BadValue, match="no trained batch norm"):
         score_checkpoints(
             unsettled_run.path, data=None, device="cpu", precision=None, step=None, every=False, recompute=1
         )
