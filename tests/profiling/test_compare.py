@@ -178,7 +178,7 @@ def test_a_gpu_and_an_npu_are_compared_by_the_parts_of_a_step(tmp_path: Path) ->
     (tmp_path / "gpu.pt.trace.json").write_text(json.dumps(make_kineto(steps=5, cuda=True)))
     write_torch_npu(tmp_path / "npu", steps=5)
     difference = compare_profiles(read_any(tmp_path / "gpu.pt.trace.json"), read_any(tmp_path / "npu"))
-    parts = {figure.name: (figure.before_us, figure.after_us) for figure in difference.split}
+    parts = {figure.name: (figure.before_us, figure.after_us) for figure in difference.step_parts}
     assert parts["E2E"] == pytest.approx((100, 100))
     assert parts["computing"] == pytest.approx((48, 60))  # kernels of 15, 25 and 8
     assert parts["communication(not overlapped)"] == pytest.approx((10, 10))

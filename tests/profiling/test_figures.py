@@ -35,7 +35,7 @@ def test_without_steps_nothing_is_a_share_of_anything() -> None:
     figures = make_figures(steps=[])
     assert (figures.iteration_us, figures.share_of_step(100.0), figures.loader_waits) == (0.0, 0.0, {})
     assert (figures.data_tails, figures.host_time_between_steps, figures.communication_us) == ({}, (0.0, 0), 0.0)
-    assert not figures.is_worth(1e9)
+    assert not figures.is_worthwhile(1e9)
     assert figures.processor_load is None
 
 

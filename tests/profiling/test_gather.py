@@ -19,7 +19,7 @@ def make_job(folder: Path) -> ScriptJob:
 
 def write_steps(job: ScriptJob, process: int, rank: int, count: int) -> Path:
     """Write what a process of a rank had logged when it was killed."""
-    folder = Path(job.record) / str(process)
+    folder = Path(job.record_folder) / str(process)
     folder.mkdir()
     steps = [Step(rank, number, number + 0.2, number + 0.7, number + 1.0, float(number)) for number in range(count)]
     lines: list[dict[str, Any]] = [
@@ -56,7 +56,7 @@ def test_a_run_is_complete_only_when_every_process_that_trains_has_written_its_p
     job = make_job(tmp_path)
     assert not has_all_profiles(job)
     folders = [write_steps(job, process, 0, 1) for process in (7, 8)]
-    (Path(job.record) / "9").mkdir()  # a process that took no step
+    (Path(job.record_folder) / "9").mkdir()  # a process that took no step
     (folders[0] / FINISHED_FILE).touch()
     assert not has_all_profiles(job)
     (folders[1] / FINISHED_FILE).touch()

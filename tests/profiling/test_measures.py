@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from viaduct.profiling.measures import (
+    choose_headline,
+    describe_missing_measurement,
     describe_uneven,
-    judge,
-    judge_beyond_advice,
+    make_closing_sentence,
     measure_ranks,
     measure_throughput,
-    name_missing,
 )
 from viaduct.profiling.record import Advice, Ceilings, Collective, Facts, Operator, Profile, Step
 from viaduct.profiling.roofline import compute_roofline_share
@@ -33,10 +33,10 @@ def test_an_empty_list_of_advice_is_no_all_clear_for_what_was_not_measured():
         replace(full, operators=(), kernels=()),
         replace(full, facts=replace(full.facts, device="npu"), kernels=()),
     ):
-        assert name_missing(lacking)
-        assert judge(lacking).tone == "warn"
-        assert "Nothing stands out" not in judge(lacking).headline
-    assert judge(full).headline == "Nothing stands out"
+        assert describe_missing_measurement(lacking)
+        assert choose_headline(lacking).tone == "warn"
+        assert "Nothing stands out" not in choose_headline(lacking).text
+    assert choose_headline(full).text == "Nothing stands out"
 
 
 def make_recorded(operators_us: float, phase: str = "forward") -> Profile:
@@ -49,39 +49,39 @@ def make_recorded(operators_us: float, phase: str = "forward") -> Profile:
 
 def test_time_in_no_operator_is_no_all_clear():
     sleeping = make_recorded(800.0)
-    assert judge(sleeping).tone == "warn"
-    assert judge(sleeping).headline.startswith("50.2 ms of a step's forward and backward pass lie in no")
-    assert "no operator" in judge(make_recorded(48_000.0, phase="update")).headline
-    assert "no operator" in judge_beyond_advice(replace(sleeping, advice=[make_advice("loader", 1.0)]))
-    assert judge(make_recorded(40_000.0)).headline == "Nothing stands out"
+    assert choose_headline(sleeping).tone == "warn"
+    assert choose_headline(sleeping).text.startswith("50.2 ms of a step's forward and backward pass lie in no")
+    assert "no operator" in choose_headline(make_recorded(48_000.0, phase="update")).text
+    assert "no operator" in make_closing_sentence(replace(sleeping, advice=[make_advice("loader", 1.0)]))
+    assert choose_headline(make_recorded(40_000.0)).text == "Nothing stands out"
 
 
 def test_what_recording_adds_to_a_step_is_not_reported_to_lie_in_no_operator():
     profile = make_recorded(40_000.0)
     longer = [replace(s, forward_start_us=s.forward_start_us - 40e3 * bool(s.interrupted_by)) for s in profile.steps]
-    assert judge(replace(profile, steps=longer)).headline == "Nothing stands out"
+    assert choose_headline(replace(profile, steps=longer)).text == "Nothing stands out"
 
 
 def test_waiting_in_a_collective_is_accounted_for():
     profile = make_recorded(5000.0)
     waits = [replace(s, collectives=(Collective("a", s.end_us - 45e3, 40e3, None, 40e3),)) for s in profile.steps]
-    assert judge(replace(profile, steps=waits)).headline == "Nothing stands out"
+    assert choose_headline(replace(profile, steps=waits)).text == "Nothing stands out"
 
 
 def test_operators_of_an_accelerator_do_not_cover_its_time():
     profile = replace(make_recorded(800.0), kernels=small_profile().kernels)
-    assert judge(replace(profile, facts=replace(profile.facts, device="cuda"))).headline == "Nothing stands out"
+    assert choose_headline(replace(profile, facts=replace(profile.facts, device="cuda"))).text == "Nothing stands out"
 
 
 def test_a_remark_for_accelerators_is_followed_by_the_verdict():
     remark = Advice("synchronisation", "t", "a", (), None, "")
-    assert judge_beyond_advice(replace(make_recorded(40e3), advice=[remark])) == "Nothing else stands out"
-    assert judge_beyond_advice(replace(make_recorded(40e3), advice=[remark, make_advice("loader", 1.0)])) == ""
-    assert judge_beyond_advice(make_recorded(40e3)) == ""
+    assert make_closing_sentence(replace(make_recorded(40e3), advice=[remark])) == "Nothing else stands out"
+    assert make_closing_sentence(replace(make_recorded(40e3), advice=[remark, make_advice("loader", 1.0)])) == ""
+    assert make_closing_sentence(make_recorded(40e3)) == ""
 
 
 def test_advice_is_the_verdict():
-    assert judge(replace(minimal_profile(), advice=[make_advice("loader", 1.0)])).headline.startswith(
+    assert choose_headline(replace(minimal_profile(), advice=[make_advice("loader", 1.0)])).text.startswith(
         "The loader costs"
     )
 

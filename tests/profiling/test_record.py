@@ -46,8 +46,8 @@ def test_a_recorded_step_is_known_among_other_interruptions() -> None:
 
 def test_the_cost_of_an_operator_is_that_of_its_kernels_even_if_they_took_no_time() -> None:
     operator = Operator("aten::view", 1, total_us=9.0, self_us=4.0)
-    assert operator.cost_us == 4.0
-    assert replace(operator, device_us=0.0).cost_us == 0.0
+    assert operator.device_or_self_us == 4.0
+    assert replace(operator, device_us=0.0).device_or_self_us == 0.0
 
 
 def test_the_zero_of_a_profile_is_its_earliest_time() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from profiling.traces import annotate, launch, make_event
-from viaduct.profiling.recorder import CLOCK, OperatorRecorder, Recorded
+from viaduct.profiling.recorder import CLOCK, OperatorRecorder, RecordedSteps
 
 HERE = Path(__file__)
 ITEM = HERE.read_text().splitlines().index("        loss.item()  # synchronises") + 1
@@ -27,7 +27,7 @@ class Network(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Recorded:
+def recorded() -> RecordedSteps:
     """Three recorded steps of a small network."""
     network = Network()
     optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
@@ -51,7 +51,7 @@ def recorded() -> Recorded:
 
 
 def test_a_recorder_that_never_started_says_so() -> None:
-    assert OperatorRecorder("cpu").stop() == Recorded(notes=["operators were not recorded: no step was reached"])
+    assert OperatorRecorder("cpu").stop() == RecordedSteps(notes=["operators were not recorded: no step was reached"])
 
 
 def test_a_step_that_did_not_end_is_reported_and_what_was_seen_is_kept() -> None:
@@ -110,7 +110,7 @@ def test_recording_ends_before_it_takes_too_much_memory(monkeypatch: pytest.Monk
     assert "aten::tan" not in {row.name for row in found.operators}
 
 
-def test_modules_forward_and_backward_are_known(recorded: Recorded) -> None:
+def test_modules_forward_and_backward_are_known(recorded: RecordedSteps) -> None:
     rows = {row.name: (row.module, row.phase, row.calls) for row in recorded.operators}
     assert rows["aten::convolution"] == ("stem", "forward", 1)
     assert rows["aten::convolution_backward"] == ("stem", "backward", 1)
@@ -119,23 +119,23 @@ def test_modules_forward_and_backward_are_known(recorded: Recorded) -> None:
     assert {row.rank for row in recorded.operators} == {3}
 
 
-def test_the_line_of_a_synchronisation_is_known(recorded: Recorded) -> None:
+def test_the_line_of_a_synchronisation_is_known(recorded: RecordedSteps) -> None:
     waits = [row for row in recorded.operators if row.synchronises]
     assert [(row.name, row.calls) for row in waits] == [("aten::_local_scalar_dense", 1)]
     assert waits[0].location in (f"{HERE.name}:{ITEM}", f"{HERE.name} in recorded()")
 
 
-def test_work_of_the_convolution_is_counted_once(recorded: Recorded) -> None:
+def test_work_of_the_convolution_is_counted_once(recorded: RecordedSteps) -> None:
     rows = [row for row in recorded.operators if row.phase == "forward" and row.module == "stem" and row.flops]
     assert sum(row.flops or 0 for row in rows) == 2 * (4 * 4 * 6 * 6) * 27
 
 
-def test_kernels_have_kinds_and_no_helper_is_one(recorded: Recorded) -> None:
+def test_kernels_have_kinds_and_no_helper_is_one(recorded: RecordedSteps) -> None:
     assert {"convolution", "matrix product", "optimizer"} <= {kernel.kind for kernel in recorded.kernels}
     assert not {"aten::empty", "aten::conv2d", "aten::linear"} & {kernel.name for kernel in recorded.kernels}
 
 
-def test_owners_explain_the_peak(recorded: Recorded) -> None:
+def test_owners_explain_the_peak(recorded: RecordedSteps) -> None:
     peak = max(point.allocated for point in recorded.memory)
     assert sum(owner.bytes for owner in recorded.memory_owners) == peak
     owners = {owner.name: owner.bytes for owner in recorded.memory_owners}
@@ -143,7 +143,7 @@ def test_owners_explain_the_peak(recorded: Recorded) -> None:
     assert owners["parameters"] >= weights
 
 
-def test_events_are_on_the_hosts_clock_without_python_functions(recorded: Recorded) -> None:
+def test_events_are_on_the_hosts_clock_without_python_functions(recorded: RecordedSteps) -> None:
     operators = [event for event in recorded.events if event.get("cat") == "cpu_op"]
     points = [point.time_us for point in recorded.memory]
     assert operators

@@ -110,7 +110,7 @@ def test_what_was_not_recorded_is_reported():
 
 def test_times_that_are_means_are_not_called_typical():
     profile = small_profile()
-    for kind, times in (("msprof", "times also."), ("script", "times those of a typical one.")):
+    for kind, times in (("msprof", "Counts and times are means"), ("script", "times are those of a typical one.")):
         found = build_sections(replace(profile, facts=replace(profile.facts, kind=kind)))
         assert times in found["Operators"].text
         assert times in found["Kernels"].text

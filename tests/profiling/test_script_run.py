@@ -87,7 +87,7 @@ def test_a_script_that_fails_keeps_its_steps_and_its_exit_code(end: str, tmp_pat
 def test_a_script_that_takes_its_steps_is_ended_well(tmp_path: Path) -> None:
     body = "assert sys.argv[1:] == ['--lr', '1']\ntry:\n    train(net)\nfinally:\n    open(__file__ + '.end', 'w')\n"
     found = run(tmp_path, body, "--lr", "1", plan=(1, 3, 1))
-    assert (found.code, found.reason, found.interrupted) == (0, "", 0)
+    assert (found.code, found.reason, found.stop_signal) == (0, "", 0)
     assert (tmp_path / "train.py.end").exists()
     facts = found.ranks[0].profile.facts
     assert (facts.warmup_steps, facts.timed_steps, facts.recorded_steps) == (1, 3, 1)
@@ -127,7 +127,7 @@ def test_ctrl_c_reaches_the_script_and_keeps_its_steps(tmp_path: Path) -> None:
     finally:
         thread.join()
         signal.signal(signal.SIGINT, before)
-    assert found.interrupted == signal.SIGINT
+    assert found.stop_signal == signal.SIGINT
     assert found.reason.startswith("the script was interrupted by SIGINT")
     assert (tmp_path / "end").exists()
     assert found.ranks[0].profile.steps

@@ -39,7 +39,9 @@ def train(steps: int) -> None:
 
 
 def read_log(job: ScriptJob) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (Path(job.record) / str(os.getpid()) / STEPS_FILE).read_text().splitlines()]
+    return [
+        json.loads(line) for line in (Path(job.record_folder) / str(os.getpid()) / STEPS_FILE).read_text().splitlines()
+    ]
 
 
 def test_a_process_that_does_not_train_leaves_no_folder(job: ScriptJob) -> None:
@@ -47,7 +49,7 @@ def test_a_process_that_does_not_train_leaves_no_folder(job: ScriptJob) -> None:
         with torch.no_grad():
             nn.Linear(4, 2)(torch.ones(1, 4))
         session.finish()
-    assert list(Path(job.record).iterdir()) == []
+    assert list(Path(job.record_folder).iterdir()) == []
 
 
 def test_a_forked_process_does_not_write_what_its_parent_trained(
@@ -57,7 +59,7 @@ def test_a_forked_process_does_not_write_what_its_parent_trained(
         train(2)
     monkeypatch.setattr(session, "_process", os.getpid() + 1)
     session.finish()
-    assert not list(Path(job.record).rglob(FINISHED_FILE))
+    assert not list(Path(job.record_folder).rglob(FINISHED_FILE))
 
 
 def test_steps_are_on_the_disk_before_the_training_ends(job: ScriptJob) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from viaduct.profiling.record import Collective, Facts, Profile, Step
-from viaduct.profiling.step_split import STEP_TRACE_TABLE, cut_spans, read_split, split_steps
+from viaduct.profiling.step_split import STEP_TRACE_TABLE, cut_spans, read_step_parts, split_steps
 
 STEPS = [Step(0, 1, 10.0, 80.0, 100.0, None), Step(0, 2, 110.0, 180.0, 200.0, 100.0)]
 
@@ -34,17 +34,19 @@ def test_spans_are_cut_at_the_window() -> None:
 
 
 def test_a_profile_without_the_table_or_with_other_columns_has_no_parts() -> None:
-    assert read_split(Profile(Facts("a", "script"))) == {}
-    assert read_split(make_profile(["step", "computing"], [1, 2.0])) == {}
+    assert read_step_parts(Profile(Facts("a", "script"))) == {}
+    assert read_step_parts(make_profile(["step", "computing"], [1, 2.0])) == {}
 
 
 def test_rows_with_a_missing_part_are_left_out() -> None:
     columns = ["free", "step", "computing", "communication(not overlapped)"]
-    split = read_split(make_profile(columns, [1, 7, 2, 3], [1, 8, "N/A", 3]))
+    split = read_step_parts(make_profile(columns, [1, 7, 2, 3], [1, 8, "N/A", 3]))
     assert split == {"E2E": [6], "computing": [2], "communication(not overlapped)": [3], "free": [1]}
-    assert read_split(make_profile(columns, [1, 8, "N/A", 3])) == {}
+    assert read_step_parts(make_profile(columns, [1, 8, "N/A", 3])) == {}
 
 
 def test_what_is_split_is_read_back() -> None:
     table = split_steps(STEPS, [(110, 150)], [])
-    assert read_split(Profile(Facts("a", "kineto"), tables={STEP_TRACE_TABLE: table}))["free"] == [pytest.approx(60)]
+    assert read_step_parts(Profile(Facts("a", "kineto"), tables={STEP_TRACE_TABLE: table}))["free"] == [
+        pytest.approx(60)
+    ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from viaduct.profiling.record import Advice, Facts, Operator, Profile
-from viaduct.profiling.summary import LONGEST_PROSE, format_summary
+from viaduct.profiling.summary import MAX_PROSE_WIDTH, format_summary
 
 from .sample_profiles import LONG, UNICODE, large_profile, minimal_profile, small_profile
 
@@ -88,7 +88,7 @@ def test_no_name_is_cut_at_any_width_and_prose_fits_it(width):
     assert "network.layer1.0.block.conv1" in text
     prose = [line for line in text.splitlines() if "DataLoader" in line or "waited" in line]
     assert prose
-    assert all(len(line) <= min(max(width, 40), LONGEST_PROSE) for line in prose)
+    assert all(len(line) <= min(max(width, 40), MAX_PROSE_WIDTH) for line in prose)
 
 
 def test_a_name_cannot_steer_the_terminal():

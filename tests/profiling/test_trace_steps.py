@@ -41,7 +41,7 @@ def test_copies_and_the_loader_do_not_begin_the_forward_pass() -> None:
     assert (second.forward_start_us, second.backward_end_us, second.end_us) == (120, 180, 195)
     assert second.previous_end_us == 95
     assert second.loader_wait_us == 10
-    assert found.windows == [(0, 100), (100, 200)]
+    assert found.step_spans == [(0, 100), (100, 200)]
     assert found.phases_measured
 
 

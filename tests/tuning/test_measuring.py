@@ -11,8 +11,8 @@ from viaduct.devices import get
 from viaduct.devices.timing import Clock
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.measuring import (
-    Bench,
     OtherPrograms,
+    VariantTimer,
     find_cache_bytes,
     is_significant,
     take_turns_until_significant,
@@ -38,13 +38,13 @@ class Wrong:
 
 
 def test_a_variant_with_wrong_values_is_named_with_its_error() -> None:
-    bench, signature = Bench("cpu", {"wrong": Wrong()}), Signature.of("wrong", x=1)
+    timer, signature = VariantTimer("cpu", {"wrong": Wrong()}), Signature.of("wrong", x=1)
     default = {"off": "0"}
-    assert bench.check_values(signature, {"off": "1e-6"}, default) is None
-    found = bench.check_values(signature, {"off": "0.1"}, default)
+    assert timer.check_values(signature, {"off": "1e-6"}, default) is None
+    found = timer.check_values(signature, {"off": "0.1"}, default)
     assert found is not None
     assert found.startswith("output is off by 1.0e-01; the default by")
-    assert bench.check_values(signature, {"off": "nan"}, default) is not None
+    assert timer.check_values(signature, {"off": "nan"}, default) is not None
 
 
 def test_a_ranking_needs_more_than_noise() -> None:
@@ -60,9 +60,9 @@ def test_turns_go_on_until_the_ranking_is_clear() -> None:
     clock = Clock(get("cpu"), "cpu")
     ticks = iter(range(10**6))
     clock.seconds = lambda work: (work(), float(next(ticks) % 2))[1]  # type: ignore[assignment, method-assign]
-    race = take_turns_until_significant(works, clock, ("a", "b"), min_turns=5, max_turns=7, seconds=60)
+    times = take_turns_until_significant(works, clock, ("a", "b"), min_turns=5, max_turns=7, seconds=60)
     # The first of a turn is the faster, and each turn begins with the other one: nobody wins, so all turns are taken.
-    assert len(race.times_us["a"]) == 7
+    assert len(times.times_us["a"]) == 7
     assert calls[4:8] == ["a", "b", "b", "a"]
 
 

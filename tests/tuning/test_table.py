@@ -35,7 +35,7 @@ def list_rows(table: Table) -> list[tuple[str, ...]]:
 def make_report(**changes: Any) -> Any:
     report = SimpleNamespace(
         **{"outcomes": [], "step_us": 1000.0, "verdict": None, "lines": [], "result_file": None, "measurements": 5},
-        **{"replayed": 0, "other_load": 0.0, "seconds": 61.0, "fingerprint": HERE, "signal": 0, "bank_path": "bank"},
+        **{"reused": 0, "other_load": 0.0, "seconds": 61.0, "fingerprint": HERE, "signal": 0, "bank_path": "bank"},
     )
     vars(report).update(changes)
     return report
@@ -82,7 +82,7 @@ def test_failures_and_a_busy_machine_are_reported_below_the_table() -> None:
     outcome = Outcome(
         make_operator("a"), search_result=make_entry("a", failed=(({"tile": 8, "fast": False}, "crashed"),))
     )
-    lines = list_conclusions(make_report(outcomes=[outcome], other_load=0.5, replayed=2))
+    lines = list_conclusions(make_report(outcomes=[outcome], other_load=0.5, reused=2))
     assert lines[0] == "Discarded tile=8: crashed"
     assert lines[1].startswith("Other programs used 50% of the processors")
     assert lines[2] == "5 measurements in 61 s, 2 taken over from an interrupted search. Bank: bank"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from viaduct.errors import BadValue
-from viaduct.tuning.measuring import Race
+from viaduct.tuning.measuring import TurnTimes
 from viaduct.tuning.signature import Signature
 from viaduct.tuning.worker import OperatorRequests, answer
 
@@ -28,8 +28,8 @@ def test_a_refusal_keeps_its_hints() -> None:
     assert answer({"refuse": refuse}, {"do": "refuse"}) == {"refused": "no such thing.", "hints": ["Try another."]}
 
 
-class FakeBench:
-    """Bench on which each configuration takes as many microseconds as its value of `tile`."""
+class FakeTimer:
+    """Timer on which each configuration takes as many microseconds as its value of `tile`."""
 
     def __init__(self, wrong: str | None = None) -> None:
         self.wrong = wrong
@@ -38,36 +38,38 @@ class FakeBench:
     def check_values(self, *arguments: object) -> str | None:
         return self.wrong
 
-    def race(self, signature: Signature, points: Any, compared: tuple[str, str], *turns: int, seconds: float) -> Race:
+    def time_in_turns(
+        self, signature: Signature, points: Any, compared: tuple[str, str], *turns: int, seconds: float
+    ) -> TurnTimes:
         self.compared = compared
-        return Race({name: [float(point["tile"])] * 9 for name, point in points.items()}, 0.25)
+        return TurnTimes({name: [float(point["tile"])] * 9 for name, point in points.items()}, 0.25)
 
 
-def measure(bench: FakeBench, candidate: int, incumbent: int) -> dict[str, Any]:
+def measure(timer: FakeTimer, candidate: int, incumbent: int) -> dict[str, Any]:
     requests = OperatorRequests("cpu", {})
-    requests.bench = bench  # type: ignore[assignment]
+    requests.timer = timer  # type: ignore[assignment]
     points = {"default": {"tile": 8}, "candidate": {"tile": candidate}, "incumbent": {"tile": incumbent}}
     turns = {"min_turns": 5, "max_turns": 9, "seconds": 1}
     return requests.measure({"do": "measure", "signature": {"kind": "conv2d"}, **points, **turns})
 
 
 def test_wrong_values_are_not_timed() -> None:
-    bench = FakeBench("output is off by 1e-1")
-    assert measure(bench, 4, 8) == {"wrong": "output is off by 1e-1"}
-    assert bench.compared is None
+    timer = FakeTimer("output is off by 1e-1")
+    assert measure(timer, 4, 8) == {"wrong": "output is off by 1e-1"}
+    assert timer.compared is None
 
 
 def test_a_candidate_races_against_the_best_point_so_far() -> None:
-    bench = FakeBench()
-    result = measure(bench, candidate=4, incumbent=2)
-    assert bench.compared == ("candidate", "incumbent")
+    timer = FakeTimer()
+    result = measure(timer, candidate=4, incumbent=2)
+    assert timer.compared == ("candidate", "incumbent")
     assert (result["us"], result["default_us"], result["ratio"]) == (4, 8, 0.5)
     assert (result["beats_incumbent"], result["beats_default"], result["others"]) == (False, True, 0.25)
-    assert measure(bench, candidate=4, incumbent=8)["beats_incumbent"]
-    assert bench.compared == ("candidate", "default")
+    assert measure(timer, candidate=4, incumbent=8)["beats_incumbent"]
+    assert timer.compared == ("candidate", "default")
 
 
 def test_the_default_is_timed_alone() -> None:
-    bench = FakeBench()
-    assert measure(bench, candidate=8, incumbent=8)["ratio"] == 1
-    assert bench.compared == ("default", "default")
+    timer = FakeTimer()
+    assert measure(timer, candidate=8, incumbent=8)["ratio"] == 1
+    assert timer.compared == ("default", "default")

@@ -22,6 +22,7 @@ from viaduct.profiling.events import (
     ANNOTATION,
     ON_DEVICE,
     OPERATOR,
+    OPTIMIZER_STEP,
     Event,
     Span,
     join_spans,
@@ -34,7 +35,6 @@ from viaduct.profiling.recorder import export_events
 from viaduct.torch_compat import hide_profiler_cycle_warning
 
 FETCH, WINDOW = "viaduct: next batch", "viaduct: window"  # our annotations around each fetch and all profiled steps
-UPDATE = "Optimizer.step#"  # torch's annotation around every optimizer's step
 LARGEST = 12  # kernels that the record lists
 
 
@@ -122,7 +122,7 @@ class OptimizerSpans:
     """Time spans of the optimizer steps; every operator inside one counts as optimizer, even a norm or a product."""
 
     def __init__(self, events: list[Event]) -> None:
-        updates = (event for event in events if event.category == ANNOTATION and event.name.startswith(UPDATE))
+        updates = (event for event in events if event.category == ANNOTATION and event.name.startswith(OPTIMIZER_STEP))
         self.spans = join_spans((event.start, event.end) for event in updates)  # THOR's contains that of its inner SGD
         self.begins = [begin for begin, _ in self.spans]
 

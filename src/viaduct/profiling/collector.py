@@ -33,7 +33,7 @@ from viaduct.profiling.system import SystemSampler
 from viaduct.profiling.trace_steps import add_collectives
 
 if TYPE_CHECKING:
-    from viaduct.profiling.recorder import OperatorRecorder, Recorded
+    from viaduct.profiling.recorder import OperatorRecorder, RecordedSteps
 
 Part = Literal["skip", "timed", "recorded"]
 """Part of the plan that a step belongs to: warm-up, times only, or operators."""
@@ -107,7 +107,7 @@ class Collector:
         self._steps: dict[Part, list[Step]] = {"skip": [], "timed": [], "recorded": []}
         self._compilations = Compilations()
         self._recorder: OperatorRecorder | None = None
-        self._recorded: Recorded | None = None
+        self._recorded: RecordedSteps | None = None
         self._sampler: SystemSampler | None = None
         self._samples: list[Sample] = []
         self._pauses = GarbagePauses(lambda: self.plan.find_part(self.ended_steps) == "timed")

@@ -22,7 +22,7 @@ from typing import Any
 from .figures import WORTHWHILE_SHARE
 from .measures import PHASE_TIMES, SHORT_PHASE_NAMES
 from .record import Facts, Operator, Profile, Step
-from .step_split import STEP_PARTS, read_split
+from .step_split import STEP_PARTS, read_step_parts
 
 MIN_STEPS = 3  # of each profile; with fewer, nothing is judged
 NOISE_FLOOR = WORTHWHILE_SHARE  # share of the iteration by which two runs of the same program may differ
@@ -98,7 +98,9 @@ class ProfileDifference:
     is_identical: bool  # all records except facts, advice and ceilings are the same
     iteration: FigureDifference
     phases: tuple[FigureDifference, ...]  # () unless both profiles have phases
-    split: tuple[FigureDifference, ...]  # whole step, computing, exposed communication, free; () unless both have them
+    step_parts: tuple[
+        FigureDifference, ...
+    ]  # whole step, computing, exposed communication, free; () unless both have them
     operators: tuple[OperatorDifference, ...]  # largest slowdown first
     kernels: tuple[FigureDifference, ...]  # by kind
     memory: tuple[int | None, int | None]  # peaks in bytes
@@ -136,7 +138,7 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDifference:
         is_identical=is_identical(before, after),
         iteration=iteration,
         phases=tuple(phases),
-        split=compare_splits(before, after),
+        step_parts=compare_step_parts(before, after),
         operators=compare_operators(before.operators, after.operators),
         kernels=compare_kinds(before, after),
         memory=(find_peak(before), find_peak(after)),
@@ -183,9 +185,9 @@ def half_spread(values: Sequence[float]) -> float:
     return (high - low) / 2
 
 
-def compare_splits(before: Profile, after: Profile) -> tuple[FigureDifference, ...]:
+def compare_step_parts(before: Profile, after: Profile) -> tuple[FigureDifference, ...]:
     """Return end-to-end time, computing, exposed communication and free time, if both profiles have them."""
-    splits = [read_split(profile) for profile in (before, after)]
+    splits = [read_step_parts(profile) for profile in (before, after)]
     if not all(splits):
         return ()
     reference = median(splits[0]["E2E"])
@@ -225,7 +227,9 @@ def sum_operators(operators: Iterable[Operator]) -> dict[Key, Sum]:
     """Return cost and calls of the operators by key, as means over the ranks."""
     rows = list(operators)
     ranks = len({row.rank for row in rows}) or 1
-    return add_sums(((row.name, row.shapes, row.module), (row.cost_us / ranks, row.calls / ranks)) for row in rows)
+    return add_sums(
+        ((row.name, row.shapes, row.module), (row.device_or_self_us / ranks, row.calls / ranks)) for row in rows
+    )
 
 
 def add_sums(pairs: Iterable[tuple[Key, Sum]]) -> dict[Key, Sum]:

@@ -74,9 +74,9 @@ def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Se
     parts: list[StackedBars | Table] = []
     if difference.phases:
         parts.append(draw_bars("Phases of an iteration", difference.phases, names))
-    if difference.split:
-        parts.append(draw_bars("Parts of a step", difference.split[1:], names))  # without the first, their sum
-    figures = [difference.iteration, *difference.phases, *difference.split]
+    if difference.step_parts:
+        parts.append(draw_bars("Parts of a step", difference.step_parts[1:], names))  # without the first, their sum
+    figures = [difference.iteration, *difference.phases, *difference.step_parts]
     rows = [make_row(figure) for figure in figures if figure.before_us is not None or figure.after_us is not None]
     if rows:
         times = (f"{name}, µs" for name in names)

@@ -20,7 +20,7 @@ def format_difference(difference: ProfileDifference) -> str:
     blocks = [[format_headline(difference)], steps]
     if not difference.is_identical:
         blocks += [
-            format_figures("parts of a step", difference.split, names),
+            format_figures("parts of a step", difference.step_parts, names),
             format_figures("kernels by kind, per step", difference.kernels, names),
             format_operators(difference.operators, names),
             format_memory(difference),

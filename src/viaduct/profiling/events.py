@@ -3,9 +3,9 @@
     events = nest_events(json.load(file)["traceEvents"])
     operators = [event for event in events if event.category == "cpu_op"]
     child_times = sum_children(operators)
-    operators[0].parent, operators[0].duration - child_times.get(id(operators[0]), 0.0)
+    operators[0].parent, operators[0].duration - child_times.get(id(operators[0]), 0.0)     # its self time
 
-The names of categories are the same in every release of torch. Importing this module does not import torch.
+The categories below are those of all supported releases of torch. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ from typing import Any
 OPERATOR, ANNOTATION, PYTHON = "cpu_op", "user_annotation", "python_function"
 RUNTIMES = ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "privateuse1_driver")
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-ON_HOST = (PYTHON, ANNOTATION, OPERATOR, *RUNTIMES)  # outermost first, for events with the same times
+ON_HOST = (
+    PYTHON,
+    ANNOTATION,
+    OPERATOR,
+    *RUNTIMES,
+)  # of events with the same times, the first of these is the outermost
 
-# Prefixes of the names of events of the loader, an optimizer and the autograd engine.
+# Prefixes of the names of events: fetching a batch, an optimizer's step or zero_grad, evaluating a node of autograd.
 LOADER, OPTIMIZER, ENGINE = "enumerate(DataLoader)", "Optimizer.", "autograd::engine::evaluate_function"
+OPTIMIZER_STEP = f"{OPTIMIZER}step#"
 Span = tuple[float, float]  # start and end
 RawEvent = dict[str, Any]  # an event as in the JSON of a trace
 
@@ -63,7 +69,7 @@ def read_event(raw: RawEvent) -> Event | None:
 
 
 def nest_events(raw_events: Iterable[RawEvent]) -> list[Event]:
-    """Return the events of host and device in order of time; those of the host have their parent."""
+    """Return the events of host and device in order of time; events of the host get their parent."""
     events = [event for event in map(read_event, raw_events) if event is not None]
     order = {category: number for number, category in enumerate(ON_HOST)}
     events.sort(key=lambda event: (event.start, -event.duration, order.get(event.category, len(order))))
@@ -123,18 +129,20 @@ def join_spans(spans: Iterable[Span]) -> list[Span]:
 def remove_spans(spans: Sequence[Span], removed: Sequence[Span]) -> list[Span]:
     """Return the parts of spans outside `removed`; both inputs and the result are disjoint and in order."""
     remaining: list[Span] = []
-    first = 0  # of the removed spans that do not end before the present span
+    first = 0  # index of the first removed span that ends after the start of the present span
     for start, end in spans:
         while first < len(removed) and removed[first][1] <= start:
             first += 1
-        number = first
-        while number < len(removed) and removed[number][0] < end:
-            if removed[number][0] > start:
-                remaining.append((start, removed[number][0]))
-            start = max(start, removed[number][1])
-            number += 1
-        if start < end:
-            remaining.append((start, end))
+        rest = start  # start of what is left of the present span
+        for index in range(first, len(removed)):
+            removed_start, removed_end = removed[index]
+            if removed_start >= end:
+                break
+            if removed_start > rest:
+                remaining.append((rest, removed_start))
+            rest = max(rest, removed_end)
+        if rest < end:
+            remaining.append((rest, end))
     return remaining
 
 

@@ -175,7 +175,7 @@ class Figures:
         """Return a time as a share of the median iteration, from 0 to 1; 0 if no iteration was measured."""
         return time_us / self.iteration_us if self.iteration_us else 0.0
 
-    def is_worth(self, time_us: float) -> bool:
+    def is_worthwhile(self, time_us: float) -> bool:
         """Return True if a gain of this time is at least WORTHWHILE_SHARE of the iteration."""
         return self.share_of_step(time_us) >= WORTHWHILE_SHARE
 
@@ -239,7 +239,11 @@ class Figures:
         Of operators that call each other, only the innermost has a number of floating-point operations. So those
         without one are left out, unless none has it.
         """
-        rows = [row for row in self.operators if (is_convolution(row) or is_matrix_product(row)) and row.cost_us > 0]
+        rows = [
+            row
+            for row in self.operators
+            if (is_convolution(row) or is_matrix_product(row)) and row.device_or_self_us > 0
+        ]
         return [row for row in rows if row.flops] or rows
 
     @cached_property

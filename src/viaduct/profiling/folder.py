@@ -160,7 +160,7 @@ def make_step_table(profile: Profile) -> tuple[list[str], list[Row]]:
 
 
 def make_operator_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    return make_record_table(Operator, sorted(profile.operators, key=lambda operator: -operator.cost_us))
+    return make_record_table(Operator, sorted(profile.operators, key=lambda operator: -operator.device_or_self_us))
 
 
 def make_kernel_table(profile: Profile) -> tuple[list[str], list[Row]]:

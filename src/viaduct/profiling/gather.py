@@ -68,7 +68,7 @@ def has_all_profiles(job: ScriptJob) -> bool:
 
 def list_folders(job: ScriptJob) -> list[Path]:
     """Return the folders of the script's processes, which are named by process id."""
-    return sorted(path for path in Path(job.record).iterdir() if path.name.isdigit())
+    return sorted(path for path in Path(job.record_folder).iterdir() if path.name.isdigit())
 
 
 def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:

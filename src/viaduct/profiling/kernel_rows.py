@@ -13,7 +13,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from viaduct.profiling import kinds
-from viaduct.profiling.events import ANNOTATION, OPERATOR, Event
+from viaduct.profiling.events import ANNOTATION, OPERATOR, OPTIMIZER, Event
 from viaduct.profiling.flop_formulas import DTYPE_BYTES, NOTHING_KNOWN, Work
 from viaduct.profiling.operator_rows import find_kernels, find_works, read_call, sum_per_step
 from viaduct.profiling.record import Kernel
@@ -37,12 +37,12 @@ def list_kernels(trace: Trace, rank: int = 0) -> list[Kernel]:
     groups: dict[KernelSignature, list[Launch]] = defaultdict(list)
     for launch in launches:
         groups[launch.signature].append(launch)
-    steps = len(trace.windows)
+    steps = len(trace.step_spans)
     kernels = [
         Kernel(
             **signature._asdict(),
             calls=len(group) / steps,
-            time_us=trace.find_typical((launch.moment, launch.time_us) for launch in group),
+            time_us=trace.find_typical_time_per_step((launch.moment, launch.time_us) for launch in group),
             flops=sum_per_step([launch.work.flops for launch in group], steps),
             bytes=sum_per_step([launch.work.bytes for launch in group], steps),
             rank=rank,
@@ -113,16 +113,16 @@ def find_kind(trace: Trace, event: Event) -> str:
     """Return the kind of an operator; every operator inside an optimizer's step has the kind OPTIMIZER."""
     context = trace.contexts.get(id(event))
     outer = event.find_enclosing(ANNOTATION)
-    is_inside_step = outer is not None and outer.name.startswith("Optimizer.")
+    is_inside_step = outer is not None and outer.name.startswith(OPTIMIZER)
     if context is not None and context.phase == "update" and is_inside_step:
         return kinds.OPTIMIZER
-    return kinds.divide_others(kinds.classify_operator(event.name), event.name)
+    return kinds.refine_other_kind(kinds.classify_operator(event.name), event.name)
 
 
 def find_kernel_kind(trace: Trace, kernel: Event, operator: Event | None) -> str:
     """Return the kind of a kernel by its own name, or by its operator if that is more specific."""
     by_operator = find_kind(trace, operator) if operator is not None else kinds.OTHER
-    by_name = kinds.divide_others(kinds.classify_kernel(kernel.name), kernel.name)
+    by_name = kinds.refine_other_kind(kinds.classify_kernel(kernel.name), kernel.name)
     if by_operator == kinds.OPTIMIZER or by_name in (kinds.PRODUCT, kinds.OTHER, kinds.ELEMENTWISE):
         return by_name if by_operator in (kinds.OTHER, kinds.COMPILED) else by_operator
     return by_name

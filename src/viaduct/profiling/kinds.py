@@ -1,7 +1,7 @@
 """Kinds of work of kernels and operators, by their names.
 
     classify_kernel(name), classify_operator(name)     one of KINDS, as `viaduct bench` shows them
-    divide_others(kind, name)                          the same, with "other kernels" divided further
+    refine_other_kind(kind, name)                          the same, with "other kernels" divided further
 
 The name of a compiled kernel contains the names of the operators fused into it. The first match of KERNEL_PATTERNS
 decides, so a batch norm with its ReLU and its sum counts as normalisation. viaduct's own kernels are recognised by
@@ -82,7 +82,7 @@ def classify_operator(name: str) -> str:
     return find_first_match(OPERATOR_PATTERNS, name)
 
 
-def divide_others(kind: str, name: str) -> str:
+def refine_other_kind(kind: str, name: str) -> str:
     """Return the kind, with OTHER divided further by the name of the kernel or operator."""
     return find_first_match(DETAILED_PATTERNS, name) if kind == OTHER else kind
 

@@ -1,10 +1,13 @@
-"""Figures of a profile for summary and report: phases by rank, throughput, operators, and the first sentence.
+"""Figures of a profile for summary and report: phases by rank, throughput, time outside operators, and the headline.
 
     for figures in measure_ranks(profile):
         print(figures.rank, figures.iteration.median_us, [phase.share for phase in figures.phases])
 
-Shares are of the sum over all regular steps. They add up to 1, and include a loader that stalls every eighth step,
-although its median wait is zero.
+A regular step directly follows another one, without an interruption such as an evaluation. Phases, as the Ascend
+documents define them: the data tail from the end of the previous step to the start of the forward pass, forward +
+backward, and the update tail from the end of the backward pass to the end of the step. The shares of a rank's phases
+are of the total time of its regular steps. So they add up to 1, and show a loader that stalls every eighth step,
+although the median of its waits is zero.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from viaduct.profiling.roofline import compute_roofline_share
 
 UNEVEN = 0.1
 """Difference of a phase's mean and median, as a share of the iteration, above which the phase is called uneven."""
-COVERED = 0.7
-"""Least share of forward and backward pass in operators at which the headline may be "Nothing stands out"."""
+MIN_OPERATOR_SHARE = 0.7
+"""Least share of the forward and backward pass that operators must explain; below it, the summary says so."""
 MAX_NAMED = 8  # largest number of ranks that a sentence lists
+PHASES_UNKNOWN = "Phases are not known for all steps, perhaps for none: only iterations are shown."
 PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
 SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
 PHASE_TIMES: tuple[Callable[[Step], float | None], ...] = (
@@ -54,8 +58,10 @@ class RankFigures:
     steps: int
     iteration: PhaseFigure
     phases: tuple[PhaseFigure, ...]  # in the order of PHASE_NAMES; empty if only iterations were measured
-    collective_us: float | None  # mean over the steps with collectives; None without such steps
-    exposed_us: float | None  # mean exposed time of these steps; None unless known for every collective
+    collective_us: float | None  # time of a step's collectives: mean over the steps that have some; None if none has
+    exposed_us: (
+        float | None
+    )  # the part of it in which the rank computes nothing; None unless known for every collective
 
     @property
     def uneven_phases(self) -> list[PhaseFigure]:
@@ -65,11 +71,11 @@ class RankFigures:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """First sentence of summary and report."""
+class Headline:
+    """Sentence that the report begins with: the best advice, or the reason why there is no advice."""
 
     tone: Tone
-    headline: str
+    text: str
 
 
 def measure_ranks(profile: Profile) -> list[RankFigures]:
@@ -80,11 +86,11 @@ def measure_ranks(profile: Profile) -> list[RankFigures]:
 def measure_rank(profile: Profile, rank: int) -> RankFigures:
     steps = profile.regular_steps_of(rank)
     total = sum(step.iteration_us for step in steps)
-    # Includes recorded steps, because only these have collectives in viaduct's own profiles.
+    # Recorded steps are included here, because only they have collectives in viaduct's own profiles.
     communicating = [step.collectives for step in profile.steps if step.rank == rank and step.collectives]
     durations = [sum(row.duration_us for row in collectives) for collectives in communicating]
     exposed = [[row.exposed_us for row in collectives] for collectives in communicating]
-    known_exposed = [[time for time in times if time is not None] for times in exposed]  # `exposed` if all are known
+    known_exposed = [[time for time in times if time is not None] for times in exposed]
 
     def measure(name: str, read: Callable[[Step], float | None]) -> PhaseFigure:
         times = [read(step) or 0.0 for step in steps]
@@ -96,7 +102,7 @@ def measure_rank(profile: Profile, rank: int) -> RankFigures:
         iteration=measure("iteration", lambda step: step.iteration_us),
         phases=tuple(map(measure, PHASE_NAMES, PHASE_TIMES)) if profile.facts.phases_measured else (),
         collective_us=fmean(durations) if durations else None,
-        exposed_us=fmean(map(sum, known_exposed)) if exposed and known_exposed == exposed else None,
+        exposed_us=fmean(map(sum, known_exposed)) if exposed and known_exposed == exposed else None,  # all are known
     )
 
 
@@ -159,57 +165,59 @@ def list_first_rank_operators(profile: Profile) -> list[Operator]:
     """Return the operators of the first rank that recorded some, longest first."""
     rank = min((operator.rank for operator in profile.operators), default=0)
     operators = [operator for operator in profile.operators if operator.rank == rank]
-    return sorted(operators, key=lambda operator: operator.cost_us, reverse=True)
+    return sorted(operators, key=lambda operator: operator.device_or_self_us, reverse=True)
 
 
 def find_roofline_share(row: Operator | Kernel, ceilings: Ceilings | None) -> float | None:
     if isinstance(row, Operator):
-        return compute_roofline_share(row.flops, row.bytes, row.dtypes, row.cost_us, ceilings)
+        return compute_roofline_share(row.flops, row.bytes, row.dtypes, row.device_or_self_us, ceilings)
     return compute_roofline_share(row.flops, row.bytes, row.dtype, row.time_us, ceilings)
 
 
-def judge(profile: Profile) -> Verdict:
-    """Return the first sentence: the best advice, a missing measurement, or "Nothing stands out"."""
+def choose_headline(profile: Profile) -> Headline:
+    """Return the headline: the best advice, a missing measurement, or "Nothing stands out"."""
     if profile.advice:
-        return Verdict("warn", profile.advice[0].title)
-    missing = name_missing(profile) or describe_uncovered(profile)
-    return Verdict("warn", missing) if missing else Verdict("good", "Nothing stands out")
+        return Headline("warn", profile.advice[0].title)
+    missing = describe_missing_measurement(profile) or describe_time_outside_operators(profile)
+    return Headline("warn", missing) if missing else Headline("good", "Nothing stands out")
 
 
-def judge_beyond_advice(profile: Profile) -> str:
-    """Return a sentence to add to the advice: what was not judged, or, after mere remarks, that nothing stands out.
+def make_closing_sentence(profile: Profile) -> str:
+    """Return the sentence below the advice; "" if there is no advice, or if it needs no addition.
 
-    "" if the advice needs no addition, or if there is no advice.
+    The sentence is about time that was not judged. In a profile of a CPU whose advice concerns only accelerators,
+    it may also name a missing measurement, or say that nothing else stands out.
     """
     if not profile.advice:
         return ""
-    uncovered = describe_uncovered(profile)
-    if uncovered or not all(is_remark(advice, profile) for advice in profile.advice):
-        return uncovered
-    return name_missing(profile) or "Nothing else stands out"
+    not_judged = describe_time_outside_operators(profile)
+    if not_judged or not all(concerns_only_accelerators(advice, profile) for advice in profile.advice):
+        return not_judged
+    return describe_missing_measurement(profile) or "Nothing else stands out"
 
 
-def is_remark(advice: Advice, profile: Profile) -> bool:
-    """Return True for advice that has a gain only on accelerators, in a profile of a CPU."""
+def concerns_only_accelerators(advice: Advice, profile: Profile) -> bool:
+    """Return True for advice from a profile of a CPU that would gain time on accelerators only."""
     return profile.facts.device == "cpu" and advice.name == "synchronisation" and advice.gain_us is None
 
 
-def describe_uncovered(profile: Profile) -> str:
-    """Return a sentence about time outside operators, if it is too much to judge; else ""."""
-    uncovered = measure_uncovered(profile)
-    if uncovered is None:
+def describe_time_outside_operators(profile: Profile) -> str:
+    """Return a sentence about the time outside operators if that is a large part of a step; else ""."""
+    outside_us = measure_time_outside_operators(profile)
+    if outside_us is None:
         return ""
     return (
-        f"{show_time(uncovered)} of a step's forward and backward pass lie in no operator: Python, waiting, "
+        f"{show_time(outside_us)} of a step's forward and backward pass lie in no operator: Python, waiting, "
         "or another process on these cores; they were not judged"
     )
 
 
-def measure_uncovered(profile: Profile) -> float | None:
-    """Return the time of forward and backward pass outside operators and collectives; None if short or not measured.
+def measure_time_outside_operators(profile: Profile) -> float | None:
+    """Return the time of forward and backward pass outside operators and collectives.
 
-    Recording makes steps longer, so the length of a step is the smaller median of timed and recorded steps. On an
-    accelerator the time is not measured, because operators return before their kernels have run.
+    None if it is not measured, or if operators and collectives explain at least MIN_OPERATOR_SHARE. Recording makes
+    steps longer, so the length of both passes is the smaller median of timed and recorded steps. On an accelerator the
+    time is not measured, because operators return before their kernels have run.
     """
     operators = list_first_rank_operators(profile)
     if profile.facts.device != "cpu" or not profile.facts.phases_measured or not operators:
@@ -222,11 +230,20 @@ def measure_uncovered(profile: Profile) -> float | None:
     waits = median(
         sum_exposed_us(row for row in step.collectives if row.start_us < step.backward_end_us) for step in steps
     )
-    covered = waits + sum(row.self_us for row in operators if row.phase in ("forward", "backward"))
-    return length - covered if covered < COVERED * length else None
+    explained = waits + sum(row.self_us for row in operators if row.phase in ("forward", "backward"))
+    return length - explained if explained < MIN_OPERATOR_SHARE * length else None
 
 
-def name_missing(profile: Profile) -> str:
+def explain_missing_iterations(profile: Profile) -> str:
+    """Return the reason why no iteration time is known: there is no regular step."""
+    if not profile.steps:
+        return "no step was measured"
+    if len(profile.steps) == 1:
+        return "one step was measured, and an iteration begins at the end of the previous step"
+    return "no step follows another one without an interruption"
+
+
+def describe_missing_measurement(profile: Profile) -> str:
     """Return a sentence about a missing measurement without which advice is incomplete; "" if none is missing."""
     steps = len(profile.regular_steps)
     if not profile.steps:

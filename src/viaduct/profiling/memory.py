@@ -184,7 +184,7 @@ class BlockNamer:
         self.starts = {thread: [event.start for event in events] for thread, events in self.by_thread.items()}
         ends = [event.end for event in trace.operators if trace.contexts[id(event)].phase == "backward"]
         self.backward_ends = [  # of each recorded step
-            max((end for end in ends if start <= end < stop), default=start) for start, stop in trace.windows
+            max((end for end in ends if start <= end < stop), default=start) for start, stop in trace.step_spans
         ]
 
     def name_owner(self, block: Block) -> str:
@@ -214,7 +214,7 @@ class BlockNamer:
 
         A block that is released until then is temporary. -inf for a block outside the recorded steps.
         """
-        for (start, stop), backward_end in zip(self.trace.windows, self.backward_ends, strict=True):
+        for (start, stop), backward_end in zip(self.trace.step_spans, self.backward_ends, strict=True):
             if start <= block.start < stop:
                 return backward_end if phase == "backward" else stop
         return float("-inf")

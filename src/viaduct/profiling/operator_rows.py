@@ -72,15 +72,15 @@ class RowMaker:
 
     def make_row(self, signature: Signature, events: Sequence[Event]) -> Operator:
         """Return the row of calls with one signature; `device_us` is None if the trace has no kernels."""
-        steps, find_typical = len(self.trace.windows), self.trace.find_typical
+        steps, find_typical_time_per_step = len(self.trace.step_spans), self.trace.find_typical_time_per_step
         works = [self.works.get(id(event), NOTHING_KNOWN) for event in events]
         on_device = [(event.start, self.device_times.get(id(event), 0.0)) for event in events]
         return Operator(
             **signature._asdict(),
             calls=len(events) / steps,
-            total_us=find_typical((event.start, event.duration) for event in events),
-            self_us=find_typical((event.start, self.trace.get_self_time(event)) for event in events),
-            device_us=find_typical(on_device) if self.device_times else None,
+            total_us=find_typical_time_per_step((event.start, event.duration) for event in events),
+            self_us=find_typical_time_per_step((event.start, self.trace.get_self_time(event)) for event in events),
+            device_us=find_typical_time_per_step(on_device) if self.device_times else None,
             flops=sum_per_step([work.flops for work in works], steps),
             bytes=sum_per_step([work.bytes for work in works], steps),
             synchronises=any(id(event) in self.waiting_ids for event in events),
@@ -92,7 +92,7 @@ def make_signature(trace: Trace, event: Event) -> Signature:
     context = trace.contexts.get(id(event))
     if context is None:  # a call of the device's runtime outside operators
         python = event.find_enclosing(PYTHON)
-        context = Context(location=trace.lines.get(id(python), "") if python is not None else "")
+        context = Context(location=trace.locations.get(id(python), "") if python is not None else "")
     call = read_call(event)
     positions = [number for number in range(len(call.shapes)) if call.shape(number) is not None]  # of tensors
     shapes = ", ".join(str(call.shapes[number]) for number in positions) or describe_lists(call)
@@ -176,7 +176,7 @@ def find_waits(trace: Trace) -> list[Event]:
     calls = [event for event in trace.events if event.category in RUNTIMES]
     if not calls:
         reads = [event for event in trace.operators if event.name in VALUE_READS or is_host_copy(event)]
-        return [event for event in reads if not trace.contexts[id(event)].on_host]
+        return [event for event in reads if not trace.contexts[id(event)].reads_host_values]
     waits = [event for event in calls if event.name in WAITING_CALLS and trace.is_in_step(event.start)]
     return list(dict.fromkeys(event.find_enclosing(OPERATOR) or event for event in waits))
 

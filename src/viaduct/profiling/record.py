@@ -115,7 +115,7 @@ class Operator:
     rank: int = 0
 
     @property
-    def cost_us(self) -> float:
+    def device_or_self_us(self) -> float:
         """Time of the operator's kernels if they were measured, else its self time on the host."""
         return self.self_us if self.device_us is None else self.device_us
 

@@ -54,7 +54,7 @@ MAX_GROWTH_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedSteps:
     """Result of the operator profiler for some steps of one rank."""
 
     operators: list[Operator] = field(default_factory=list)
@@ -146,10 +146,10 @@ class OperatorRecorder:
         with record_function(CLOCK):
             self.marks.append(time.perf_counter_ns() / 1000)
 
-    def stop(self) -> Recorded:
+    def stop(self) -> RecordedSteps:
         """Stop recording, and return the result."""
         if self.profiler is None:
-            return Recorded(notes=["operators were not recorded: no step was reached"])
+            return RecordedSteps(notes=["operators were not recorded: no step was reached"])
         self.stop_profiler()
         profiler, self.profiler = self.profiler, None
         if self.device == "cpu":  # the profiler does not see the release of earlier tensors here
@@ -159,21 +159,21 @@ class OperatorRecorder:
             lines = read_call_lines(profiler, list_starts(raw, base_ns)) if self.with_stacks else {}
             return self.evaluate(raw, base_ns, lines)
 
-    def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> Recorded:
+    def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> RecordedSteps:
         """Return the result for the events of a trace; `base_ns` is the zero of their clock in nanoseconds."""
         annotations = find_clock_annotations(raw)
         if len(annotations) != len(self.marks):
             self.notes.append("the profiler lost events: operators cannot be assigned to the recorded steps")
-            return Recorded(notes=self.notes)
+            return RecordedSteps(notes=self.notes)
         times = [moment for moment, _ in annotations]
         _, main_thread = annotations[0]
-        trace = Trace.read(raw, self.list_windows(times), main_thread, self.device)
+        trace = Trace.read(raw, self.list_step_spans(times), main_thread, self.device)
         files = ScriptFiles(self.script_folder)
-        trace.lines = locate_calls(trace.events, files, lines, base_ns)
+        trace.locations = locate_calls(trace.events, files, lines, base_ns)
         # The difference between the host's clock and that of the trace.
         shift = median(mark - moment for mark, moment in zip(self.marks, times, strict=True))
         memory, owners = describe_memory(raw, trace, self.live_before, self.rank)
-        return Recorded(
+        return RecordedSteps(
             operators=list_operators(trace, self.rank),
             kernels=list_kernels(trace, self.rank),
             memory=[replace(point, time_us=point.time_us + shift) for point in memory],
@@ -183,23 +183,23 @@ class OperatorRecorder:
             notes=self.notes,
         )
 
-    def list_windows(self, times: Sequence[float]) -> list[Span]:
+    def list_step_spans(self, times: Sequence[float]) -> list[Span]:
         """Return start and end of each step without an interruption; `times` are those of the CLOCK annotations."""
         if len(times) == 1:
             self.notes.append("the first recorded step did not end: operators are those of its beginning")
             return [(times[0], float("inf"))]
-        windows = list(pairwise(times))
-        uninterrupted = [window for number, window in enumerate(windows) if number not in self.left_out]
+        step_spans = list(pairwise(times))
+        uninterrupted = [span for number, span in enumerate(step_spans) if number not in self.left_out]
         if not uninterrupted:
             self.notes.append(
                 "every recorded step was interrupted, for example by an evaluation: operators include the interruptions"
             )
-        elif len(uninterrupted) < len(windows):
-            count = len(windows) - len(uninterrupted)
+        elif len(uninterrupted) < len(step_spans):
+            count = len(step_spans) - len(uninterrupted)
             self.notes.append(
-                f"{count} of {len(windows)} recorded steps were interrupted, for example by an evaluation: left out"
+                f"{count} of {len(step_spans)} recorded steps were interrupted, for example by an evaluation: left out"
             )
-        return uninterrupted or windows
+        return uninterrupted or step_spans
 
 
 @contextmanager

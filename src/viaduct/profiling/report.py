@@ -1,8 +1,9 @@
-"""The page of a profile: the best advice first, then the time of iterations, modules, operators and kernels.
+"""The page of a profile: the best advice first, then iterations, modules, operators, kernels, memory and the system.
 
     write_report(profile, Path("prof/report.html"))
 
-report_charts.py makes the charts, report_tables.py the tables. A section without data is left out or gives the reason.
+report_charts.py makes the charts, report_tables.py the tables. A section without data is left out, or says that there
+are none.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from statistics import quantiles
 
 from viaduct.profiling.measures import (
     PHASE_NAMES,
+    PHASES_UNKNOWN,
     RankFigures,
+    choose_headline,
+    concerns_only_accelerators,
     count_steps,
     describe_left_out,
     describe_uneven,
-    is_remark,
-    judge,
-    judge_beyond_advice,
+    explain_missing_iterations,
     list_conditions,
+    make_closing_sentence,
     measure_ranks,
     measure_throughput,
 )
@@ -37,7 +40,7 @@ from viaduct.profiling.report_charts import (
     format_bandwidth,
     format_speed,
 )
-from viaduct.profiling.report_tables import list_kernels, list_operators, list_phases, list_ranks, list_reader_tables
+from viaduct.profiling.report_tables import list_further_tables, list_kernels, list_operators, list_phases, list_ranks
 from viaduct.profiling.summary import DEVICES, describe_gain, format_ms, format_percent, format_rate
 from viaduct.reporting import Callout, Page, Part, Remark, Section, Tile, Tone, write_page
 from viaduct.reporting import Facts as FactList
@@ -61,7 +64,7 @@ def build_page(profile: Profile) -> Page:
         *describe_kernels(profile),
         *describe_memory(profile),
         *describe_system(profile),
-        *describe_reader_tables(profile),
+        *describe_further_tables(profile),
         describe_measurement(profile),
     ]
     return Page(
@@ -100,36 +103,35 @@ def format_date(date: str) -> str:
 def make_lead(profile: Profile) -> list[Part]:
     """Return the best advice, or the reason why there is none, and a callout if the run ended early."""
     ended: list[Part] = [Callout("bad", f"Ended early: {profile.facts.ended}")] if profile.facts.ended else []
-    verdict = judge(profile)
+    headline = choose_headline(profile)
     if profile.advice:
-        remark = judge_beyond_advice(profile)
-        callout = make_callout(profile.advice[0], profile)
-        remarks_after = [Callout("muted", remark)] if remark else []
-        return [*ended, callout, *remarks_after]
+        closing_sentence = make_closing_sentence(profile)
+        closing = [Callout("muted", closing_sentence)] if closing_sentence else []
+        return [*ended, make_callout(profile.advice[0], profile), *closing]
     counts = {"operators": len(profile.operators), "kernels": len(profile.kernels)}
     judged = [
         count_steps(len(profile.regular_steps)),
         *(f"{count:,} {name}" for name, count in counts.items() if count),
     ]
     basis = f"{', '.join(judged)}; no rule found a change with a worthwhile gain."
-    remarks = [Remark("Judged", basis)] if verdict.tone == "good" else []
-    return [*ended, Callout(verdict.tone, verdict.headline, remarks)]
+    remarks = [Remark("Judged", basis)] if headline.tone == "good" else []
+    return [*ended, Callout(headline.tone, headline.text, remarks)]
 
 
 def make_callout(advice: Advice, profile: Profile) -> Callout:
-    """Return one advice with its evidence; a remark for accelerators has a muted tone."""
+    """Return one advice with its evidence; its tone is muted if it concerns only accelerators and this is a CPU."""
     remarks = [Remark("What to change", advice.action)] if advice.action else []
     remarks += [Remark("Evidence", sentence) for sentence in advice.evidence]
     remarks += [Remark("Where", location) for location in advice.locations]
     gain = describe_gain(advice, profile).removeprefix("Expected gain: ")
-    tone: Tone = "muted" if is_remark(advice, profile) else "warn"
+    tone: Tone = "muted" if concerns_only_accelerators(advice, profile) else "warn"
     return Callout(tone, advice.title, [*remarks, Remark("Expected gain", gain)])
 
 
 def make_iteration_tile(profile: Profile) -> Tile:
     times = sorted(step.iteration_us for step in profile.regular_steps)
     if profile.iteration_us is None:
-        return Tile("iteration", MISSING, "no step follows another one without an interruption")
+        return Tile("iteration", MISSING, explain_missing_iterations(profile))
     note = f"median of {len(times):,}"
     if len(times) >= 20:
         note += f"; 95 % within {format_ms(quantiles(times, n=20)[-1])} ms"
@@ -172,29 +174,26 @@ def format_bytes(count: float) -> str:
 
 
 def describe_further_advice(profile: Profile) -> list[Section]:
-    """Return all advice except the first, which is the lead."""
+    """Return all advice except the first, which stands at the top of the page."""
     callouts = [make_callout(advice, profile) for advice in profile.advice[1:]]
     return [Section("Further advice", "The most valuable first; gains do not add up.", callouts)] if callouts else []
 
 
 def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[Section]:
     if not ranks:
-        missing = "No step follows another one without an interruption: how long an iteration takes is not known."
-        return [Section("Iterations", missing if profile.steps else "No step was measured.")]
+        return [
+            Section("Iterations", f"The times of an iteration are not known: {explain_missing_iterations(profile)}.")
+        ]
     parts: list[Part] = [draw_iterations(profile)]
     if len(ranks) == 1:
         parts.append(list_phases(ranks[0]))
-    definition = (
-        "From the end of one step to the end of the next."
-        if profile.facts.phases_measured
-        else "Phases are not known for all steps: only iterations are shown."
-    )
+    definition = "From the end of one step to the end of the next." if profile.facts.phases_measured else PHASES_UNKNOWN
     left_out = describe_left_out(step for step in profile.steps if step.interrupted_by)
     return [Section("Iterations", " ".join([definition, *left_out, *describe_uneven(ranks)]), parts)]
 
 
 def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
-    """Return the ranks side by side, with the range of each phase."""
+    """Return the ranks side by side, with the range of each phase's mean; no section for a single rank."""
     if len(ranks) < 2:
         return []
     spreads = []
@@ -228,8 +227,9 @@ def describe_operators(profile: Profile) -> list[Section]:
 
 
 def describe_averages(facts: Facts) -> str:
-    times = "also" if facts.kind in ("msprof", "torch_npu") else "those of a typical one"
-    return f"Counts are means over the recorded steps, times {times}."
+    if facts.kind in ("msprof", "torch_npu"):
+        return "Counts and times are means over the recorded steps."
+    return "Counts are means over the recorded steps, times are those of a typical one."
 
 
 def describe_kernels(profile: Profile) -> list[Section]:
@@ -260,9 +260,9 @@ def describe_system(profile: Profile) -> list[Section]:
     ]
 
 
-def describe_reader_tables(profile: Profile) -> list[Section]:
+def describe_further_tables(profile: Profile) -> list[Section]:
     """Return the tables in `Profile.tables`, such as those of a vendor's profiler."""
-    tables = list_reader_tables(profile)
+    tables = list_further_tables(profile)
     return (
         [Section("Further tables", "Written by the profiler, or computed from its events.", tables)] if tables else []
     )
@@ -302,7 +302,7 @@ def collect_facts(profile: Profile) -> dict[str, object]:
 
 
 def format_recorded_iteration(profile: Profile) -> str:
-    """Return the iteration with and without the recording of operators; "" if unknown."""
+    """Return the iteration time with and without the recording of operators; "" if the first is unknown."""
     recorded = profile.facts.recorded_step_us
     if recorded is None:
         return ""

@@ -107,13 +107,13 @@ def split_digits(name: str) -> list[tuple[int, str]]:
 
 def draw_modules(profile: Profile) -> FlameGraph | None:
     """Return the operators of the first recorded rank by phase and module; None without operators."""
-    operators = [operator for operator in list_first_rank_operators(profile) if operator.cost_us > 0]
+    operators = [operator for operator in list_first_rank_operators(profile) if operator.device_or_self_us > 0]
     if not operators:
         return None
     root = ModuleTimes()
     for operator in operators:
         path = [operator.phase, *filter(None, re.split(r"[./]", operator.module)), operator.name]
-        root.add(path, operator.cost_us, operator.calls)
+        root.add(path, operator.device_or_self_us, operator.calls)
     present = [phase for phase in PHASES if phase in root.children]
     node = FlameNode(
         "one step",
@@ -129,8 +129,8 @@ def describe_times(profile: Profile, operators: Sequence[Operator]) -> str:
     """Return the side (device or host) and rank of the times, and the share with a known module."""
     side = "Kernels on the device" if any(operator.device_us is not None for operator in operators) else "Host time"
     rank = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
-    in_modules = sum(operator.cost_us for operator in operators if operator.module)
-    share = in_modules / sum(operator.cost_us for operator in operators)
+    in_modules = sum(operator.device_or_self_us for operator in operators if operator.module)
+    share = in_modules / sum(operator.device_or_self_us for operator in operators)
     return f"{side}{rank}; the module is known for {100 * share:.0f} % of the time."
 
 
@@ -142,7 +142,7 @@ def draw_roofline(profile: Profile) -> ScatterChart | None:
     ceilings = profile.ceilings
     if ceilings is None or ceilings.bandwidth <= 0:
         return None
-    total = sum(operator.cost_us for operator in list_first_rank_operators(profile))
+    total = sum(operator.device_or_self_us for operator in list_first_rank_operators(profile))
     rank = min((operator.rank for operator in profile.operators), default=0)
     is_linked = len(profile.operators) > FEW_ROWS  # only a virtual table has addresses of rows
     points = [
@@ -173,7 +173,7 @@ LEGEND: list[tuple[Tone, str]] = [
 
 def make_point(row: int | None, operator: Operator, total: float, ceilings: Ceilings) -> Point | None:
     """Return the point of an operator, with a link to its row in the table; None without counted work or time."""
-    time = operator.cost_us
+    time = operator.device_or_self_us
     if not operator.flops or not operator.bytes or time <= 0 or total <= 0:
         return None
     attained = find_roofline_share(operator, ceilings)

@@ -1,8 +1,9 @@
-"""Tables on the page of a profile: phases, ranks, operators, kernels, and further tables of the profile."""
+"""Tables on the page of a profile: phases, ranks, operators, kernels, and `Profile.tables` (tables of another tool)."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
 
 FEW_ROWS = 12  # largest number of rows of a table without filters and scrolling
 MAX_TABLE_ROWS = 20_000  # largest number of rows of a table in `Profile.tables` on the page
+TIME_NOTE = "of the kernels that the operator launched itself; on the CPU, without the operators that it calls"
+TOTAL_NOTE = "on the host, with the operators that it calls"
 NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 
 
@@ -23,7 +26,9 @@ def list_phases(figures: RankFigures) -> Table:
     means = format_times([phase.mean_us for phase in times])
     shares = [format_share(phase.share) for phase in times]
     names = ("iteration", *SHORT_PHASE_NAMES)[: len(times)]
-    return Table(["ms", "median", "mean", "share"], list(zip(names, medians, means, shares, strict=True)))
+    return Table(
+        ["part of a step", "median ms", "mean ms", "share"], list(zip(names, medians, means, shares, strict=True))
+    )
 
 
 def format_times(times_us: Sequence[float]) -> list[Value]:
@@ -48,7 +53,7 @@ def list_ranks(ranks: Sequence[RankFigures]) -> Table:
     return Table(
         [*heads, "collectives ms", "exposed ms"],
         rows,
-        "Means per step; collectives: of steps that have them; exposed: while nothing was computed",
+        "Means per step. Collectives: of steps that have some. Exposed: their time in which the rank computed nothing",
     )
 
 
@@ -68,17 +73,19 @@ def format_share(share: float | None) -> Value | None:
 def list_operators(profile: Profile) -> Part:
     """Return the operators with their share of their rank's time."""
     operators = profile.operators
-    total = sum_by_rank([(operator.rank, operator.cost_us) for operator in operators])
-    shares = [divide(operator.cost_us, total[operator.rank]) for operator in operators]
-    columns = [  # with their widths; `priority`: shown on a narrow screen, 1 first
+    times = [operator.device_or_self_us for operator in operators]
+    totals = [operator.total_us for operator in operators]
+    total = sum_by_rank([operator.rank for operator in operators], times)
+    shares = [divide(time, total[operator.rank]) for operator, time in zip(operators, times, strict=True)]
+    columns = [  # with their widths in characters; on a narrow screen, columns with a `priority` stay, 1 first
         DataColumn("operator", [operator.name for operator in operators], 30, wraps=True, priority=1),
         DataColumn("module", [operator.module for operator in operators], 26, wraps=True, priority=4),
         DataColumn("phase", [operator.phase for operator in operators], 10, filterable=True),
-        DataColumn("time ms", [scale(operator.cost_us, 1e-3) for operator in operators], 10, priority=2, decimals=3),
+        DataColumn("time ms", [scale(time, 1e-3) for time in times], 10, TIME_NOTE, priority=2, decimals=3),
         DataColumn("share %", [scale(share, 100) for share in shares], 8, priority=3, decimals=1),
         DataColumn("roofline %", list_roofline(operators, profile), 10, decimals=1),
         DataColumn("calls", [operator.calls for operator in operators], 8, decimals=1),
-        DataColumn("host total ms", [scale(operator.total_us or None, 1e-3) for operator in operators], 11, decimals=3),
+        DataColumn("host total ms", [scale(time or None, 1e-3) for time in totals], 11, TOTAL_NOTE, decimals=3),
         DataColumn("GFLOP", [scale(operator.flops, 1e-9) for operator in operators], 10, decimals=3),
         DataColumn("MB", [scale(operator.bytes, 1e-6) for operator in operators], 10, decimals=2),
         DataColumn("shapes", [operator.shapes for operator in operators], 34, wraps=True),
@@ -95,7 +102,7 @@ def list_operators(profile: Profile) -> Part:
 def list_kernels(profile: Profile) -> Part:
     """Return the kernels with their share of their rank's time."""
     kernels = profile.kernels
-    total = sum_by_rank([(kernel.rank, kernel.time_us) for kernel in kernels])
+    total = sum_by_rank([kernel.rank for kernel in kernels], [kernel.time_us for kernel in kernels])
     shares = [divide(kernel.time_us, total[kernel.rank]) for kernel in kernels]
     columns = [  # as in list_operators
         DataColumn("kernel", [kernel.name for kernel in kernels], 26, wraps=True, priority=1),
@@ -117,10 +124,10 @@ def list_roofline(rows: Sequence[Operator | Kernel], profile: Profile) -> list[f
     return [scale(find_roofline_share(row, profile.ceilings), 100) for row in rows]
 
 
-def sum_by_rank(times: Sequence[tuple[int, float]]) -> dict[int, float]:
-    sums: dict[int, float] = {}
-    for rank, time in times:
-        sums[rank] = sums.get(rank, 0.0) + time
+def sum_by_rank(ranks: Sequence[int], times: Sequence[float]) -> dict[int, float]:
+    sums: dict[int, float] = defaultdict(float)
+    for rank, time in zip(ranks, times, strict=True):
+        sums[rank] += time
     return sums
 
 
@@ -167,17 +174,17 @@ def format_cell(column: DataColumn, row: int) -> object:
 # Further tables
 
 
-def list_reader_tables(profile: Profile) -> list[Part]:
-    """Return each table of the profile that has columns and rows."""
+def list_further_tables(profile: Profile) -> list[Part]:
+    """Return each table in `Profile.tables` that has columns and rows."""
     tables = []
     for number, (name, table) in enumerate(profile.tables.items()):
         if isinstance(table, Mapping) and table.get("columns") and table.get("rows"):
-            tables.append(make_reader_table(number, name, table["columns"], table["rows"]))
+            tables.append(make_further_table(number, name, table["columns"], table["rows"]))
     return tables
 
 
-def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Part:
-    """Return one table; columns of numbers in strings are converted to numbers."""
+def make_further_table(number: int, name: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Part:
+    """Return one table; a column whose texts are all numbers is converted to numbers."""
     shown = rows[:MAX_TABLE_ROWS]
     caption = name if len(shown) == len(rows) else f"{name}: the first {len(shown):,} of {len(rows):,} rows"
     raw = [[row[index] if index < len(row) else None for row in shown] for index in range(len(columns))]
@@ -202,7 +209,7 @@ def read_column(values: Sequence[Any]) -> list[object]:
 
 
 def count_decimals(values: Sequence[Any]) -> int | None:
-    """Return the most decimals of numbers in strings; None if there are none, or if one has an exponent."""
+    """Return the largest number of decimals in a column, at most 6; None if there are none, or for an exponent."""
     texts = [str(value).strip() for value in values]
     if any("e" in text.lower() for text in texts if NUMBER.fullmatch(text)):
         return None

@@ -29,7 +29,7 @@ class ScriptJob:
     target: str  # path of the script, or name of the module
     arguments: tuple[str, ...]
     is_module: bool
-    record: str  # folder RECORD
+    record_folder: str  # RECORD
     script_folder: str
     skip: int  # warm-up steps
     timed: int  # steps of which only the time points are taken
@@ -41,7 +41,7 @@ class ScriptJob:
         return Plan(self.skip, self.timed, self.recorded)
 
     def save(self) -> Path:
-        path = Path(self.record) / JOB_FILE
+        path = Path(self.record_folder) / JOB_FILE
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
         return path
 

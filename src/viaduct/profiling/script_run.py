@@ -46,7 +46,7 @@ class ScriptRun:
     code: int  # exit code for `viaduct profile`, from `choose_code`
     reason: str  # why it ended before all steps were taken; "" if all were
     ranks: list[RankProfile]
-    interrupted: int = 0  # number of the signal that stopped viaduct; 0 without one
+    stop_signal: int = 0  # number of the signal that ended viaduct itself, such as SIGINT; 0 without one
 
 
 def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, notify: Callable[[str], None]) -> ScriptRun:
@@ -55,13 +55,13 @@ def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, notify: Calla
     command = [sys.executable, "-c", CHILD_CODE.format(root=str(ROOT))]
     variables = build_environment(path)
     if ranks > 1:
-        failures, interrupted = run_ranks(job, command, variables, ranks, notify)
+        failures, stop_signal = run_ranks(job, command, variables, ranks, notify)
     else:
-        failures, interrupted = run_alone(job, command, variables, stdout)
+        failures, stop_signal = run_alone(job, command, variables, stdout)
     gathered = gather_ranks(job)
     end = find_first_end(job, failures)
     return ScriptRun(
-        choose_code(end.code, gathered), explain_end(job, end, gathered, interrupted), gathered, interrupted
+        choose_code(end.code, gathered), explain_end(job, end, gathered, stop_signal), gathered, stop_signal
     )
 
 
@@ -126,7 +126,7 @@ def run_ranks(
             ranks,
             LocalRendezvous(uuid.uuid4().hex),
             max_restarts=0,
-            log_dir=str(Path(job.record) / "logs"),
+            log_dir=str(Path(job.record_folder) / "logs"),
             show_all=True,
             get_variables=add_variables,
             report=notify,
@@ -148,7 +148,7 @@ def choose_code(code: int, ranks: list[RankProfile]) -> int:
     return 0 if any(rank.step_count for rank in ranks) else 2
 
 
-def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interrupted: int = 0) -> str:
+def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], stop_signal: int = 0) -> str:
     """Return the reason if the script ended before all steps were taken, else ""."""
     if ranks and all(rank.done for rank in ranks):
         return ""
@@ -158,8 +158,8 @@ def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interr
         outcome = outcome.replace("the script", f"rank {end.rank}", 1)
     if end.killed_by:
         outcome += f" and its process by {name_signal(end.killed_by)}"
-    if interrupted:
-        outcome = f"the script was interrupted by {name_signal(interrupted)}"
+    if stop_signal:
+        outcome = f"the script was interrupted by {name_signal(stop_signal)}"
     if steps_taken:
         return f"{outcome} after {steps_taken} of {job.plan.total} steps"
     return f"{outcome}, and no training step was found" + (f": {end.missing_steps}" if end.missing_steps else "")

@@ -84,7 +84,7 @@ class Session:
     def open_folder(self) -> Path:
         """Return the folder of this process; the first call creates it."""
         if self._folder is None:
-            self._folder = Path(self.job.record) / str(os.getpid())
+            self._folder = Path(self.job.record_folder) / str(os.getpid())
             self._folder.mkdir(exist_ok=True)
         return self._folder
 

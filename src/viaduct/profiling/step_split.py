@@ -33,12 +33,12 @@ def split_steps(steps: Sequence[Step], computing: Iterable[Span], collectives: I
 
 
 def cut_spans(spans: Sequence[Span], start: float, end: float) -> list[Span]:
-    """Return the parts of disjoint, sorted spans within a window."""
+    """Return the parts of disjoint, sorted spans that lie between `start` and `end`."""
     low, high = max(bisect_left(spans, (start,)) - 1, 0), bisect_left(spans, (end,))
     return [(max(first, start), min(last, end)) for first, last in spans[low:high] if last > start]
 
 
-def read_split(profile: Profile) -> dict[str, list[float]]:
+def read_step_parts(profile: Profile) -> dict[str, list[float]]:
     """Return the parts of each step and their sum ("E2E", end to end) from the profile's table; {} without a table."""
     table = profile.tables.get(STEP_TRACE_TABLE)
     if not table or not set(STEP_PARTS) <= set(table["columns"]):

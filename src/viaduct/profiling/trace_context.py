@@ -1,6 +1,6 @@
 """Phase, module and script line of each operator in a trace.
 
-    trace = Trace.read(raw_events, windows=[(start, end), …], main_thread=(pid, tid), device="cpu")
+    trace = Trace.read(raw_events, step_spans=[(start, end), …], main_thread=(pid, tid), device="cpu")
     trace.contexts[id(operator)].module
 
 The events around an operator in its thread give its phase, module and line: `Optimizer.step#…` is the update,
@@ -43,15 +43,17 @@ class Trace:
     """Events of the recorded steps and their contexts."""
 
     events: list[Event]
-    windows: list[Span]  # start and end of each recorded step, in order
+    step_spans: list[Span]  # start and end of each recorded step, in order
     main_thread: Any  # (process, thread) of the training loop
     device: str = "cpu"
-    lines: dict[int, str] = field(default_factory=dict)  # id of a Python function -> script's line (locations.py)
+    locations: dict[int, str] = field(
+        default_factory=dict
+    )  # by id of a Python function: line of the script (locations.py)
 
     @classmethod
-    def read(cls, raw_events: Iterable[dict[str, Any]], windows: list[Span], main_thread: Any, device: str) -> Trace:
+    def read(cls, raw_events: Iterable[dict[str, Any]], step_spans: list[Span], main_thread: Any, device: str) -> Trace:
         """Return the nested events of a trace."""
-        return cls(nest_events(raw_events), windows, main_thread, device)
+        return cls(nest_events(raw_events), step_spans, main_thread, device)
 
     @cached_property
     def operators(self) -> list[Event]:
@@ -59,9 +61,9 @@ class Trace:
         return [event for event in self.events if event.category == OPERATOR and self.is_in_step(event.start)]
 
     def is_in_step(self, moment: float) -> bool:
-        """Return True for a moment within a recorded step; the gaps between windows are steps that were left out."""
-        number = bisect_right(self.windows, moment, key=lambda window: window[0]) - 1
-        return number >= 0 and moment < self.windows[number][1]
+        """Return True for a moment within a recorded step; the gaps between the spans are steps that were left out."""
+        number = bisect_right(self.step_spans, moment, key=lambda span: span[0]) - 1
+        return number >= 0 and moment < self.step_spans[number][1]
 
     @cached_property
     def child_times(self) -> dict[int, float]:
@@ -77,9 +79,9 @@ class Trace:
         """Context of each operator, by id."""
         return find_contexts(self)
 
-    def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
+    def find_typical_time_per_step(self, times: Iterable[tuple[float, float]]) -> float:
         """Return the median sum per step of (moment, time) pairs, or the mean if some step has no such event."""
-        starts = [start for start, _ in self.windows]
+        starts = [start for start, _ in self.step_spans]
         sums = [0.0] * len(starts)
         present = set()  # indices of steps with such an event
         for moment, duration in times:
@@ -96,7 +98,9 @@ class Context:
     phase: Phase = "other"
     module: str = ""
     location: str = ""
-    on_host: bool = False  # inside the loader or the optimizer, whose scalars are on the host: no wait for the device
+    reads_host_values: bool = (
+        False  # inside the loader or the optimizer, whose scalars are on the host: no wait for the device
+    )
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Surroundings:
     module: str = ""
     python: Event | None = None  # the innermost Python function
     sequence: int | None = None  # sequence number of the backward function around it
-    on_host: bool = False
+    reads_host_values: bool = False
 
 
 def find_contexts(trace: Trace) -> dict[int, Context]:
@@ -127,8 +131,8 @@ def find_contexts(trace: Trace) -> dict[int, Context]:
         phase = known_phase or (outer.phase if outer is not None else FOLLOWING.get(running, "other"))
         forward = forward_operators.get(around.sequence) if phase == "backward" else None
         owner = surroundings[id(forward)] if forward is not None else around
-        location = trace.lines.get(id(owner.python), "") or trace.lines.get(id(around.python), "")
-        contexts[id(event)] = Context(phase, around.module or owner.module, location, around.on_host)
+        location = trace.locations.get(id(owner.python), "") or trace.locations.get(id(around.python), "")
+        contexts[id(event)] = Context(phase, around.module or owner.module, location, around.reads_host_values)
     return contexts
 
 
@@ -147,7 +151,7 @@ def find_surroundings(trace: Trace) -> dict[int, Surroundings]:
                 around,
                 phase="backward" if is_backward else around.phase,
                 python=event,
-                on_host=around.on_host or event.name.startswith(LOADER_FILES),
+                reads_host_values=around.reads_host_values or event.name.startswith(LOADER_FILES),
             )
         elif event.category == OPERATOR and event.name.startswith(ENGINE):
             # The module is that of the forward operator with this sequence number (find_contexts).
@@ -161,8 +165,8 @@ def read_annotation(name: str) -> dict[str, Any]:
     if name.startswith(MODULE_ANNOTATION):
         return {"module": name.removeprefix(MODULE_ANNOTATION)}
     if name.startswith(OPTIMIZER):
-        return {"phase": "update", "on_host": True}
-    return {"phase": "data", "on_host": True} if name.startswith(LOADER) else {}
+        return {"phase": "update", "reads_host_values": True}
+    return {"phase": "data", "reads_host_values": True} if name.startswith(LOADER) else {}
 
 
 def find_forward_operators(

@@ -1,7 +1,7 @@
 """Steps of a trace of torch.profiler or torch_npu's profiler.
 
     result = find_steps(raw_events, launches)
-    result.steps, result.windows, result.phases_found_by
+    result.steps, result.step_spans, result.phases_found_by
 
 Steps and phases are found from events that torch always records: ProfilerStep#n, enumerate(DataLoader)#…,
 Optimizer.step#…, evaluations of the autograd engine, and flows from forward to backward operators. These are times on
@@ -16,11 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from .events import ENGINE, LOADER, OPTIMIZER, RawEvent, Span, join_spans, remove_spans, sum_spans
+from .events import ENGINE, LOADER, OPTIMIZER, OPTIMIZER_STEP, RawEvent, Span, join_spans, remove_spans, sum_spans
 from .record import Collective, Step
 
 STEP = re.compile(r"ProfilerStep#(\d+)")
-OPTIMIZER_STEP = f"{OPTIMIZER}step#"
 # Operators that copy, create or collate tensors, as in loading a batch: they do not begin the forward pass.
 COPIES = re.compile(
     r"aten::(to|_to_copy|copy_|empty\w*|pin_memory|_pin_memory|is_pinned|detach\w*|zero_|zeros\w*|set_|resize_|record_stream"
@@ -36,7 +35,7 @@ class Launch(NamedTuple):
     end_us: float
 
 
-class Window(NamedTuple):
+class HostStep(NamedTuple):
     """Span of one step on the host."""
 
     number: int
@@ -50,7 +49,7 @@ class FoundSteps:
     """Steps found in a trace."""
 
     steps: list[Step] = field(default_factory=list)
-    windows: list[Span] = field(default_factory=list)  # of each step on the host
+    step_spans: list[Span] = field(default_factory=list)  # of each step on the host
     main_thread: Any = None  # process and thread of the steps' annotations; None without annotations
     phases_found_by: list[str] = field(default_factory=list)  # for Facts.phases_found_by
     notes: list[str] = field(default_factory=list)
@@ -101,80 +100,82 @@ def find_steps(events: Iterable[RawEvent], launches: Sequence[Launch] = (), rank
     """Return the steps of one rank, on the clock of the events."""
     marks = collect_marks(events)
     result = FoundSteps()
-    windows = find_windows(marks, result)
+    host_steps = find_host_steps(marks, result)
     if marks.steps:
         result.main_thread = (marks.steps[0].get("pid"), marks.steps[0].get("tid"))
     ordered = sorted(launches)
     previous: float | None = None
-    for window in windows:
-        step = build_step(window, marks, ordered, previous if window.follows_previous else None, rank, result)
+    for host_step in host_steps:
+        step = build_step(host_step, marks, ordered, previous if host_step.follows_previous else None, rank, result)
         previous = step.end_us if step is not None else None
         if step is not None:
             result.steps.append(step)
-            result.windows.append((window.start, window.end))
+            result.step_spans.append((host_step.start, host_step.end))
     result.phases_found_by += describe_time_points(result, marks, on_device=bool(ordered))
     return result
 
 
-def find_windows(marks: HostMarks, result: FoundSteps) -> list[Window]:
-    """Return the windows of ProfilerStep#n, else those between the ends of the optimizer's steps."""
+def find_host_steps(marks: HostMarks, result: FoundSteps) -> list[HostStep]:
+    """Return the spans of ProfilerStep#n, else the spans between the ends of the optimizer's steps."""
     if marks.steps:
         result.phases_found_by.append("Steps are the annotations ProfilerStep#n of the profiler's schedule.")
         numbers = [int(str(event["name"]).partition("#")[2]) for event in marks.steps]
         return [
-            Window(number, event["ts"], event["ts"] + event["dur"], n > 0 and numbers[n - 1] == number - 1)
+            HostStep(number, event["ts"], event["ts"] + event["dur"], n > 0 and numbers[n - 1] == number - 1)
             for n, (number, event) in enumerate(zip(numbers, marks.steps, strict=True))
         ]
     if len(marks.optimizers) > 1:
         result.phases_found_by.append("There is no ProfilerStep#n: a step ends with each Optimizer.step.")
         ends = [end for _, end in marks.optimizers]
         begin = min([start for start, *_ in marks.operators] + [marks.optimizers[0][0]])
-        return [Window(n, start, end, n > 0) for n, (start, end) in enumerate(zip([begin, *ends], ends, strict=False))]
+        return [
+            HostStep(n, start, end, n > 0) for n, (start, end) in enumerate(zip([begin, *ends], ends, strict=False))
+        ]
     result.notes.append("The trace has neither ProfilerStep#n nor several Optimizer.step: its steps are not known.")
     return []
 
 
 def build_step(
-    window: Window, marks: HostMarks, launches: list[Launch], previous: float | None, rank: int, result: FoundSteps
+    host_step: HostStep, marks: HostMarks, launches: list[Launch], previous: float | None, rank: int, result: FoundSteps
 ) -> Step | None:
-    """Return one step; None for a window with neither a forward nor a backward pass. Notes are added to `result`.
+    """Return one step; None for a span with neither a forward nor a backward pass. Notes are added to `result`.
 
     `previous` is `end_us` of the previous step; None if that is not in the trace. Without a forward start or a backward
     end, the phases are not measured.
     """
-    optimizers = select_spans(marks.optimizers, window.start, window.end)
-    end = optimizers[-1][1] if optimizers else window.end
-    forward = find_forward_start(window, marks, end)
-    backward = find_backward_end(window, marks, optimizers)
+    optimizers = select_spans(marks.optimizers, host_step.start, host_step.end)
+    end = optimizers[-1][1] if optimizers else host_step.end
+    forward = find_forward_start(host_step, marks, end)
+    backward = find_backward_end(host_step, marks, optimizers)
     if forward is None and backward is None:
         result.notes.append(
-            f"Step {window.number} of the trace has neither a forward nor a backward pass: it is left out."
+            f"Step {host_step.number} of the trace has neither a forward nor a backward pass: it is left out."
         )
         return None
     if forward is None or backward is None:
         result.phases_measured = False
-        points = (window.start if previous is None else previous, end, end)
+        points = (host_step.start if previous is None else previous, end, end)
     else:
         points = find_device_times(launches, forward, backward, end)
     forward_start, backward_end, step_end = map(float, points)
     if previous is not None and forward_start < previous:
         result.notes.append(
-            f"The forward pass of step {window.number} overlaps the previous step: its data tail counts as 0."
+            f"The forward pass of step {host_step.number} overlaps the previous step: its data tail counts as 0."
         )
         forward_start = previous
-    wait = measure_loader_wait(marks, window, previous, forward)
+    wait = measure_loader_wait(marks, host_step, previous, forward)
     backward_end = max(backward_end, forward_start)
-    return Step(rank, window.number, forward_start, backward_end, max(step_end, backward_end), previous, wait)
+    return Step(rank, host_step.number, forward_start, backward_end, max(step_end, backward_end), previous, wait)
 
 
 def select_spans(spans: list[Span], start: float, end: float) -> list[Span]:
-    """Return the spans that begin within a window."""
+    """Return the spans that begin between `start` and `end`."""
     return spans[bisect_left(spans, (start,)) : bisect_left(spans, (end,))]
 
 
-def find_forward_start(window: Window, marks: HostMarks, end: float) -> float | None:
+def find_forward_start(host_step: HostStep, marks: HostMarks, end: float) -> float | None:
     """Return the start of the first operator with a backward operator, else of the first that is no copy, else None."""
-    loaded = max([window.start, *(stop for _, stop in select_spans(marks.loaders, window.start, end))])
+    loaded = max([host_step.start, *(stop for _, stop in select_spans(marks.loaders, host_step.start, end))])
     low, high = (bisect_left(marks.operators, (time,)) for time in (loaded, end))
     outermost = find_outermost(marks.operators[low:high])
     index = bisect_left(marks.flows, loaded)
@@ -193,9 +194,9 @@ def find_outermost(operators: Sequence[tuple[float, float, str]]) -> list[tuple[
     return outer
 
 
-def find_backward_end(window: Window, marks: HostMarks, optimizers: list[Span]) -> float | None:
+def find_backward_end(host_step: HostStep, marks: HostMarks, optimizers: list[Span]) -> float | None:
     """Return the end of the last evaluation of the autograd engine, else the start of the optimizer's step, or None."""
-    evaluated = select_spans(marks.engine, window.start, window.end)
+    evaluated = select_spans(marks.engine, host_step.start, host_step.end)
     if evaluated:
         return max(stop for _, stop in evaluated)
     return optimizers[0][0] if optimizers else None
@@ -218,13 +219,13 @@ def find_device_times(
 
 
 def measure_loader_wait(
-    marks: HostMarks, window: Window, previous: float | None, forward: float | None
+    marks: HostMarks, host_step: HostStep, previous: float | None, forward: float | None
 ) -> float | None:
     """Return the host's wait for the batch of a step; None if it is not known."""
-    if not marks.loaders or (previous is None and not select_spans(marks.loaders, window.start, window.end)):
+    if not marks.loaders or (previous is None and not select_spans(marks.loaders, host_step.start, host_step.end)):
         return None
-    until = window.end if forward is None else forward
-    return sum(stop - start for start, stop in select_spans(marks.loaders, window.start, until))
+    until = host_step.end if forward is None else forward
+    return sum(stop - start for start, stop in select_spans(marks.loaders, host_step.start, until))
 
 
 def describe_time_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> list[str]:

@@ -74,7 +74,7 @@ class TuneReport:
     lines: list[str] = field(default_factory=list)
     result_file: Path | None = None
     measurements: int = 0
-    replayed: int = 0  # measurements taken from the record of an interrupted search
+    reused: int = 0  # measurements taken from the record of an interrupted search
     other_load: float = 0.0  # share of the processors that other programs used during measurements, the median
     seconds: float = 0.0
     signal: int = 0  # number of the signal that interrupted the run; 0: none
@@ -128,7 +128,7 @@ def search_and_judge(
             if report.outcomes:
                 report.result_file = write_result_file(request.location.path, report.outcomes)
     report.seconds = time.monotonic() - start
-    report.measurements, report.replayed = tuning.tuner.measurements, tuning.tuner.replayed
+    report.measurements, report.reused = tuning.tuner.measurements, tuning.tuner.reused
     report.other_load = median(tuning.tuner.other_loads) if tuning.tuner.other_loads else 0.0
     return report
 
@@ -235,7 +235,7 @@ class TuningSession:
         pending: list[tuple[Operator, float]] = []  # operators to search, and the time of their default
         outcomes = self.report.outcomes
         for operator in operators:
-            entry = self.tuner.find_hit(operator.signature)  # of the bank
+            entry = self.tuner.find_entry(operator.signature)  # of the bank
             if entry is not None and not self.request.repeat:
                 outcomes.append(self.tuner.tune(operator, entry.default_us, 0.0))
                 continue

@@ -126,18 +126,18 @@ class RecipeStep:
         clock = Clock(training.device, training.torch_device.type)
         works = {"without": make_step(with_choices=False), "with": make_step(with_choices=True)}
         try:
-            race = take_turns_until_significant(
+            times = take_turns_until_significant(
                 works, clock, ("with", "without"), MIN_VERDICT_TURNS, MAX_VERDICT_TURNS, float(request["seconds"])
             )
         finally:
             applied.remove()
         return {
-            "without_us": race.median_us("without"),
-            "with_us": race.median_us("with"),
-            "ratio": race.ratio("with", "without"),
-            "is_faster": race.is_faster("with", "without"),
-            "turns": len(race.times_us["with"]),
-            "others": race.other_load,
+            "without_us": times.median_us("without"),
+            "with_us": times.median_us("with"),
+            "ratio": times.ratio("with", "without"),
+            "is_faster": times.is_faster("with", "without"),
+            "turns": len(times.times_us["with"]),
+            "others": times.other_load,
             "applied": list(applied.choices),
             "line": applied.describe(),
         }

@@ -1,8 +1,8 @@
 """Measure variants: check their values, then time them in turns until the ranking of two is significant.
 
-    bench = Bench("cpu", kinds)
-    bench.check_values(signature, point, default)                   # None, or what is wrong
-    bench.race(signature, {"default": …, "candidate": …}, …)        # times of each, turn by turn
+    timer = VariantTimer("cpu", kinds)
+    timer.check_values(signature, point, default)                   # None, or what is wrong
+    timer.time_in_turns(signature, {"default": …, "candidate": …}, …)        # times of each, turn by turn
 
 Before every timed run of `race` a buffer of twice the last-level cache is written, so that the operands are not in the
 caches. Variants run in turns, and each turn begins with another variant, so that changes in the machine's speed affect
@@ -42,7 +42,7 @@ USUAL_CACHE, MAX_FLUSH = 32 << 20, 256 << 20  # bytes
 
 
 @dataclass(frozen=True)
-class Race:
+class TurnTimes:
     """Times in microseconds of variants that ran in turns, by name of the variant."""
 
     times_us: Mapping[str, list[float]]
@@ -75,7 +75,7 @@ def is_significant(times: list[float], other_times: list[float]) -> bool:
     return 2 * wins > turns and probability < SIGNIFICANT
 
 
-class Bench:
+class VariantTimer:
     """Measures variants of operators on one device; the work of the variants of the last operator is cached."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
@@ -125,7 +125,7 @@ class Bench:
                 return f"{name} is off by {error:.1e}; the default by {self.default_errors[name]:.1e}"
         return None
 
-    def race(
+    def time_in_turns(
         self,
         signature: Signature,
         points: Mapping[str, Choice],
@@ -133,7 +133,7 @@ class Bench:
         min_turns: int = MIN_TURNS,
         max_turns: int = MAX_TURNS,
         seconds: float = 20.0,
-    ) -> Race:
+    ) -> TurnTimes:
         """Time variants in turns, each with its operands out of the caches; see `take_turns_until_significant`."""
         works = {name: self.prepare(signature, point).run for name, point in points.items()}
         return take_turns_until_significant(works, self.clock, compared, min_turns, max_turns, seconds, self.flush)
@@ -154,7 +154,7 @@ def take_turns_until_significant(
     max_turns: int,
     seconds: float,
     before_each: Callable[[], object] = lambda: None,
-) -> Race:
+) -> TurnTimes:
     """Time functions in turns until the ranking of the two in `compared` is significant, or turns or time run out."""
     for run in works.values():
         for _ in range(WARM_UPS):
@@ -174,7 +174,7 @@ def take_turns_until_significant(
             break
         if turn + 1 >= TURNS_BEFORE_TIMEOUT and time.monotonic() > end:
             break
-    return Race(times, load.measure_share())
+    return TurnTimes(times, load.measure_share())
 
 
 class OtherPrograms:

@@ -26,7 +26,7 @@ class Report(Protocol):
     lines: list[str]  # printed before the other conclusions
     result_file: Path | None
     measurements: int
-    replayed: int  # measurements reused from an interrupted search
+    reused: int  # measurements reused from an interrupted search
     other_load: float  # share of the processors that other programs used
     seconds: float
     fingerprint: Fingerprint
@@ -127,7 +127,7 @@ def list_conclusions(report: Report) -> list[str]:
             f"Other programs used {report.other_load:.0%} of the processors while operators were measured; "
             "on a quiet machine REPEAT_TUNE=True may find more."
         )
-    again = f", {report.replayed} taken over from an interrupted search" if report.replayed else ""
+    again = f", {report.reused} taken over from an interrupted search" if report.reused else ""
     lines.append(f"{report.measurements} measurements in {report.seconds:.0f} s{again}. Bank: {report.bank_path}")
     if report.result_file is not None:
         lines.append(f"Result file: {report.result_file}")
@@ -154,7 +154,7 @@ def encode_outcomes(report: Report) -> dict[str, Any]:
         ],
         "verdict": asdict(report.verdict) if report.verdict else None,
         "measurements": report.measurements,
-        "replayed": report.replayed,
+        "replayed": report.reused,
         "other_programs": report.other_load,
         "seconds": report.seconds,
         "interrupted_by": report.signal or None,

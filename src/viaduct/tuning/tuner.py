@@ -41,7 +41,7 @@ class Operator:
     space: Space
 
     @property
-    def is_whole_step(self) -> bool:
+    def is_thread_count(self) -> bool:
         """True for the number of threads, which is tuned with complete steps, and only on a quiet machine."""
         return self.signature.kind == THREADS
 
@@ -62,7 +62,7 @@ class Outcome:
 
     def share_of_step(self, step_us: float) -> float:
         """Return the default's time as a share of a step: an upper estimate; 1 for the number of threads."""
-        if self.operator.is_whole_step:
+        if self.operator.is_thread_count:
             return 1.0
         return self.default_us * self.operator.count / step_us if step_us else 0.0
 
@@ -93,11 +93,11 @@ class Tuner:
     repeat: bool
     print_progress: Callable[[str], None]
     measurements: int = 0  # number of measurements in this run
-    replayed: int = 0  # number of measurements taken from the journal of an interrupted run
+    reused: int = 0  # number of measurements taken from the journal of an interrupted run
     other_loads: list[float] = field(default_factory=list)
     """Share of the processors that other programs used during each measurement."""
 
-    def find_hit(self, signature: Signature) -> Entry | None:
+    def find_entry(self, signature: Signature) -> Entry | None:
         """Return the entry of an operator in the bank, else in the bank that is shipped with viaduct."""
         return self.bank.read(self.fingerprint).entries.get(signature.key) or self.built_in.entries.get(signature.key)
 
@@ -110,7 +110,7 @@ class Tuner:
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
         """Search one operator for about `seconds`, and store the result; not if the bank has it and `repeat` is off."""
         signature = operator.signature
-        hit = self.find_hit(signature)
+        hit = self.find_entry(signature)
         outcome = Outcome(operator, entry=hit, default_us=default_us)
         if hit is not None and not self.repeat:
             _, outcome.status = decide(hit, result=None)
@@ -152,7 +152,7 @@ class Tuner:
                 break
             result = self.measure(operator, point, best, MIN_TURNS, MAX_TURNS)
             measurement_count += 1
-            if operator.is_whole_step and result.get("others", 0.0) > MAX_OTHER_LOAD:
+            if operator.is_thread_count and result.get("others", 0.0) > MAX_OTHER_LOAD:
                 outcome.note = f"not compared: other programs used {result['others']:.0%} of the processors"
                 journal.remove()
                 return None
@@ -225,7 +225,7 @@ class Tuner:
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
         recorded = None if confirming else journal.read().get(encode_point(point))
         if recorded is not None and ("us" in recorded or "failed" in recorded):
-            self.replayed += 1
+            self.reused += 1
             return recorded
         request = {
             "do": "measure",

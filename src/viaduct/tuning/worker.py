@@ -50,9 +50,9 @@ class OperatorRequests:
     """Handlers of requests about single operators."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
-        from viaduct.tuning.measuring import Bench
+        from viaduct.tuning.measuring import VariantTimer
 
-        self.bench = Bench(device, kinds)
+        self.timer = VariantTimer(device, kinds)
 
     def list_handlers(self) -> dict[str, Handler]:
         return {"measure": self.measure}
@@ -67,7 +67,7 @@ class OperatorRequests:
 
         signature = decode_signature(request["signature"])
         default, candidate, incumbent = request["default"], request["candidate"], request["incumbent"]
-        wrong = self.bench.check_values(signature, candidate, default)
+        wrong = self.timer.check_values(signature, candidate, default)
         if wrong is not None:
             return {"wrong": wrong}
         points = {"default": default, "candidate": candidate}
@@ -77,17 +77,17 @@ class OperatorRequests:
         if candidate == default:
             points.pop("candidate")
         compared = ("candidate", rival) if "candidate" in points else ("default", "default")
-        race = self.bench.race(
+        times = self.timer.time_in_turns(
             signature, points, compared, request["min_turns"], request["max_turns"], seconds=float(request["seconds"])
         )
         name = compared[0]
         return {
-            "us": race.median_us(name),
-            "default_us": race.median_us("default"),
-            "ratio": race.ratio(name, "default"),
-            "spread": race.spread(name),
-            "beats_incumbent": race.is_faster(name, rival),
-            "beats_default": race.is_faster(name, "default"),
-            "turns": len(race.times_us[name]),
-            "others": race.other_load,
+            "us": times.median_us(name),
+            "default_us": times.median_us("default"),
+            "ratio": times.ratio(name, "default"),
+            "spread": times.spread(name),
+            "beats_incumbent": times.is_faster(name, rival),
+            "beats_default": times.is_faster(name, "default"),
+            "turns": len(times.times_us[name]),
+            "others": times.other_load,
         }

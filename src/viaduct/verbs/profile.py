@@ -246,10 +246,10 @@ def profile_script(
         raise UnknownName("device", device, ("auto", *devices.names()), "A script chooses its device itself: auto.")
     script = load_script(target, arguments, module)
     outputs.prepare_folder(out, force)
-    with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as record:
-        folder = str(script.file.resolve().parent)
+    with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as record_folder:
+        script_folder = str(script.file.resolve().parent)
         step_counts = plan.skip, plan.timed, plan.recorded
-        job = ScriptJob(target, tuple(arguments), module, record, folder, *step_counts, device)
+        job = ScriptJob(target, tuple(arguments), module, record_folder, script_folder, *step_counts, device)
         sys.stdout.flush()
         result = run_script_job(job, ranks, sys.stderr.fileno() if json else None, print_note)
         profiles = [add_facts(rank, result.reason, device) for rank in result.ranks]
@@ -259,7 +259,7 @@ def profile_script(
     if result.reason:
         print_note(f"{result.reason}.")
     write_and_print(profile, out, events, json)
-    return 128 + result.interrupted if result.interrupted else result.code
+    return 128 + result.stop_signal if result.stop_signal else result.code
 
 
 def add_facts(rank: RankProfile, reason: str, device: str) -> RankProfile:

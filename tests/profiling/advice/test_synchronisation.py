@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from profiling.advice.made_profiles import launch, make_profile, make_steps, multiply, read_value
 from viaduct.profiling.advice import advise
-from viaduct.profiling.measures import judge_beyond_advice
+from viaduct.profiling.measures import make_closing_sentence
 from viaduct.profiling.record import Advice, Operator, Profile
 
 
@@ -60,7 +60,7 @@ def test_on_the_cpu_it_is_a_remark_without_a_gain() -> None:
     assert advice.gain_us is None
     assert "On this CPU they cost 5 µs of a step" in advice.evidence[-1]
     assert "on an accelerator each of them waits" in advice.evidence[-1]
-    assert judge_beyond_advice(replace(profile, advice=advise(profile))) == "Nothing else stands out"
+    assert make_closing_sentence(replace(profile, advice=advise(profile))) == "Nothing else stands out"
 
 
 def test_on_an_accelerator_the_gain_is_no_more_than_its_idle_time() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from viaduct.tuning.measuring import Bench
+from viaduct.tuning.measuring import VariantTimer
 from viaduct.tuning.operators import list_kinds
 from viaduct.tuning.signature import Signature
 
@@ -12,6 +12,6 @@ def find_wrong_variants(signature: Signature) -> dict[str, str]:
     kind = list_kinds()[signature.kind]
     space = kind.make_space(signature, "cpu", False)
     assert space.size > 1
-    bench = Bench("cpu", list_kinds())
-    errors = {str(point): bench.check_values(signature, point, space.default) for point in space.points()}
+    timer = VariantTimer("cpu", list_kinds())
+    errors = {str(point): timer.check_values(signature, point, space.default) for point in space.points()}
     return {point: error for point, error in errors.items() if error}

@@ -32,15 +32,15 @@ def find(figures: Figures) -> Advice | None:
     island = [row for row in heavy if find_float_dtype(row) == "float32"]
     low = [row for row in heavy if find_float_dtype(row) in LOW_PRECISION]
     # The profiler slows recorded steps: the sum of their operators can exceed the time of an undisturbed step.
-    time = min(sum(row.cost_us for row in island), figures.forward_backward_us)
+    time = min(sum(row.device_or_self_us for row in island), figures.forward_backward_us)
     if not is_low_precision(low, heavy) or figures.share_of_step(time) < WORTHWHILE_SHARE:
         return None
     dtype = find_float_dtype(max(low, key=lambda row: row.calls))
     ratio, basis = find_time_ratio(figures, island, dtype)
     gain = None if ratio is None else time * (1 - ratio)
-    if gain is not None and not figures.is_worth(gain):
+    if gain is not None and not figures.is_worthwhile(gain):
         return None
-    owners = sum_by_owner(island, lambda row: row.cost_us)
+    owners = sum_by_owner(island, lambda row: row.device_or_self_us)
     return Advice(
         name="fp32_island",
         title=f"Float32 in a {dtype} network: {show_names(owners)} takes {figures.share_of_step(time):.0%} of a step",
@@ -82,7 +82,7 @@ def measure_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> 
     """Return low-precision time / float32 time of the longest float32 operator that can be timed here, or None."""
     if figures.microbenchmarks is None:
         return None
-    for row in sorted(island, key=lambda row: row.cost_us, reverse=True):
+    for row in sorted(island, key=lambda row: row.device_or_self_us, reverse=True):
         work = parse_convolution(row) if is_convolution(row) else parse_matrix_product(row)
         times = figures.microbenchmarks.time_dtypes(work, dtype) if work is not None else None
         if times is not None:
@@ -93,15 +93,15 @@ def measure_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> 
 
 def describe_heavy(island: list[Operator], low: list[Operator], dtype: str) -> tuple[str, ...]:
     """Return a sentence on the heavy operators of both dtypes, and one on each of the two longest in float32."""
-    time, calls = sum(row.cost_us for row in island), sum(row.calls for row in island)
-    low_time, low_calls = sum(row.cost_us for row in low), sum(row.calls for row in low)
-    rows = sorted(island, key=lambda row: row.cost_us, reverse=True)[:2]
+    time, calls = sum(row.device_or_self_us for row in island), sum(row.calls for row in island)
+    low_time, low_calls = sum(row.device_or_self_us for row in low), sum(row.calls for row in low)
+    rows = sorted(island, key=lambda row: row.device_or_self_us, reverse=True)[:2]
     return (
         f"Convolutions and matrix products per step: {low_calls:.0f} in {dtype} take {show_time(low_time)}, "
         f"{calls:.0f} in float32 take {show_time(time)}.",
         *(
             f"{row.name} of {row.shapes or 'unknown shape'} in {row.module or row.location or 'an unnamed module'}: "
-            f"{show_time(row.cost_us)} per step."
+            f"{show_time(row.device_or_self_us)} per step."
             for row in rows
         ),
     )

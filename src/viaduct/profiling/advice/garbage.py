@@ -15,7 +15,7 @@ CERTAINTY = 1.0  # from 0 to 1; of two equal gains, the more certain one is list
 def find(figures: Figures) -> Advice | None:
     pauses = figures.read_column(PAUSES_TABLE, PAUSE_COLUMN)
     pause_us = sum(pauses) / len(figures.steps)  # per step
-    if not figures.is_worth(pause_us):
+    if not figures.is_worthwhile(pause_us):
         return None
     return Advice(
         name="garbage",

@@ -39,7 +39,7 @@ def find(figures: Figures) -> Advice | None:
 def find_faster_layout(figures: Figures) -> Advice | None:
     """Return advice if the longest contiguous convolutions are faster in channels_last, by measurement."""
     convolutions = [row for row in figures.operators if is_convolution(row) and row.layout == "contiguous"]
-    time = sum(row.cost_us for row in convolutions)
+    time = sum(row.device_or_self_us for row in convolutions)
     if figures.microbenchmarks is None or figures.share_of_step(time) < WORTHWHILE_SHARE:
         return None
     gain, measured, evidence = 0.0, 0.0, []  # microseconds per step
@@ -57,7 +57,7 @@ def find_faster_layout(figures: Figures) -> Advice | None:
         )
     # The convolutions may take less time in the step than here: the gain is at most the same share of that time.
     gain = min(gain, time * gain / measured) if measured else 0.0
-    if not figures.is_worth(gain):
+    if not figures.is_worthwhile(gain):
         return None
     return Advice(
         name="layout",
@@ -94,7 +94,7 @@ def find_conversions(figures: Figures) -> Advice | None:
     copies = [row for row in conversions if (row.module, row.location) in forward_owners]
     kernels = [row for row in figures.kernels if any(part in row.name.lower() for part in CONVERSIONS)]
     time = sum(row.total_us for row in copies) + sum(row.time_us for row in kernels)
-    if not figures.is_worth(time):
+    if not figures.is_worthwhile(time):
         return None
     owners = sum_by_owner(copies, lambda row: row.total_us)
     names = show_names(owners) or show_names(row.name for row in kernels)

@@ -31,7 +31,7 @@ def find(figures: Figures) -> Advice | None:
         return None
     default_us, fused_us = times
     gain = min(default_us - fused_us, time)
-    if not figures.is_worth(gain):
+    if not figures.is_worthwhile(gain):
         return None
     return Advice(
         name="optimizer",

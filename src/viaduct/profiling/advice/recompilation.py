@@ -18,7 +18,7 @@ MIN_STEPS = 2
 def find(figures: Figures) -> Advice | None:
     steps = [step for step in figures.steps if step.recompiled]
     time = sum(step.compile_us for step in steps) / len(figures.steps)
-    if len(steps) < MIN_STEPS or not figures.is_worth(time):
+    if len(steps) < MIN_STEPS or not figures.is_worthwhile(time):
         return None
     graphs = sum(step.recompiled for step in steps)
     reasons = [note for note in figures.facts.notes if RECOMPILATION_NOTE in note]  # it may begin with a rank's name

@@ -27,7 +27,7 @@ def find(figures: Figures) -> Advice | None:
         return None
     shortest_us = min(map(mean_us, short))
     gain = calls * shortest_us
-    if not figures.is_worth(gain):
+    if not figures.is_worthwhile(gain):
         return None
     launches = sum(row.calls for row in figures.kernels)
     rows = sorted(short, key=lambda row: -row.calls)

@@ -83,7 +83,7 @@ def collect_lines(figures: Figures) -> list[Line]:
         line
         for line in lines.values()
         if line.calls >= CALLED_EVERY_STEP
-        and (not line.is_copy or figures.is_worth(estimate_gain(figures, line.time_us) or 0.0))
+        and (not line.is_copy or figures.is_worthwhile(estimate_gain(figures, line.time_us) or 0.0))
     ]
     return sorted(waiting, key=lambda line: -line.time_us)
 

@@ -27,7 +27,7 @@ def find(figures: Figures) -> Advice | None:
         if kernel.kind != NORMALISATION and _ACTIVATION.search(f"{kernel.name} {kernel.operator}".lower())
     ]
     time = sum(kernel.time_us for kernel in activations)
-    if figures.share_of_step(norm_us) < NOTABLE_SHARE or not figures.is_worth(time):
+    if figures.share_of_step(norm_us) < NOTABLE_SHARE or not figures.is_worthwhile(time):
         return None
     is_recipe = figures.facts.kind == "recipe"
     return Advice(

@@ -191,16 +191,16 @@ def build_profile(cycle: Cycle, steps: list[Step], rank: int, notes: list[str]) 
     """Return the profile of a worker without its facts; add notes about missing data."""
     facts = Facts("", "kineto")  # replaced by build_facts when all notes are known
     memory = read_memory(cycle.events, cycle.device, rank)
-    if not cycle.found_steps.windows:
+    if not cycle.found_steps.step_spans:
         begin = min(event["ts"] for event in cycle.events)
         end = max(event["ts"] + event.get("dur", 0.0) for event in cycle.events)
         notes.append("Figures of operators are those of the complete trace, not of one step.")
-        windows, thread = [(begin, end + 1)], None  # + 1: the end does not belong to a window
+        step_spans, thread = [(begin, end + 1)], None  # + 1, because the end of a span does not belong to it
     else:
-        windows, thread = cycle.found_steps.windows, cycle.found_steps.main_thread
-    trace = Trace.read(cycle.events, windows, thread, cycle.device)
-    trace.lines.update({id(event): find_location(event.name) for event in trace.events if event.category == PYTHON})
-    if any(trace.lines.values()):
+        step_spans, thread = cycle.found_steps.step_spans, cycle.found_steps.main_thread
+    trace = Trace.read(cycle.events, step_spans, thread, cycle.device)
+    trace.locations.update({id(event): find_location(event.name) for event in trace.events if event.category == PYTHON})
+    if any(trace.locations.values()):
         notes.append("Lines of operators are the first lines of their functions: the trace has no others.")
     collectives = list_collectives(trace)
     steps = add_collectives(steps, collectives, computing=None)  # their exposed times are known already

@@ -28,7 +28,7 @@ from viaduct.profiling.ascend_tables import (
     read_statistics,
 )
 from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
-from viaduct.profiling.events import RawEvent
+from viaduct.profiling.events import LOADER, OPTIMIZER, RawEvent
 from viaduct.profiling.json_events import EventFile, to_number
 from viaduct.profiling.merge import merge_profiles, start_read_times_at_zero
 from viaduct.profiling.record import Collective, Facts, Operator, Phase, Profile, Step, find_median_iteration
@@ -308,9 +308,9 @@ def find_phase(name: str) -> Phase:
     """Return the phase of an operator by its name; "other" if unknown."""
     if name.startswith("autograd::engine") or name.endswith(("Backward", "Backward0", "Backward1", "_backward")):
         return "backward"
-    if name.startswith("Optimizer."):
+    if name.startswith(OPTIMIZER):
         return "update"
-    return "data" if name.startswith("enumerate(DataLoader)") else "other"
+    return "data" if name.startswith(LOADER) else "other"
 
 
 def read_communication(source: Source) -> list[Collective]:
