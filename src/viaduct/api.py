@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from viaduct.comparison.drift import Drift
     from viaduct.kernels.fused import FuseReport
     from viaduct.migration.findings import Finding
-    from viaduct.migration.options import Target
+    from viaduct.migration.options import TargetName
     from viaduct.recipes import Loaded, Recipe
     from viaduct.training.step_sink import StepSink
 
@@ -359,15 +359,15 @@ class Migration:
     findings: tuple[Finding, ...]
 
 
-def migrate(source: str, *, to: Target = "npu", name: str = "script.py") -> Migration:
+def migrate(source: str, *, to: TargetName = "npu", name: str = "script.py") -> Migration:
     """Rewrite the text of one script; nothing is executed, and imported files are not read.
 
     For a project use `viaduct migrate`, which also reads the functions in other files.
     """
     from viaduct.migration.engine import migrate_bytes
-    from viaduct.migration.options import Options, Target
+    from viaduct.migration.options import Options, TargetName
 
-    check_choice("to", to, get_args(Target))
+    check_choice("to", to, get_args(TargetName))
     check_type("name", name, str, "the name of the script")
     if not isinstance(source, str):
         raise BadValue(f"the source is a {type(source).__name__}; it must be the text of a script.")
@@ -385,8 +385,8 @@ def migrate(source: str, *, to: Target = "npu", name: str = "script.py") -> Migr
             "Read the file as UTF-8, without errors='surrogateescape'.",
         ) from None
     migrated = migrate_bytes(name, encoded, Options(to=to))
-    if migrated.reason:
-        raise BadValue(f"{name} {migrated.reason}.", *([migrated.remedy] if migrated.remedy else []))
+    if migrated.unread_reason:
+        raise BadValue(f"{name} {migrated.unread_reason}.", *([migrated.remedy] if migrated.remedy else []))
     return Migration(migrated.after.decode(), migrated.changed, migrated.findings)
 
 

@@ -24,8 +24,8 @@ def test_the_helper_that_is_copied_agrees_with_the_cards() -> None:
 
 
 def test_names_that_follow_from_the_device_type() -> None:
-    assert (NPU.torch_module, NPU.plugin_module, NPU.is_attr) == ("torch.npu", "torch_npu.npu", "is_npu")
-    assert (MLU.torch_module, MLU.plugin_module, MLU.is_attr) == ("torch.mlu", "torch_mlu.mlu", "is_mlu")
+    assert (NPU.torch_module, NPU.plugin_module, NPU.tensor_flag) == ("torch.npu", "torch_npu.npu", "is_npu")
+    assert (MLU.torch_module, MLU.plugin_module, MLU.tensor_flag) == ("torch.mlu", "torch_mlu.mlu", "is_mlu")
 
 
 def test_every_card_has_a_backend_of_its_own() -> None:

@@ -12,7 +12,7 @@ def test_the_environment_names_the_variable_that_lists_the_cards() -> None:
 def test_a_container_gets_the_device_files_of_its_card() -> None:
     for card in (NPU, MLU):
         assert f"/dev/{card.device_files}" in MOUNTS[card.name]
-        assert card.tool.partition(" ")[0] in MOUNTS[card.name]
+        assert card.monitor_command.partition(" ")[0] in MOUNTS[card.name]
 
 
 def test_the_adapter_is_set_up_behind_the_environment() -> None:

@@ -198,4 +198,4 @@ def migrated_text(source: str, folder: Path, distributed: bool = True) -> str:
     script.parent.mkdir()
     script.write_text(source)
     (made,) = migrate_project(script, Options(distributed=distributed)).files
-    return made.new
+    return made.new_text

@@ -24,7 +24,7 @@ SETS = [[], ["Event"], ["GradScaler"], ["device_index", "backend"], ["activity",
 def test_its_types_are_right(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     for number, uses in enumerate(SETS):
-        (tmp_path / f"helper_{number}.py").write_text(helper_text.render(uses))
+        (tmp_path / f"helper_{number}.py").write_text(helper_text.render_helper(uses))
     words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
@@ -44,7 +44,7 @@ for name, text in json.loads(TEXTS).items():
 
 
 def test_each_part_alone_works_on_the_cpu() -> None:
-    texts = json.dumps({name: helper_text.render([name]) for name in ALL if not name.startswith("__")})
+    texts = json.dumps({name: helper_text.render_helper([name]) for name in ALL if not name.startswith("__")})
     done = python(EACH_ALONE.replace("TEXTS", repr(texts)))
     assert done.returncode == 0, done.stderr
     output = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())

@@ -52,7 +52,7 @@ def test_the_helper_in_a_notebooks_cell_is_no_place_of_the_script(tmp_path: Path
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 2}
     (tmp_path / "try.ipynb").write_text(json.dumps(notebook, indent=1) + "\n")
     outcome = migrated_project(tmp_path, to="any")
-    assert outcome.changed
+    assert outcome.changed_files
     summary = summarise(outcome)
     assert counts(summary, "moves") == (1, 1, 0, 0, 0)
     assert summary.verdict == "complete"

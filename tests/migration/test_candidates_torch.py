@@ -66,7 +66,7 @@ def test_what_is_handed_on_or_looked_up_is_unresolved(tmp_path: Path, text: str,
 def test_a_method_kept_for_later_is_the_cards(tmp_path: Path, text: str) -> None:
     (tmp_path / "train.py").write_text(HEAD + text)
     outcome = migrated_project(tmp_path, to="mlu")
-    assert ".cuda" not in outcome.by_path["train.py"].new
+    assert ".cuda" not in outcome.by_path["train.py"].new_text
     assert summarise(outcome).verdict == "complete"
     assert summary_of(tmp_path, HEAD + text, to="any").verdict == "incomplete"
 

@@ -30,8 +30,8 @@ def test_removed_lines_have_nobody_beside_them() -> None:
 
 
 def test_every_line_of_both_texts_is_shown_once() -> None:
-    old, new, stems = "a\nb\nc\nd\n", "x\nb2\ny\nd\nd\nz\n", [1, 2, 3, 4, 4, 4]
-    rows = compare_texts(old, new, stems)
+    old, new, original_lines = "a\nb\nc\nd\n", "x\nb2\ny\nd\nd\nz\n", [1, 2, 3, 4, 4, 4]
+    rows = compare_texts(old, new, original_lines)
     assert [row.old for row in rows if row.old] == [1, 2, 3, 4]
     assert [row.new for row in rows if row.new] == [1, 2, 3, 4, 5, 6]
     assert "".join(f"{row.old_text}\n" for row in rows if row.old) == old

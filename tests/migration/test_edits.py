@@ -23,9 +23,9 @@ def after(data: bytes, rule: str = "dropout") -> bytes:
 
 
 def apply_edits(source: Source, edits: Edits) -> str:
-    text, lines = edits.apply(list(range(1, len(source.starts) + 1)))
+    text, lines = edits.apply(list(range(1, len(source.line_starts) + 1)))
     ast.parse(text)
-    assert len(lines) == len(Source(text).starts), "every line of the result stems from one of the original"
+    assert len(lines) == len(Source(text).line_starts), "every line of the result stems from one of the original"
     return text
 
 
@@ -74,7 +74,7 @@ def test_unknown_encoding_and_wrong_bytes_are_told_not_raised() -> None:
     for data in (b"# -*- coding: klingon -*-\nx = 1\n", b"# -*- coding: utf-8 -*-\ns = '\xff'\n", b"\x00\x01\x02"):
         result = migrate_bytes("script.py", data, Options())
         assert not result.changed
-        assert result.reason
+        assert result.unread_reason
         assert [finding.rule for finding in result.findings] == ["engine.unparsable"]
 
 
@@ -211,7 +211,7 @@ def test_arguments_are_removed_with_their_commas_and_comments_stay(
     source = Source(before)
     edits = Edits(source)
     call = next(node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
-    edits.remove_slots(source.slots(source.opening(call))[0], places)
+    edits.remove_items(source.slots(source.opening_parenthesis(call))[0], places)
     assert apply_edits(source, edits) == expected
 
 
@@ -327,7 +327,7 @@ def test_lines_stem_from_the_original_ones() -> None:
     source = Source(text)
     edits = Edits(source)
     edits.unwrap(source.tree.body[1])  # type: ignore[arg-type]
-    result, lines = edits.apply(list(range(1, len(source.starts) + 1)))
+    result, lines = edits.apply(list(range(1, len(source.line_starts) + 1)))
     old, new = text.splitlines(), result.splitlines()
     assert [old[lines[index] - 1].strip() for index in range(len(new))] == new
 

@@ -9,7 +9,7 @@ from types import FrameType
 import pytest
 
 from viaduct.migration.engine import migrate_bytes
-from viaduct.migration.options import Options, Target
+from viaduct.migration.options import Options, TargetName
 from viaduct.migration.project import survey
 
 TORCH, TF = "import torch\n", "import tensorflow as tf\n"
@@ -40,7 +40,7 @@ PATTERNS: dict[str, Callable[[int], str]] = {
 }
 
 
-def count_calls(text: str, to: Target) -> int:
+def count_calls(text: str, to: TargetName) -> int:
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -59,7 +59,7 @@ def count_calls(text: str, to: Target) -> int:
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_four_times_as_many_lines_take_about_four_times_the_work(pattern: str, to: Target) -> None:
+def test_four_times_as_many_lines_take_about_four_times_the_work(pattern: str, to: TargetName) -> None:
     make = PATTERNS[pattern]
     count_calls(make(2), to)  # the rules are imported
     few, many = count_calls(make(40), to), count_calls(make(160), to)

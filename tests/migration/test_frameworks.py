@@ -133,7 +133,7 @@ def test_a_docstring_about_tensorflow_does_not_hide_cuda_code(tmp_path: Path, to
         'def place(model, device="cuda"):\n    model.cuda()\n    return model.to(device)\n'
     )
     outcome = migrate_files(tmp_path, {"train.py": TRAIN, "lib/tools.py": tools, "lib/__init__.py": ""}, to)
-    after = outcome.by_path["lib/tools.py"].new
+    after = outcome.by_path["lib/tools.py"].new_text
     assert "cuda" not in after.replace("import tensorflow", "")
 
 
@@ -147,7 +147,7 @@ def test_rules_of_one_framework_leave_files_of_the_other_alone(tmp_path: Path) -
     )
     by_file = {file.path: {finding.rule.partition(".")[0] for finding in file.findings} for file in outcome.files}
     assert by_file == {"train.py": {"torch"}, "old.py": {"tf1"}, "export.py": {"torch"}}
-    assert "default='nccl'" in outcome.by_path["old.py"].new
+    assert "default='nccl'" in outcome.by_path["old.py"].new_text
 
 
 def test_an_optional_tensorflow_is_no_reason_to_refuse_any(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_the_cell_grows_as_well(tmp_path: Path) -> None:
     assert "def autocast" in text
     done = python(text)
     assert done.stdout == "cpu\n", done.stderr
-    assert not migrate_to_any(tmp_path).changed
+    assert not migrate_to_any(tmp_path).changed_files
 
 
 def test_a_changed_cell_stays_and_what_it_lacks_is_reported(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def make_migrated_project(folder: Path) -> Path:
 
 
 def test_a_changed_helper_stays_and_what_it_lacks_is_reported(tmp_path: Path) -> None:
-    mine = helper_text.render(["device"]) + "# mine\n"
+    mine = helper_text.render_helper(["device"]) + "# mine\n"
     project(tmp_path, {"train.py": FIRST, "second.py": SECOND, HELPER: mine})
     outcome = migrate_to_any(tmp_path)
     write_in_place(outcome)
@@ -46,7 +46,7 @@ def test_a_changed_helper_stays_and_what_it_lacks_is_reported(tmp_path: Path) ->
 
 
 def test_beside_a_single_script_too(tmp_path: Path) -> None:
-    mine = helper_text.render([]) + "# mine\n"
+    mine = helper_text.render_helper([]) + "# mine\n"
     project(tmp_path, {"second.py": SECOND, HELPER: mine})
     done = viaduct("migrate", tmp_path / "second.py", "--to", "any", "--out", tmp_path / "out")
     assert f"{HELPER} has been changed since it was written, and has no autocast" in done.stdout
@@ -65,13 +65,13 @@ def test_an_owner_who_wrote_it_otherwise_is_not_told_what_he_has(tmp_path: Path)
 def test_it_grows_with_the_project_and_keeps_what_it_has(tmp_path: Path) -> None:
     write_in_place(migrate_to_any(make_migrated_project(tmp_path)))
     text = (tmp_path / HELPER).read_text()
-    assert text == helper_text.render(["device", "autocast", "empty_cache"])
+    assert text == helper_text.render_helper(["device", "autocast", "empty_cache"])
     done = python(f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); runpy.run_path('{tmp_path}/second.py')")
     assert done.stdout == "done\n", done.stderr
     before = contents(tmp_path)
     outcome = migrate_to_any(tmp_path)
     assert not outcome.files_to_write
-    assert not outcome.added
+    assert not outcome.helper_files
     write_in_place(outcome)
     assert contents(tmp_path) == before
 

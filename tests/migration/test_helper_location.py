@@ -41,7 +41,7 @@ def migrate_to_any(path: Path) -> Outcome:
 
 
 def list_added_files(path: Path) -> list[str]:
-    return [file.path for file in migrate_to_any(path).added]
+    return [file.path for file in migrate_to_any(path).helper_files]
 
 
 # ---- where
@@ -50,15 +50,15 @@ def list_added_files(path: Path) -> list[str]:
 def test_a_project_without_device_code_gets_none(tmp_path: Path) -> None:
     project(tmp_path, {"model.py": "import torch\nprint(torch.ones(1))\n"})
     outcome = migrate_to_any(tmp_path)
-    assert not outcome.added
+    assert not outcome.helper_files
     assert not outcome.files_to_write
 
 
 def test_somebody_elses_module_of_that_name_is_not_written_over(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT, HELPER: "mine = 1\n"})
     outcome = migrate_to_any(tmp_path)
-    assert [file.path for file in outcome.added] == ["accelerator_device_2.py"]
-    assert "from accelerator_device_2 import accelerator" in outcome.by_path["train.py"].new
+    assert [file.path for file in outcome.helper_files] == ["accelerator_device_2.py"]
+    assert "from accelerator_device_2 import accelerator" in outcome.by_path["train.py"].new_text
     write_in_place(outcome)
     assert (tmp_path / HELPER).read_text() == "mine = 1\n"
 
@@ -115,7 +115,9 @@ def test_it_lies_where_the_scripts_look_for_their_modules(files: list[str], plac
 
 def test_a_package_that_is_installed_imports_it_from_within(tmp_path: Path) -> None:
     project(tmp_path, {"setup.py": "", "lib/__init__.py": "", "lib/engine.py": SCRIPT})
-    assert "from lib.accelerator_device import accelerator" in migrate_to_any(tmp_path).by_path["lib/engine.py"].new
+    assert (
+        "from lib.accelerator_device import accelerator" in migrate_to_any(tmp_path).by_path["lib/engine.py"].new_text
+    )
 
 
 def test_every_script_finds_it(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 def test_no_other_target_touches_the_helper(to: str, tmp_path: Path) -> None:
     project(tmp_path, {HELPER: helper_text.read_helper()})
-    assert not migrate_project(tmp_path, Options(to=to)).changed  # type: ignore[arg-type]
+    assert not migrate_project(tmp_path, Options(to=to)).changed_files  # type: ignore[arg-type]
 
 
 def test_a_failure_leaves_no_helper_behind(tmp_path: Path) -> None:
@@ -201,7 +203,7 @@ def test_reports_show_it(tmp_path: Path) -> None:
     assert [(addition["path"], addition["state"]) for addition in record["added"]] == [(HELPER, "added")]
     assert "class AnyAccelerator" in record["added"][0]["text"]
     assert "AnyAccelerator" in (tmp_path / "page.html").read_text()
-    assert (tmp_path / "project" / HELPER).read_text() == helper_text.render({"device", "synchronize"})
+    assert (tmp_path / "project" / HELPER).read_text() == helper_text.render_helper({"device", "synchronize"})
 
 
 def test_a_project_of_tensorflow_alone_is_refused(tmp_path: Path) -> None:
@@ -220,7 +222,7 @@ def test_a_notebook_carries_the_helper_in_a_cell(tmp_path: Path) -> None:
     use = code("x = torch.ones(1).cuda()\ntorch.cuda.synchronize()\nassert time() > 0\nprint(x.device)")
     (tmp_path / "n.ipynb").write_bytes(dump(notebook(setup, use)))
     outcome = migrate_to_any(tmp_path)
-    assert not outcome.added
+    assert not outcome.helper_files
     write_in_place(outcome)
     made = json.loads((tmp_path / "n.ipynb").read_text())["cells"]
     text = "\n".join("".join(cell["source"]) for cell in made if cell["cell_type"] == "code")
@@ -228,7 +230,7 @@ def test_a_notebook_carries_the_helper_in_a_cell(tmp_path: Path) -> None:
     assert "from accelerator_device" not in text
     done = python(text)
     assert done.stdout == "cpu\n", done.stderr
-    assert not migrate_to_any(tmp_path).changed
+    assert not migrate_to_any(tmp_path).changed_files
 
 
 # ---- the helper itself

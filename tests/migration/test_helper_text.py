@@ -20,8 +20,8 @@ SETS = [[], ["Event"], ["GradScaler"], ["device_index", "backend"], ["activity",
 
 
 def helper_of(example: str) -> str:
-    (made,) = migrate_project(EXAMPLES / example, Options(to="any")).added
-    return made.new
+    (made,) = migrate_project(EXAMPLES / example, Options(to="any")).helper_files
+    return made.new_text
 
 
 def loose_names(text: str) -> set[str]:
@@ -67,7 +67,7 @@ def test_what_is_requested_is() -> None:
 
 
 def test_everything_is_the_whole_of_it() -> None:
-    assert helper_text.render(ALL) == helper_text.read_helper()
+    assert helper_text.render_helper(ALL) == helper_text.read_helper()
 
 
 def test_its_documents_count_right() -> None:
@@ -78,7 +78,7 @@ def test_its_documents_count_right() -> None:
 
 
 def test_the_order_of_the_questions_does_not_matter() -> None:
-    assert helper_text.render(["Event", "backend"]) == helper_text.render(["backend", "backend", "Event"])
+    assert helper_text.render_helper(["Event", "backend"]) == helper_text.render_helper(["backend", "backend", "Event"])
 
 
 def test_an_object_that_is_handed_on_may_be_requested_everything() -> None:
@@ -91,9 +91,9 @@ def test_an_object_that_is_handed_on_may_be_requested_everything() -> None:
 def test_a_finding_may_tell_the_user_to_write_it(tmp_path: Path) -> None:
     script = "import torch\ntorch.cuda.init()\nnet.load_state_dict(torch.load(p, **options))\n"
     (tmp_path / "train.py").write_text(script)
-    (made,) = migrate_project(tmp_path, Options(to="any")).added
-    assert "def map_location" in made.new
-    assert "def backend" not in made.new
+    (made,) = migrate_project(tmp_path, Options(to="any")).helper_files
+    assert "def map_location" in made.new_text
+    assert "def backend" not in made.new_text
 
 
 # ---- sound
@@ -101,7 +101,7 @@ def test_a_finding_may_tell_the_user_to_write_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_part_brings_along_what_it_needs(name: str) -> None:
-    text = helper_text.render([name])
+    text = helper_text.render_helper([name])
     assert not loose_names(text)
     assert helper_text.is_as_written(text)
     assert not helper_text.is_as_written(text + "# mine\n")
@@ -110,7 +110,7 @@ def test_every_part_brings_along_what_it_needs(name: str) -> None:
 
 def test_nothing_is_imported_in_vain() -> None:
     for uses in SETS:
-        text = helper_text.render(uses)
+        text = helper_text.render_helper(uses)
         for name in ("nullcontext", "perf_counter", "importlib", "Any"):
             assert text.count(name) != 1, (uses, name)
 
@@ -118,7 +118,7 @@ def test_nothing_is_imported_in_vain() -> None:
 def test_it_is_laid_out_as_ruff_lays_it_out(tmp_path: Path) -> None:
     pytest.importorskip("ruff")
     for number, uses in enumerate(SETS):
-        (tmp_path / f"helper_{number}.py").write_text(helper_text.render(uses))
+        (tmp_path / f"helper_{number}.py").write_text(helper_text.render_helper(uses))
     chosen = ["--isolated", "--line-length", "120", str(tmp_path)]
     for words in (["format", "--check"], ["check", "--select", "E,F,I,B,UP,RUF,C4,SIM"]):
         done = subprocess.run([sys.executable, "-m", "ruff", *words, *chosen], capture_output=True, text=True)

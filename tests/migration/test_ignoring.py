@@ -25,7 +25,7 @@ def ignored_as_we_say(folder: Path) -> set[str]:
     found = walk(folder)
     assert {skipped_file.reason for skipped_file in found.skipped} <= {"ignored by git", "version control"}
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    return {path for path in files if not path.startswith(".git/")} - {*found.scripts, *found.others}
+    return {path for path in files if not path.startswith(".git/")} - {*found.scripts, *found.other_files}
 
 
 FILES = ("a.py", "ab.py", "b/a.py", "b/c/a.py", "b/c/d.txt", "build/x.py", "b/build/y.py", "[x].py", "café.py", "#c")

@@ -414,4 +414,4 @@ def test_migrated_files_are_written_through_the_verbs_door(tmp_path: Path) -> No
     folder = make_project(tmp_path / "project")
     write_in_place(migrated_project(folder))
     assert b"NPURunConfig" in (folder / "train.py").read_bytes()
-    assert migrated_project(folder).changed == []
+    assert migrated_project(folder).changed_files == []

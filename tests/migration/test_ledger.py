@@ -138,8 +138,8 @@ def test_the_started_script_starts_communication_for_the_file_that_trains(tmp_pa
     (tmp_path / "model.py").write_text(model)
     (tmp_path / "main.py").write_text(main)
     outcome = migrated_project(tmp_path, distributed=True)
-    assert "init_sess.run(npu_init)" in outcome.by_path["main.py"].new
-    assert "hccl_ops.broadcast" in outcome.by_path["model.py"].new
+    assert "init_sess.run(npu_init)" in outcome.by_path["main.py"].new_text
+    assert "hccl_ops.broadcast" in outcome.by_path["model.py"].new_text
     summary = summarise(outcome)
     for requirement in ("sessions", "optimizers", "broadcast", "communication"):
         assert counts(summary, requirement) == (1, 1, 0, 0, 0), requirement

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from viaduct.migration.names import Names, canonical
+from viaduct.migration.names import Names, canonical_name
 from viaduct.migration.source import Source
 
 
@@ -134,7 +134,7 @@ def test_tensorflow_2_beside_tensorflow_1_is_distinguished() -> None:
     ],
 )
 def test_one_name_for_one_thing(spelling: str, one: str) -> None:
-    assert canonical(spelling) == one
+    assert canonical_name(spelling) == one
 
 
 def test_relative_imports_count_from_the_package() -> None:

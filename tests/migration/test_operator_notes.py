@@ -29,7 +29,7 @@ def migrate_files(folder: Path, **files: str) -> Outcome:
 
 def test_an_operator_gets_one_note_with_its_count_and_first_places(tmp_path: Path) -> None:
     outcome = migrate_files(tmp_path, **{f"net{number}": NET for number in range(7)})
-    notes = outcome.by_risk
+    notes = outcome.unfinished_findings
     assert [(note.message.split(" on ")[0], note.risk, note.file, note.line) for note in notes] == [
         ("nn.functional.grid_sample", "high", "net0.py", 7),
         ("std", "low", "net0.py", 6),
@@ -41,7 +41,7 @@ def test_an_operator_gets_one_note_with_its_count_and_first_places(tmp_path: Pat
 
 
 def test_a_single_place_is_reported_as_it_is(tmp_path: Path) -> None:
-    note = migrate_files(tmp_path, net=NET).by_risk[0]
+    note = migrate_files(tmp_path, net=NET).unfinished_findings[0]
     assert "places:" not in note.message
 
 
@@ -53,9 +53,9 @@ def test_what_works_on_the_host_is_left_out(tmp_path: Path) -> None:
         "y = torch.std(torch.from_numpy(np.ones(3)))\n"
         "z = torch.std(x.cpu())\n"
     )
-    assert not migrate_files(tmp_path, data=data, tests__test_net=NET, setup=NET, net_test=NET).by_risk
+    assert not migrate_files(tmp_path, data=data, tests__test_net=NET, setup=NET, net_test=NET).unfinished_findings
 
 
 def test_a_tensor_of_the_cpu_is_none_under_a_default_device(tmp_path: Path) -> None:
     text = "import torch\ntorch.set_default_device('npu')\ny = torch.cdist(torch.ones(3, 3), torch.ones(3, 3))\n"
-    assert [finding.rule for finding in migrate_files(tmp_path, net=text).by_risk] == ["torch.operators"]
+    assert [finding.rule for finding in migrate_files(tmp_path, net=text).unfinished_findings] == ["torch.operators"]

@@ -109,7 +109,7 @@ def test_parts_are_migrated_as_the_whole_would_be(tmp_path: Path, jobs: int, mon
     outcome = migrate_project(tmp_path, Options(), jobs, progress=lambda done, total: seen.append((done, total)))
     assert len(split_parts({file.path: (tmp_path / file.path).read_bytes() for file in outcome.files})) > 3
     assert seen[-1] == (36, 36)
-    assert [file.path for file in outcome.changed] == [f"zoo/p{n}/train.py" for n in sorted(range(12), key=str)]
+    assert [file.path for file in outcome.changed_files] == [f"zoo/p{n}/train.py" for n in sorted(range(12), key=str)]
     monkeypatch.setattr(parts, "MIN_SPLIT_BYTES", 10**9)
     result = migrate_project(tmp_path, Options(), 1)
     assert [(file.path, file.after, file.findings, file.places) for file in outcome.files] == [
@@ -144,10 +144,10 @@ def test_a_file_that_takes_too_long_is_named_and_left_out(
     monkeypatch.setattr(run, *(("survey", slow_survey) if stage == "survey" else ("migrate_bytes", slow_migrate)))
     write(tmp_path, {"data.py": DATA, "train.py": TRAIN, "slow.py": f"{TF}x = 1\n"})
     outcome = migrate_project(tmp_path, Options(), jobs)
-    assert [file.path for file in outcome.changed] == ["train.py"]
+    assert [file.path for file in outcome.changed_files] == ["train.py"]
     (slow,) = outcome.unread
     assert slow.path == "slow.py"
-    assert "longer than the 0.3 s" in slow.reason
+    assert "longer than the 0.3 s" in slow.unread_reason
     assert [finding.status for finding in outcome.by_path["slow.py"].findings] == ["unresolved"]
 
 

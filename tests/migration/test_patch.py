@@ -44,7 +44,7 @@ def test_a_patch_gives_the_very_bytes(tmp_path: Path, name: str, tool: list[str]
     target = tmp_path / name
     target.parent.mkdir(exist_ok=True)
     target.write_bytes(FILES[name])
-    (file,) = migrated_project(tmp_path, only=("dataset_drop_remainder",)).changed
+    (file,) = migrated_project(tmp_path, only=("dataset_drop_remainder",)).changed_files
     subprocess.run(["git", "init", "-q", os.fspath(tmp_path)], check=True)
     findings = b"\nChanged\n  tf1.dataset_drop_remainder  and what else is said\n"
     answer = subprocess.run(tool, cwd=tmp_path, input=as_patch(file) + findings, capture_output=True)
@@ -54,6 +54,6 @@ def test_a_patch_gives_the_very_bytes(tmp_path: Path, name: str, tool: list[str]
 
 def test_only_what_changed_and_a_few_lines_about_it_are_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(FILES["two_places.py"])
-    (file,) = migrated_project(tmp_path, only=("dataset_drop_remainder",)).changed
+    (file,) = migrated_project(tmp_path, only=("dataset_drop_remainder",)).changed_files
     lines = as_patch(file).decode().splitlines()
     assert [line for line in lines if line.startswith("@@")] == ["@@ -1,6 +1,6 @@", "@@ -21,4 +21,4 @@"]

@@ -61,7 +61,7 @@ def test_a_device_in_another_file_brings_the_import_behind_torch(
     assert expected.replace("{to}", to) in texts(outcome)["train.py"]
     assert summarise(outcome).verdict == "complete"
     file = outcome.by_path["train.py"]
-    assert len(file.stems) == len(lines_of(file.new))
+    assert len(file.original_lines) == len(lines_of(file.new_text))
 
 
 def test_a_device_in_a_configuration_file_brings_the_import(tmp_path: Path) -> None:

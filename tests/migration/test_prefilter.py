@@ -34,7 +34,7 @@ def test_a_helper_without_any_import_passes_by_its_method() -> None:
 
 
 def test_what_is_not_python_is_named_though_no_rule_is_concerned() -> None:
-    assert migrate_bytes("a.py", b"print 'two'\n", Options(), Project()).reason
+    assert migrate_bytes("a.py", b"print 'two'\n", Options(), Project()).unread_reason
 
 
 def test_children_are_those_that_ast_has_less_operators_and_contexts() -> None:

@@ -42,7 +42,7 @@ def test_calls_go_to_the_functions_that_they_may_mean_and_pass_values_by_paramet
     names = project.parsed["m.py"]
     calls = ProjectCalls(project, project.parsed)
     found = {}
-    for call in names.source.of_kind(ast.Call):
+    for call in names.source.nodes_of_type(ast.Call):
         callees = calls.find_callees(names, call)
         passed = [calls.find_passed_values(names, call, function) for function in callees]
         values = [{name: ast.unparse(value) if value else None for name, value in item.items()} for item in passed]
@@ -64,5 +64,5 @@ def test_calls_go_to_the_functions_that_they_may_mean_and_pass_values_by_paramet
 
 def test_functions_within_functions_have_no_qualified_name() -> None:
     names = survey([("m.py", TEXT.encode())]).parsed["m.py"]
-    found = {node.name: function_name(names, node) for node in names.source.of_kind(ast.FunctionDef)}
+    found = {node.name: function_name(names, node) for node in names.source.nodes_of_type(ast.FunctionDef)}
     assert (found["inner"], found["run"], found["check"]) == (None, "m.run", "m.Base.check")

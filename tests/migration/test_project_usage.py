@@ -13,7 +13,7 @@ def survey_files(**files: str) -> Project:
 
 def test_a_file_that_only_defines_does_nothing() -> None:
     project = survey_files(a=TF + "def f(x):\n    return x.fit(1), x.train(2), x.rank()\n")
-    assert not (project.keras_files | project.rank_files | project.cycle_files)
+    assert not (project.keras_files | project.rank_files | project.estimator_cycle_files)
 
 
 def test_who_runs_keras_who_asks_for_ranks() -> None:
@@ -26,7 +26,7 @@ def test_who_runs_keras_who_asks_for_ranks() -> None:
     )
     assert project.keras_files == {"keras.py"}
     assert project.rank_files == {"horovod.py", "shard.py", "hccl.py"}
-    assert project.calling_files["horovod.tensorflow.init"] == {"horovod.py", "build.py"}
+    assert project.files_calling["horovod.tensorflow.init"] == {"horovod.py", "build.py"}
 
 
 def test_rounds_of_an_estimator() -> None:
@@ -36,7 +36,7 @@ def test_rounds_of_an_estimator() -> None:
         loop=head + "    for i in x:\n        e.train(a)\n",
         row=head + "    e.train(a)\n    e.evaluate(a)\n",
     )
-    assert project.cycle_files == {"loop.py", "row.py"}
+    assert project.estimator_cycle_files == {"loop.py", "row.py"}
 
 
 def test_imports_are_followed_by_the_end_of_their_name() -> None:
@@ -56,4 +56,4 @@ def test_helpers_that_make_a_sessions_config() -> None:
         main=TF
         + "from helper import used, unused\nc = used()\ntf.train.MonitoredTrainingSession(config=c)\nunused()\n",
     )
-    assert project.config_helpers == {"helper.used"}
+    assert project.session_config_functions == {"helper.used"}

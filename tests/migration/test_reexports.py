@@ -36,7 +36,7 @@ def test_a_session_is_configured_though_the_script_never_names_tensorflow(
     tmp_path: Path, main: str, folder: str
 ) -> None:
     outcome = migrate(tmp_path, {f"{folder}main.py": main, f"{folder}utils.py": UTILS, f"{folder}ops.py": "x = 1\n"})
-    assert "NpuOptimizer" in outcome.by_path[f"{folder}main.py"].new
+    assert "NpuOptimizer" in outcome.by_path[f"{folder}main.py"].new_text
     assert summarise(outcome).verdict == "complete"
 
 
@@ -47,7 +47,7 @@ def test_a_chain_of_star_imports_is_followed(tmp_path: Path) -> None:
         "b.py": "from c import *\n",
         "c.py": "import torch\n",
     }
-    assert ".npu()\ntorch.npu.synchronize()" in migrate(tmp_path, files).by_path["main.py"].new
+    assert ".npu()\ntorch.npu.synchronize()" in migrate(tmp_path, files).by_path["main.py"].new_text
 
 
 def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
         "a.py": "from b import *\n",
         "b.py": "from a import *\nfrom main import *\nimport tensorflow as tf\n",
     }
-    assert "NpuOptimizer" in migrate(tmp_path, files).by_path["main.py"].new
+    assert "NpuOptimizer" in migrate(tmp_path, files).by_path["main.py"].new_text
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_function_that_a_package_gathers_is_found(tmp_path: Path, init: str) -
         "pipeline/__init__.py": f"{init}\n",
         "pipeline/read.py": "import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9)\n",
     }
-    assert "ds.batch(3, drop_remainder=True)" in migrate(tmp_path, files).by_path["main.py"].new
+    assert "ds.batch(3, drop_remainder=True)" in migrate(tmp_path, files).by_path["main.py"].new_text
 
 
 def test_the_neighbour_is_meant_where_two_modules_have_one_name(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_neighbour_is_meant_where_two_modules_have_one_name(tmp_path: Path) 
         "one/utils.py": "import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9)\n",
         "two/utils.py": "import tensorflow as tf\ndef make():\n    return Loader()\n",
     }
-    assert "drop_remainder=True" in migrate(tmp_path, files).by_path["one/main.py"].new
+    assert "drop_remainder=True" in migrate(tmp_path, files).by_path["one/main.py"].new_text
 
 
 def test_a_name_of_the_user_is_not_taken_for_a_framework(tmp_path: Path) -> None:
@@ -100,6 +100,6 @@ def test_a_folder_called_as_a_framework_does_not_take_its_place(tmp_path: Path, 
         f"convert/{name}/__init__.py": "from .network import Session, cuda\n",
         f"convert/{name}/network.py": f"import {name}\nclass Session:\n    pass\nclass cuda:\n    pass\n",
     }
-    new = migrate(tmp_path, files).by_path["train.py"].new
+    new = migrate(tmp_path, files).by_path["train.py"].new_text
     assert "NpuOptimizer" in new
     assert "torch.npu.init()" in new

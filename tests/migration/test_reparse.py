@@ -94,10 +94,10 @@ def describe(source: Source) -> str:
 def describe_names(names: Names) -> list[object]:
     """Return each name's binding and meaning, and the names that the module binds."""
     found: list[object] = [names.resolve_top_level(), sorted(names.used_names), names.stars]
-    for node in names.source.of_kind(ast.Name):
+    for node in names.source.nodes_of_type(ast.Name):
         home = names.binding_scope(node.id, names.scope_of(node))
         line = getattr(home.node, "lineno", 0) if home is not None else -1
-        found.append((node.id, node.lineno, line, len(home.bound[node.id]) if home else 0, names.qualified(node)))
+        found.append((node.id, node.lineno, line, len(home.bindings[node.id]) if home else 0, names.qualified(node)))
     return found
 
 
@@ -115,7 +115,7 @@ def check(text: str, changes: list[tuple[int, int, str]]) -> bool:
     edits = Edits(former)
     for start, end, new in changes:
         edits.replace(start, end, new)
-    result = edits.apply(list(range(1, len(former.starts) + 1)))[0]
+    result = edits.apply(list(range(1, len(former.line_starts) + 1)))[0]
     parsed, error = attempt(lambda: Source(result))
     partly, same_error = attempt(lambda: parse_edited(former, edits.made, result))
     assert error == same_error
@@ -123,7 +123,7 @@ def check(text: str, changes: list[tuple[int, int, str]]) -> bool:
         return False
     assert describe(partly) == describe(parsed)
     assert [type(node) for node in partly.nodes] == [type(node) for node in parsed.nodes]
-    assert partly.starts == parsed.starts
+    assert partly.line_starts == parsed.line_starts
     assert describe_names(Names(partly, former=Names(former))) == describe_names(Names(parsed))
     return True
 

@@ -16,12 +16,12 @@ from viaduct.migration.summary import headline, summarise
 
 
 def states(outcome: Outcome) -> dict[str, str]:
-    return {file.path: "changed" if file.changed else file.reason or "same" for file in outcome.files}
+    return {file.path: "changed" if file.changed else file.unread_reason or "same" for file in outcome.files}
 
 
 def test_files_that_need_nothing_are_left_alone(tmp_path: Path) -> None:
     outcome = migrated_project(make_project(tmp_path))
-    assert [file.path for file in outcome.changed] == ["data/pipeline.py", "train.py"]
+    assert [file.path for file in outcome.changed_files] == ["data/pipeline.py", "train.py"]
     assert states(outcome)["plain.py"] == states(outcome)["data/__init__.py"] == "same"
 
 
@@ -34,14 +34,14 @@ def test_the_order_is_that_of_names_whatever_the_number_of_processes(
     single = migrated_project(tmp_path, jobs=1)
     monkeypatch.setattr(run, "MIN_PARALLEL_BYTES", 0)
     two = migrated_project(tmp_path, jobs=2)
-    strip = [(file.path, file.after, file.findings, file.stems) for file in single.files]
-    assert strip == [(file.path, file.after, file.findings, file.stems) for file in two.files]
+    strip = [(file.path, file.after, file.findings, file.original_lines) for file in single.files]
+    assert strip == [(file.path, file.after, file.findings, file.original_lines) for file in two.files]
     assert [file.path for file in single.files] == sorted(file.path for file in single.files)
 
 
 def test_python_2_is_copied_and_left_for_manual_review(tmp_path: Path) -> None:
     outcome = migrated_project(make_project(tmp_path))
-    (left,) = [finding for finding in outcome.by_risk if finding.file == "old.py"]
+    (left,) = [finding for finding in outcome.unfinished_findings if finding.file == "old.py"]
     assert left.risk == "high"
     assert "line 2: this is Python 2" in left.message
     assert summarise(outcome).verdict == "incomplete"
@@ -57,7 +57,7 @@ def test_files_that_are_not_python_are_named_and_do_not_stop_the_run(tmp_path: P
     outcome = migrated_project(tmp_path)
     assert word in states(outcome)["odd.py"]
     assert states(outcome)["odd.py"] not in ("same", "changed")
-    assert len(outcome.changed) == 2
+    assert len(outcome.changed_files) == 2
     (output,) = [finding for finding in outcome.findings if finding.file == "odd.py"]
     assert output.risk == "low", "it mentions no framework"
 
@@ -82,7 +82,7 @@ def test_a_script_without_a_suffix_is_migrated(tmp_path: Path) -> None:
     outcome = migrated_project(tmp_path)
     assert states(outcome)["train"] == "changed"
     assert outcome.entry == "train"
-    assert [file.path for file in migrated_project(script).changed] == ["train"]
+    assert [file.path for file in migrated_project(script).changed_files] == ["train"]
 
 
 def test_a_large_file_of_data_is_not_parsed(tmp_path: Path) -> None:
@@ -90,13 +90,13 @@ def test_a_large_file_of_data_is_not_parsed(tmp_path: Path) -> None:
     (tmp_path / "large.py").write_text("import tensorflow as tf\n" + "x = '%s'\n" % ("a" * 5_100_000))
     outcome = migrated_project(tmp_path)
     assert "mentions no framework" in states(outcome)["table.py"]
-    assert [finding.file for finding in outcome.by_risk] == ["large.py"]
+    assert [finding.file for finding in outcome.unfinished_findings] == ["large.py"]
 
 
 def test_fifty_thousand_lines_are_migrated(tmp_path: Path) -> None:
     text = "import tensorflow as tf\n" + "x = 1\n" * 50_000 + "ds = tf.data.TFRecordDataset([]).batch(3)\n"
     (tmp_path / "long.py").write_text(text)
-    (file,) = migrated_project(tmp_path).changed
+    (file,) = migrated_project(tmp_path).changed_files
     assert file.line_count == 50_002
     assert b"drop_remainder=True" in file.after
 
@@ -140,9 +140,9 @@ def test_the_script_that_is_started_is_found_if_there_is_only_one(tmp_path: Path
 
 def test_a_second_run_changes_no_byte(tmp_path: Path) -> None:
     make_project(tmp_path)
-    for file in migrated_project(tmp_path).changed:
+    for file in migrated_project(tmp_path).changed_files:
         (tmp_path / file.path).write_bytes(file.after)
-    assert migrated_project(tmp_path).changed == []
+    assert migrated_project(tmp_path).changed_files == []
 
 
 def test_nothing_of_the_project_is_run_and_no_framework_is_imported(tmp_path: Path) -> None:

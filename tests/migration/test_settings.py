@@ -137,4 +137,4 @@ def test_gin_and_conf_files_are_configuration_too(tmp_path: Path, path: str, tex
     (tmp_path / "train.py").write_text("import torch\ndef build(device):\n    return torch.ones(2).to(device)\n")
     (tmp_path / path).write_text(text)
     outcome = migrate_project(tmp_path, Options(to="npu"))
-    assert outcome.by_path[path].new == text.replace("cuda", "npu")
+    assert outcome.by_path[path].new_text == text.replace("cuda", "npu")

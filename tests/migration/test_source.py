@@ -29,10 +29,10 @@ def test_a_text_that_is_tokenized_piece_by_piece_has_the_tokens_of_the_whole(tex
 
     source = Source(text)
     expected = drop_layout(tokenize_part(text, 0))
-    assert drop_layout(source.all_from(0)) == expected
+    assert drop_layout(source.all_tokens_from(0)) == expected
     for token in expected:
         assert token.kind in LAYOUT_TOKENS or source.token_before(token.end) == token
-        assert next(iter(drop_layout(source.all_from(token.start)))) == token
+        assert next(iter(drop_layout(source.all_tokens_from(token.start)))) == token
 
 
 def test_only_the_statements_that_are_edited_are_tokenized() -> None:

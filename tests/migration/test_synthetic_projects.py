@@ -53,11 +53,11 @@ def check(folder: Path, project: Synthetic, to: str, distributed: bool = False) 
         if not placed.piece.holds and to != "any":
             assert result == list_expected_lines(placed), explain(project, placed)
         for text in placed.piece.holds:
-            assert text in file.new, explain(project, placed)
-    for file in outcome.changed:
-        ast.parse(file.new)
+            assert text in file.new_text, explain(project, placed)
+    for file in outcome.changed_files:
+        ast.parse(file.new_text)
     if distributed:
-        new = "\n".join(file.new for file in outcome.changed)
+        new = "\n".join(file.new_text for file in outcome.changed_files)
         for text in ("NPUDistributedOptimizer(", "hccl_ops.broadcast", "initialize_system", "NpuOptimizer"):
             assert text in new
     assert count_places(outcome) == project.counts, "\n".join(
@@ -70,8 +70,8 @@ def result_of(file: FileResult, text: str, placed: Placed) -> list[str]:
     first, last = placed.line, placed.line + len(placed.piece.before) - 1
     if not file.changed:
         return text.split("\n")[first - 1 : last]
-    new = file.new.split("\n")
-    return [line for line, stem in zip(new, file.stems, strict=False) if first <= stem <= last]
+    new = file.new_text.split("\n")
+    return [line for line, stem in zip(new, file.original_lines, strict=False) if first <= stem <= last]
 
 
 def list_expected_lines(placed: Placed) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 
 from migration.checking import migrate_source
 from viaduct.migration.options import Options
-from viaduct.migration.targets import ANY, cards, target_of
+from viaduct.migration.targets import ANY, target_cards, target_of
 
 MESSAGES = (("the {card.title} uses {card.backend}", "{card.title} 使用 {card.backend}"), ("any card", "任意加速卡"))
 
@@ -15,13 +15,13 @@ def test_a_cards_target_fills_in_the_cards_names(to: str, backend: str) -> None:
     target = target_of(options)
     assert not target.is_any_card
     assert target.select_message(*MESSAGES) == (f"the {to.upper()} uses {backend}", f"{to.upper()} 使用 {backend}")
-    assert [card.name for card in cards(options)] == [to]
+    assert [card.name for card in target_cards(options)] == [to]
 
 
 def test_the_neutral_target_is_no_card() -> None:
     assert target_of(Options(to="any")) is ANY
     assert ANY.select_message(*MESSAGES) == ("any card", "任意加速卡")
-    assert [card.name for card in cards(Options(to="any"))] == ["npu", "mlu"]
+    assert [card.name for card in target_cards(Options(to="any"))] == ["npu", "mlu"]
     with pytest.raises(KeyError):
         _ = ANY.card
 

@@ -34,6 +34,6 @@ def test_what_changed_within_a_line_is_marked(outcome: Outcome) -> None:
 
 
 def test_both_ways_say_the_same(outcome: Outcome) -> None:
-    patch = "".join(as_patch(file).decode() for file in outcome.changed)
+    patch = "".join(as_patch(file).decode() for file in outcome.changed_files)
     assert drawn(outcome, False) == patch
     assert COLOUR.sub("", drawn(outcome, True)) == patch

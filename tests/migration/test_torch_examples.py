@@ -24,15 +24,15 @@ import pytest
 
 from command import python, viaduct
 from migration.checking import comments
-from viaduct.migration.options import Options, Target
+from viaduct.migration.options import Options, TargetName
 from viaduct.migration.project import survey
 from viaduct.migration.results import FileResult
 from viaduct.migration.run import extract_code, migrate_one
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
 PAGE = Path(__file__).parents[2] / "docs" / "migrate-torch.md"
-TARGETS: tuple[Target, ...] = ("npu", "mlu", "any")
-CARDS: tuple[Target, ...] = ("npu", "mlu")
+TARGETS: tuple[TargetName, ...] = ("npu", "mlu", "any")
+CARDS: tuple[TargetName, ...] = ("npu", "mlu")
 SCRIPTS = {
     "imagenet_ddp.py": "--dummy --epochs 1 --steps 2 --batch-size 8 --arch small10 --seed 1",
     "gan.py": "--niter 1 --steps 2 --manualSeed 1",
@@ -61,14 +61,14 @@ def sources(name: str) -> dict[str, bytes]:
 
 
 @functools.cache
-def migrate_example(name: str, to: Target) -> dict[str, FileResult]:
+def migrate_example(name: str, to: TargetName) -> dict[str, FileResult]:
     return run(sources(name), to=to)
 
 
 def run(texts: dict[str, bytes], **options: Any) -> dict[str, FileResult]:
     project = survey((path, extract_code(path, data)) for path, data in texts.items())
     results = {path: migrate_one(path, data, Options(**options), project) for path, data in texts.items()}
-    assert [result.traceback or result.reason for result in results.values() if result.reason] == []
+    assert [result.traceback or result.unread_reason for result in results.values() if result.unread_reason] == []
     return results
 
 
@@ -76,7 +76,7 @@ def text_after(result: FileResult, before: bytes) -> bytes:
     return result.after if result.changed else before
 
 
-def after(name: str, to: Target) -> str:
+def after(name: str, to: TargetName) -> str:
     return text_after(migrate_example(name, to)[Path(name).name], (EXAMPLES / name).read_bytes()).decode()
 
 
@@ -178,7 +178,7 @@ def test_an_example_trains_on_the_cpu(name: str) -> None:
 
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_migrated_script_trains_on_the_cpu_to_the_same_digits(name: str, to: Target) -> None:
+def test_a_migrated_script_trains_on_the_cpu_to_the_same_digits(name: str, to: TargetName) -> None:
     """Both npu and mlu, with a plug-in that finds no card (absent_card.py)."""
     output = (SAID_WITHOUT_A_CARD,) if to == "any" else ()
     assert collect_outputs(to)[name] == [line for line in collect_outputs("")[name] if line not in output]
@@ -229,9 +229,9 @@ def test_a_training_that_was_stopped_goes_on_after_the_migration_as_well(tmp_pat
 
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_an_example_is_migrated_and_compiles(name: str, to: Target) -> None:
+def test_an_example_is_migrated_and_compiles(name: str, to: TargetName) -> None:
     for path, result in migrate_example(name, to).items():
-        compile(without_magic(result.new), path, "exec", dont_inherit=True)
+        compile(without_magic(result.new_text), path, "exec", dont_inherit=True)
         assert result.changed == any(finding.status == "changed" for finding in result.findings), path
     assert migrate_example(name, to)[Path(name).name].changed
 
@@ -258,7 +258,7 @@ def test_no_option_leaves_a_name_that_nothing_binds_or_a_comment_behind(name: st
     )
     for result in results.values():
         if result.changed:
-            new, old = without_magic(result.new), without_magic(result.old)
+            new, old = without_magic(result.new_text), without_magic(result.old_text)
             assert unbound(ast.parse(new)) <= unbound(ast.parse(old))
             assert comments(old) <= comments(new)
 
@@ -287,10 +287,10 @@ def cudas(tree: ast.AST) -> set[int]:
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_whatever_still_names_cuda_is_reported_or_is_somebody_elses(name: str, to: Target) -> None:
+def test_whatever_still_names_cuda_is_reported_or_is_somebody_elses(name: str, to: TargetName) -> None:
     result = migrate_example(name, to)[Path(name).name]
-    lines, old = result.new.splitlines(), result.old.splitlines()
-    left = {result.stems[line - 1] for line in cudas(ast.parse(without_magic(result.new)))}
+    lines, old = result.new_text.splitlines(), result.old_text.splitlines()
+    left = {result.original_lines[line - 1] for line in cudas(ast.parse(without_magic(result.new_text)))}
     reported = {finding.line for finding in result.findings if finding.status != "changed"}
     own = {line for line in left for stays in STAYS[name] if stays in old[line - 1]}
     assert left - reported - own == set(), lines
@@ -462,26 +462,26 @@ WORDS = {
 
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_what_is_no_device_stays(name: str, to: Target) -> None:
+def test_what_is_no_device_stays(name: str, to: TargetName) -> None:
     text = after(name, to)
     assert [line for line in STAYS[name] if line not in text] == []
 
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_lines_that_matter_name_the_card(name: str, to: Target) -> None:
+def test_the_lines_that_matter_name_the_card(name: str, to: TargetName) -> None:
     text = after(name, to)
     wanted = [line.format(to=to, TO=to.upper(), **WORDS[to]) for line in BECOMES[name]]
     assert [line for line in wanted if line not in text] == [], text
 
 
-def list_messages(name: str, to: Target, status: str, file: str = "") -> str:
+def list_messages(name: str, to: TargetName, status: str, file: str = "") -> str:
     result = migrate_example(name, to)[file or Path(name).name]
     return "\n".join(finding.message for finding in result.findings if finding.status == status)
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_what_a_card_cannot_do_needs_manual_review(to: Target) -> None:
+def test_what_a_card_cannot_do_needs_manual_review(to: TargetName) -> None:
     assert "DataParallel" in list_messages("imagenet_ddp.py", to, "manual")
     assert "DataParallel" in list_messages("data_parallel.py", to, "manual")
     assert "data_parallel" in list_messages("gan.py", to, "manual")
@@ -498,13 +498,13 @@ def test_float64_on_the_npu_is_reported() -> None:
 def test_a_class_that_moves_its_own_tensors_moves_them_to_the_card_or_says_so() -> None:
     """`GraphBatch.cuda` keeps its name; the tensors in it must not stay on CUDA without a finding."""
     result = migrate_example("own_cuda_methods.py", "npu")["own_cuda_methods.py"]
-    text, line = result.new, "return self.apply(lambda x: x.cuda(index, non_blocking=non_blocking))"
+    text, line = result.new_text, "return self.apply(lambda x: x.cuda(index, non_blocking=non_blocking))"
     where = read("own_cuda_methods.py").splitlines().index(" " * 8 + line) + 1
     assert line.replace("x.cuda", "x.npu") in text or where in {f.line for f in result.findings if f.status == "manual"}
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_a_flag_and_the_comparison_with_it_move_together(to: Target) -> None:
+def test_a_flag_and_the_comparison_with_it_move_together(to: TargetName) -> None:
     text = after("own_cuda_methods.py", to)
     assert ('choices=["cpu", "cuda"]' in text) == ('args.accelerator == "cuda"' in text)
 
@@ -518,7 +518,7 @@ def test_the_kernels_of_the_extension_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_the_outputs_of_a_notebook_and_its_metadata_stay(to: Target) -> None:
+def test_the_outputs_of_a_notebook_and_its_metadata_stay(to: TargetName) -> None:
     before, made = json.loads(read("notebook.ipynb")), json.loads(after("notebook.ipynb", to))
     assert made["metadata"] == before["metadata"]
     outputs = [cell.get("outputs") for cell in made["cells"]]

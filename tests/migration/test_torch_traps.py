@@ -15,15 +15,15 @@ import pytest
 from command import viaduct
 from migration.checking import migrate_source
 from viaduct.migration.engine import migrate_bytes
-from viaduct.migration.options import Options, Target
+from viaduct.migration.options import Options, TargetName
 from viaduct.migration.project import survey
 from viaduct.migration.results import FileResult
 
-TARGETS: tuple[Target, ...] = ("npu", "mlu", "any")
-CARDS: tuple[Target, ...] = ("npu", "mlu")
+TARGETS: tuple[TargetName, ...] = ("npu", "mlu", "any")
+CARDS: tuple[TargetName, ...] = ("npu", "mlu")
 
 
-def migrate_twice(data: bytes, to: Target, path: str = "script.py") -> FileResult:
+def migrate_twice(data: bytes, to: TargetName, path: str = "script.py") -> FileResult:
     """Migrate bytes and check that a second run changes nothing; for texts that cannot be a `str`."""
     result = migrate_bytes(path, data, Options(to=to), survey([(path, data)]))
     again = migrate_bytes(path, result.after, Options(to=to), survey([(path, result.after)]))
@@ -32,7 +32,7 @@ def migrate_twice(data: bytes, to: Target, path: str = "script.py") -> FileResul
     return result
 
 
-def check_source_unchanged(source: str, to: Target) -> FileResult:
+def check_source_unchanged(source: str, to: TargetName) -> FileResult:
     result = migrate_source(source, to=to)
     assert result.after.decode() == source, result.after.decode()
     return result
@@ -42,7 +42,7 @@ def check_source_unchanged(source: str, to: Target) -> FileResult:
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_a_class_with_a_to_and_a_cuda_of_its_own_is_left_alone(to: Target) -> None:
+def test_a_class_with_a_to_and_a_cuda_of_its_own_is_left_alone(to: TargetName) -> None:
     check_source_unchanged(
         "import torch\n\n\n"
         "class Foo:\n"
@@ -73,19 +73,19 @@ def test_a_class_with_a_to_and_a_cuda_of_its_own_is_left_alone(to: Target) -> No
         "def f():\n    '''Calls torch.cuda.synchronize() and x.cuda().'''",
     ],
 )
-def test_a_word_that_is_no_device_is_left_alone(line: str, to: Target) -> None:
+def test_a_word_that_is_no_device_is_left_alone(line: str, to: TargetName) -> None:
     check_source_unchanged(f"import torch\n\nx = torch.zeros(2)\n{line}\n", to)
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_a_dtype_or_a_tensor_is_no_device(to: Target) -> None:
+def test_a_dtype_or_a_tensor_is_no_device(to: TargetName) -> None:
     check_source_unchanged(
         "import torch\n\nx = torch.zeros(2)\nx.to(torch.float16)\nx.to(torch.zeros(1))\nx.to('cpu')\n", to
     )
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_names_that_cover_torch_are_not_torch(to: Target) -> None:
+def test_names_that_cover_torch_are_not_torch(to: TargetName) -> None:
     check_source_unchanged(
         "import torch\n\n\ndef f(torch, x):\n    return torch.cuda.synchronize(), torch.device('cuda', x)\n", to
     )
@@ -102,7 +102,7 @@ ALIASES = {
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("head", ALIASES)
-def test_every_way_of_importing_is_seen_and_nothing_of_cuda_is_imported_any_more(head: str, to: Target) -> None:
+def test_every_way_of_importing_is_seen_and_nothing_of_cuda_is_imported_any_more(head: str, to: TargetName) -> None:
     after = migrate_source(head + ALIASES[head], to=to).after.decode()
     modules = [
         alias.name for node in ast.walk(ast.parse(after)) if isinstance(node, ast.Import) for alias in node.names
@@ -136,7 +136,7 @@ if __name__ == "__main__":
 '''
 
 
-def expected_text(to: Target) -> str:
+def expected_text(to: TargetName) -> str:
     backend = {"npu": "hccl", "mlu": "cncl"}[to]
     text = BEFORE.replace("torch.cuda.is_available", f"torch.{to}.is_available").replace('"nccl"', f'"{backend}"')
     text = text.replace("torch.cuda.synchronize", f"torch.{to}.synchronize").replace("x.cuda()", f"x.{to}()")
@@ -169,7 +169,7 @@ LAYOUTS: dict[str, Callable[[str], bytes]] = {
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_stays_as_it_is(layout: str, to: Target) -> None:
+def test_every_layout_stays_as_it_is(layout: str, to: TargetName) -> None:
     lay_out = LAYOUTS[layout]
     result = migrate_twice(lay_out(BEFORE), to)
     assert result.after == lay_out(expected_text(to)), result.after.decode("latin-1")
@@ -189,14 +189,14 @@ def test_every_layout_becomes_neutral_and_keeps_the_rest_of_its_lines(layout: st
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_an_import_goes_behind_docstring_future_and_torch(to: Target) -> None:
+def test_an_import_goes_behind_docstring_future_and_torch(to: TargetName) -> None:
     head = '# a comment\n"""Doc."""\n# another\nfrom __future__ import annotations\n\nx = 1\n'
     result = migrate_source(head + "import torch\n\ntorch.cuda.synchronize()\n", to=to)
     assert result.after.decode() == head + f"import torch\nimport torch_{to}\n\ntorch.{to}.synchronize()\n"
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_a_script_that_imports_torch_in_a_function_still_compiles_and_finds_its_plug_in(to: Target) -> None:
+def test_a_script_that_imports_torch_in_a_function_still_compiles_and_finds_its_plug_in(to: TargetName) -> None:
     head = '"""Doc."""\nfrom __future__ import annotations\n\n\n'
     source = head + "def f():\n    import torch\n\n    torch.cuda.synchronize()\n"
     after = migrate_source(source, to=to).after.decode()
@@ -210,7 +210,7 @@ def test_a_script_that_imports_torch_in_a_function_still_compiles_and_finds_its_
 @pytest.mark.parametrize(
     "source", ["", '"""Only a docstring about torch.cuda."""\n', "import torch\n", "# torch.cuda\n"]
 )
-def test_a_file_without_device_code_gets_no_import(source: str, to: Target) -> None:
+def test_a_file_without_device_code_gets_no_import(source: str, to: TargetName) -> None:
     assert not check_source_unchanged(source, to).findings
 
 
@@ -231,14 +231,14 @@ def test_a_file_without_device_code_gets_no_import(source: str, to: Target) -> N
         "total = 1_000 if torch.cuda.is_available() else 0x_ff",
     ],
 )
-def test_newer_syntax_is_read_and_only_the_name_changes(line: str, to: Target) -> None:
+def test_newer_syntax_is_read_and_only_the_name_changes(line: str, to: TargetName) -> None:
     source = f"import torch\n\nx = {{'a': 1}}\n{line}\n"
     wanted = source.replace("torch.cuda", f"torch.{to}").replace("import torch\n", f"import torch\nimport torch_{to}\n")
     assert migrate_source(source, to=to).after.decode() == wanted
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_what_stands_inside_an_f_string_is_changed_or_reported(to: Target) -> None:
+def test_what_stands_inside_an_f_string_is_changed_or_reported(to: TargetName) -> None:
     source = 'import torch\n\nprint(f\'{torch.cuda.device_count()} cards in {"a" + "b"}\')\n'
     result = migrate_source(source, to=to)
     if f"torch.{to}.device_count" not in result.after.decode():
@@ -246,7 +246,7 @@ def test_what_stands_inside_an_f_string_is_changed_or_reported(to: Target) -> No
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_an_f_string_that_is_a_device_is_carried_with_its_quotes(to: Target) -> None:
+def test_an_f_string_that_is_a_device_is_carried_with_its_quotes(to: TargetName) -> None:
     source = "import torch\n\n\ndef f(rank, x):\n    return x.to(f'cuda:{rank}'), torch.device(f\"cuda:{rank!s}\")\n"
     result = migrate_source(source, to=to)
     wanted = source.replace("cuda:{", f"{to}:{{").replace("import torch\n", f"import torch\nimport torch_{to}\n")
@@ -271,7 +271,7 @@ def odd(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_odd_files_are_copied_and_named_and_the_rest_is_migrated(odd: Path, tmp_path: Path, to: Target) -> None:
+def test_odd_files_are_copied_and_named_and_the_rest_is_migrated(odd: Path, tmp_path: Path, to: TargetName) -> None:
     answer = viaduct("migrate", odd, "--to", to, "--out", tmp_path / "out")
     assert answer.returncode == 1, "what was not read makes the copy incomplete"
     output = answer.stdout + answer.stderr
@@ -331,7 +331,7 @@ def test_an_output_that_cannot_be_written_is_refused(odd: Path, tmp_path: Path) 
         ),
     ],
 )
-def test_a_script_that_was_migrated_already_is_recognised(to: Target, source: str) -> None:
+def test_a_script_that_was_migrated_already_is_recognised(to: TargetName, source: str) -> None:
     check_source_unchanged(source, to)
 
 
@@ -342,7 +342,7 @@ def test_a_script_that_was_migrated_already_is_recognised(to: Target, source: st
         ("mlu", "from torch_mlu.utils.gpu_migration import migration"),
     ],
 )
-def test_a_script_with_the_vendors_patch_gets_no_second_import(to: Target, patch: str) -> None:
+def test_a_script_with_the_vendors_patch_gets_no_second_import(to: TargetName, patch: str) -> None:
     head = f"import torch\nimport torch_{to}\n{patch}\n\n"
     result = migrate_source(head + "model = torch.nn.Linear(2, 2).cuda()\ntorch.cuda.synchronize()\n", to=to)
     assert result.after.decode().startswith(head)
@@ -350,7 +350,7 @@ def test_a_script_with_the_vendors_patch_gets_no_second_import(to: Target, patch
 
 
 @pytest.mark.parametrize("to", CARDS)
-def test_a_half_migrated_script_is_finished(to: Target) -> None:
+def test_a_half_migrated_script_is_finished(to: TargetName) -> None:
     source = (
         f"import torch\nimport torch_{to}\n\nx = torch.zeros(2).{to}()\ny = x.to('{to}:0')\nz = torch.zeros(2).cuda()\n"
     )

@@ -210,8 +210,8 @@ def test_the_origin_of_a_name_assigned_once() -> None:
     source = Source(HEAD + "a = tf.ConfigProto()\nb = a\nmark(b)\nc = 1\nc = 2\nmark(c)\n")
     values = Values(Names(source), Project())
     marks = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "mark"]
-    assert ast.unparse(values.origin(marks[0].args[0])) == "tf.ConfigProto()"
-    assert values.origin(marks[1].args[0]) is marks[1].args[0]
+    assert ast.unparse(values.assigned_value(marks[0].args[0])) == "tf.ConfigProto()"
+    assert values.assigned_value(marks[1].args[0]) is marks[1].args[0]
 
 
 @pytest.mark.parametrize(

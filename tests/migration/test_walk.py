@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import BadValue
-from viaduct.migration.walk import Skipped, find_unsaved_files, walk
+from viaduct.migration.walk import SkippedPath, find_unsaved_files, walk
 
 
 def git(folder: Path, *words: str) -> None:
@@ -50,7 +50,7 @@ def test_a_script_without_a_suffix_is_known_by_its_first_line(
     (tmp_path / name).write_text(first + "\n")
     (tmp_path / name).chmod(mode)
     assert walk(tmp_path).scripts == ([name] if script else [])
-    assert walk(tmp_path).others == ([] if script else [name])
+    assert walk(tmp_path).other_files == ([] if script else [name])
 
 
 def test_every_reason_has_its_chinese(tmp_path: Path) -> None:
@@ -63,14 +63,14 @@ def test_every_reason_has_its_chinese(tmp_path: Path) -> None:
     found = walk(tmp_path).skipped
     assert len(found) == 9
     assert not [file for file in found if file.reason_in("zh").isascii()]
-    assert Skipped("a", "cannot be read: Permission denied").reason_in("zh") == "无法读取:Permission denied"
+    assert SkippedPath("a", "cannot be read: Permission denied").reason_in("zh") == "无法读取:Permission denied"
 
 
 def test_scripts_notebooks_and_the_rest(tmp_path: Path) -> None:
     make_files(tmp_path, "b.py", "a/c.py", "a/n.ipynb", "a/weights.bin", "README")
     found = walk(tmp_path)
     assert found.scripts == ["a/c.py", "a/n.ipynb", "b.py"]
-    assert found.others == ["README", "a/weights.bin"]
+    assert found.other_files == ["README", "a/weights.bin"]
     assert found.folders == ["a"]
 
 
@@ -150,7 +150,7 @@ def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:
 def test_one_file_is_itself_alone(tmp_path: Path) -> None:
     make_files(tmp_path, "a.py", "b.py")
     found = walk(tmp_path / "a.py")
-    assert found.single
+    assert found.is_single_script
     assert (found.root, found.scripts) == (tmp_path, ["a.py"])
 
 
@@ -173,4 +173,4 @@ def test_the_git_file_of_a_worktree_is_no_file_of_the_project(tmp_path: Path) ->
     make_files(tmp_path, "a.py")
     (tmp_path / ".git").write_text("gitdir: /elsewhere\n")
     found = walk(tmp_path)
-    assert (found.scripts, found.others) == (["a.py"], [])
+    assert (found.scripts, found.other_files) == (["a.py"], [])

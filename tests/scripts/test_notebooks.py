@@ -35,7 +35,7 @@ def test_names_resolve_across_cells_and_only_the_changed_cell_is_written_anew(tm
 def test_findings_name_the_cell(tmp_path: Path) -> None:
     file = migrate(tmp_path, notebook(WORDS, SET_UP, SHELL, USE))
     assert [file.locate(finding.line) for finding in file.findings] == ["n.ipynb cell 4:2"]
-    assert "files = !ls *.tfrecord" in file.new, "shown as it is written"
+    assert "files = !ls *.tfrecord" in file.new_text, "shown as it is written"
 
 
 def test_a_source_that_is_one_string_stays_one(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_magics_within_blocks_keep_their_place() -> None:
 )
 def test_what_is_refused_says_why(tmp_path: Path, content: bytes, word: str) -> None:
     file = migrate(tmp_path, content)
-    assert word in file.reason
+    assert word in file.unread_reason
     assert not file.changed
     assert file.findings[0].status == "manual"
     assert not file.reason_in("zh").isascii()
@@ -149,7 +149,7 @@ def test_what_only_ipython_understands_comes_back_as_it_was(tmp_path: Path, line
     cell_magic = "%%" in line and "# %%" not in line
     text = line + PIPELINE if cell_magic else PIPELINE + line
     file = migrate(tmp_path, notebook(code("!ls\n"), code(text, as_list)))
-    assert not file.reason
+    assert not file.unread_reason
     source = json.loads(file.after)["cells"][1]["source"]
     assert isinstance(source, list) is as_list
     assert "".join(source) == text.replace(PIPELINE, MIGRATED)

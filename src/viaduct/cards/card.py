@@ -14,7 +14,9 @@ class Card:
     vendor: str
     backend: str  # collective backend, as in torch.distributed.init_process_group
     visible_variable: str  # environment variable that lists the devices that a process may use
-    hiding_variables: tuple[str, ...] = ()  # all such variables, in the order in which the vendor's software reads them
+    visible_variables: tuple[
+        str, ...
+    ] = ()  # all such variables, in the order in which the vendor's software reads them
     interface_variable: str = ""  # environment variable that names the network interface of the collectives
     device_variable: str = ""  # environment variable that selects the device of a TensorFlow 1 process
     rank_table_variable: str = ""  # environment variable with the path of the rank table
@@ -24,7 +26,7 @@ class Card:
         str, ...
     ] = ()  # modules whose import makes a CUDA script run on the card; the current one first
     software: str = ""  # the vendor's toolkit that the plug-in needs
-    tool: str = ""  # command that lists the cards and the driver
+    monitor_command: str = ""  # command that lists the cards and the driver
     device_files: str = ""  # pattern of the cards' files in /dev
     kubernetes_resource: str = ""  # name of one card in Kubernetes
     profiler_activity: str = ""  # name in torch.profiler.ProfilerActivity: NPU
@@ -42,7 +44,7 @@ class Card:
         return self.name
 
     @property
-    def is_attr(self) -> str:
+    def tensor_flag(self) -> str:
         """Attribute of tensors that is True on the card: tensor.is_npu."""
         return f"is_{self.name}"
 

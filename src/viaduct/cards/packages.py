@@ -133,8 +133,8 @@ PACKAGES = (
         *("pynvml", ("asks NVIDIA's driver", "查询 NVIDIA 驱动")),
         ("pynvml", "py3nvml", "nvidia_smi", "GPUtil", "gpustat"),
         ("pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "gputil", "gpustat"),
-        npu=(f"the tool `{NPU.tool}`", f"命令行工具 `{NPU.tool}`"),
-        mlu=(f"the tool `{MLU.tool}`", f"命令行工具 `{MLU.tool}`"),
+        npu=(f"the tool `{NPU.monitor_command}`", f"命令行工具 `{NPU.monitor_command}`"),
+        mlu=(f"the tool `{MLU.monitor_command}`", f"命令行工具 `{MLU.monitor_command}`"),
         risk="medium",
     ),
     Package(

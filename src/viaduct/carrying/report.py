@@ -429,7 +429,7 @@ def format_location(result: CarryResult, location: dict[str, object] | None) -> 
 
 def make_manual_section(result: CarryResult) -> Section:
     lang = result.request.lang
-    rows = [[item.risk, line, item.text(lang), item.rule] for line, item in result.sides.manual_findings]
+    rows = [[item.risk, line, item.message_in(lang), item.rule] for line, item in result.sides.manual_findings]
     unread = result.sides.unread_count
     text = "Lines that the rules cannot decide from the text of the script; the riskiest first."
     if not rows:

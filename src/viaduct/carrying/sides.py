@@ -52,13 +52,17 @@ class Sides:
     def manual_findings(self) -> list[tuple[str, Finding]]:
         """Return the findings that need manual review, riskiest first, with their locations."""
         outcome = self.outcome or self.leftovers
-        return [(outcome.locate(finding), finding) for finding in outcome.by_risk] if outcome is not None else []
+        return (
+            [(outcome.locate(finding), finding) for finding in outcome.unfinished_findings]
+            if outcome is not None
+            else []
+        )
 
     @property
     def unread_count(self) -> int:
         """Return the number of files that the rules could not analyse."""
         outcome = self.outcome or self.leftovers
-        return sum(1 for file in outcome.files if file.reason) if outcome is not None else 0
+        return sum(1 for file in outcome.files if file.unread_reason) if outcome is not None else 0
 
     def make_diffs(self, language: str) -> list[DiffFile]:
         """Return the diffs for the page, with the rules' remarks if the rules made the migrated side."""
@@ -122,7 +126,9 @@ def migrate(request: Request) -> Sides:
     if not outcome.files:
         raise BadValue(f"{path} has no Python file.", "Give the folder in which the scripts are.")
     sides = Sides(outcome.root, request.out / MIGRATED_FOLDER, entry or outcome.entry or find_entry(outcome), outcome)
-    sides.diffs = {file.path: compare_texts(file.old, file.new, file.stems) for file in outcome.changed}
+    sides.diffs = {
+        file.path: compare_texts(file.old_text, file.new_text, file.original_lines) for file in outcome.changed_files
+    }
     return sides
 
 
@@ -187,7 +193,7 @@ def find_deviating_lines(request: Request, path: Path, folder: Path) -> Iterator
     for file, other in zip(one_card.files, several_cards.files, strict=True):
         if file.path.endswith(RUNNABLE) and (folder / file.path).is_file():
             copied, original = read_text(folder / file.path), read_text(one_card.root / file.path)
-            migrations = (file.new or original, other.new or original)
+            migrations = (file.new_text or original, other.new_text or original)
             yield file.path, set.intersection(*(find_differing_lines(text, copied) for text in migrations))
 
 

@@ -1,6 +1,6 @@
 """Dumps of chosen steps of a user's script, which is not changed (`viaduct dump`).
 
-A root is a module that no other module calls, such as a network; scripts/roots.py reports its calls.
+A root is a module that no other module calls, such as a network; scripts/network_calls.py reports its calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.comparison.capture import DumpPlan
 from viaduct.comparison.dump import DumpBase, StepDump, describe_settings
 from viaduct.comparison.modules import name_modules, unwrap_module
 from viaduct.comparison.naming import ROOT_MODULE
-from viaduct.scripts.roots import Roots
+from viaduct.scripts.network_calls import NetworkCalls
 from viaduct.scripts.runner import Script, ScriptResult, StopScript, run_script
 from viaduct.scripts.steps import OptimizerSteps
 from viaduct.torch_compat import HAS_STANCE, disable_compilation
@@ -58,7 +58,7 @@ class ScriptDump(DumpBase):
         self._prefixes: dict[nn.Module, str] = {}
         self._precision = ""
         self._watched: set[nn.Module] = set()
-        self._roots: Roots | None = None
+        self._roots: NetworkCalls | None = None
         self._steps = OptimizerSteps(self, is_relevant=lambda optimizer: self.step_by != "forward")
 
     def run(self) -> ScriptResult:
@@ -93,7 +93,7 @@ class ScriptDump(DumpBase):
     def _watch_roots(self, *, on: bool) -> None:
         """Start or stop watching the calls of outermost modules with `on_call` and `on_return`."""
         if on and self._roots is None:
-            self._roots = Roots(self.on_call, self.on_return).__enter__()
+            self._roots = NetworkCalls(self.on_call, self.on_return).__enter__()
         elif not on and self._roots is not None:
             self._roots.__exit__()
             self._roots = None

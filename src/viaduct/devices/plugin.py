@@ -53,7 +53,9 @@ class PluginDevice:
         self.NAME = card.name
         self._card, self._software = card, software
         self._repair_hint, self._hidden_hint = repair_hint, hidden_hint
-        self._no_card_hint = f"`{card.tool}` shows the cards and the driver; a container also needs {container_files}."
+        self._no_card_hint = (
+            f"`{card.monitor_command}` shows the cards and the driver; a container also needs {container_files}."
+        )
 
     def is_available(self) -> bool:
         return self.find_problem() is None
@@ -67,7 +69,7 @@ class PluginDevice:
             return f"{self._card.plugin} cannot count its cards: {first_line(error)}\n{self._no_card_hint}"
         if cards > 0:
             return None
-        for variable in self._card.hiding_variables:
+        for variable in self._card.visible_variables:
             if variable in os.environ:
                 return f"no card visible; {variable}={os.environ[variable]!r}\n{self._hidden_hint}"
         return f"{self._card.plugin} {self._find_version()} sees no card\n{self._no_card_hint}"

@@ -59,7 +59,7 @@ def find_candidates(file: MigratedFile) -> list[Candidate]:
     if file.options.mode == "rewrite" and not file.options.only:
         searches = {TENSORFLOW: candidates_tf1.find_candidates, TORCH: candidates_torch.find_candidates}
         for framework, search in searches.items():
-            if file.project.is_for(framework, file.path):
+            if file.project.uses_rules_of(framework, file.path):
                 candidates += search(file)
     if candidates and file.options.to == "any":
         lines_of_helper = find_helper_lines(file)

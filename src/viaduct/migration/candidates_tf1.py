@@ -12,7 +12,7 @@ from viaduct.migration.candidates import Candidate, Mark, State, make_candidate,
 from viaduct.migration.module_flow import HOROVOD_MODULES
 from viaduct.migration.predicates import is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_KIND_AND_METHOD, CONFIG_SLOTS_BY_METHOD
+from viaduct.migration.sessions import CONFIG_ARGUMENTS, CONFIG_ARGUMENTS_BY_KIND_AND_METHOD, CONFIG_ARGUMENTS_BY_METHOD
 from viaduct.migration.values import kind_of_call
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def find_marks(file: MigratedFile) -> frozenset[Mark]:
 def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
     """Yield calls that open a session: functions by their qualified name, methods by name and kind of the object."""
     for name, calls in file.index.calls.items():
-        if name in CONFIG_SLOTS or name == MONITORED_SESSION:
+        if name in CONFIG_ARGUMENTS or name == MONITORED_SESSION:
             for call in calls:
                 yield make_candidate(file, "sessions", call, session_state(file, call, name))
         elif is_hidden_session(file, name):
@@ -89,8 +89,8 @@ def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
         for call in calls:
             if method in SESSION_NAMES and file.names.qualified(call.func) is None:
                 yield make_candidate(file, "sessions", call, "unclear")
-            elif method in CONFIG_SLOTS_BY_METHOD and may_manage_sessions(file, call, method):
-                state = state_of_config(file, call, *CONFIG_SLOTS_BY_METHOD[method])
+            elif method in CONFIG_ARGUMENTS_BY_METHOD and may_manage_sessions(file, call, method):
+                state = state_of_config(file, call, *CONFIG_ARGUMENTS_BY_METHOD[method])
                 yield make_candidate(file, "sessions", call, state)
 
 
@@ -103,7 +103,7 @@ def is_hidden_session(file: MigratedFile, name: str) -> bool:
 def may_manage_sessions(file: MigratedFile, call: ast.Call, method: str) -> bool:
     """Return True if the method's object is a session manager or supervisor, or may be one by the method's name."""
     kind = file.values.kind(call.func.value)  # type: ignore[attr-defined]
-    if (kind or "", method) in CONFIG_SLOTS_BY_KIND_AND_METHOD:
+    if (kind or "", method) in CONFIG_ARGUMENTS_BY_KIND_AND_METHOD:
         return True
     return kind is None and method in ("managed_session", "prepare_or_wait_for_session")
 
@@ -113,7 +113,7 @@ def session_state(file: MigratedFile, call: ast.Call, name: str) -> State:
     if name == MONITORED_SESSION:
         creator = Site(RULE, file, call, name).argument("session_creator", 0)
         return "needed" if is_none_or_absent(creator) else "right"
-    return state_of_config(file, call, *CONFIG_SLOTS[name])
+    return state_of_config(file, call, *CONFIG_ARGUMENTS[name])
 
 
 def state_of_config(file: MigratedFile, call: ast.Call, keyword: str, position: int) -> State:
@@ -201,13 +201,13 @@ def find_other_batches(file: MigratedFile) -> Iterator[Candidate]:
             site = Site(RULE, file, call, name)
             if name not in QUEUE_FUNCTIONS or site.keyword("allow_smaller_final_batch") is not None:
                 yield make_candidate(file, "batches", call, "right" if has_equal_batches(site, name) else "needed")
-    for node in file.source.of_kind(ast.Attribute):
+    for node in file.source.nodes_of_type(ast.Attribute):
         if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
             parent = file.source.parents.get(node)
             is_function_or_owner = isinstance(parent, ast.Attribute) or getattr(parent, "func", None) is node
             if not is_function_or_owner and file.values.kind(node.value) == "dataset":
                 yield make_candidate(file, "batches", node, "unclear")
-    for call in file.source.of_kind(ast.Call):
+    for call in file.source.nodes_of_type(ast.Call):
         match call:
             case ast.Call(func=ast.Name(id="getattr"), args=[receiver, ast.Constant(value=str(text)), *_]):
                 if text in BATCHING and file.values.kind(receiver) == "dataset":
@@ -222,9 +222,9 @@ def is_other_method(file: MigratedFile, call: ast.Call, method: str) -> bool:
     """Return True for a method of another library, or the project's own if the project calls no TensorFlow dataset."""
     if file.values.is_from_other_library(call.func.value) or file.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
-    called = file.project.calling_files.keys()
+    called = file.project.files_calling.keys()
     uses_datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in called)
-    return method in file.project.own_methods and not uses_datasets
+    return method in file.project.own_method_names and not uses_datasets
 
 
 # ---- device strings, mixed precision, Horovod
@@ -232,7 +232,7 @@ def is_other_method(file: MigratedFile, call: ast.Call, method: str) -> bool:
 
 def find_placements(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the strings that name a GPU, except keys and values of dictionaries, and strings that are statements."""
-    for node in file.source.of_kind(ast.Constant):
+    for node in file.source.nodes_of_type(ast.Constant):
         names_gpu = isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
         if names_gpu and not isinstance(file.source.parents.get(node), ast.Expr | ast.Dict):
             yield make_candidate(file, "placement", node, "needed")
@@ -250,12 +250,12 @@ def find_loss_scales(file: MigratedFile) -> Iterator[Candidate]:
 def find_horovod_uses(file: MigratedFile) -> Iterator[Candidate]:
     from viaduct.migration.rules.tf1._horovod import is_horovod
 
-    if "horovod" in file.project.own_names:
+    if "horovod" in file.project.own_module_names:
         return  # the project is Horovod itself
     for table in (file.index.calls, file.index.references):
         for name, nodes in table.items():
             if name in HOROVOD_MODULES:  # the module as a value: only where it is passed to unknown code (an escape)
-                escapes = file.project.escapes.get(file.path, ())
+                escapes = file.project.horovod_escapes.get(file.path, ())
                 unfollowed = [node for node in nodes if node.lineno in escapes]
                 yield from (make_candidate(file, "communication", node, "needed") for node in unfollowed)
             elif is_horovod(name):

@@ -125,7 +125,7 @@ def find_moves(file: MigratedFile) -> Iterator[Candidate]:
                 site, receiver, method
             ):
                 yield make_candidate(file, "moves", call, state)
-    for node in file.source.of_kind(ast.Attribute):
+    for node in file.source.nodes_of_type(ast.Attribute):
         is_read = isinstance(node.ctx, ast.Load)
         reads_is_cuda = node.attr == "is_cuda" and is_read and not is_own_field(Site(RULE, file, node))
         if reads_is_cuda or (node.attr == "cuda" and is_bound_move(Site(RULE, file, node))):
@@ -137,7 +137,7 @@ def find_moves(file: MigratedFile) -> Iterator[Candidate]:
 def find_texts(file: MigratedFile) -> Iterator[Candidate]:
     """Yield strings that name a device, a backend or CUDA_VISIBLE_DEVICES, and commands that contain such a name."""
     device, backend = device_and_backend(file)
-    for node in file.source.of_kind(ast.Constant):
+    for node in file.source.nodes_of_type(ast.Constant):
         if not isinstance(node.value, str):
             continue
         value, prefix = node.value, node.value.partition(":")[0]

@@ -33,11 +33,11 @@ class ProjectClass:
 
 def record_classes(project: Project, path: str, names: Names) -> None:
     """Record the classes that a file defines outside functions and classes."""
-    for node in names.source.of_kind(ast.ClassDef):
+    for node in names.source.nodes_of_type(ast.ClassDef):
         if names.scopes[node].outer is names.scopes[names.source.tree]:
             name = f"{names.module}.{node.name}"
             project.classes[name] = describe_class(path, node, names)
-            project.class_tails.setdefault(node.name, []).append(name)
+            project.classes_by_last_name.setdefault(node.name, []).append(name)
 
 
 def describe_class(path: str, node: ast.ClassDef, names: Names) -> ProjectClass:
@@ -61,7 +61,7 @@ def find_class(project: Project, name: str) -> str | None:
         return None
     matches = [
         candidate
-        for candidate in project.class_tails.get(name.rpartition(".")[2], [])
+        for candidate in project.classes_by_last_name.get(name.rpartition(".")[2], [])
         if candidate.endswith(f".{name}")
     ]
     return matches[0] if len(matches) == 1 else None
@@ -93,8 +93,8 @@ def is_module(project: Project, name: str) -> bool:
 
 def find_attribute_kind(project: Project, name: str, attribute: str) -> str | None:
     """Return the kind of an attribute of the class's objects, also an inherited one; None if it is not known."""
-    owners = list_ancestry(project, name) if project.attributes else ()
-    kinds = (project.attributes.get(f"{find_class(project, owner)}.{attribute}") for owner in owners)
+    owners = list_ancestry(project, name) if project.attribute_kinds else ()
+    kinds = (project.attribute_kinds.get(f"{find_class(project, owner)}.{attribute}") for owner in owners)
     return next((kind for kind in kinds if kind is not None), None)
 
 
@@ -138,10 +138,10 @@ def record_methods(project: Project, names: Names) -> None:
             if isinstance(method, ast.FunctionDef) and returns_of(names, method):
                 kind = values.solve(("method", node, method.name))
                 if kind and kind not in TORCH_KINDS:
-                    project.returns[f"{name}.{method.name}"] = kind
+                    project.result_kinds[f"{name}.{method.name}"] = kind
                     if is_property(method):
-                        project.attributes[f"{name}.{method.name}"] = kind
+                        project.attribute_kinds[f"{name}.{method.name}"] = kind
         for attribute in {*values.assigned_in(node), *values.attribute_elements.get(node, ())}:
             kind = values.solve(("self", node, attribute))
             if kind and kind not in TORCH_KINDS:
-                project.attributes[f"{name}.{attribute}"] = kind
+                project.attribute_kinds[f"{name}.{attribute}"] = kind

@@ -1,7 +1,7 @@
 """Compare two texts line by line, and mark differences within changed lines.
 
-The migration records from which original line each line of the result stems (`stems`). A line that stems from an equal
-line is unchanged. The lines between two unchanged lines are one change.
+The migration records from which original line each line of its result comes (`original_lines`). If the two lines are
+equal, the line is unchanged. The lines between two unchanged lines are one change.
 """
 
 from __future__ import annotations
@@ -50,20 +50,23 @@ class AlignedLine:
         return "".join(piece.text for piece in self.right)
 
 
-def compare_texts(old: str, new: str, stems: Sequence[int]) -> list[AlignedLine]:
-    """Compare two texts. `stems`: for each line of the new text, the line (from 1) of the old one it stems from."""
+def compare_texts(old: str, new: str, original_lines: Sequence[int]) -> list[AlignedLine]:
+    """Compare two texts. `original_lines`: for each line of `new`, the line of `old`, from 1, from which it comes."""
     before, after = lines_of(old), lines_of(new)
-    return align_lines(before, after, find_anchors(before, after, stems), stems)
+    return align_lines(before, after, find_anchors(before, after, original_lines), original_lines)
 
 
 def align_lines(
-    before: Sequence[str], after: Sequence[str], pairs: Sequence[tuple[int, int]], stems: Sequence[int] = ()
+    before: Sequence[str], after: Sequence[str], pairs: Sequence[tuple[int, int]], original_lines: Sequence[int] = ()
 ) -> list[AlignedLine]:
-    """Return the rows of two texts. `pairs`: (old, new) of equal lines; without `stems` no row is "changed"."""
+    """Return the rows of two texts. Without `original_lines` no row is "changed".
+
+    `pairs`: (index of the old line, index of the new line) of each pair of equal lines; both ascend.
+    """
     rows: list[AlignedLine] = []
     next_old = next_new = 0
     for at_old, at_new in [*pairs, (len(before), len(after))]:
-        rows += align_change(before, after, stems, range(next_old, at_old), range(next_new, at_new))
+        rows += align_change(before, after, original_lines, range(next_old, at_old), range(next_new, at_new))
         if at_old < len(before):
             text = (Piece(before[at_old]),)
             rows.append(AlignedLine("same", at_old + 1, at_new + 1, text, text))
@@ -71,12 +74,15 @@ def align_lines(
     return rows
 
 
-def find_anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (old, new) of equal lines where the new one stems from the old one; both ascend. Lines count from 0."""
+def find_anchors(before: Sequence[str], after: Sequence[str], original_lines: Sequence[int]) -> list[tuple[int, int]]:
+    """Return pairs (old, new) of equal lines of which the new one comes from the old one.
+
+    Both numbers count from 0 and ascend.
+    """
     anchors: list[tuple[int, int]] = []
     last = -1
     for at_new, text in enumerate(after):
-        at_old = stems[at_new] - 1 if at_new < len(stems) else -1
+        at_old = original_lines[at_new] - 1 if at_new < len(original_lines) else -1
         if last < at_old < len(before) and before[at_old] == text:
             anchors.append((at_old, at_new))
             last = at_old
@@ -84,13 +90,13 @@ def find_anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[in
 
 
 def align_change(
-    before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
+    before: Sequence[str], after: Sequence[str], original_lines: Sequence[int], old: range, new: range
 ) -> Iterator[AlignedLine]:
-    """Yield the rows of one change; an old line and the new line that stems from it are one row.
+    """Yield the rows of one change. An old line and the most similar new line that comes from it are one row.
 
-    `old` and `new`: the changed lines of `before` and `after`, from 0.
+    `old` and `new`: the numbers of the changed lines in `before` and `after`, from 0.
     """
-    pairs = pair_lines(before, after, stems, old, new)
+    pairs = pair_lines(before, after, original_lines, old, new)
     position = new.start
     for at_old in old:
         partner = pairs.get(at_old)
@@ -107,16 +113,19 @@ def align_change(
 
 
 def pair_lines(
-    before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
+    before: Sequence[str], after: Sequence[str], original_lines: Sequence[int], old: range, new: range
 ) -> dict[int, int]:
-    """Return old line -> the most similar of the new lines that stem from it; both ascend."""
+    """Return old line -> the most similar of the new lines that come from it. Both ascend.
+
+    A line that is less similar than MIN_SIMILARITY has no partner.
+    """
     pairs: dict[int, int] = {}
     first = new.start
     for at_old in old:
         similarities = {
             at_new: compute_similarity(before[at_old], after[at_new])
             for at_new in range(first, new.stop)
-            if at_new < len(stems) and stems[at_new] == at_old + 1
+            if at_new < len(original_lines) and original_lines[at_new] == at_old + 1
         }
         best = max(similarities, key=similarities.__getitem__, default=-1)  # the first of equally similar ones
         if best >= 0 and similarities[best] >= MIN_SIMILARITY:

@@ -7,7 +7,7 @@ import tokenize
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-from viaduct.migration.source import LINE_END, Slot, Source, Token
+from viaduct.migration.source import LINE_END, BracketItem, Source, Token
 
 
 class Overlap(Exception):
@@ -89,7 +89,7 @@ class Edits:
 
     def add_argument(self, call: ast.Call, text: str) -> None:
         """Add `name=value` behind the last argument; on a separate line if the last argument is on one."""
-        opening = self.source.opening(call)
+        opening = self.source.opening_parenthesis(call)
         slots, closing = self.source.slots(opening)
         if not slots:
             self.insert(opening.end, text)
@@ -113,7 +113,7 @@ class Edits:
         else:
             self.insert(stop, f" {text},")
 
-    def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
+    def remove_items(self, slots: list[BracketItem], indices: set[int]) -> None:
         """Remove several items of a list separated by commas, such as arguments; comments stay.
 
         `slots`: the spans of all items with their commas; `indices`: the items to remove.
@@ -135,13 +135,13 @@ class Edits:
 
     def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:
         """Remove the arguments at these positions, and add the argument `text` unless it is empty."""
-        opening, slots = self.source.opening(call), self.source.argument_slots(call)
+        opening, slots = self.source.opening_parenthesis(call), self.source.argument_items(call)
         remaining = [slot for index, slot in enumerate(slots) if index not in indices]
         if text and len(slots) - 1 not in indices:
             self.add_argument(call, text)
         elif text:  # the last argument is removed: insert behind the last remaining one
             self.insert(remaining[-1].end if remaining else opening.end, f", {text}" if remaining else text)
-        self.remove_slots(slots, indices)
+        self.remove_items(slots, indices)
 
     def extend_over_blanks(self, start: int, end: int) -> tuple[int, int]:
         """Extend a span to complete lines if nothing else is on them, else by the blanks behind it."""
@@ -179,7 +179,7 @@ class Edits:
     def own_indent(self, statement: ast.stmt) -> str | None:
         """Return the indent of a statement's first line; None in `if x: statement`."""
         source, line = self.source, self.source.line_start(self.source.span(statement)[0])
-        for item in (statement, *source.block(statement)):
+        for item in (statement, *source.block_around(statement)):
             start = source.span(item)[0]
             if source.line_start(start) == line and not source.text[line:start].strip():
                 return source.text[line:start]
@@ -190,7 +190,7 @@ class Edits:
         start, end = self.source.span(statement)
         self.removed.add(statement)
         self.keep_comments(statement, [comment.text for comment in self.source.comments(start, end)])
-        is_empty = self.removed.issuperset(self.source.block(statement))
+        is_empty = self.removed.issuperset(self.source.block_around(statement))
         if is_empty and not isinstance(self.source.parents[statement], ast.Module):
             self.replace(start, end, "pass")
             return
@@ -229,8 +229,8 @@ class Edits:
         """Replace `old_indent` by `new_indent` in each line of a span, and in comments directly behind the span."""
         source = self.source
         in_strings = self.lines_within_strings(start, end)
-        for line in range(source.line_of(start), len(source.starts) + 1):
-            begin = source.starts[line - 1]
+        for line in range(source.line_of(start), len(source.line_starts) + 1):
+            begin = source.line_starts[line - 1]
             text = source.text[begin : source.line_stop(begin)]
             if begin >= end and (not text.strip().startswith("#") or not text.startswith(old_indent)):
                 break
@@ -252,28 +252,22 @@ class Edits:
 
     # ---- the new text
 
-    def apply(self, lines: list[int]) -> tuple[str, list[int]]:
-        """Return the new text, and for each of its lines the line of the original that it stems from.
+    def apply(self, former_lines: list[int]) -> tuple[str, list[int]]:
+        """Return the new text, and for each of its lines the line of the original from which it comes.
 
-        `lines`: the same for the text before these edits.
+        `former_lines`: the same for the lines of the text before these edits.
         """
-        text, position = self.source.text, 0
-        stems = [lines[0]]  # of the new lines that have begun so far
+        source, position = self.source, 0
+        original_lines = [former_lines[0]]  # of the new lines that have begun so far
         pieces: list[str] = []
-        for edit in sorted(self.made, key=lambda edit: (edit.start, edit.end)):
-            self.append_unchanged(text[position : edit.start], position, lines, pieces, stems)
-            stem = lines[self.source.line_of(edit.start) - 1]
-            pieces.append(edit.text)
-            stems += [stem] * len(LINE_END.findall(edit.text))
+        end_of_text = Edit(len(source.text), len(source.text), "")
+        for edit in [*sorted(self.made, key=lambda edit: (edit.start, edit.end)), end_of_text]:
+            pieces += [source.text[position : edit.start], edit.text]
+            original_lines += former_lines[source.line_of(position) : source.line_of(edit.start)]
+            original_lines += [former_lines[source.line_of(edit.start) - 1]] * len(LINE_END.findall(edit.text))
             position = edit.end
-            # Behind a line end a new line begins, with the text that follows the edit: it stems from that text's line.
+            # If the text so far ends with a line end, the new line comes from the line of the text behind the edit.
             written = next((piece for piece in reversed(pieces) if piece), "")
             if not written or written.endswith(("\n", "\r")):
-                stems[-1] = lines[self.source.line_of(position) - 1]
-        self.append_unchanged(text[position:], position, lines, pieces, stems)
-        return "".join(pieces), stems
-
-    def append_unchanged(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
-        """Append an unchanged piece of the text to `pieces`, and the original lines of its lines to `stems`."""
-        pieces.append(piece)
-        stems += lines[self.source.line_of(start) : self.source.line_of(start + len(piece))]
+                original_lines[-1] = former_lines[source.line_of(position) - 1]
+        return "".join(pieces), original_lines

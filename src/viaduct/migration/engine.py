@@ -42,7 +42,7 @@ class MigratedFile:
     source: Source
     options: Options
     project: Project
-    original_lines: list[int]  # for each present line, the original line that it stems from
+    original_lines: list[int]  # for each line of the present text the line of the original from which it comes
     findings: list[Finding] = field(default_factory=list)  # with lines of the original
     needed_imports: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
     side_effect_imports: set[str] = field(default_factory=set)  # modules to import though no name of them is used
@@ -67,7 +67,7 @@ class MigratedFile:
         former, self.former_names = self.former_names, None
         names = Names(self.source, module, package, self.needed_imports, former)
         names.exports = self.project.exports
-        names.aliases = self.project.aliases if self.path in self.project.alias_files else {}
+        names.horovod_aliases = self.project.horovod_aliases if self.path in self.project.horovod_alias_files else {}
         return names
 
     @cached_property
@@ -99,7 +99,7 @@ class MigratedFile:
 
     def request_import(self, local: str, qualified: str) -> None:
         """Request that `insert_imports` imports a qualified name as `local`."""
-        self.needed_imports[local] = self.names.added[local] = qualified
+        self.needed_imports[local] = self.names.requested_imports[local] = qualified
         self.names.used_names.add(local)
 
     def is_left_alone(self, node: ast.AST) -> bool:
@@ -113,7 +113,7 @@ class MigratedFile:
         )
 
     def original_line(self, node: ast.expr | ast.stmt) -> int:
-        """Return the line of the original from which the first line of a node stems."""
+        """Return the line of the original from which the first line of a node comes."""
         return self.original_lines[node.lineno - 1]
 
     def reserve_name(self, stem: str) -> str:
@@ -149,7 +149,7 @@ class Index:
         self.methods: dict[str, list[ast.Call]] = {}
         called: set[ast.AST] = set()
         parents, qualify = file.source.parents, file.names.qualified
-        for call in file.source.of_kind(ast.Call):
+        for call in file.source.nodes_of_type(ast.Call):
             called.add(call.func)
             function = call.func
             name = self.qualified[function] = former_names[function] if function in former_names else qualify(function)
@@ -157,7 +157,10 @@ class Index:
                 self.calls.setdefault(name, []).append(call)
             if call.func.__class__ is ast.Attribute and (name is None or name.partition(".")[0] not in LIBRARIES):
                 self.methods.setdefault(call.func.attr, []).append(call)
-        read: list[ast.Name | ast.Attribute] = [*file.source.of_kind(ast.Name), *file.source.of_kind(ast.Attribute)]
+        read: list[ast.Name | ast.Attribute] = [
+            *file.source.nodes_of_type(ast.Name),
+            *file.source.nodes_of_type(ast.Attribute),
+        ]
         for node in read:
             if node.ctx.__class__ is not ast.Load or parents[node].__class__ is ast.Attribute or node in called:
                 continue
@@ -167,10 +170,10 @@ class Index:
 
     def keeps_names(self, former: Index, names: Names) -> bool:
         """Return True if every name in the former text still resolves to the same qualified name."""
-        if names.aliases or former.top_level.stars != self.top_level.stars:
+        if names.horovod_aliases or former.top_level.stars != self.top_level.stars:
             return False
         changed = self.top_level.find_changes(former.top_level)
-        return not changed or not any(node.id in changed for node in former.source.of_kind(ast.Name))
+        return not changed or not any(node.id in changed for node in former.source.nodes_of_type(ast.Name))
 
 
 def iterate_sites(rule: Rule, file: MigratedFile) -> Iterator[tuple[Site, Handler]]:
@@ -184,7 +187,7 @@ def iterate_sites(rule: Rule, file: MigratedFile) -> Iterator[tuple[Site, Handle
         pairs += [(Site(rule, file, node, name), handler) for node in file.index.methods.get(name, [])]
     if not rule.only_if_file_contains or any(text in file.source.text for text in rule.only_if_file_contains):
         for node_type, handler in rule.node_handlers:
-            pairs += [(Site(rule, file, node), handler) for node in file.source.of_kind(node_type)]
+            pairs += [(Site(rule, file, node), handler) for node in file.source.nodes_of_type(node_type)]
         pairs += [(Site(rule, file, file.source.tree), handler) for handler in rule.file_handlers]
     if (file.target_code_lines or file.explained_lines) and rule.skips_lines_left_alone:
         pairs = [(site, handler) for site, handler in pairs if not file.is_left_alone(site.node)]
@@ -229,26 +232,26 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
             return FileResult(path, data, data)
         surveyed = project.parsed.get(path)
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
-        file = original = MigratedFile(path, source, options, project, list(range(1, len(source.starts) + 1)))
-        if project.is_for(TORCH, path) and options.mode == "rewrite":
+        file = original = MigratedFile(path, source, options, project, list(range(1, len(source.line_starts) + 1)))
+        if project.uses_rules_of(TORCH, path) and options.mode == "rewrite":
             file.target_code_lines = find_target_code(file)
         for rule in all_rules():
-            if rule.is_wanted(options) and project.is_for(FAMILIES[rule.family], path):
+            if rule.is_wanted(options) and project.uses_rules_of(FAMILIES[rule.family], path):
                 file = run_rule(rule, file)
         file = insert_imports(file)
     except Unparsable as error:
-        unread = FileResult(path, data, data, reason=str(error), reason_zh=error.zh, remedy=error.remedy)
+        unread = FileResult(path, data, data, unread_reason=str(error), unread_reason_zh=error.zh, remedy=error.remedy)
         return replace(unread, findings=(make_unparsable_finding(path, error),))
     after = data if file.source.text == text else file.source.text.encode(encoding)
     findings = list(complete_findings(file, text))
     places = audit_file(original, file, findings)
     marks = candidates_tf1.find_marks(file) | candidates_torch.find_marks(file)
-    if any(place.is_new for place in places):
-        file.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
+    if any(place.is_unreported for place in places):
+        file.findings = [*findings, *(place.as_finding() for place in places if place.is_unreported)]
         findings = list(complete_findings(file, text))
     original.cache.clear()
     file.cache.clear()
-    return FileResult(path, data, after, tuple(findings), places, marks, stems=tuple(file.original_lines))
+    return FileResult(path, data, after, tuple(findings), places, marks, original_lines=tuple(file.original_lines))
 
 
 def make_unparsable_finding(path: str, error: Unparsable) -> Finding:

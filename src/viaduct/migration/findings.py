@@ -9,7 +9,7 @@ from viaduct.cards.limits import Risk
 
 Status = Literal["changed", "advice", "manual", "unresolved"]
 """manual: the user has to review the lines; unresolved: so far it is not known if they need a change."""
-Kind = Literal["mandatory", "performance", "advice", "report"]
+Category = Literal["mandatory", "performance", "advice", "report"]
 """Purpose of the rule: edits without which the script fails; edits for speed; advice; lines for manual review."""
 UNFINISHED_STATUSES: tuple[Status, ...] = ("manual", "unresolved")
 """Statuses of findings that the user has to review."""
@@ -25,7 +25,7 @@ class Finding:
     end_line: int
     column: int
     rule: str
-    kind: Kind
+    category: Category
     status: Status
     message: str
     message_zh: str = ""  # the message in Chinese
@@ -33,7 +33,7 @@ class Finding:
     before: str = ""  # text of the lines in the original file
     after: str = ""  # text of the lines after the migration; only for `changed`
 
-    def text(self, language: str) -> str:
+    def message_in(self, language: str) -> str:
         """Return the message in Chinese for "zh" if it has one, else in English."""
         return self.message_zh if language == "zh" and self.message_zh else self.message
 

@@ -295,7 +295,7 @@ class Flow:
             self.questions = outer_questions
         uses, questions = self.known[key]
         self.questions |= questions
-        return uses.union(*(self.project.uses.get(question, set()) for question in questions))
+        return uses.union(*(self.project.uses_by_question.get(question, set()) for question in questions))
 
     def lines_reached(self, name: str, scope: Scope, since: ast.AST | None) -> tuple[int, int]:
         """Return the first and last line on which the value that the statement `since` binds to a name can be read.
@@ -318,7 +318,7 @@ class Flow:
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
         """Return, for each name, the statements `name = value` in the same block."""
-        block = self.source.block(statement)
+        block = self.source.block_around(statement)
         if id(block) not in self.blocks:
             assignments = self.blocks[id(block)] = defaultdict(list)
             for sibling in block:
@@ -362,13 +362,13 @@ class Flow:
         for caller in callers:
             self.follow(caller, trail.deeper())
         self.add_answer(question, trail)
-        if not callers and not self.project.uses.get(question):
+        if not callers and not self.project.uses_by_question.get(question):
             trail.uses.add(UNKNOWN)  # no call is known
 
     def add_answer(self, question: str, trail: Trail) -> None:
         """Add the survey's answer to a question about other files, and record the question."""
         self.questions.add(question)
-        trail.uses.update(self.project.uses.get(question, ()))
+        trail.uses.update(self.project.uses_by_question.get(question, ()))
 
     # ---- reads and definitions of the file
 
@@ -376,7 +376,7 @@ class Flow:
     def reads(self) -> dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]]:
         """(scope's node, name) -> reads in the function that binds the name, by line, and reads in nested functions."""
         by_name: dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]] = {}
-        for node in self.source.of_kind(ast.Name):
+        for node in self.source.nodes_of_type(ast.Name):
             if isinstance(node.ctx, ast.Load):
                 scope = self.binding_scope(node)
                 direct, nested = by_name.setdefault((scope.node, node.id), ([], []))
@@ -387,13 +387,13 @@ class Flow:
 
     @cached_property
     def attribute_reads(self) -> dict[str, list[ast.Attribute]]:
-        reads = (node for node in self.source.of_kind(ast.Attribute) if isinstance(node.ctx, ast.Load))
+        reads = (node for node in self.source.nodes_of_type(ast.Attribute) if isinstance(node.ctx, ast.Load))
         return group_by_name((node.attr, node) for node in reads)
 
     @cached_property
     def calls_by_name(self) -> dict[str, list[ast.Call]]:
         """Calls by the last part of the function's name."""
-        calls = self.source.of_kind(ast.Call)
+        calls = self.source.nodes_of_type(ast.Call)
         return group_by_name((last_name(call.func), call) for call in calls)
 
     @cached_property
@@ -402,7 +402,7 @@ class Flow:
 
     @cached_property
     def classes_by_name(self) -> dict[str, ast.ClassDef]:
-        return {node.name: node for node in self.source.of_kind(ast.ClassDef)}
+        return {node.name: node for node in self.source.nodes_of_type(ast.ClassDef)}
 
     def find_own_function(self, callee: ast.expr) -> FunctionNode | None:
         """Return the only function of this file whose name fits a call; None for a function of a known module."""
@@ -430,8 +430,8 @@ class Flow:
     def binding_scope(self, name: ast.Name) -> Scope:
         """Return the scope that binds a name, or the module's."""
         scope = self.names.scope_of(name)
-        while name.id not in scope.bound and scope.outer is not None:
-            scope = scope.redirects.get(name.id, scope.outer)
+        while name.id not in scope.bindings and scope.outer is not None:
+            scope = scope.global_or_nonlocal.get(name.id, scope.outer)
         return scope
 
 
@@ -451,7 +451,7 @@ def record_uses(project: Project, files: dict[str, Names]) -> None:
     flows = [Flow(names, project) for path, names in files.items() if path in project.torch_files]
     needs: dict[str, set[str]] = {}  # question -> questions that its answers depend on
     for flow in flows:
-        for call in flow.source.of_kind(ast.Call) if "load" in flow.source.text else ():
+        for call in flow.source.nodes_of_type(ast.Call) if "load" in flow.source.text else ():
             if flow.names.qualified(call.func) in CHECKPOINT_LOADS:
                 flow.uses(call)
     for _ in range(ROUNDS):
@@ -467,12 +467,12 @@ def record_uses(project: Project, files: dict[str, Names]) -> None:
                 needs[question] |= flow.questions
                 flow.questions |= former_questions
                 if uses:
-                    project.uses.setdefault(question, set()).update(uses)
+                    project.uses_by_question.setdefault(question, set()).update(uses)
     for _ in range(ROUNDS):  # an answer includes the answers to the questions that it has raised
         for question, dependencies in needs.items():
-            uses = set[str]().union(*(project.uses.get(dependency, set()) for dependency in dependencies))
+            uses = set[str]().union(*(project.uses_by_question.get(dependency, set()) for dependency in dependencies))
             if uses:
-                project.uses.setdefault(question, set()).update(uses)
+                project.uses_by_question.setdefault(question, set()).update(uses)
 
 
 def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow]]:

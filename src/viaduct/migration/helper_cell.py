@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 FIRST_LINE = f"# Whatever accelerator this machine has. {HELPER_MARK.decode()}."
 DOCSTRING = re.compile(r'\A""".*?"""\n+', re.DOTALL)
 # Groups: text of the helper, name of its object.
-HELPER_CELL = re.compile(rf"^{re.escape(FIRST_LINE)}\n(.*?)^(\w+) = {helper_text.CLASS}\(\)$", re.DOTALL | re.MULTILINE)
+HELPER_CELL = re.compile(
+    rf"^{re.escape(FIRST_LINE)}\n(.*?)^(\w+) = {helper_text.HELPER_CLASS}\(\)$", re.DOTALL | re.MULTILINE
+)
 
 
 def render_cell(uses: set[str], local: str) -> str:
     """Return the text of the cell: the helper's class with the members `uses`, and an object of it named `local`."""
-    module = DOCSTRING.sub("", helper_text.render(uses)).rstrip("\n")
-    definitions = module.removesuffix(f"{HELPER_OBJECT} = {helper_text.CLASS}()")
-    return f"{FIRST_LINE}\n{definitions}{local} = {helper_text.CLASS}()"
+    module = DOCSTRING.sub("", helper_text.render_helper(uses)).rstrip("\n")
+    definitions = module.removesuffix(f"{HELPER_OBJECT} = {helper_text.HELPER_CLASS}()")
+    return f"{FIRST_LINE}\n{definitions}{local} = {helper_text.HELPER_CLASS}()"
 
 
 def replace_import_by_cell(file: MigratedFile, lines: list[str], module: str) -> list[str]:
@@ -72,6 +74,10 @@ def find_pasted_helper(tree: ast.Module) -> str | None:
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
             function, target = statement.value.func, statement.targets[0]
-            if isinstance(function, ast.Name) and function.id == helper_text.CLASS and isinstance(target, ast.Name):
+            if (
+                isinstance(function, ast.Name)
+                and function.id == helper_text.HELPER_CLASS
+                and isinstance(target, ast.Name)
+            ):
                 return target.id
     return None

@@ -58,7 +58,7 @@ class Helper:
         """Content of the helper after the migration."""
         if not self.is_ours:
             return self.before
-        text = helper_text.render({*self.uses, *helper_text.find_definitions(self.old)})
+        text = helper_text.render_helper({*self.uses, *helper_text.find_definitions(self.old)})
         return text.replace("\n", "\r\n" if b"\r\n" in self.before else "\n").encode()
 
     def find_missing(self) -> Iterator[tuple[str, str, int]]:
@@ -88,7 +88,7 @@ def collect_helpers(walk: Walk, project: Project, scripts: Iterable[Script]) -> 
 def is_lost(walk: Walk, helper: Helper) -> bool:
     """Return True if no file of the project has the helper's name; False for a single script, without a project."""
     name = PurePosixPath(helper.path).name
-    return not walk.single and all(PurePosixPath(path).name != name for path in walk.scripts)
+    return not walk.is_single_script and all(PurePosixPath(path).name != name for path in walk.scripts)
 
 
 def find_local_name(tree: ast.AST, module: str) -> str:

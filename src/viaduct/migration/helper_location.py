@@ -34,7 +34,7 @@ def plan_helpers(walk: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tu
     """Return, for each script that may need the helper, the helper's dotted name and file."""
     contents = dict(texts)
     name = find_free_name(walk, contents)
-    is_installed = any(path in PACKAGE_FILES for path in (*walk.scripts, *walk.others))
+    is_installed = any(path in PACKAGE_FILES for path in (*walk.scripts, *walk.other_files))
     tree = ScriptTree(set(walk.scripts), {path: set(list_absolute_imports(data)) for path, data in contents.items()})
     helpers = {}
     for path in (path for path, data in contents.items() if DEVICE_TERMS.search(data)):
@@ -49,10 +49,11 @@ def plan_helpers(walk: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tu
 def find_free_name(walk: Walk, contents: dict[str, bytes]) -> str:
     """Return `accelerator_device`, with a number if another file or folder of the project has this name."""
     used_names = {
-        PurePosixPath(path).with_suffix("").name for path in (*walk.folders, *walk.links, *walk.others, *walk.excluded)
+        PurePosixPath(path).with_suffix("").name
+        for path in (*walk.folders, *walk.links, *walk.other_files, *walk.excluded)
     }
     used_names |= {PurePosixPath(path).stem for path, data in contents.items() if not is_helper(data)}
-    if walk.single:
+    if walk.is_single_script:
         used_names |= {Path(entry).stem for entry in os.listdir(walk.root) if not is_helper_file(walk.root / entry)}
     name, number = HELPER_MODULE, 2
     while name in used_names:

@@ -17,7 +17,7 @@ from viaduct.migration.graphs import find_reachable
 from viaduct.migration.project import HELPER_MODULE
 
 COMPLETE_HELPER = Path(__file__).with_name(f"{HELPER_MODULE}.py")
-CLASS, CPU_RESULTS = "AnyAccelerator", "ON_THE_CPU"
+HELPER_CLASS, CPU_RESULTS = "AnyAccelerator", "ON_THE_CPU"
 COMMON_PARTS = (".name", ".is_available", ".__getattr__")  # parts that every helper has
 MAX_LINE_CHARACTERS = 100
 """The table ON_THE_CPU is written on one line if that is not longer."""
@@ -36,7 +36,7 @@ def read_helper() -> str:
     return COMPLETE_HELPER.read_text(encoding="utf-8")
 
 
-def render(uses: Iterable[str]) -> str:
+def render_helper(uses: Iterable[str]) -> str:
     """Return the helper with these members and the parts that they need."""
     parts_by_name, lines = read_parts(), read_helper().splitlines(keepends=True)
     needs = {name: part.needs for name, part in parts_by_name.items()}
@@ -68,7 +68,7 @@ def iterate_parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom):
             yield statement.names[0].name, Part(statement.lineno, statement.lineno, frozenset())
-        elif isinstance(statement, ast.ClassDef) and statement.name == CLASS:
+        elif isinstance(statement, ast.ClassDef) and statement.name == HELPER_CLASS:
             yield from iterate_members(statement, lines)
         elif isinstance(statement, ast.ClassDef):
             yield statement.name, make_part(statement, lines)
@@ -129,7 +129,7 @@ def find_definitions(text: str) -> set[str]:
 
 def is_as_written(text: str) -> bool:
     """Return True if the text of a helper is as viaduct wrote it."""
-    return render(find_definitions(text)) == text
+    return render_helper(find_definitions(text)) == text
 
 
 def find_missing(text: str, uses: Iterable[str]) -> list[str]:

@@ -36,9 +36,9 @@ class Modules:
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = {Project.module_of(path)[0]: path for path in paths}
-        self.tails: dict[str, list[str]] = {}  # last part of a name -> names
+        self.by_last_name: dict[str, list[str]] = {}  # last part of a name -> names
         for name in self.paths:
-            self.tails.setdefault(name.rpartition(".")[2], []).append(name)
+            self.by_last_name.setdefault(name.rpartition(".")[2], []).append(name)
 
     def find(self, name: str, importer: str) -> str | None:
         """Return the file for a dotted name in the file `importer`; None if it is not a file of the project."""
@@ -52,7 +52,7 @@ class Modules:
         for start in range(1, len(parts)):
             if (end := ".".join(parts[start:])) in self.paths:
                 return self.paths[end]
-        matches = [module for module in self.tails.get(parts[-1], ()) if module.endswith(f".{name}")]
+        matches = [module for module in self.by_last_name.get(parts[-1], ()) if module.endswith(f".{name}")]
         return self.paths[matches[0]] if len(matches) == 1 else None
 
     def find_all(self, names: Iterable[str], importer: str) -> set[str]:
@@ -96,7 +96,7 @@ def find_programs(project: Project, path: str) -> list[set[str]]:
 
 def list_program_escapes(project: Project, path: str) -> list[str]:
     """Return lines (`file:line`) of a file's programs that pass Horovod to code that the analysis cannot follow."""
-    if not project.escapes:
+    if not project.horovod_escapes:
         return []
-    files = set[str]().union(*find_programs(project, path)) & project.escapes.keys()
-    return [f"{file}:{line}" for file in sorted(files) for line in sorted(project.escapes[file])]
+    files = set[str]().union(*find_programs(project, path)) & project.horovod_escapes.keys()
+    return [f"{file}:{line}" for file in sorted(files) for line in sorted(project.horovod_escapes[file])]

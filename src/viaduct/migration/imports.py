@@ -50,11 +50,11 @@ def insert_imports(file: MigratedFile) -> MigratedFile:
         if lazy_imports.insert_helper_import(file, helper, lines):
             return file.apply_edits()
     if is_notebook:
-        lines = helper_cell.replace_import_by_cell(file, lines, file.project.helper_of(file.path))
+        lines = helper_cell.replace_import_by_cell(file, lines, file.project.helper_module_of(file.path))
     newline = file.source.newline
     if anchor is None:
         line_number = find_header_end(file)
-        start = file.source.starts[line_number - 1] if line_number <= len(file.source.starts) else 0
+        start = file.source.line_starts[line_number - 1] if line_number <= len(file.source.line_starts) else 0
         file.edits.insert(start, "".join(line + newline for line in lines) + newline)
     elif is_last_on_line(file, anchor):
         stop = file.source.line_stop(file.source.span(anchor)[1])
@@ -83,7 +83,7 @@ def is_last_on_line(file: MigratedFile, statement: ast.stmt) -> bool:
 def find_overwritten_names(file: MigratedFile, anchor: ast.stmt | None) -> list[str]:
     """Return the names that a star import of npu_init after `anchor` (None: at the top) would overwrite."""
     body = file.source.tree.body
-    bound = file.names.scopes[file.source.tree].bound
+    bound = file.names.scopes[file.source.tree].bindings
     before = body[: body.index(anchor) + 1] if anchor is not None else []
     names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDINGS)
     return sorted(name for name in names if file.names.common_name(bound.get(name, [])) != STAR_BINDINGS[name])
@@ -108,7 +108,7 @@ def find_bound_names(statement: ast.stmt) -> Iterator[str]:
 
 
 def find_used_names(file: MigratedFile) -> set[str]:
-    return {node.id for node in file.source.of_kind(ast.Name)}
+    return {node.id for node in file.source.nodes_of_type(ast.Name)}
 
 
 def render_imports(needed: dict[str, str], star: bool) -> list[str]:
@@ -137,8 +137,8 @@ def find_header_end(file: MigratedFile) -> int:
             break
         last = statement.end_lineno or 0
     text = file.source.text
-    while last < len(file.source.starts):
-        start = file.source.starts[last]
+    while last < len(file.source.line_starts):
+        start = file.source.line_starts[last]
         line = text[start : file.source.line_stop(start)].strip()
         if not line.startswith("#"):
             break

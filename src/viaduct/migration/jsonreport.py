@@ -38,7 +38,7 @@ def make_record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
         ],
         "summary": asdict(summarise(outcome)),
         "files": [make_file_record(file, language) for file in outcome.files],
-        **({"added": [make_added_record(file) for file in outcome.added]} if outcome.added else {}),
+        **({"added": [make_added_record(file) for file in outcome.helper_files]} if outcome.helper_files else {}),
         "skipped": [
             {"path": escape_path(item.path), "reason": item.reason_in(language)} for item in outcome.walk.skipped
         ],
@@ -53,24 +53,24 @@ def escape_path(path: str) -> str:
 
 
 def make_file_record(file: FileResult, language: str) -> dict[str, Any]:
-    state = "changed" if file.changed else "unread" if file.reason else "unchanged"
+    state = "changed" if file.changed else "unread" if file.unread_reason else "unchanged"
     return {
         "path": escape_path(file.path),
         "state": state,
         "lines": file.line_count,
         "findings": len(file.findings),
-        **({"reason": file.reason_in(language)} if file.reason else {}),
+        **({"reason": file.reason_in(language)} if file.unread_reason else {}),
     }
 
 
 def make_added_record(file: FileResult) -> dict[str, Any]:
     """Return the record of a helper module of --to any; state "there": an existing file that needs no change."""
     state = "there" if not file.changed else "extended" if file.before else "added"
-    return {"path": escape_path(file.path), "state": state, "text": file.new}
+    return {"path": escape_path(file.path), "state": state, "text": file.new_text}
 
 
 def make_place_record(place: Place, language: str) -> dict[str, Any]:
-    message = place.text(language)
+    message = place.message_in(language)
     return {
         "requirement": place.requirement,
         "file": escape_path(place.file),
@@ -89,10 +89,10 @@ def make_finding_record(outcome: Outcome, finding: Finding, language: str) -> di
         "column": finding.column,
         "place": escape_path(outcome.locate(finding)),
         "rule": finding.rule,
-        "kind": finding.kind,
+        "kind": finding.category,
         "status": finding.status,
         "risk": finding.risk,
-        "message": finding.text(language),
+        "message": finding.message_in(language),
         "before": finding.before,
         "after": finding.after,
         "doc": link_to_rule(finding.rule),

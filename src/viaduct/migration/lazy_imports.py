@@ -71,7 +71,7 @@ def find_last_of_import_block(body: list[ast.stmt], roots: Collection[str]) -> a
 
 def find_unbound_uses(file: MigratedFile, local: str) -> Iterator[ast.AST]:
     """Yield the uses of a name that the file does not bind."""
-    for node in file.source.of_kind(ast.Name):
+    for node in file.source.nodes_of_type(ast.Name):
         if node.id == local and file.names.lookup(local, file.names.scope_of(node)) is None:
             yield node
 

@@ -43,13 +43,13 @@ class Place:
     excerpt: str  # beginning of its first line; for an entry about a whole file or program, a path
     message: str = ""
     message_zh: str = ""
-    is_new: bool = False  # True: no rule has reported it, so the ledger adds a finding (`as_finding`)
+    is_unreported: bool = False  # True: no rule has reported it, so the ledger adds a finding (`as_finding`)
 
     def as_finding(self) -> Finding:
         messages = self.message, self.message_zh
         return Finding(self.file, self.line, self.line, 1, UNRESOLVED_RULE, "report", "unresolved", *messages, "high")
 
-    def text(self, language: str) -> str:
+    def message_in(self, language: str) -> str:
         """Return the message in Chinese for "zh" if it has one, else in English."""
         return self.message_zh if language == "zh" and self.message_zh else self.message
 
@@ -67,7 +67,7 @@ class LedgerRow:
     manual: int
     unresolved: int
 
-    def name(self, language: str) -> str:
+    def title_in(self, language: str) -> str:
         return self.title_zh if language == "zh" else self.title
 
 
@@ -186,7 +186,7 @@ def judge_remaining(path: str, candidate: Candidate, claims: Claims) -> Place:
         *(candidate.requirement, path, candidate.line, "unresolved", candidate.excerpt),
         f"this may need a change ({title_of(candidate.requirement)}), and the text does not show whether or how",
         f"此处可能需要修改({title_of(candidate.requirement, 'zh')}),但无法由文本确定是否以及如何修改",
-        is_new=True,
+        is_unreported=True,
     )
 
 
@@ -207,7 +207,7 @@ def make_introduced_place(path: str, line: int, candidate: Candidate) -> Place:
     excerpt = candidate.excerpt
     message = f"`{excerpt}` in the result may still need a change for the device: please report this"
     zh = f"结果中的 `{excerpt}` 在设备上可能仍需修改:请反馈此问题"
-    return Place(candidate.requirement, path, line, "unresolved", excerpt, message, zh, is_new=True)
+    return Place(candidate.requirement, path, line, "unresolved", excerpt, message, zh, is_unreported=True)
 
 
 def subject_of(finding: Finding) -> str:
@@ -219,7 +219,7 @@ def subject_of(finding: Finding) -> str:
 def is_counted(finding: Finding) -> bool:
     """Return True if the ledger counts a finding: advice and optional changes are not counted."""
     if finding.status == "changed":
-        return finding.kind not in ("performance", "advice") and finding.rule not in SECONDARY_RULES
+        return finding.category not in ("performance", "advice") and finding.rule not in SECONDARY_RULES
     return finding.status in UNFINISHED_STATUSES
 
 
@@ -267,7 +267,7 @@ def audit_programs(
         lacking += find_missing_communication(files, marks, program_marks, reported)
         if lacks_plugin(program_marks, is_set_outside):
             first = next(path for path in files if "torch" in marks[path])
-            lacking.append(Place("plugin", first, 1, "unresolved", first, *NO_PLUGIN, is_new=True))
+            lacking.append(Place("plugin", first, 1, "unresolved", first, *NO_PLUGIN, is_unreported=True))
     return lacking
 
 
@@ -289,7 +289,7 @@ def find_missing_communication(
     first = next(path for path in files if "trains" in marks[path])
     for requirement, mark, message, zh in RANK_REQUIREMENTS:
         if mark not in program_marks and not any((requirement, path) in reported for path in files):
-            yield Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True)
+            yield Place(requirement, first, 1, "unresolved", first, message, zh, is_unreported=True)
 
 
 def count_places(places: Iterable[Place]) -> list[LedgerRow]:

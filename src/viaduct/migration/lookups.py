@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from viaduct.migration.names import Bound, Function
+from viaduct.migration.names import Bindings, Function
 from viaduct.migration.source import FunctionNode, ImportNode
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def call_with_argument(site: Site, value: ast.AST) -> ast.Call | None:
     return call if isinstance(call, ast.Call) and value is not call.func else None
 
 
-def bindings_of(site: Site, name: ast.Name) -> Bound:
-    """Return the bindings of a name, see `names.Bound`; [] if there are none."""
+def bindings_of(site: Site, name: ast.Name) -> Bindings:
+    """Return the bindings of a name, see `names.Bindings`; [] if there are none."""
     return site.file.names.lookup(name.id, site.file.names.scope_of(name)) or []
 
 
@@ -147,7 +147,7 @@ def calls_to(site: Site, names: Iterable[str]) -> list[ast.Call]:
 
 def is_called_in_project(site: Site, names: Iterable[str]) -> bool:
     """Return True if a file of the project calls one of these functions."""
-    calls, calling_files = site.file.index.calls, site.file.project.calling_files
+    calls, calling_files = site.file.index.calls, site.file.project.files_calling
     return any(name in calls or name in calling_files for name in names)
 
 

@@ -119,7 +119,7 @@ def find_rule_name(path: str) -> str:
 def check_manifests(walk: Walk, options: Options) -> Iterator[FileResult]:
     """Yield the results of the files with findings."""
     rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
-    for path in list(walk.others):
+    for path in list(walk.other_files):
         rule = rules.get(find_rule_name(path))
         if rule is None:
             continue
@@ -128,7 +128,7 @@ def check_manifests(walk: Walk, options: Options) -> Iterator[FileResult]:
         if findings:
             count = len(lines_of(text))
             result = FileResult(path, findings=tuple(findings), size=len(text.encode()), line_count=count)
-            yield replace(result, old=text, new=text, stems=tuple(range(1, count + 1)))
+            yield replace(result, old_text=text, new_text=text, original_lines=tuple(range(1, count + 1)))
 
 
 def check_file(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ def drop_mixed_aliases(flow: ModuleFlow) -> set[str]:
     dropped: set[str] = set()
     while mixed := find_mixed_aliases(flow):
         for key in mixed:
-            del flow.project.aliases[key]
+            del flow.project.horovod_aliases[key]
         dropped |= mixed
         for names in flow.files.values():
             names.resolved.clear()
@@ -49,12 +49,12 @@ def drop_mixed_aliases(flow: ModuleFlow) -> set[str]:
 
 def find_mixed_aliases(flow: ModuleFlow) -> set[str]:
     keys = {*find_mixed_attributes(flow), *find_mixed_parameters(flow), *find_mixed_results(flow)}
-    return keys & flow.project.aliases.keys()
+    return keys & flow.project.horovod_aliases.keys()
 
 
 def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
     """Yield the keys of attributes that are assigned other values too."""
-    attributes = {key[1:] for key in flow.project.aliases if key.startswith(".")}
+    attributes = {key[1:] for key in flow.project.horovod_aliases if key.startswith(".")}
     if not attributes:
         return
     pattern = re.compile("|".join(rf"\b{re.escape(attribute_name)}\b" for attribute_name in sorted(attributes)))
@@ -75,14 +75,14 @@ def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> It
         for target in names.source.attributes.get(attribute, ()):
             if isinstance(target.ctx, ast.Store) and not is_declaration(names.source, target):
                 yield owner_of(names, target.value), attribute, stored_value(names.source, target)
-    for node in names.source.of_kind(ast.ClassDef):
-        bound = names.scopes[node].bound
+    for node in names.source.nodes_of_type(ast.ClassDef):
+        bound = names.scopes[node].bindings
         for attribute in sorted(attributes & bound.keys()):
             yield from ((f"{names.module}.{node.name}", attribute, value) for value in bound[attribute])
-    for item in names.source.of_kind(ast.Subscript):
+    for item in names.source.nodes_of_type(ast.Subscript):
         if isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Attribute) and item.value.attr == "__dict__":
             yield owner_of(names, item.value.value), literal_text(item.slice), stored_value(names.source, item)
-    for call in names.source.of_kind(ast.Call):
+    for call in names.source.nodes_of_type(ast.Call):
         yield from find_assignments_by_call(flow, names, call, attributes)
 
 
@@ -134,7 +134,7 @@ def is_module_or_false(flow: ModuleFlow, names: Names, value: Value) -> bool:
 
 def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
     """Yield the keys of parameters that get other values, or whose function is passed as a value."""
-    keys = [key for key in flow.project.aliases if is_parameter_key(key)]
+    keys = [key for key in flow.project.horovod_aliases if is_parameter_key(key)]
     functions = {key.partition("(")[0] for key in keys}
     if not functions:
         return
@@ -147,7 +147,7 @@ def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
     for names in flow.files.values():
         if not pattern.search(names.source.text):
             continue
-        for call in names.source.of_kind(ast.Call):
+        for call in names.source.nodes_of_type(ast.Call):
             for function in functions.intersection(flow.calls.find_callees(names, call)):
                 yield from find_other_arguments(
                     flow, names, function, flow.calls.find_passed_values(names, call, function)
@@ -200,7 +200,7 @@ def find_call_name(function: str) -> str:
 
 def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:
     """Yield the keys of results of functions that, in their class or a related one, return other values too."""
-    for key in flow.project.aliases:
+    for key in flow.project.horovod_aliases:
         function = key.removesuffix("()")
         if function != key and not returns_module(flow, function):
             yield key
@@ -214,7 +214,7 @@ def returns_module(flow: ModuleFlow, function: str) -> bool:
         names, definition = flow.calls.functions.get(candidate, (None, None))
         if names is None or definition is None:
             bodies = flow.calls.classes.get(candidate.rpartition(".")[0], ())
-            if any(name in scope.bound for _, scope in bodies):
+            if any(name in scope.bindings for _, scope in bodies):
                 return False  # defined in branches, or not a function
             continue
         values = [statement.value for statement in returns_of(names, definition)]

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from viaduct.migration import mixed_aliases
-from viaduct.migration.names import Names, all_parameters, canonical
+from viaduct.migration.names import Names, all_parameters, canonical_name
 from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project, parse_names
 from viaduct.migration.project_calls import METHOD_KINDS, ProjectCalls, function_name
@@ -54,9 +54,9 @@ def record_module_flow(project: Project, files: dict[str, Names], plain: list[tu
     dropped = mixed_aliases.drop_mixed_aliases(flow)
     for path, names in followed.items():
         lines = flow.find_escapes(names, dropped)
-        project.escapes |= {path: lines} if lines else {}
+        project.horovod_escapes |= {path: lines} if lines else {}
     relevant = flow.relevant_files()
-    project.alias_files |= {*relevant}
+    project.horovod_alias_files |= {*relevant}
     for path, names in relevant.items():
         if any(is_unconverted(names, node) for node in names.source.nodes):
             project.unconverted_horovod_files.add(path)
@@ -81,7 +81,7 @@ class ModuleFlow:
 
     def relevant_files(self) -> dict[str, Names]:
         """Return the files whose text contains `horovod` or the last name in an alias's key."""
-        names_of_aliases = {re.findall(r"\w+", key)[-1] for key in self.project.aliases}
+        names_of_aliases = {re.findall(r"\w+", key)[-1] for key in self.project.horovod_aliases}
         pattern = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(name)}\b" for name in names_of_aliases)})))
         return {path: file_names for path, file_names in self.files.items() if pattern.search(file_names.source.text)}
 
@@ -91,7 +91,7 @@ class ModuleFlow:
             is_skipped = path in self.files or not pattern.search(data.decode(errors="replace"))
             names = None if is_skipped else parse_names(path, data)
             if names is not None:
-                names.exports, names.aliases = self.project.exports, self.project.aliases
+                names.exports, names.horovod_aliases = self.project.exports, self.project.horovod_aliases
                 yield names
 
     # ---- following the module
@@ -99,10 +99,10 @@ class ModuleFlow:
     def follow_files(self) -> None:
         """Find the aliases: repeat passes over the relevant files until a pass finds no new alias."""
         before = -1
-        while before < len(self.project.aliases):
-            before = len(self.project.aliases)
+        while before < len(self.project.horovod_aliases):
+            before = len(self.project.horovod_aliases)
             for names in self.relevant_files().values():
-                names.aliases = self.project.aliases
+                names.horovod_aliases = self.project.horovod_aliases
                 names.resolved.clear()  # an unknown name may have become an alias
                 self.follow_file(names)
 
@@ -111,7 +111,7 @@ class ModuleFlow:
         for scope in [*names.scopes.values()]:
             if isinstance(scope.node, ast.Module | ast.ClassDef):
                 prefix = names.module if isinstance(scope.node, ast.Module) else f"{names.module}.{scope.node.name}"
-                for name, bound in scope.bound.items():
+                for name, bound in scope.bindings.items():
                     root = names.resolve(bound, name)
                     if root in HOROVOD_MODULES:
                         self.record_alias(f"{prefix}.{name}", str(root))
@@ -126,9 +126,9 @@ class ModuleFlow:
         owner, _, name = key.rpartition(".")
         is_shared = owner in self.calls.classes and not mixed_aliases.is_parameter_key(key)
         for relative in self.calls.find_family(owner) if is_shared else [owner]:
-            self.project.aliases[f"{relative}.{name}"] = root
+            self.project.horovod_aliases[f"{relative}.{name}"] = root
         if owner in self.calls.classes and not name.endswith(")"):
-            self.project.aliases.setdefault(f".{name}", root)
+            self.project.horovod_aliases.setdefault(f".{name}", root)
 
     def is_module(self, names: Names, value: mixed_aliases.Value) -> bool:
         """Return True if a value is certainly Horovod's module."""
@@ -189,7 +189,7 @@ class ModuleFlow:
 
     def find_escapes(self, names: Names, dropped: set[str]) -> set[int]:
         """Return the lines of a file with an escape."""
-        results = {key for key in self.project.aliases if key.endswith("()")}
+        results = {key for key in self.project.horovod_aliases if key.endswith("()")}
         escapes = (node for node in names.source.nodes if self.is_escape(names, node, dropped, results))
         return {getattr(node, "lineno", 1) for node in escapes}
 
@@ -204,7 +204,7 @@ class ModuleFlow:
             return False
         if self.find_module_value(names, node) is not None:
             key = self.find_alias_key(names, node)
-            return key is None or (key != "" and key not in self.project.aliases)
+            return key is None or (key != "" and key not in self.project.horovod_aliases)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             return not mixed_aliases.is_declaration(names.source, node) and self.is_overwriting(names, node)
         if isinstance(node, ast.Attribute) and f".{node.attr}" in dropped and names.qualified(node) is None:
@@ -233,7 +233,9 @@ def is_mixed_import(names: Names, statement: ImportNode) -> bool:
     """Return True if a statement imports Horovod under a name that has other bindings too."""
     base = f"{names.imported_from(statement)}." if isinstance(statement, ast.ImportFrom) else ""
     imported = [
-        alias for alias in statement.names if canonical(base + alias.name) in HOROVOD_MODULES and (base or alias.asname)
+        alias
+        for alias in statement.names
+        if canonical_name(base + alias.name) in HOROVOD_MODULES and (base or alias.asname)
     ]
     scope = names.scope_of(statement)
     roots = (
@@ -263,7 +265,7 @@ def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | 
         scope = names.scope_of(target)
         if isinstance(scope.node, ast.ClassDef):
             return f"{names.module}.{scope.node.name}.{target.id}"
-        declared_outside = target.id in scope.redirects  # global or nonlocal
+        declared_outside = target.id in scope.global_or_nonlocal  # global or nonlocal
         return f"{names.module}.{target.id}" if isinstance(scope.node, ast.Module) or declared_outside else ""
     owner = names.source.class_around(target) if is_self(target.value) else None
     return f"{names.module}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
@@ -310,7 +312,7 @@ def is_dotted(node: ast.AST) -> bool:
 
 def resolve_alias(names: Names, node: ast.AST) -> str | None:
     """Return the module that a parameter, an attribute, a result or a conditional expression is; else None."""
-    aliases = names.aliases
+    aliases = names.horovod_aliases
     if isinstance(node, ast.Attribute):
         owner = names.source.class_around(node) if is_self(node.value) else None
         alias = aliases.get(f"{names.module}.{owner.name}.{node.attr}") if owner else None
@@ -330,12 +332,12 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     if not isinstance(node, ast.Name):
         return None
     scope = names.scope_of(node)
-    while scope is not None and node.id not in scope.bound:
+    while scope is not None and node.id not in scope.bindings:
         if scope.outer is None:
             return None
         scope = scope.outer
     function = scope.node
-    if not isinstance(function, FunctionNode) or len(scope.bound[node.id]) > 1:  # not a parameter, or bound again
+    if not isinstance(function, FunctionNode) or len(scope.bindings[node.id]) > 1:  # not a parameter, or bound again
         return None
     is_parameter = node.id in {parameter.arg for parameter in all_parameters(function.args)}
     name = function_name(names, function) if is_parameter else None

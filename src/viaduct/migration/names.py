@@ -52,14 +52,14 @@ TENSORFLOW_TOP_CLASSES = (
 )
 MODULES_WITHOUT_CLASSES = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-Bound = list[str | ast.expr | None]
+Bindings = list[str | ast.expr | None]
 """Bindings of a name in a scope: qualified names, assigned expressions, and None for any other (a parameter)."""
 Table = TypeVar("Table")
 MISSING: Any = object()  # for dict.get, where None is a value
 
 
 @lru_cache(maxsize=65536)
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Return a qualified name with the prefixes of SPELLINGS replaced."""
     dotted = name + "."
     changed = True
@@ -77,11 +77,13 @@ class Scope:
 
     node: ast.AST
     outer: Scope | None
-    bound: dict[str, Bound] = field(default_factory=dict)
-    redirects: dict[str, Scope] = field(default_factory=dict)  # global or nonlocal name -> the scope that binds it
+    bindings: dict[str, Bindings] = field(default_factory=dict)
+    global_or_nonlocal: dict[str, Scope] = field(
+        default_factory=dict
+    )  # global or nonlocal name -> the scope that binds it
 
     def bind(self, name: str, value: str | ast.expr | None) -> None:
-        self.redirects.get(name, self).bound.setdefault(name, []).append(value)
+        self.global_or_nonlocal.get(name, self).bindings.setdefault(name, []).append(value)
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,11 @@ class TopLevel:
 
     resolved: dict[str, str | None]  # names that the module binds
     stars: list[str]  # modules that are imported with a star
-    added: dict[str, str]  # names whose imports rules have requested
+    requested_imports: dict[str, str]  # names whose imports rules have requested
 
     def find_changes(self, former: TopLevel) -> set[str]:
         """Return the names that are new, gone, or resolve to something else than before."""
-        tables = ((self.resolved, former.resolved), (self.added, former.added))
+        tables = ((self.resolved, former.resolved), (self.requested_imports, former.requested_imports))
         return {
             name
             for now, before in tables
@@ -108,7 +110,7 @@ class StatementNames:
     """Scopes and bindings of one top-level statement; reused until a rule edits the statement."""
 
     scopes: list[Scope]  # outer ones before inner ones
-    bound: dict[str, Bound]  # module-level names that it binds
+    bindings: dict[str, Bindings]  # module-level names that it binds
     stars: list[str]
 
 
@@ -131,18 +133,18 @@ class Names:
         self.source = source
         self.module = module  # dotted name of the file
         self.package = module if is_package else module.rpartition(".")[0]  # relative imports begin here
-        self.added = added or {}
+        self.requested_imports = added or {}
         self.exports: Exports | None = None  # of the project; set once it is surveyed
         self.followed: dict[str, str] = {}  # see follow
         self.stars: list[str] = []  # modules imported with a star, in the order of the text
         self.scopes: dict[ast.AST, Scope] = {}  # by the node that opens it
         self.scope_by_name: dict[ast.AST, Scope] = {}  # scope of each ast.Name
-        self.lookups: dict[tuple[Scope, str], Bound | None] = {}  # cache of `lookup`
+        self.lookups: dict[tuple[Scope, str], Bindings | None] = {}  # cache of `lookup`
         # Cache of `resolve`; each key is the id of a list of bindings.
         self.resolved: dict[int, str | None] = {}
         self.resolving: dict[int, None] = {}  # keys that are being resolved, in order
         self.provisional: dict[int, None] = {}  # keys with a None that may change: see resolve
-        self.aliases: dict[str, str] = {}  # see module_flow.py; empty for a file without any
+        self.horovod_aliases: dict[str, str] = {}  # see module_flow.py; empty for a file without any
         self.tables: dict[str, Any] = {}  # see get_table
         self.by_statement: dict[ast.stmt, StatementNames] = {}
         self.walk_module(former.by_statement if former is not None else {})
@@ -152,16 +154,16 @@ class Names:
     def walk_module(self, former_statements: dict[ast.stmt, StatementNames]) -> None:
         """Find what each top-level statement binds, from the last statement to the first."""
         top = self.scopes[self.source.tree] = Scope(self.source.tree, None)
-        bound: dict[str, Bound] = {}
+        bound: dict[str, Bindings] = {}
         for statement in reversed(self.source.tree.body):
             former = former_statements.get(statement)
             part = self.walk_statement(statement, top) if former is None else self.reuse_statement(former, top)
-            if not any(scope.redirects for scope in part.scopes):  # `redirects` refers to scopes of this text
+            if not any(scope.global_or_nonlocal for scope in part.scopes):  # that dict refers to scopes of this text
                 self.by_statement[statement] = part
-            for name, values in part.bound.items():
+            for name, values in part.bindings.items():
                 bound.setdefault(name, []).extend(values)
             self.stars += part.stars
-        top.bound = bound
+        top.bindings = bound
         self.stars.reverse()  # the last star import wins
 
     def reuse_statement(self, part: StatementNames, top: Scope) -> StatementNames:
@@ -169,16 +171,16 @@ class Names:
         scopes: list[Scope] = []
         for scope in part.scopes:
             outer = self.scopes.get(scope.outer.node, top) if scope.outer is not None else top
-            scopes.append(Scope(scope.node, outer, scope.bound))
+            scopes.append(Scope(scope.node, outer, scope.bindings))
             self.scopes[scope.node] = scopes[-1]
-        return StatementNames(scopes, part.bound, part.stars)
+        return StatementNames(scopes, part.bindings, part.stars)
 
     def walk_statement(self, statement: ast.stmt, top: Scope) -> StatementNames:
         """Find the scopes of one top-level statement, and the module-level names that it binds."""
         outer_scopes, outer_stars = self.scopes, self.stars
-        self.scopes, self.stars, top.bound = {}, [], {}
+        self.scopes, self.stars, top.bindings = {}, [], {}
         self.walk_nodes([statement], top)
-        part = StatementNames([*self.scopes.values()], top.bound, self.stars)
+        part = StatementNames([*self.scopes.values()], top.bindings, self.stars)
         outer_scopes.update(self.scopes)
         self.scopes, self.stars = outer_scopes, outer_stars
         return part
@@ -237,14 +239,14 @@ class Names:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 complete, first = alias.name, alias.name.partition(".")[0]
-                scope.bind(alias.asname or first, canonical(complete if alias.asname else first))
+                scope.bind(alias.asname or first, canonical_name(complete if alias.asname else first))
         elif isinstance(node, ast.ImportFrom):
             base = self.imported_from(node)
             for alias in node.names:
                 if alias.name == "*":
-                    self.stars.append(canonical(base))
+                    self.stars.append(canonical_name(base))
                 else:
-                    scope.bind(alias.asname or alias.name, canonical(f"{base}.{alias.name}"))
+                    scope.bind(alias.asname or alias.name, canonical_name(f"{base}.{alias.name}"))
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             scope.bind(node.targets[0].id, node.value)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and isinstance(node.target, ast.Name):
@@ -290,8 +292,8 @@ class Names:
         if target is scope:
             return  # `global x` at module level has no effect; recording it would make `binding_scope` loop
         for name in node.names:
-            scope.redirects[name] = target
-            for value in scope.bound.pop(name, []):
+            scope.global_or_nonlocal[name] = target
+            for value in scope.bindings.pop(name, []):
                 target.bind(name, value)
 
     def imported_from(self, node: ast.ImportFrom) -> str:
@@ -307,7 +309,7 @@ class Names:
     def copy_without_requested_imports(self) -> Names:
         """Return the names of the same file without the imports that rules have requested."""
         names = copy(self)
-        names.added, names.resolved = {}, {}
+        names.requested_imports, names.resolved = {}, {}
         for cached in ("used_names", "local_names"):
             names.__dict__.pop(cached, None)
         return names
@@ -338,27 +340,27 @@ class Names:
             return not isinstance(child, ast.stmt)  # only the body consists of statements
         return isinstance(scope, ast.Lambda) and child is not scope.body
 
-    def lookup(self, name: str, scope: Scope) -> Bound | None:
+    def lookup(self, name: str, scope: Scope) -> Bindings | None:
         """Return the bindings of a name as used in a scope; None without any."""
         owner = self.binding_scope(name, scope)
-        return owner.bound[name] if owner is not None else None
+        return owner.bindings[name] if owner is not None else None
 
     def binding_scope(self, name: str, scope: Scope) -> Scope | None:
         """Return the scope that binds a name as used in `scope`: this one or an outer one, else None."""
         candidate: Scope | None = scope
         while candidate is not None:
             is_visible = candidate is scope or not isinstance(candidate.node, ast.ClassDef)
-            if name in candidate.redirects:
-                candidate = candidate.redirects[name]
-            elif is_visible and name in candidate.bound:
+            if name in candidate.global_or_nonlocal:
+                candidate = candidate.global_or_nonlocal[name]
+            elif is_visible and name in candidate.bindings:
                 return candidate
             else:
                 candidate = candidate.outer
         return None
 
     def qualified(self, node: ast.AST) -> str | None:
-        """Return the qualified name of an expression (see `canonical`); None if it cannot be resolved."""
-        if self.aliases:
+        """Return the qualified name of an expression (see `canonical_name`); None if it cannot be resolved."""
+        if self.horovod_aliases:
             return self.qualified_through_aliases(node)
         attributes: list[str] = []
         while node.__class__ is ast.Attribute:  # half of the time of a migration is spent here and below
@@ -369,7 +371,7 @@ class Names:
             return None
         if attributes:
             attributes.append(base)
-            base = canonical(".".join(attributes[::-1]))
+            base = canonical_name(".".join(attributes[::-1]))
         return base if self.exports is None else self.follow(base)
 
     def base_name(self, node: ast.Name) -> str | None:
@@ -379,7 +381,7 @@ class Names:
             self.lookups[key] = self.lookup(node.id, key[0])
         bound = self.lookups[key]
         if bound is None:
-            return self.added.get(node.id) or self.resolve_star_name(node.id)
+            return self.requested_imports.get(node.id) or self.resolve_star_name(node.id)
         result = self.resolved.get(id(bound), MISSING)
         return self.resolve(bound, node.id) if result is MISSING else result
 
@@ -394,11 +396,11 @@ class Names:
         name: str | None = None
         for part in reversed(chain):
             if name is not None and isinstance(part, ast.Attribute):
-                name = self.follow(canonical(f"{name}.{part.attr}"))
+                name = self.follow(canonical_name(f"{name}.{part.attr}"))
             elif isinstance(part, ast.Name):
                 base = self.base_name(part)
                 name = self.follow(base) if base is not None else None
-            name = self.aliases.get(name, name) if name is not None else resolve_alias(self, part)
+            name = self.horovod_aliases.get(name, name) if name is not None else resolve_alias(self, part)
         return name
 
     def follow(self, name: str) -> str:
@@ -406,10 +408,10 @@ class Names:
         if self.exports is None:
             return name
         if name not in self.followed:
-            self.followed[name] = canonical(self.exports.follow(name, self.package))
+            self.followed[name] = canonical_name(self.exports.follow(name, self.package))
         return self.followed[name]
 
-    def resolve(self, bound: Bound, name: str) -> str | None:
+    def resolve(self, bound: Bindings, name: str) -> str | None:
         """Return the qualified name that all bindings of a name agree on, else None; the result is cached.
 
         If names depend on each other (`a = b; b = a`), the None of an inner name is provisional: it is cached only if
@@ -434,17 +436,17 @@ class Names:
         return result
 
     @staticmethod
-    def resolve_equivalent_bindings(bound: Bound, name: str) -> str | None:
+    def resolve_equivalent_bindings(bound: Bindings, name: str) -> str | None:
         """Return the imported name if all other bindings are equivalent members of it, as in `tf = tf.compat.v1`."""
         imported = {value for value in bound if not isinstance(value, ast.expr)}
         base = imported.pop() if len(imported) == 1 else None
         if base is None:
             return None
         texts = [ast.unparse(value) if isinstance(value, ast.Attribute) else "" for value in bound if value != base]
-        same = (text.startswith(f"{name}.") and canonical(base + text[len(name) :]) == base for text in texts)
+        same = (text.startswith(f"{name}.") and canonical_name(base + text[len(name) :]) == base for text in texts)
         return base if all(same) else None
 
-    def common_name(self, bound: Bound) -> str | None:
+    def common_name(self, bound: Bindings) -> str | None:
         """Return the qualified name that all bindings have, ignoring bindings to None; None if they differ."""
         names: set[str | None] = set()
         for value in bound:
@@ -470,23 +472,23 @@ class Names:
         is_unambiguous = all(star.partition(".")[0] in without_classes for star in modules)
         if name in TENSORFLOW_TOP_CLASSES and "tensorflow" in modules and is_unambiguous:
             return f"tensorflow.{name}"
-        return canonical(f"{modules[-1]}.{name}") if modules else None  # the last star import wins
+        return canonical_name(f"{modules[-1]}.{name}") if modules else None  # the last star import wins
 
     def resolve_top_level(self) -> TopLevel:
-        bound = self.scopes[self.source.tree].bound
+        bound = self.scopes[self.source.tree].bindings
         resolved = {name: self.resolve(values, name) for name, values in bound.items()}
-        return TopLevel(resolved, self.stars, dict(self.added))
+        return TopLevel(resolved, self.stars, dict(self.requested_imports))
 
     def is_hidden(self, name: str, at: ast.AST) -> bool:
         """Return True if a parameter or a local variable hides a module's name at a node."""
         top = self.scopes[self.source.tree]
-        return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]
+        return name in top.bindings and self.lookup(name, self.scope_of(at)) is not top.bindings[name]
 
     @cached_property
     def used_names(self) -> set[str]:
         """All names that the file uses or binds anywhere."""
-        used = {node.id for node in self.source.of_kind(ast.Name)}
-        return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)
+        used = {node.id for node in self.source.nodes_of_type(ast.Name)}
+        return used | {name for scope in self.scopes.values() for name in scope.bindings} | set(self.requested_imports)
 
     def local_name(self, qualified: str) -> str | None:
         """Return the module-level name, bound in the file or added, that stands for a qualified name; else None."""
@@ -496,13 +498,13 @@ class Names:
 
     def requested_name(self, qualified: str) -> str | None:
         """Return the local name under which rules have requested the import of a qualified name; else None."""
-        return next((name for name, full in self.added.items() if full == qualified), None)
+        return next((name for name, full in self.requested_imports.items() if full == qualified), None)
 
     @cached_property
     def local_names(self) -> dict[str, str]:
         """Qualified name -> the first module-level name that stands for it."""
         first_names: dict[str, str] = {}
-        for name, bound in self.scopes[self.source.tree].bound.items():
+        for name, bound in self.scopes[self.source.tree].bindings.items():
             full = self.resolve(bound, name) if bound else None
             if full is not None:
                 first_names.setdefault(full, name)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from viaduct.cards.npu import DEFAULT_RANK_SOURCE, RankSource
 
-Target = Literal["npu", "mlu", "any"]
+TargetName = Literal["npu", "mlu", "any"]
 Mode = Literal["rewrite", "patch"]
 NEWER_PRECISION_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values of precision_mode_v2 only
 
@@ -16,7 +16,7 @@ NEWER_PRECISION_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  #
 class Options:
     """Options of one migration."""
 
-    to: Target = "npu"
+    to: TargetName = "npu"
     distributed: bool = False
     style: Literal["explicit", "wrapper"] = "explicit"  # of sessions: options written out, or the vendor's helpers
     imports: Literal["explicit", "star"] = "explicit"  # of npu_bridge: single names, or `from npu_init import *`

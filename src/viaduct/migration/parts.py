@@ -75,7 +75,9 @@ def find_files(name: str, folder: tuple[str, ...], modules: Modules) -> Iterator
                 yield modules.paths[full]
                 break
         else:
-            matches = [module for module in modules.tails.get(parts[length - 1], ()) if module.endswith(f".{prefix}")]
+            matches = [
+                module for module in modules.by_last_name.get(parts[length - 1], ()) if module.endswith(f".{prefix}")
+            ]
             if len(matches) == 1:
                 yield modules.paths[matches[0]]
 

@@ -21,7 +21,9 @@ def as_patch(file: FileResult) -> bytes:
     """Return the patch of one changed or new file."""
     before, after = split_lines(file.before), split_lines(file.after)
     pairs = (
-        match_equal_lines(before, after) if file.path.endswith(".ipynb") else find_anchors(before, after, file.stems)
+        match_equal_lines(before, after)
+        if file.path.endswith(".ipynb")
+        else find_anchors(before, after, file.original_lines)
     )
     name = quote_path(file.path)
     parts = [b"--- " + (name if file.before else b"/dev/null\n"), b"+++ " + name]
@@ -39,7 +41,10 @@ def split_lines(data: bytes) -> list[str]:
 
 
 def match_equal_lines(before: list[str], after: list[str]) -> list[tuple[int, int]]:
-    """Return pairs (old, new) of equal lines of an .ipynb file, whose `stems` are those of its code; lines from 0."""
+    """Return pairs (old, new) of equal lines of an .ipynb file, which count from 0.
+
+    `FileResult.original_lines` cannot be used: in a notebook they are lines of the code, not of the file.
+    """
     blocks = SequenceMatcher(None, before, after).get_matching_blocks()
     return [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
 

@@ -86,4 +86,4 @@ def is_in_torch_program(site: Site) -> bool:
     from viaduct.migration.frameworks import TORCH
 
     project = site.file.project
-    return bool(project.torch_files) and project.is_for(TORCH, site.file.path)
+    return bool(project.torch_files) and project.uses_rules_of(TORCH, site.file.path)

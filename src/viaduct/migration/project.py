@@ -39,7 +39,7 @@ class Project:
     importers: dict[str, set[str]] = field(default_factory=dict)  # the reverse of `imports`
     plain_imports: dict[str, set[str]] = field(default_factory=dict)  # file without a framework -> names it imports
     plain_imported_names: set[str] = field(default_factory=set)  # all names in `plain_imports`
-    own_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
+    own_module_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
     exports: Exports = field(default_factory=Exports)  # names that modules re-export: reexports.py
     entry: str = ""  # the script of --entry
     helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # file -> its helper: (module, file)
@@ -47,36 +47,44 @@ class Project:
     # functions and classes
     functions: dict[str, tuple[str, FunctionNode]] = field(default_factory=dict)  # name -> (file, definition)
     calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)  # function -> (file, call) of each call
-    returns: dict[str, str] = field(default_factory=dict)  # function, or module.Class.method -> kind of the result
-    parameters: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
+    result_kinds: dict[str, str] = field(default_factory=dict)  # function, or module.Class.method -> kind of the result
+    parameter_kinds: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
     # (function, parameter): every call passes a value of another library (values.OTHER_LIBRARIES)
     other_library_parameters: set[tuple[str, str]] = field(default_factory=set)
     classes: dict[str, ProjectClass] = field(default_factory=dict)
-    class_tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
-    attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
-    own_methods: set[str] = field(default_factory=set)  # names of the methods of all classes
-    calling_files: dict[str, set[str]] = field(default_factory=dict)  # called function, not in `functions` -> files
-    uses: dict[str, set[str]] = field(default_factory=dict)  # question about a loaded value -> uses: flows.py
+    classes_by_last_name: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
+    attribute_kinds: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
+    own_method_names: set[str] = field(default_factory=set)  # names of the methods of all classes
+    files_calling: dict[str, set[str]] = field(default_factory=dict)  # called function, not in `functions` -> files
+    uses_by_question: dict[str, set[str]] = field(
+        default_factory=dict
+    )  # question about a loaded value -> uses: flows.py
 
     # Horovod's module as a value: module_flow.py
-    aliases: dict[str, str] = field(default_factory=dict)  # key (see module_flow.py) -> module
-    alias_files: set[str] = field(default_factory=set)  # files in which names resolve through `aliases`
-    escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines that pass the module to unknown code
+    horovod_aliases: dict[str, str] = field(default_factory=dict)  # key (see module_flow.py) -> module
+    horovod_alias_files: set[str] = field(default_factory=set)  # files in which names resolve through `aliases`
+    horovod_escapes: dict[str, set[int]] = field(
+        default_factory=dict
+    )  # file -> lines that pass the module to unknown code
     unconverted_horovod_files: set[str] = field(default_factory=set)  # files that use members which no rule converts
 
     # what files do: project_usage.py
-    config_helpers: set[str] = field(default_factory=set)  # functions whose ConfigProto reaches a session
+    session_config_functions: set[str] = field(default_factory=set)  # functions whose ConfigProto reaches a session
     keras_files: set[str] = field(default_factory=set)  # files that train or run a Keras model
     rank_files: set[str] = field(default_factory=set)  # files that query ranks or use HCCL, or will once migrated
-    horovod_ranks: set[str] = field(default_factory=set)  # files that query Horovod for ranks
-    cycle_files: set[str] = field(default_factory=set)  # files that run an Estimator more than once in a function
+    horovod_rank_files: set[str] = field(default_factory=set)  # files that query Horovod for ranks
+    estimator_cycle_files: set[str] = field(
+        default_factory=set
+    )  # files that run an Estimator more than once in a function
     training_files: set[str] = field(default_factory=set)  # files that minimise a loss or apply gradients
     broadcast_files: set[str] = field(default_factory=set)  # files that broadcast variables
     input_functions: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> of train, evaluate, predict
-    npu_helpers: set[str] = field(default_factory=set)  # functions that add NpuOptimizer; methods also as `.method`
+    npu_optimizer_functions: set[str] = field(
+        default_factory=set
+    )  # functions that add NpuOptimizer; methods also as `.method`
     initialisers: set[str] = field(default_factory=set)  # keys: see project_usage.record_variables
-    other_attributes: set[str] = field(default_factory=set)  # `.attribute` that is assigned other values
-    optimizers: set[str] = field(default_factory=set)  # classes that derive from a TensorFlow optimizer
+    attributes_with_other_values: set[str] = field(default_factory=set)  # `.attribute` that is assigned other values
+    optimizer_classes: set[str] = field(default_factory=set)  # classes that derive from a TensorFlow optimizer
     device_options: set[str] = field(default_factory=set)  # command-line options for a device: shell.record_options
     backend_options: set[str] = field(default_factory=set)  # command-line options for a backend
 
@@ -86,7 +94,7 @@ class Project:
     run_together_cache: dict[tuple[str, str], bool] = field(default_factory=dict)
     owners_by_method: dict[str, list[str]] = field(default_factory=dict)
 
-    def files_with(self, text: str) -> frozenset[str]:
+    def files_containing(self, text: str) -> frozenset[str]:
         """Return the surveyed files that contain a text."""
         if text not in self.files_by_text:
             paths = (path for path, names in self.parsed.items() if text in names.source.text)
@@ -116,11 +124,11 @@ class Project:
         """Return the file and all files that it imports, directly or not."""
         return find_reachable(path, self.imports)
 
-    def is_for(self, framework: str, path: str) -> bool:
+    def uses_rules_of(self, framework: str, path: str) -> bool:
         """Return True if the rules of a framework run on a file; all rules run on a file without a framework."""
         return framework in self.frameworks.get(path, (framework,))
 
-    def helper_of(self, path: str) -> str:
+    def helper_module_of(self, path: str) -> str:
         """Return the helper module that a file imports with --to any."""
         return self.helpers[path][0] if path in self.helpers else HELPER_MODULE
 
@@ -144,7 +152,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     plain: list[tuple[str, bytes]] = []
     imports: dict[str, Imports] = {}
     for path, data in files:
-        project.own_names.update(PurePosixPath(path).with_suffix("").parts)
+        project.own_module_names.update(PurePosixPath(path).with_suffix("").parts)
         if not mentions_framework_or_library(data):
             plain.append((path, data))
             project.plain_imports[path] = {*scan_imports(data, path)}
@@ -235,7 +243,7 @@ def record_functions(project: Project, path: str, names: Names) -> None:
             kinds = {values.full_kind(statement.value) for statement in returns_of(names, node)}
             kind = kinds.pop() if len(kinds) == 1 else None
             if kind:
-                project.returns[name] = kind
+                project.result_kinds[name] = kind
 
 
 def returns_of(names: Names, function: FunctionNode) -> list[ast.Return]:
@@ -247,7 +255,7 @@ def returns_of(names: Names, function: FunctionNode) -> list[ast.Return]:
 def group_returns(source: Source) -> dict[ast.AST, list[ast.Return]]:
     """Return the return statements of a file by their function, in the order of the text."""
     groups: dict[ast.AST, list[ast.Return]] = {}
-    for statement in source.of_kind(ast.Return):
+    for statement in source.nodes_of_type(ast.Return):
         scope = next((parent for parent in source.ancestors(statement) if isinstance(parent, SCOPES)), None)
         if scope is not None:
             groups.setdefault(scope, []).append(statement)
@@ -256,7 +264,7 @@ def group_returns(source: Source) -> dict[ast.AST, list[ast.Return]]:
 
 def record_calls(project: Project, path: str, names: Names) -> None:
     """Record the calls of the project's own functions."""
-    for call in names.source.of_kind(ast.Call):
+    for call in names.source.nodes_of_type(ast.Call):
         name = names.qualified(call.func)
         if name in project.functions:
             project.calls.setdefault(name, []).append((path, call))
@@ -276,7 +284,7 @@ def record_parameters(project: Project, files: dict[str, Names]) -> None:
         for parameter, kinds in kinds_by_parameter.items():
             kind = kinds.pop() if len(kinds) == 1 else None
             if kind:
-                project.parameters[(name, parameter)] = kind
+                project.parameter_kinds[(name, parameter)] = kind
         project.other_library_parameters |= {
             (name, parameter) for parameter, flags in from_other_library.items() if flags == {True}
         }

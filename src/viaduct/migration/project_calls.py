@@ -31,7 +31,7 @@ class ProjectCalls:
         self.classes: dict[str, list[tuple[Names, Scope]]] = {}
         for names in files.values():
             self.record_functions(names, names.source.tree, names.module)
-            for node in names.source.of_kind(ast.ClassDef):
+            for node in names.source.nodes_of_type(ast.ClassDef):
                 self.classes.setdefault(f"{names.module}.{node.name}", []).append((names, names.scopes[node]))
                 if isinstance(names.source.parents[node], ast.Module):
                     self.record_functions(names, node, f"{names.module}.{node.name}")
@@ -41,7 +41,7 @@ class ProjectCalls:
     def record_functions(self, names: Names, owner: ast.Module | ast.ClassDef, prefix: str) -> None:
         """Record the functions of a module or a class that are defined once and outside of branches."""
         for node in owner.body:
-            if isinstance(node, FunctionNode) and len(names.scopes[owner].bound.get(node.name, ())) == 1:
+            if isinstance(node, FunctionNode) and len(names.scopes[owner].bindings.get(node.name, ())) == 1:
                 self.functions[f"{prefix}.{node.name}"] = (names, node)
                 if isinstance(owner, ast.ClassDef):
                     self.methods.setdefault(node.name, []).append(f"{prefix}.{node.name}")
@@ -53,7 +53,7 @@ class ProjectCalls:
                 full = names.qualified(base) or f"{names.module}.{ast.unparse(base)}"
                 base_name = find_class(self.project, full) or full
                 if base_name in self.classes or (
-                    names.qualified(base) and full.partition(".")[0] in self.project.own_names
+                    names.qualified(base) and full.partition(".")[0] in self.project.own_module_names
                 ):
                     yield base_name
 
@@ -133,7 +133,7 @@ class ProjectCalls:
     def is_parameter_rebound(self, function: str, parameter: str) -> bool:
         """Return True if a function binds one of its parameters again."""
         names, definition = self.functions[function]
-        return len(names.scopes[definition].bound[parameter]) > 1
+        return len(names.scopes[definition].bindings[parameter]) > 1
 
 
 def function_name(names: Names, function: FunctionNode) -> str | None:

@@ -17,7 +17,7 @@ from viaduct.migration.import_graph import Modules, list_program_escapes
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_literal_in
 from viaduct.migration.project import Project, iterate_arguments, returns_of
-from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_METHOD
+from viaduct.migration.sessions import CONFIG_ARGUMENTS, CONFIG_ARGUMENTS_BY_METHOD
 from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, kind_of_call
 
@@ -61,17 +61,17 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
         project.imports[path] = modules.find_all(imported, path)
     for path, names in files.items():
         values = Values(names, project)
-        for call in names.source.of_kind(ast.Call):
+        for call in names.source.nodes_of_type(ast.Call):
             record_call(project, path, call, values)
         if any(text in names.source.text for text in INPUT_CONTEXT_NAMES):
             project.rank_files.add(path)
         if "stimator" in names.source.text and any(
             find_estimator_cycle(function, values) for function in names.source.functions
         ):
-            project.cycle_files.add(path)
+            project.estimator_cycle_files.add(path)
         project.imports[path] = modules.find_all(list_imported_names(names), path)
         record_optimizers(project, names)
-        project.own_methods |= {
+        project.own_method_names |= {
             function.name
             for function in names.source.functions
             if isinstance(names.source.parents[function], ast.ClassDef)
@@ -79,7 +79,7 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
         record_variables(project, path, values)
         record_npu_helpers(project, names)
     project.importers = reverse_edges(project.imports)
-    for path in project.horovod_ranks:
+    for path in project.horovod_rank_files:
         if not list_program_escapes(project, path):
             project.rank_files.add(path)
 
@@ -88,15 +88,15 @@ def record_call(project: Project, path: str, call: ast.Call, values: Values) -> 
     """Record the called function, and whether it queries ranks, runs a Keras model or gets an input_fn or config."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
-        project.calling_files.setdefault(name, set()).add(path)
+        project.files_calling.setdefault(name, set()).add(path)
     if name is not None and is_rank_query(name):
-        (project.horovod_ranks if name.startswith("horovod.") else project.rank_files).add(path)
+        (project.horovod_rank_files if name.startswith("horovod.") else project.rank_files).add(path)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method in KERAS_RUN_METHODS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
         project.keras_files.add(path)
     if method in ESTIMATOR_RUN_METHODS or name in SPEC_TO_RUN:
         record_input_functions(project, values, call, SPEC_TO_RUN.get(name or "", method))
-    slot = CONFIG_SLOTS.get(name or "") or CONFIG_SLOTS_BY_METHOD.get(method)
+    slot = CONFIG_ARGUMENTS.get(name or "") or CONFIG_ARGUMENTS_BY_METHOD.get(method)
     if slot is not None:
         record_config_helper(project, values, find_argument(call, *slot))
 
@@ -110,7 +110,7 @@ def record_variables(project: Project, path: str, values: Values) -> None:
     names = values.names
     if VARIABLE_WORDS.search(names.source.text) is None:
         return
-    for call in names.source.of_kind(ast.Call):
+    for call in names.source.nodes_of_type(ast.Call):
         name = names.qualified(call.func) or ""
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if is_training_call(project, name, method):
@@ -119,7 +119,7 @@ def record_variables(project: Project, path: str, values: Values) -> None:
             project.broadcast_files.add(path)
         if name in project.functions:
             record_passed_initialiser(project, values, name, call)
-    for node in names.source.of_kind(ast.Assign):
+    for node in names.source.nodes_of_type(ast.Assign):
         if len(node.targets) == 1:
             record_assigned_initialiser(project, values, node.targets[0], node.value)
     for function in names.source.functions:
@@ -131,28 +131,28 @@ def is_training_call(project: Project, name: str, method: str) -> bool:
     if name in OPTIMIZER_TRAINING_FUNCTIONS:
         return True
     root = name.partition(".")[0]
-    return method in TRAINING_METHODS and (root in ("", "tensorflow") or root in project.own_names)
+    return method in TRAINING_METHODS and (root in ("", "tensorflow") or root in project.own_module_names)
 
 
 def record_npu_helpers(project: Project, names: Names) -> None:
     """Record the functions with the string "NpuOptimizer": in migrated code they add it to a session's config."""
     if "NpuOptimizer" not in names.source.text:
         return
-    for node in names.source.of_kind(ast.Constant):
+    for node in names.source.nodes_of_type(ast.Constant):
         if node.value == "NpuOptimizer":
             function = names.source.function_around(node)
             owner = names.source.parents.get(function) if function is not None else None
             if function is not None and isinstance(owner, ast.ClassDef):
-                project.npu_helpers |= {f"{names.module}.{owner.name}.{function.name}", f".{function.name}"}
+                project.npu_optimizer_functions |= {f"{names.module}.{owner.name}.{function.name}", f".{function.name}"}
             elif function is not None:
-                project.npu_helpers.add(f"{names.module}.{function.name}")
+                project.npu_optimizer_functions.add(f"{names.module}.{function.name}")
 
 
 def record_assigned_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
     """Record an attribute or module-level name that gets an initialiser, and attributes that get other values."""
     if isinstance(target, ast.Attribute):
         is_initialiser = makes_initialiser(values, value)
-        (project.initialisers if is_initialiser else project.other_attributes).add(f".{target.attr}")
+        (project.initialisers if is_initialiser else project.attributes_with_other_values).add(f".{target.attr}")
         return
     is_module_level = isinstance(target, ast.Name) and isinstance(values.names.scope_of(target).node, ast.Module)
     if isinstance(target, ast.Name) and is_module_level and makes_initialiser(values, value):
@@ -183,7 +183,7 @@ def record_passed_initialiser(project: Project, values: Values, name: str, call:
 
 def makes_initialiser(values: Values, node: ast.expr) -> bool:
     """Return True for the result of global_variables_initializer, also through a name or in a group, list or tuple."""
-    origin = values.origin(node)
+    origin = values.assigned_value(node)
     if isinstance(origin, ast.List | ast.Tuple):
         return any(makes_initialiser(values, element) for element in origin.elts)
     if not isinstance(origin, ast.Call):
@@ -210,7 +210,7 @@ def record_input_functions(project: Project, values: Values, call: ast.Call, run
 
 def unpack_dictionary(values: Values, value: ast.expr, keyword_name: str) -> Iterator[ast.expr]:
     """Yield the value that `**value` passes for a keyword, if the text shows the dictionary."""
-    origin = values.origin(value)
+    origin = values.assigned_value(value)
     if isinstance(origin, ast.Dict):
         pairs = zip(origin.keys, origin.values, strict=True)
         yield from (element for key, element in pairs if is_literal_in(key, keyword_name))
@@ -220,7 +220,7 @@ def unpack_dictionary(values: Values, value: ast.expr, keyword_name: str) -> Ite
 
 def find_functions(values: Values, value: ast.expr, depth: int = 0) -> Iterator[str]:
     """Yield the names of functions that an expression stands for or calls; methods as `*.name`."""
-    origin = values.origin(value)
+    origin = values.assigned_value(value)
     parts: list[ast.expr] = []
     if isinstance(origin, ast.Lambda):
         parts = [origin.body]
@@ -252,16 +252,16 @@ def record_optimizers(project: Project, names: Names) -> None:
     for node in names.source.tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             bases = [names.qualified(base) or "" for base in node.bases]
-            if any(kind_of_call(base) == "optimizer" or base in project.optimizers for base in bases):
-                project.optimizers.add(f"{names.module}.{node.name}")
+            if any(kind_of_call(base) == "optimizer" or base in project.optimizer_classes for base in bases):
+                project.optimizer_classes.add(f"{names.module}.{node.name}")
 
 
 def record_config_helper(project: Project, values: Values, value: ast.expr | None) -> None:
     """Record a function of the project that makes the config of a session; rules edit it instead of each session."""
-    origin = values.origin(value) if value is not None else None
+    origin = values.assigned_value(value) if value is not None else None
     helper = values.names.qualified(origin.func) if isinstance(origin, ast.Call) else None
     if helper is not None and helper in project.functions:
-        project.config_helpers.add(helper)
+        project.session_config_functions.add(helper)
 
 
 def find_estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:

@@ -26,13 +26,13 @@ class Exports:
 
     modules: dict[str, dict[str, str]] = field(default_factory=dict)  # module -> name -> qualified name
     stars: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module -> modules it imports with a star
-    tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a module's name -> modules
+    by_last_name: dict[str, list[str]] = field(default_factory=dict)  # last part of a module's name -> modules
 
     def record(self, names: Names) -> None:
         """Record the names that a file offers: its functions, classes and imports."""
         top = names.scopes[names.source.tree]
         offered = {}
-        for name, bound in top.bound.items():
+        for name, bound in top.bindings.items():
             origin = names.common_name(bound)
             if origin is not None:
                 offered[name] = origin
@@ -42,7 +42,7 @@ class Exports:
         """Record the names that a module offers, and the modules that it imports with a star."""
         self.modules[module] = offered
         self.stars[module] = stars
-        self.tails.setdefault(module.rpartition(".")[2], []).append(module)
+        self.by_last_name.setdefault(module.rpartition(".")[2], []).append(module)
 
     def find_module(self, name: str, package: str) -> str | None:
         """Return the module to which a name in a file of `package` refers.
@@ -54,7 +54,7 @@ class Exports:
             full = ".".join([*parts[:count], name])
             if full in self.modules:
                 return full
-        matches = [owner for owner in self.tails.get(name.rpartition(".")[2], []) if owner.endswith(f".{name}")]
+        matches = [owner for owner in self.by_last_name.get(name.rpartition(".")[2], []) if owner.endswith(f".{name}")]
         return matches[0] if len(matches) == 1 else None
 
     def follow(self, name: str, package: str) -> str:

@@ -39,7 +39,7 @@ def write(outcome: Outcome, path: Path, language: str = "en") -> None:
 
 def make_page(outcome: Outcome, language: str = "en") -> Page:
     summary = summarise(outcome)
-    name = outcome.files[0].path if outcome.walk.single and outcome.files else outcome.root.resolve().name
+    name = outcome.files[0].path if outcome.walk.is_single_script and outcome.files else outcome.root.resolve().name
     return Page(
         f"{printable_path(name)} to {outcome.options.to.upper()}",
         headline(summary)[0].upper() + headline(summary)[1:] + ".",
@@ -112,7 +112,8 @@ def make_ledger_section(outcome: Outcome, summary: Summary, language: str) -> li
         else ["要求", "需要", *STATE_TITLES_ZH.values()]
     )
     rows: list[list[object]] = [
-        [row.name(language), row.needed, row.changed, row.right, row.manual, row.unresolved] for row in summary.ledger
+        [row.title_in(language), row.needed, row.changed, row.right, row.manual, row.unresolved]
+        for row in summary.ledger
     ]
     text = (
         "Places that each requirement of the target concerns, and their states. A place that needs a change and could "
@@ -123,8 +124,13 @@ def make_ledger_section(outcome: Outcome, summary: Summary, language: str) -> li
 
 def make_review_section(outcome: Outcome, summary: Summary, language: str) -> Section:
     rows = [
-        [finding.risk, printable_path(outcome.locate(finding)), printable_text(finding.text(language)), finding.rule]
-        for finding in outcome.by_risk
+        [
+            finding.risk,
+            printable_path(outcome.locate(finding)),
+            printable_text(finding.message_in(language)),
+            finding.rule,
+        ]
+        for finding in outcome.unfinished_findings
     ]
     text = "The riskiest first." if rows else describe_empty_review(summary)
     parts: list[Part] = [Table(["risk", "place", "what to do", "rule"], rows)] if rows else []
@@ -155,7 +161,10 @@ def make_rules_section(summary: Summary) -> list[Section]:
 
 def make_advice_section(outcome: Outcome, language: str) -> list[Section]:
     findings = [finding for finding in outcome.findings if finding.status == "advice"]
-    rows = [[printable_path(outcome.locate(item)), printable_text(item.text(language)), item.rule] for item in findings]
+    rows = [
+        [printable_path(outcome.locate(item)), printable_text(item.message_in(language)), item.rule]
+        for item in findings
+    ]
     table = Table(["place", "advice", "rule"], rows)
     return [Section("Advice", "What may run better, or is worth a look.", [table])] if rows else []
 
@@ -169,7 +178,7 @@ def make_files_section(outcome: Outcome, language: str) -> list[Section]:
             len(file.findings),
             printable_text(file.reason_in(language)),
         ]
-        for file in [*outcome.files, *outcome.added]
+        for file in [*outcome.files, *outcome.helper_files]
     ]
     skipped = outcome.walk.skipped
     rows += [[printable_path(path.path), "left out", None, None, path.reason_in(language)] for path in skipped]
@@ -179,13 +188,13 @@ def make_files_section(outcome: Outcome, language: str) -> list[Section]:
 def describe_state(file: FileResult) -> str:
     if file.changed and not file.before:
         return "new"
-    return "changed" if file.changed else "not understood" if file.reason else "unchanged"
+    return "changed" if file.changed else "not understood" if file.unread_reason else "unchanged"
 
 
 def make_diffs(outcome: Outcome, language: str) -> list[DiffFile]:
     """Return the files with changes or findings: changed ones first, files that were not understood last."""
-    reported = [file for file in [*outcome.files, *outcome.added] if file.findings or file.changed]
-    reported.sort(key=lambda file: (not file.changed, bool(file.reason)))
+    reported = [file for file in [*outcome.files, *outcome.helper_files] if file.findings or file.changed]
+    reported.sort(key=lambda file: (not file.changed, bool(file.unread_reason)))
     return [make_diff_file(file, language) for file in reported]
 
 
@@ -193,10 +202,10 @@ def make_diff_file(file: FileResult, language: str) -> DiffFile:
     by_line: dict[int, list[Finding]] = defaultdict(list)
     for finding in file.findings:
         by_line[finding.line].append(finding)
-    if file.reason:
+    if file.unread_reason:
         comments = [make_comment(file, finding, language) for finding in file.findings]
         return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not analysed")
-    shown = omit_unchanged_rows(compare_texts(file.old, file.new, file.stems), set(by_line))
+    shown = omit_unchanged_rows(compare_texts(file.old_text, file.new_text, file.original_lines), set(by_line))
     # A number stands for this many omitted rows.
     rows = [row if isinstance(row, int) else make_diff_row(file, row, by_line, language) for row in shown]
     return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")
@@ -211,4 +220,6 @@ def make_diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Fi
 def make_comment(file: FileResult, finding: Finding, language: str) -> Comment:
     tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
     location = printable_path(file.locate(finding.line)) if file.cells else ""
-    return Comment(printable_text(finding.text(language)), finding.rule, STATUS_WORDS[finding.status], tone, location)
+    return Comment(
+        printable_text(finding.message_in(language)), finding.rule, STATUS_WORDS[finding.status], tone, location
+    )

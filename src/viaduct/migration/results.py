@@ -9,15 +9,15 @@ from viaduct.migration.candidates import Mark
 from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Finding
 from viaduct.migration.ledger import Place, is_counted, make_place_of_finding
 from viaduct.migration.options import Options
-from viaduct.migration.walk import Skipped, Walk
+from viaduct.migration.walk import SkippedPath, Walk
 
 
 @dataclass(frozen=True)
 class FileResult:
     """Result of migrating one file.
 
-    In an `Outcome`, `before` and `after` are empty unless the file was changed; `old`, `new` and `stems` are empty
-    without a change or a finding.
+    In an `Outcome`, `before` and `after` are empty unless the file was changed; `old_text`, `new_text` and
+    `original_lines` are empty without a change or a finding.
     """
 
     path: str
@@ -26,13 +26,13 @@ class FileResult:
     findings: tuple[Finding, ...] = ()
     places: tuple[Place, ...] = ()  # lines that a requirement of the target concerns, with their state (ledger.py)
     marks: frozenset[Mark] = frozenset()  # what the file does that matters for the program to which it belongs
-    old: str = ""  # `before` as text; of a notebook only the code
-    new: str = ""  # `after` as text; of a notebook only the code
-    stems: tuple[int, ...] = ()  # for each line of `new` the line of `old` from which it comes; 0: a new line
-    reason: str = ""  # why it was not analysed; empty if it was
-    reason_zh: str = ""
+    old_text: str = ""  # `before` as text; of a notebook only the code
+    new_text: str = ""  # `after` as text; of a notebook only the code
+    original_lines: tuple[int, ...] = ()  # for each line of `new_text` its line in `old_text`; 0: it is new
+    unread_reason: str = ""  # why it was not analysed; empty if it was
+    unread_reason_zh: str = ""
     remedy: str = ""  # what the user can do about it
-    cells: tuple[tuple[int, int], ...] = ()  # of a notebook: (number of a code cell, its first line in `old`)
+    cells: tuple[tuple[int, int], ...] = ()  # of a notebook: (number of a code cell, its first line in `old_text`)
     size: int = 0  # bytes
     line_count: int = 0
     seconds: float = 0.0  # processor time
@@ -44,7 +44,7 @@ class FileResult:
         return self.before != self.after
 
     def reason_in(self, language: str) -> str:
-        return self.reason_zh if language == "zh" and self.reason_zh else self.reason
+        return self.unread_reason_zh if language == "zh" and self.unread_reason_zh else self.unread_reason
 
     def locate(self, line: int) -> str:
         """Return the file and line, as shown to the user: `train.py:12`; in a notebook `train.ipynb cell 3:2`."""
@@ -66,33 +66,33 @@ class Outcome:
     seconds: float = 0.0
     entry: str = ""  # the script that is started; empty if that is not known
     frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # see Project
-    added: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended or unchanged
+    helper_files: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended or unchanged
     by_path: dict[str, FileResult] = field(init=False)
 
     def __post_init__(self) -> None:
         self.by_path = {file.path: file for file in self.files}
 
     @property
-    def changed(self) -> list[FileResult]:
+    def changed_files(self) -> list[FileResult]:
         return [file for file in self.files if file.changed]
 
     @property
     def files_to_write(self) -> list[FileResult]:
         """Files that changed, and new helper files."""
-        return [*self.changed, *(file for file in self.added if file.changed)]
+        return [*self.changed_files, *(file for file in self.helper_files if file.changed)]
 
     @property
     def findings(self) -> list[Finding]:
         return [finding for file in self.files for finding in file.findings]
 
     @property
-    def unread(self) -> list[Skipped | FileResult]:
+    def unread(self) -> list[SkippedPath | FileResult]:
         """Files and folders that could not be read or analysed, without those that are left out deliberately."""
         left_out = [skipped for skipped in self.walk.skipped if not skipped.is_deliberate]
-        return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda entry: entry.path)
+        return sorted([*left_out, *(file for file in self.files if file.unread_reason)], key=lambda entry: entry.path)
 
     @property
-    def by_risk(self) -> list[Finding]:
+    def unfinished_findings(self) -> list[Finding]:
         """Findings that need manual review or are unresolved, the riskiest first."""
         unfinished = [finding for finding in self.findings if finding.status in UNFINISHED_STATUSES]
         return sorted(unfinished, key=lambda finding: (RISK_ORDER[finding.risk], finding.order))

@@ -27,8 +27,8 @@ from viaduct.cards.limits import Risk
 from viaduct.cards.tensorflow_api import DEFINING_MODULE
 from viaduct.migration import targets
 from viaduct.migration.edits import Edits
-from viaduct.migration.findings import Finding, Kind, Status
-from viaduct.migration.options import Mode, Options, Target
+from viaduct.migration.findings import Category, Finding, Status
+from viaduct.migration.options import Mode, Options, TargetName
 from viaduct.migration.predicates import find_argument
 from viaduct.migration.source import Source
 from viaduct.migration.specification import ROWS_BY_RULE
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from viaduct.migration.values import Values
 
 Handler = Callable[["Site"], None]
-ALL_TARGETS: tuple[Target, ...] = ("npu", "mlu", "any")
+ALL_TARGETS: tuple[TargetName, ...] = ("npu", "mlu", "any")
 ALL_MODES: tuple[Mode, ...] = ("rewrite", "patch")
 
 
@@ -49,9 +49,9 @@ class Rule:
     module: str
     short_name: str = ""  # given if the module has several rules (notices.py); empty: the module's name
     text: str = ""  # documentation, given if the module has several rules; empty: the module's docstring
-    category: Kind = "mandatory"  # of its findings, also with --to any unless `category_for_any` is given
-    targets: tuple[Target, ...] = ("npu",)
-    category_for_any: Kind | None = None
+    category: Category = "mandatory"  # of its findings, also with --to any unless `category_for_any` is given
+    targets: tuple[TargetName, ...] = ("npu",)
+    category_for_any: Category | None = None
     former_names: tuple[str, ...] = ()  # older names, without the family, that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before this one
     runs_last: bool = False  # runs after all rules without `runs_last`, to see their result
@@ -88,7 +88,7 @@ class Rule:
     def skips_lines_left_alone(self) -> bool:
         return self.family == "torch" and not self.visits_lines_left_alone
 
-    def category_of_findings(self, options: Options) -> Kind:
+    def category_of_findings(self, options: Options) -> Category:
         """Return the category of the rule's findings for the target of these options."""
         return self.category_for_any if options.to == "any" and self.category_for_any else self.category
 
@@ -181,13 +181,13 @@ class Site:
 
     @property
     def target(self) -> targets.Target:
-        """Target that `--to` names: it renders devices, backends and imports."""
+        """TargetName that `--to` names: it renders devices, backends and imports."""
         return targets.target_of(self.options)
 
     @property
     def cards(self) -> tuple[Card, ...]:
         """The NPU, the MLU, or both with `--to any`: the cards on which the result is to run."""
-        return targets.cards(self.options)
+        return targets.target_cards(self.options)
 
     @property
     def values(self) -> Values:
@@ -197,7 +197,7 @@ class Site:
         """Return the qualified name of an expression; None if it is not known."""
         return self.file.names.qualified(node)
 
-    def text(self, node: ast.AST) -> str:
+    def text_of(self, node: ast.AST) -> str:
         return self.source.text_of(node)
 
     @property
@@ -239,7 +239,7 @@ class Site:
             self.edit.replace_node(value, text)
 
     def remove_argument(self, value: ast.expr | ast.keyword) -> None:
-        self.edit.remove_slots(self.source.argument_slots(self.node), {self.argument_index(value)})
+        self.edit.remove_items(self.source.argument_items(self.node), {self.argument_index(value)})
 
     def remove_arguments(self, values: list[ast.expr | ast.keyword], add: str = "") -> None:
         """Remove several arguments and add the code `add`, such as "x=1", in one edit: two could overlap at a comma."""
@@ -252,7 +252,7 @@ class Site:
 
     def pass_by_keyword(self, value: ast.expr, name: str) -> None:
         """Turn a positional argument into a keyword argument."""
-        self.edit.insert(self.source.argument_slots(self.node)[self.argument_index(value)].start, f"{name}=")
+        self.edit.insert(self.source.argument_items(self.node)[self.argument_index(value)].start, f"{name}=")
 
     def pass_all_by_keyword(self, parameters: tuple[str, ...]) -> None:
         """Turn the positional arguments into keyword arguments; `parameters` are their names in order."""

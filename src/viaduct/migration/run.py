@@ -77,7 +77,7 @@ def migrate_project(
     finally:
         if gc_was_enabled:
             gc.enable()
-    entry = options.entry or guess_entry(results, files.single)
+    entry = options.entry or guess_entry(results, files.is_single_script)
     seconds = time.perf_counter() - began
     return Outcome(files.root, options, files, results, command, seconds, entry, project.frameworks, added)
 
@@ -99,7 +99,7 @@ def audit_results(
         # Set even if the insertion failed: it is reported here, and audit_programs would report it again.
         marks[path] = marks.get(path, frozenset()) | {"imports plug-in"}
         if extended is None:
-            lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_new=True))
+            lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_unreported=True))
     for place in [*lacking, *audit_programs(marks, project.imports, places, is_set_outside)]:
         file = fill_texts(by_path[place.file], texts)
         by_path[place.file] = replace(file, places=(*file.places, place), findings=(place.as_finding(), *file.findings))
@@ -110,28 +110,28 @@ def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> Fil
     """Return a script with the import of the card's plug-in; None where it cannot be inserted."""
     before = file.before or texts[file.path]
     inserted = plugin_import.insert_import(file.path, file.after or before, module)
-    if inserted is None or file.reason:
+    if inserted is None or file.unread_reason:
         return None
     after, line = inserted
     file = fill_texts(file, texts)
-    origin = file.stems[line - 1]
-    place, finding = plugin_import.describe_insertion(file.path, origin, file.old, module)
+    origin = file.original_lines[line - 1]
+    place, finding = plugin_import.describe_insertion(file.path, origin, file.old_text, module)
     return replace(
         add_finding(file, finding),
         before=before,
         after=after,
-        new=decode(after)[0],
-        stems=(*file.stems[:line], origin, *file.stems[line:]),
+        new_text=decode(after)[0],
+        original_lines=(*file.original_lines[:line], origin, *file.original_lines[line:]),
         places=(*file.places, place),
     )
 
 
 def fill_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
-    """Return the result with `old`, `new` and `stems`, which are empty in an unchanged file without findings."""
-    if file.old:
+    """Fill in `old_text`, `new_text` and `original_lines` of an unchanged file, which are empty without findings."""
+    if file.old_text:
         return file
     text = decode(texts[file.path])[0]
-    return replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
+    return replace(file, old_text=text, new_text=text, original_lines=tuple(range(1, len(lines_of(text)) + 1)))
 
 
 def add_finding(file: FileResult, finding: Finding) -> FileResult:
@@ -142,9 +142,9 @@ def recover_and_walk(path: Path) -> Walk:
     """Undo interrupted migrations in a project, then find its files."""
     recover(path, print_progress)
     files = walk(path)
-    for folder in files.interrupted:
+    for folder in files.interrupted_folders:
         recover_folder(files.root / folder, print_progress)
-    return walk(path) if files.interrupted else files
+    return walk(path) if files.interrupted_folders else files
 
 
 def print_progress(message: str) -> None:
@@ -163,8 +163,8 @@ def separate_helpers(
     for helper in helper_file.collect_helpers(files, project, scripts) if project.helpers else ():
         for name, path, line in helper.find_missing():
             file = fill_texts(by_path[path], texts)
-            origin = file.stems[line - 1]
-            text = lines_of(file.old)[origin - 1]
+            origin = file.original_lines[line - 1]
+            text = lines_of(file.old_text)[origin - 1]
             by_path[path] = add_finding(file, helper_file.report_missing_member(helper.path, name, path, origin, text))
         if helper.after != helper.before or helper.path not in by_path:
             helpers.append(make_helper_result(helper))
@@ -179,7 +179,7 @@ def iterate_scripts(
     for file in results:
         is_surveyed = file.path in project.surveyed
         if file.path.endswith(".py") and (file.changed or is_surveyed):
-            text = file.new if file.changed else decode(texts[file.path])[0]
+            text = file.new_text if file.changed else decode(texts[file.path])[0]
             messages = " ".join(finding.message for finding in file.findings if finding.status != "changed")
             yield helper_file.Script(file.path, text, file.changed, messages)
 
@@ -190,9 +190,9 @@ def make_helper_result(helper: helper_file.Helper) -> FileResult:
         helper.path,
         helper.before,
         helper.after,
-        old=old,
-        new=new,
-        stems=helper_file.map_lines(old, new),
+        old_text=old,
+        new_text=new,
+        original_lines=helper_file.map_lines(old, new),
         size=len(helper.after),
         line_count=len(lines_of(new)),
     )
@@ -385,7 +385,7 @@ def migrate_guarded(path: str, data: bytes, options: Options, project: Project) 
 
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     result = migrate_bytes(path, data, options, project)
-    if result.reason:
+    if result.unread_reason:
         findings = tuple(lower_risk(finding, data) for finding in result.findings)
         return replace(result, before=b"", after=b"", findings=findings)
     return complete_result(result, decode(data)[0], decode(result.after)[0])
@@ -397,9 +397,9 @@ def complete_result(result: FileResult, old: str, new: str) -> FileResult:
     `old` and `new`: the text before and after, or the code of a notebook.
     """
     if result.changed:
-        return replace(result, old=old, new=new)
+        return replace(result, old_text=old, new_text=new)
     result = replace(result, before=b"", after=b"")
-    return replace(result, old=old, new=new) if result.findings else replace(result, stems=())
+    return replace(result, old_text=old, new_text=new) if result.findings else replace(result, original_lines=())
 
 
 def migrate_notebook(path: str, data: bytes, options: Options, project: Project) -> FileResult:
@@ -417,7 +417,7 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
     return replace(result, before=data, after=after) if result.changed else result
 
 
-def report_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
+def report_skipped_cell(path: str, cell: notebooks.SkippedCell) -> Finding | None:
     """Return the finding for a cell that was not analysed; None for a `%%` cell that mentions no framework."""
     is_relevant = mentions_framework(cell.text.encode())
     if cell.text.lstrip().startswith("%%") and not is_relevant:
@@ -433,7 +433,9 @@ def make_too_large_result(path: str, data: bytes) -> FileResult:
     reason = f"has {len(data) / 1e6:.1f} MB, more than the {MAX_FILE_BYTES / 1e6:g} MB that are analysed"
     zh = f"大小为 {len(data) / 1e6:.1f} MB,超过可处理的 {MAX_FILE_BYTES / 1e6:g} MB"
     if not mentions_framework(data):
-        return FileResult(path, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")
+        return FileResult(
+            path, unread_reason=f"{reason}; it mentions no framework", unread_reason_zh=f"{zh};未提及任何框架"
+        )
     return make_left_alone_result(path, reason, zh, data)
 
 
@@ -448,7 +450,7 @@ def make_left_alone_result(path: str, reason: str, zh: str, data: bytes) -> File
     """Return the result of a file that could not be analysed and is copied as it is."""
     messages = f"{reason}. It is copied as it is", f"{zh}。文件原样复制"
     finding = Finding(path, 1, 1, 1, "engine.left_alone", "report", "manual", *messages, "high")
-    return FileResult(path, findings=(lower_risk(finding, data),), reason=reason, reason_zh=zh)
+    return FileResult(path, findings=(lower_risk(finding, data),), unread_reason=reason, unread_reason_zh=zh)
 
 
 def lower_risk(finding: Finding, data: bytes) -> Finding:

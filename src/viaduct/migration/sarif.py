@@ -97,7 +97,7 @@ def make_result(outcome: Outcome, finding: Finding, rules: list[str], language: 
     location: dict[str, Any] = {"artifactLocation": make_artifact(finding.file)}
     if not outcome.by_path[finding.file].cells:  # a finding's line in a notebook is not a line of the .ipynb file
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}
-    message = finding.text(language)
+    message = finding.message_in(language)
     text = message if "region" in location else f"{outcome.locate(finding)}: {message}"
     key = f"{finding.file}\0{finding.rule}\0{finding.before}\0{finding.message}"
     return {
@@ -107,5 +107,10 @@ def make_result(outcome: Outcome, finding: Finding, rules: list[str], language: 
         "message": {"text": text},
         "locations": [{"physicalLocation": location}],
         "partialFingerprints": {"viaductFinding/v1": hashlib.sha256(key.encode(errors="replace")).hexdigest()[:32]},
-        "properties": {"status": finding.status, "kind": finding.kind, "risk": finding.risk, "after": finding.after},
+        "properties": {
+            "status": finding.status,
+            "kind": finding.category,
+            "risk": finding.risk,
+            "after": finding.after,
+        },
     }

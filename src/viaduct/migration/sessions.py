@@ -1,6 +1,6 @@
 """Calls of TensorFlow 1 that open a session, and which of their arguments is the ConfigProto.
 
-    CONFIG_SLOTS["tensorflow.Session"]    ("config", 2)    tf.Session(config=config) or tf.Session("", None, config)
+    CONFIG_ARGUMENTS["tensorflow.Session"]    ("config", 2)    tf.Session(config=config) or tf.Session("", None, config)
 
 A slot is (keyword, position). Positions count from 0, without `self`; -1: the position differs between releases of
 TensorFlow, so only the keyword is used.
@@ -15,7 +15,7 @@ SESSION_CLASSES = (
 MONITORED_SESSIONS = ("tensorflow.train.MonitoredTrainingSession", "tensorflow.train.SingularMonitoredSession")
 SLIM = ("tensorflow.contrib.slim", "tf_slim")
 # Qualified name of a class or function -> slot.
-CONFIG_SLOTS: dict[str, tuple[str, int]] = {
+CONFIG_ARGUMENTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(SESSION_CLASSES, ("config", 2)),
     "tensorflow.train.MonitoredTrainingSession": ("config", 9),
     "tensorflow.train.SingularMonitoredSession": ("config", 3),
@@ -29,7 +29,7 @@ CONFIG_SLOTS: dict[str, tuple[str, int]] = {
     **{f"{slim}.evaluation.evaluation_loop": ("session_config", -1) for slim in SLIM},
 }
 # (kind of the object as in values.CONSTRUCTORS, name of its method) -> slot.
-CONFIG_SLOTS_BY_KIND_AND_METHOD: dict[tuple[str, str], tuple[str, int]] = {
+CONFIG_ARGUMENTS_BY_KIND_AND_METHOD: dict[tuple[str, str], tuple[str, int]] = {
     ("supervisor", "managed_session"): ("config", 1),
     ("supervisor", "prepare_or_wait_for_session"): ("config", 1),
     ("session_manager", "prepare_session"): ("config", 7),
@@ -37,6 +37,6 @@ CONFIG_SLOTS_BY_KIND_AND_METHOD: dict[tuple[str, str], tuple[str, int]] = {
     ("session_manager", "wait_for_session"): ("config", 1),
 }
 # Name of a method -> slot, for an object whose kind is not known.
-CONFIG_SLOTS_BY_METHOD = {method: slot for (_, method), slot in CONFIG_SLOTS_BY_KIND_AND_METHOD.items()}
+CONFIG_ARGUMENTS_BY_METHOD = {method: slot for (_, method), slot in CONFIG_ARGUMENTS_BY_KIND_AND_METHOD.items()}
 # Classes and functions that return a session, which has to be closed.
 CLOSABLE_SESSIONS = (*SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession")

@@ -25,7 +25,7 @@ from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import any_device_text, backend, device_string, lightning
 from viaduct.migration.rules.torch._device_texts import is_device_name
-from viaduct.migration.targets import cards
+from viaduct.migration.targets import target_cards
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
@@ -46,7 +46,7 @@ def migrate_all(walk: Walk, options: Options) -> Iterator[FileResult]:
     """Yield the migrated configuration files of a project, those with findings; none with --mode patch."""
     if options.mode == "patch":
         return  # the patch replaces device strings while the script runs
-    for path in list(walk.others):
+    for path in list(walk.other_files):
         if not path.endswith(SUFFIXES) or find_rule_name(path):
             continue
         data = walk.read(path, MAX_BYTES) or b""
@@ -68,7 +68,7 @@ def migrate(path: str, data: bytes, options: Options) -> FileResult:
     findings = migration.findings
     if any(finding.status == "manual" and finding.rule != lightning.rule.name for finding in findings):
         after, findings = text, [turn_into_review(finding) for finding in findings]
-    return FileResult(path, data, after.encode(), tuple(findings), stems=tuple(range(1, len(old) + 1)))
+    return FileResult(path, data, after.encode(), tuple(findings), original_lines=tuple(range(1, len(old) + 1)))
 
 
 def turn_into_review(finding: Finding) -> Finding:
@@ -127,7 +127,7 @@ class SettingsMigration:
         `at`: line and column; `is_below`: the value is on a line below its key, so it is only reported.
         """
         if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
-            names = " and ".join(card.title for card in cards(self.options))
+            names = " and ".join(card.title for card in target_cards(self.options))
             messages = (
                 f"accelerator: {value} means CUDA, and Lightning has no accelerator for the {names}: "
                 "give the trainer an Accelerator of your own",

@@ -55,7 +55,7 @@ def record_options(project: Project) -> None:
     """Record the command-line options by which the project's PyTorch scripts get a device or a backend."""
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
-        for call in project.parsed[path].source.of_kind(ast.Call):
+        for call in project.parsed[path].source.nodes_of_type(ast.Call):
             if last_name(call.func) in ("add_argument", "option"):
                 names = [str(argument.value) for argument in call.args if is_string(argument)]  # type: ignore[attr-defined]
                 values = [keyword.value for keyword in call.keywords if keyword.arg in ("default", "choices")]
@@ -73,7 +73,7 @@ def normalize_option(name: str) -> str:
 
 def migrate_all(walk: Walk, options: Options, project: Project) -> Iterator[FileResult]:
     """Yield the migrated shell scripts with changes or findings; none with --mode patch."""
-    scripts = [path for path in walk.others if path.endswith(SUFFIXES)]
+    scripts = [path for path in walk.other_files if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
     record_options(project)  # no effect on a project that was migrated in parts: each part has called it
@@ -98,8 +98,8 @@ def migrate(path: str, data: bytes, options: Options, project: Project) -> FileR
         return FileResult(path, data, data, (finding,) if b"CUDA" in data else ())
     migration = (AnyShellMigration if options.to == "any" else ShellMigration)(path, text, options, project)
     migration.run()
-    stems = tuple(range(1, len(text.split("\n")) + 1))
-    return FileResult(path, data, migration.render().encode(), tuple(migration.sorted_findings()), stems=stems)
+    lines = tuple(range(1, len(text.split("\n")) + 1))
+    return FileResult(path, data, migration.render().encode(), tuple(migration.sorted_findings()), original_lines=lines)
 
 
 @dataclass

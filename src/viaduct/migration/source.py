@@ -81,7 +81,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class BracketItem:
     """One item between commas, such as an argument, from its first to its last token, and the comma behind it."""
 
     start: int
@@ -191,8 +191,8 @@ class Source:
         """Parse a text unless its `tree` is given; a tree may share nodes with that of a former text (reparse.py)."""
         self.text = text
         self.tree = parse(text) if tree is None else tree
-        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # of the lines
-        self.ascii = text.isascii()
+        self.line_starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # of the lines
+        self.is_ascii = text.isascii()
         self.former = former  # None once `children` was computed
         self.chunks: dict[int, tuple[list[Token], list[int]]] = {}  # see chunk
 
@@ -200,8 +200,8 @@ class Source:
 
     def offset(self, line: int, column: int) -> int:
         """Return the offset in the text of ast's line (from 1) and column (in UTF-8 bytes)."""
-        start = self.starts[line - 1]
-        if self.ascii:
+        start = self.line_starts[line - 1]
+        if self.is_ascii:
             return start + column
         piece = self.text[start : start + column]  # no character is shorter than a byte
         if piece.isascii():
@@ -223,11 +223,11 @@ class Source:
 
     def line_of(self, offset: int) -> int:
         """Return the number, from 1, of the line that holds the offset."""
-        return bisect_right(self.starts, offset)
+        return bisect_right(self.line_starts, offset)
 
     def line_start(self, offset: int) -> int:
         """Return the offset at which this offset's line begins."""
-        return self.starts[self.line_of(offset) - 1]
+        return self.line_starts[self.line_of(offset) - 1]
 
     def line_stop(self, offset: int) -> int:
         """Return the offset behind the last character of this offset's line, before its line end."""
@@ -298,27 +298,27 @@ class Source:
         return list(self.children)
 
     @cached_property
-    def by_kind(self) -> dict[type[ast.AST], list[ast.AST]]:
+    def by_type(self) -> dict[type[ast.AST], list[ast.AST]]:
         """Nodes by their type, in the order of the text."""
         groups: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         for node in self.children:
             groups[node.__class__].append(node)
         return dict(groups)
 
-    def of_kind(self, kind: type[Node]) -> list[Node]:
-        return self.by_kind.get(kind, [])  # type: ignore[return-value]
+    def nodes_of_type(self, kind: type[Node]) -> list[Node]:
+        return self.by_type.get(kind, [])  # type: ignore[return-value]
 
-    def of_kinds(self, *kinds: type[ast.AST]) -> list[ast.AST]:
-        nodes = [node for kind in kinds for node in self.by_kind.get(kind, ())]
+    def nodes_of_types(self, *kinds: type[ast.AST]) -> list[ast.AST]:
+        nodes = [node for kind in kinds for node in self.by_type.get(kind, ())]
         return sorted(nodes, key=self.positions.__getitem__)
 
     @cached_property
     def functions(self) -> list[FunctionNode]:
-        return [*self.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)]  # type: ignore[list-item]
+        return [*self.nodes_of_types(ast.FunctionDef, ast.AsyncFunctionDef)]  # type: ignore[list-item]
 
     @cached_property
     def imports(self) -> list[ImportNode]:
-        return [*self.of_kinds(ast.Import, ast.ImportFrom)]  # type: ignore[list-item]
+        return [*self.nodes_of_types(ast.Import, ast.ImportFrom)]  # type: ignore[list-item]
 
     @cached_property
     def positions(self) -> dict[ast.AST, int]:
@@ -342,11 +342,11 @@ class Source:
 
     @cached_property
     def reads(self) -> dict[str, list[ast.Name]]:
-        return group_by_name((node.id, node) for node in self.of_kind(ast.Name) if isinstance(node.ctx, ast.Load))
+        return group_by_name((node.id, node) for node in self.nodes_of_type(ast.Name) if isinstance(node.ctx, ast.Load))
 
     @cached_property
     def attributes(self) -> dict[str, list[ast.Attribute]]:
-        return group_by_name((node.attr, node) for node in self.of_kind(ast.Attribute))
+        return group_by_name((node.attr, node) for node in self.nodes_of_type(ast.Attribute))
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
         """Return True if a node lies in `region`, a list of consecutive statements."""
@@ -354,7 +354,7 @@ class Source:
             bool(region) and self.positions[region[0]] <= self.positions[node] < self.ends[self.positions[region[-1]]]
         )
 
-    def only_within(self, nodes: list[Node], region: list[ast.stmt]) -> list[Node]:
+    def select_within(self, nodes: list[Node], region: list[ast.stmt]) -> list[Node]:
         """Return the nodes in `region`, a list of consecutive statements. `nodes` are in the order of the text."""
         if not region:
             return []
@@ -385,13 +385,13 @@ class Source:
     def class_around(self, node: ast.AST) -> ast.ClassDef | None:
         return next((parent for parent in self.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
 
-    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+    def block_around(self, statement: ast.stmt) -> list[ast.stmt]:
         return self.blocks.get(statement) or [statement]
 
     @cached_property
     def blocks(self) -> dict[ast.AST, list[ast.stmt]]:
         block_of: dict[ast.AST, list[ast.stmt]] = {}
-        for kind, nodes in self.by_kind.items():
+        for kind, nodes in self.by_type.items():
             for name in BLOCK_FIELDS.intersection(kind._fields) if issubclass(kind, BLOCK_HOLDERS) else ():
                 for node in nodes:
                     statements = getattr(node, name)
@@ -410,7 +410,7 @@ class Source:
         offsets, line = [0], 0
         for statement in self.tree.body:
             first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", ()))])
-            start = self.starts[first - 1]
+            start = self.line_starts[first - 1]
             is_continued = first > 1 and self.text.endswith("\\", 0, start - len(self.newline))
             if first > line and statement.col_offset == 0 and not is_continued:
                 offsets.append(start)
@@ -429,7 +429,7 @@ class Source:
     def chunk_at(self, offset: int) -> int:
         return bisect_right(self.chunk_starts, offset) - 1
 
-    def all_from(self, offset: int) -> Iterator[Token]:
+    def all_tokens_from(self, offset: int) -> Iterator[Token]:
         """Yield the tokens that begin at the offset or after it."""
         for number in range(self.chunk_at(offset), len(self.chunk_starts)):
             tokens, starts = self.chunk(number)
@@ -437,7 +437,7 @@ class Source:
 
     def tokens_from(self, offset: int) -> Iterator[Token]:
         """Return the tokens that begin at the offset or after it, without comments and layout."""
-        return (token for token in self.all_from(offset) if token.kind not in LAYOUT_TOKENS)
+        return (token for token in self.all_tokens_from(offset) if token.kind not in LAYOUT_TOKENS)
 
     def token_before(self, offset: int) -> Token | None:
         """Return the last token that begins before the offset, without comments and layout; None if there is none."""
@@ -450,7 +450,7 @@ class Source:
         return None
 
     def tokens_between(self, start: int, end: int) -> Iterator[Token]:
-        return takewhile(lambda token: token.start < end, self.all_from(start))
+        return takewhile(lambda token: token.start < end, self.all_tokens_from(start))
 
     def comments(self, start: int, end: int) -> list[Token]:
         if "#" not in self.text[start:end]:
@@ -462,14 +462,14 @@ class Source:
         tokens = self.tokens_between(offset, self.line_stop(offset))
         return next((token for token in tokens if token.kind == tokenize.COMMENT), None)
 
-    def slots(self, opening: Token) -> tuple[list[Slot], Token]:
+    def slots(self, opening: Token) -> tuple[list[BracketItem], Token]:
         """Return the items between a pair of brackets, split at commas, and the closing bracket."""
-        slots: list[Slot] = []
+        slots: list[BracketItem] = []
         depth, first, last = 0, -1, -1  # number of open inner brackets; start (-1: none) and end of the current item
         for token in self.tokens_from(opening.end):
             if depth == 0 and token.kind == tokenize.OP and token.text in (")", "]", "}", ","):
                 if first >= 0:
-                    slots.append(Slot(first, last, token if token.text == "," else None))
+                    slots.append(BracketItem(first, last, token if token.text == "," else None))
                 first = -1
                 if token.text != ",":
                     return slots, token
@@ -479,11 +479,11 @@ class Source:
             first, last = (token.start if first < 0 else first), token.end
         raise Unparsable("a bracket is not closed")
 
-    def argument_slots(self, call: ast.Call) -> list[Slot]:
+    def argument_items(self, call: ast.Call) -> list[BracketItem]:
         """Return the arguments of a call as slots, in the order of the text."""
-        return self.slots(self.opening(call))[0]
+        return self.slots(self.opening_parenthesis(call))[0]
 
-    def opening(self, call: ast.Call) -> Token:
+    def opening_parenthesis(self, call: ast.Call) -> Token:
         """Return the parenthesis that begins a call's arguments."""
         depth = 0
         for token in self.tokens_from(self.span(call.func)[1]):

@@ -20,10 +20,10 @@ def render_start_scripts(outcome: Outcome) -> dict[str, str]:
     The folder is `scripts`; if the project has one of the files there, or a file or link `scripts`, it is `npu_scripts`
     or `mlu_scripts`. Files that the project has in this folder too are left out.
     """
-    if not outcome.changed or outcome.options.to == "any":
+    if not outcome.changed_files or outcome.options.to == "any":
         return {}
     files, walk = render_by_name(outcome), outcome.walk
-    files_and_links = {*walk.others, *walk.scripts, *walk.excluded, *walk.links}
+    files_and_links = {*walk.other_files, *walk.scripts, *walk.excluded, *walk.links}
     existing = files_and_links.union(walk.folders)
     is_taken = "scripts" in files_and_links or any(f"scripts/{name}" in existing for name in files)
     folder = f"{outcome.options.to}_scripts" if is_taken else "scripts"
@@ -42,7 +42,7 @@ def render_by_name(outcome: Outcome) -> dict[str, str]:
         profiling = {"profiling": render_profiling_options(outcome.options)} if outcome.options.profile else {}
         return project_scripts.render_tensorflow_files(target, outcome.entry, flags, **profiling)
     can_run_as_ranks = any(
-        LOCAL_RANK_TEXT.search(file.new) and not SPAWN_CALL.search(file.new) for file in outcome.changed
+        LOCAL_RANK_TEXT.search(file.new_text) and not SPAWN_CALL.search(file.new_text) for file in outcome.changed_files
     )
     needs_torchrun = "torch.data_parallel_ddp" in rules
     return project_scripts.render_torch_files(target, outcome.entry, can_run_as_ranks, needs_torchrun)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from viaduct.migration.rule import Site
 
 
-def cards(options: Options) -> tuple[Card, ...]:
+def target_cards(options: Options) -> tuple[Card, ...]:
     """Return the cards on which the result is to run: the NPU, the MLU, or both with `--to any`."""
     return tuple(CARDS.values()) if options.to == "any" else (CARDS[options.to],)
 
@@ -95,7 +95,7 @@ def target_of(options: Options) -> Target:
 def import_helper(site: Site, at: ast.AST | None = None) -> str:
     """Return the local name of the helper's object `accelerator` at a node; request its import if it has none."""
     file = site.file
-    qualified = f"{file.project.helper_of(file.path)}.{HELPER_OBJECT}"
+    qualified = f"{file.project.helper_module_of(file.path)}.{HELPER_OBJECT}"
     local_name = file.names.local_name(qualified) or find_pasted_helper(site.source.tree)
     if local_name is not None and not file.names.is_hidden(local_name, at or site.node):
         return local_name
@@ -110,5 +110,5 @@ def import_helper(site: Site, at: ast.AST | None = None) -> str:
 def is_bound_to_helper_only(site: Site, qualified: str) -> bool:
     """Return True if the file binds the name `accelerator`, and only by imports of the helper."""
     names = site.file.names
-    bound = [scope.bound[HELPER_OBJECT] for scope in names.scopes.values() if HELPER_OBJECT in scope.bound]
+    bound = [scope.bindings[HELPER_OBJECT] for scope in names.scopes.values() if HELPER_OBJECT in scope.bindings]
     return bool(bound) and all(names.common_name(binding) == qualified for binding in bound)

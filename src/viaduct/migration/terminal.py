@@ -16,7 +16,7 @@ from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES, Ledg
 from viaduct.migration.patch import as_patch
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
-from viaduct.migration.walk import Skipped, printable_path, printable_text
+from viaduct.migration.walk import SkippedPath, printable_path, printable_text
 
 STATUS_TITLES: dict[Status, str] = {
     "changed": "Changed",
@@ -62,7 +62,7 @@ def render_diff(file: FileResult) -> list[Text]:
     """Return the changes of a file as coloured lines."""
     old = printable_path(file.path) if file.before else "/dev/null"
     lines = [Text(f"--- {old}", "bold"), Text(f"+++ {printable_path(file.path)}", "bold")]
-    for hunk in find_hunks(compare_texts(file.old, file.new, file.stems)):
+    for hunk in find_hunks(compare_texts(file.old_text, file.new_text, file.original_lines)):
         lines.append(Text(render_hunk_header(hunk), "cyan"))
         lines += [RENDER_ROW[sign](row) for sign, row in order_hunk_rows(hunk)]
     return lines
@@ -103,7 +103,7 @@ def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tupl
     by_risk = status in UNFINISHED_STATUSES
     for finding in sorted(findings, key=lambda item: (RISK_ORDER[item.risk] if by_risk else 0, item.rule, item.order)):
         location = printable_path(outcome.locate(finding))
-        locations = groups[finding.risk, finding.rule, finding.text(language)]
+        locations = groups[finding.risk, finding.rule, finding.message_in(language)]
         if location not in locations:
             locations.append(location)
     return groups
@@ -123,7 +123,7 @@ def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
         show_paths(console, skipped, language)
 
 
-def show_paths(console: Console, paths: Sequence[Skipped | FileResult], language: str) -> None:
+def show_paths(console: Console, paths: Sequence[SkippedPath | FileResult], language: str) -> None:
     for path in paths[:MAX_PATHS]:
         console.print(Text(f"  {printable_path(path.path)}: {printable_text(path.reason_in(language))}"))
     if len(paths) > MAX_PATHS:
@@ -135,11 +135,11 @@ def show_ledger(console: Console, ledger: list[LedgerRow], language: str) -> Non
     if not ledger:
         return
     heads = ["needed", *STATE_TITLES.values()] if language != "zh" else ["需要", *STATE_TITLES_ZH.values()]
-    width = max(cell_len(row.name(language)) for row in ledger)
+    width = max(cell_len(row.title_in(language)) for row in ledger)
     console.print(Text("\nRequirements" if language != "zh" else "\n迁移要求", "bold"))
     console.print(Text(f"  {' ' * width}  {'  '.join(heads)}", "dim"))
     for row in ledger:
-        name = row.name(language)
+        name = row.title_in(language)
         line = Text(f"  {name}{' ' * (width - cell_len(name))}")
         for column, state in zip(heads, ("needed", *STATES), strict=True):
             number = getattr(row, state)
@@ -152,7 +152,7 @@ def show_summary(console: Console, outcome: Outcome, language: str = "en") -> No
     summary = summarise(outcome)
     show_ledger(console, summary.ledger, language)
     console.print(Text(f"\n{headline(summary)}.", "bold"))
-    for file in outcome.added:
+    for file in outcome.helper_files:
         state = "there already" if not file.changed else "extended" if file.before else "new"
         console.print(Text(f"  {printable_path(file.path)} ({state}): scripts here import it; it needs only torch"))
     for reason in summary.reasons:

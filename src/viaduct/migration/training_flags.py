@@ -61,7 +61,7 @@ def find_flags(path: str, names: Names | None) -> Iterator[Flag]:
     """Yield the flags that a file defines. `names`: its parsed text with resolved names; None if this failed."""
     if names is None:
         return
-    for call in names.source.of_kind(ast.Call):
+    for call in names.source.nodes_of_type(ast.Call):
         if names.qualified(call.func) in DEFINE_FUNCTIONS:
             name, default = find_argument(call, "name", 0), find_argument(call, "default", 1)
         elif isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":

@@ -289,7 +289,7 @@ class Values:
         name = self.names.qualified(node.func)
         if not name:
             return None
-        kind = kind_of_call(name) or self.project.returns.get(name)
+        kind = kind_of_call(name) or self.project.result_kinds.get(name)
         if kind:
             return kind
         class_name = classes.find_class(self.project, name) if self.project.classes else None
@@ -312,7 +312,7 @@ class Values:
         name = object_kind.removeprefix(OBJECT)
         owner = classes.find_method_owner(self.project, name, method)
         if owner is not None:
-            return self.project.returns.get(f"{owner}.{method}")
+            return self.project.result_kinds.get(f"{owner}.{method}")
         return object_kind if method in SAME_KIND_METHODS["module"] and classes.is_module(self.project, name) else None
 
     def kind_of_self(self, owner: ast.ClassDef) -> str | None:
@@ -339,7 +339,7 @@ class Values:
 
     def kind_of_bound(self, scope: Scope, name: str) -> Kind:
         """Return the kind that all bindings of a name agree on; of a parameter, by its arguments alone."""
-        bound = scope.bound[name]
+        bound = scope.bindings[name]
         expressions = [expression for expression in bound if isinstance(expression, ast.expr)]
         elements = self.elements.get((id(scope), name), []) if len(expressions) < len(bound) else []
         if len(expressions) + len(elements) < len(bound):
@@ -386,7 +386,7 @@ class Values:
         if inherited is not None:
             return inherited
         scope = self.names.scopes.get(owner)
-        return self.read(("name", scope, name)) if scope is not None and name in scope.bound else None
+        return self.read(("name", scope, name)) if scope is not None and name in scope.bindings else None
 
     def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
         """Return, by attribute, the values other than None that a class assigns to `self.attribute`."""
@@ -396,7 +396,7 @@ class Values:
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         """Class -> attribute -> values of `self.attribute = value`."""
         values_by_class: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
-        for node in self.names.source.of_kinds(ast.Assign, ast.AnnAssign):
+        for node in self.names.source.nodes_of_types(ast.Assign, ast.AnnAssign):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
             if node.value is None or is_none(node.value):
                 continue
@@ -428,12 +428,14 @@ class Values:
         for target, element in self.find_shared_assignments():
             if isinstance(target, ast.Name):
                 scope = self.names.scope_of(target)
-                elements_by_name.setdefault((id(scope.redirects.get(target.id, scope)), target.id), []).append(element)
+                elements_by_name.setdefault((id(scope.global_or_nonlocal.get(target.id, scope)), target.id), []).append(
+                    element
+                )
         return elements_by_name
 
     def find_shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
         """Yield each target of `a, b = pair` and `a = b = value` with its value; nothing for `a, *b = value`."""
-        for node in self.names.source.of_kind(ast.Assign):
+        for node in self.names.source.nodes_of_type(ast.Assign):
             if len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List):
                 for target in node.targets:
                     if isinstance(target, ast.Tuple | ast.List):
@@ -451,7 +453,7 @@ class Values:
         if name not in {parameter.arg for parameter in all_parameters(function.args)}:
             return None
         if isinstance(function, FunctionNode):
-            kind = self.project.parameters.get((f"{self.names.module}.{function.name}", name))
+            kind = self.project.parameter_kinds.get((f"{self.names.module}.{function.name}", name))
             if kind:
                 return kind
         if self.mentions_datasets and (self.is_annotated(function, name) or self.is_used_as_dataset(function, name)):
@@ -536,14 +538,14 @@ class Values:
     def names_other_library(self, node: ast.AST) -> bool:
         """Return True for a qualified name in one of OTHER_LIBRARIES, unless the project has a module of that name."""
         library = (self.names.qualified(node) or "").partition(".")[0]
-        return library in OTHER_LIBRARIES and library not in self.project.own_names
+        return library in OTHER_LIBRARIES and library not in self.project.own_module_names
 
-    def origin(self, node: ast.AST, depth: int = 0) -> ast.AST:
+    def assigned_value(self, node: ast.AST, depth: int = 0) -> ast.AST:
         """Return the value of a name that is assigned once; else the node itself."""
         if isinstance(node, ast.Name) and depth < 10:
             bound = self.names.lookup(node.id, self.names.scope_of(node))
             if bound and len(bound) == 1 and isinstance(bound[0], ast.expr):
-                return self.origin(bound[0], depth + 1)
+                return self.assigned_value(bound[0], depth + 1)
         return node
 
 

@@ -53,7 +53,7 @@ REASONS_ZH = {
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedPath:
     """A path that is left out or cannot be read."""
 
     path: str
@@ -77,13 +77,15 @@ class Walk:
 
     root: Path
     scripts: list[str] = field(default_factory=list)  # Python files and notebooks
-    others: list[str] = field(default_factory=list)  # all other files
+    other_files: list[str] = field(default_factory=list)  # all other files
     links: list[str] = field(default_factory=list)  # links into the project and broken ones; --out copies them
     folders: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)  # by --exclude: copied unchanged
-    skipped: list[Skipped] = field(default_factory=list)
-    interrupted: list[str] = field(default_factory=list)  # subfolders with a STATE_FOLDER of a migration in place
-    single: bool = False  # the user gave one script instead of a folder
+    skipped: list[SkippedPath] = field(default_factory=list)
+    interrupted_folders: list[str] = field(
+        default_factory=list
+    )  # subfolders with a STATE_FOLDER of a migration in place
+    is_single_script: bool = False  # the user gave one script instead of a folder
 
     def read(self, path: str, max_bytes: int | None = None) -> bytes | None:
         """Return the content of a file, b"" if it is larger than `max_bytes`, None if it cannot be read.
@@ -93,7 +95,7 @@ class Walk:
         file = self.root / path
         try:
             # A single script may have been named through a link; within a folder links are not followed.
-            plain = Path(os.path.realpath(file)) if self.single else file
+            plain = Path(os.path.realpath(file)) if self.is_single_script else file
             return b"" if max_bytes is not None and os.lstat(plain).st_size > max_bytes else read_plain_file(plain)
         except OSError as error:
             self.leave_out(path, f"cannot be read: {error.strerror}")
@@ -102,20 +104,20 @@ class Walk:
     def exclude(self, pattern: str) -> list[str]:
         """Move the files that a pattern as in .gitignore matches to `excluded`; return them."""
         parsed = ignoring.parse_pattern(pattern.removeprefix("./"))
-        paths = [*self.scripts, *self.others]
+        paths = [*self.scripts, *self.other_files]
         matching = {path for path in paths if parsed is not None and matches_path_or_folder(parsed, path)}
         self.scripts = [path for path in self.scripts if path not in matching]
-        self.others = [path for path in self.others if path not in matching]
+        self.other_files = [path for path in self.other_files if path not in matching]
         self.excluded = sorted({*self.excluded, *matching})
-        left_out = [Skipped(path, EXCLUDED) for path in matching]
+        left_out = [SkippedPath(path, EXCLUDED) for path in matching]
         self.skipped = sorted([*self.skipped, *left_out], key=lambda entry: entry.path)
         return sorted(matching)
 
     def leave_out(self, path: str, reason: str) -> None:
-        for paths in (self.scripts, self.others, self.excluded, self.links):
+        for paths in (self.scripts, self.other_files, self.excluded, self.links):
             if path in paths:
                 paths.remove(path)
-        self.skipped = sorted([*self.skipped, Skipped(path, reason)], key=lambda entry: entry.path)
+        self.skipped = sorted([*self.skipped, SkippedPath(path, reason)], key=lambda entry: entry.path)
 
 
 def matches_path_or_folder(pattern: ignoring.Pattern, path: str) -> bool:
@@ -144,7 +146,7 @@ def walk(path: Path) -> Walk:
             f"{printable_path(path)} is neither a Python file nor a notebook.",
             "Give a .py or .ipynb file, or a folder.",
         )
-    return Walk(path.parent, scripts=[path.name], single=True)
+    return Walk(path.parent, scripts=[path.name], is_single_script=True)
 
 
 def make_unreadable_error(path: Path, error: OSError) -> BadValue:
@@ -163,15 +165,15 @@ def walk_folder(root: Path) -> Walk:
         except OSError as error:
             if not folder:
                 raise make_unreadable_error(root, error) from None
-            files.skipped.append(Skipped(folder.rstrip("/"), f"cannot be read: {error.strerror}"))
+            files.skipped.append(SkippedPath(folder.rstrip("/"), f"cannot be read: {error.strerror}"))
             continue
         for entry in entries:
             path = f"{folder}{entry.name}"
             reason = reason_to_skip(entry, path, root, rules)
             if reason:
-                files.skipped.append(Skipped(path, reason))
+                files.skipped.append(SkippedPath(path, reason))
             if entry.name == STATE_FOLDER and folder and entry.is_dir(follow_symlinks=False):
-                files.interrupted.append(folder)
+                files.interrupted_folders.append(folder)
             if entry.is_symlink():
                 files.links += [path] if reason in ("", BROKEN_LINK) else []
             elif reason:
@@ -180,8 +182,8 @@ def walk_folder(root: Path) -> Walk:
                 files.folders.append(path)
                 pending.append((f"{path}/", rules.enter(entry.name, root / path)))
             else:
-                (files.scripts if is_script(entry.path) else files.others).append(path)
-    for paths in (files.scripts, files.others, files.links, files.folders):
+                (files.scripts if is_script(entry.path) else files.other_files).append(path)
+    for paths in (files.scripts, files.other_files, files.links, files.folders):
         paths.sort()
     files.skipped.sort(key=lambda entry: entry.path)
     return files
@@ -243,11 +245,15 @@ def find_unsaved_files(files: Walk) -> list[str] | None:
     if repository is None:
         return None
     # Submodules and other repositories within the project.
-    folders = [] if files.single else [path for path in files.folders if os.path.lexists(files.root / path / ".git")]
+    folders = (
+        []
+        if files.is_single_script
+        else [path for path in files.folders if os.path.lexists(files.root / path / ".git")]
+    )
     nested = {folder: open_repository(files.root / folder) for folder in folders}
-    unsaved = [] if files.single else find_missing_files(repository, files.root)
+    unsaved = [] if files.is_single_script else find_missing_files(repository, files.root)
     prefix = prefix_of(repository, files.root)
-    for path in {*files.scripts, *files.others, *files.excluded, *files.links}:
+    for path in {*files.scripts, *files.other_files, *files.excluded, *files.links}:
         folder = next((folder for folder in folders_above(path) if folder in nested), None)
         index = repository.index if folder is None else nested[folder].index
         tracked_path = prefix + path if folder is None else path[len(folder) + 1 :]

@@ -155,14 +155,14 @@ class Links:
 
     def __init__(self, outcome: Outcome) -> None:
         self.root = Path(os.path.realpath(outcome.root))
-        migrated = [file.path for file in (*outcome.files_to_write, *outcome.added)]
+        migrated = [file.path for file in (*outcome.files_to_write, *outcome.helper_files)]
         always_copied = {*migrated, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
         with_scripts = {folder for path in always_copied for folder in folders_above(path)}
-        data_folders = (folder for path in outcome.walk.others for folder in folders_above(path))
+        data_folders = (folder for path in outcome.walk.other_files for folder in folders_above(path))
         counts = Counter(folder for folder in data_folders if folder not in with_scripts)
         large = {folder for folder, count in counts.items() if count > MANY_FILES}
         self.folders = {folder for folder in large if not large & {*folders_above(folder)}}
-        data = [path for path in outcome.walk.others if path not in always_copied and not self.is_within(path)]
+        data = [path for path in outcome.walk.other_files if path not in always_copied and not self.is_within(path)]
         link_all = len(data) > MANY_DATA_FILES
         self.files = {path for path in data if link_all or os.lstat(outcome.root / path).st_size > LARGE_BYTES}
 
@@ -183,8 +183,8 @@ def copy_project(outcome: Outcome, copy: Path, deferred: locking.DeferredSignal,
     for path in outcome.walk.links:
         os.symlink(os.readlink(outcome.root / path), copy / path)
     replaced = {file.path: file for file in outcome.files_to_write}
-    helpers = [file.path for file in outcome.added if file.before]
-    for path in {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.excluded, *helpers}:
+    helpers = [file.path for file in outcome.helper_files if file.before]
+    for path in {*outcome.walk.other_files, *outcome.walk.scripts, *outcome.walk.excluded, *helpers}:
         deferred.raise_if_signalled()
         if links is not None and path in links.files:
             links.create(path, copy)
@@ -192,7 +192,7 @@ def copy_project(outcome: Outcome, copy: Path, deferred: locking.DeferredSignal,
             is_copied = copy_file(outcome, path, copy / path)
             if is_copied and path in replaced:
                 replace_bytes(copy / path, replaced[path].after)
-    for file in outcome.added:
+    for file in outcome.helper_files:
         if not file.before:
             (copy / file.path).write_bytes(file.after)
 
@@ -200,7 +200,7 @@ def copy_project(outcome: Outcome, copy: Path, deferred: locking.DeferredSignal,
 def copy_file(outcome: Outcome, path: str, target: Path) -> bool:
     """Copy a file with its mode and times; if it cannot be read, move it to `walk.skipped` and return False."""
     source = outcome.root / path
-    if outcome.walk.single:
+    if outcome.walk.is_single_script:
         source = Path(os.path.realpath(source))
     try:
         with open_plain_file(source) as reading, open(target, "xb") as writing:

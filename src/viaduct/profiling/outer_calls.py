@@ -1,7 +1,7 @@
 """Report the calls of a script's networks: modules that are called from outside any other module.
 
     with OuterCalls(on_call, on_return) as calls:
-        …                                         # hooks on all modules (scripts/roots.py) find the networks
+        …                                         # hooks on all modules (scripts/network_calls.py) find the networks
         calls.observe_only_called_classes()       # without these hooks
         …
 
@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from viaduct.profiling.compilations import count_graphs
-from viaduct.scripts.roots import Roots
+from viaduct.scripts.network_calls import NetworkCalls
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,7 +36,9 @@ class OuterCalls:
 
     def __init__(self, on_call: OnCall, on_return: OnReturn) -> None:
         self._on_call, self._on_return = on_call, on_return
-        self._roots: Roots | None = Roots(self._on_begin, self._on_end)  # hooks on all modules; None once removed
+        self._roots: NetworkCalls | None = NetworkCalls(
+            self._on_begin, self._on_end
+        )  # hooks on all modules; None once removed
         self._replaced: dict[type, Any] = {}  # class -> its own __call__, None if it inherits it
         self._called_classes: dict[type, None] = {}  # an ordered set
         self._networks: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with parameters

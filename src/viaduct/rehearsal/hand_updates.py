@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from viaduct.scripts.roots import Roots
+from viaduct.scripts.network_calls import NetworkCalls
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ class UpdatesByHand:
         self.has_optimizer = False
         self._after_backward: Checksums = []  # of the trained tensors after the last backward pass
         self._inside = False  # a wrapped function is running, in which others may be called
-        self._roots = Roots(lambda module, args: self.check_for_update())  # before each call of a network
+        self._roots = NetworkCalls(lambda module, args: self.check_for_update())  # before each call of a network
 
     def start(self) -> None:
         """Wrap backward and the functional gradients."""

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from viaduct.rehearsal.inspection import MAX_ELEMENTS, Inspection, iterate_tensors
 from viaduct.rehearsal.perturbation import perturb_network
 from viaduct.rehearsal.plan import Plan
-from viaduct.scripts.roots import Roots
+from viaduct.scripts.network_calls import NetworkCalls
 
 if TYPE_CHECKING:
     import numpy
@@ -63,7 +63,7 @@ class Observation:
         self._inside = False  # a wrapped backward is running
         self._inspection = Inspection() if plan.inspect else None
         self._evaluations: list[str] = []
-        self._roots = Roots(self._on_call, self._on_return)
+        self._roots = NetworkCalls(self._on_call, self._on_return)
 
     def start(self) -> None:
         import torch

@@ -50,7 +50,7 @@ class NotebookError(Exception):
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedCell:
     """A cell that is not analysed: its first line in the joined text, the reason (also in Chinese), and its text."""
 
     line: int
@@ -69,7 +69,7 @@ class Notebook:
     cells: list[int] = field(default_factory=list)  # index of each joined cell among all cells
     starts: list[int] = field(default_factory=list)  # the line of `text`, from 1, at which each joined cell begins
     originals: list[str] = field(default_factory=list)  # IPython text of each placeholder, by number
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedCell] = field(default_factory=list)
     tag: str = ""  # end of cell comments and placeholders; lengthened until no line of the notebook looks like one
     bom: bool = False  # the file begins with a byte order mark
 
@@ -196,7 +196,7 @@ def convert_cell(notebook: Notebook, text: str, start: int) -> list[str]:
     first_line = text.lstrip().partition("\n")[0]
     if first_line.startswith("%%") and not first_line.startswith(PYTHON_CELLS):
         magic = first_line.split()[0]
-        skipped = Skipped(start, f"cells of {magic} are not analysed", f"未分析 {magic} 单元格", text)
+        skipped = SkippedCell(start, f"cells of {magic} are not analysed", f"未分析 {magic} 单元格", text)
     else:
         count = len(notebook.originals)
         lines = replace_magics(notebook, text)
@@ -204,7 +204,7 @@ def convert_cell(notebook: Notebook, text: str, start: int) -> list[str]:
             return lines
         del notebook.originals[count:]
         reason = f"this cell cannot be read as Python 3 ({problem}) and is left as it is"
-        skipped = Skipped(start, reason, f"该单元格无法按 Python 3 解析({problem}),原样保留", text)
+        skipped = SkippedCell(start, reason, f"该单元格无法按 Python 3 解析({problem}),原样保留", text)
     notebook.skipped.append(skipped)
     return [make_placeholder(notebook, line, continued=index > 0) for index, line in enumerate(text.split("\n"))]
 

@@ -290,7 +290,7 @@ def migrate_files(path: Path, options: Options, jobs: int, quiet: bool) -> Outco
     for file in outcome.files:
         if file.traceback:
             print(f"{printable_path(file.path)}:\n{file.traceback}", file=sys.stderr)
-    if outcome.walk.single:
+    if outcome.walk.is_single_script:
         check_script(path, outcome)
     if not outcome.files and not outcome.unread:
         raise BadValue(f"{printable_path(path)} has no Python file.", "Give the folder in which the scripts are.")
@@ -304,20 +304,20 @@ def check_script(path: Path, outcome: Outcome) -> None:
     if outcome.walk.skipped:
         raise BadValue(f"{printable_path(path)} {outcome.walk.skipped[0].reason}.", "Give a script that you may read.")
     for file in outcome.files:
-        if file.reason and not file.traceback:
+        if file.unread_reason and not file.traceback:
             remedy = (
                 f"{file.remedy[0].upper()}{file.remedy[1:]}; then migrate it."
                 if file.remedy
                 else "It was left as it is."
             )
-            raise BadValue(f"{printable_path(path)}, {file.reason}.", remedy)
+            raise BadValue(f"{printable_path(path)}, {file.unread_reason}.", remedy)
 
 
 def warn_without_git(outcome: Outcome) -> None:
     """Warn that changes in place cannot be undone with git."""
     from viaduct.migration.writing import check_clean
 
-    if outcome.changed and not check_clean(outcome):
+    if outcome.changed_files and not check_clean(outcome):
         print("Note: this is not a git repository; the changes can be undone only with your own copy.", file=sys.stderr)
 
 
@@ -367,7 +367,7 @@ def print_outcome(outcome: Outcome, arguments: Arguments) -> None:
         for file in outcome.files_to_write:
             print(f"would {'change' if file.before else 'add'} {printable_path(file.path)}")
     terminal.show_summary(console, outcome, arguments.lang)
-    if not arguments.check and (outcome.changed or arguments.out is not None or arguments.in_place):
+    if not arguments.check and (outcome.changed_files or arguments.out is not None or arguments.in_place):
         print(describe_written(outcome, arguments), file=sys.stderr)
 
 
@@ -380,7 +380,7 @@ def describe_written(outcome: Outcome, arguments: Arguments) -> str:
         return f"Written: {arguments.out}"
     if not arguments.in_place:
         return "No migrated file was written; --out DIR or --in-place writes them."
-    if not outcome.changed:
+    if not outcome.changed_files:
         return "Nothing was changed: there is nothing to write."
     if len(outcome.files_to_write) == 1:
         return f"Written: {printable_path(outcome.root / outcome.files_to_write[0].path)}"
@@ -389,5 +389,5 @@ def describe_written(outcome: Outcome, arguments: Arguments) -> str:
 
 def get_exit_code(outcome: Outcome, arguments: Arguments) -> int:
     """Return 1 if files could not be read, for changes with --check, and for open reviews with --strict; else 0."""
-    needs_review = arguments.strict and bool(outcome.by_risk)
-    return 1 if needs_review or outcome.unread or (arguments.check and outcome.changed) else 0
+    needs_review = arguments.strict and bool(outcome.unfinished_findings)
+    return 1 if needs_review or outcome.unread or (arguments.check and outcome.changed_files) else 0

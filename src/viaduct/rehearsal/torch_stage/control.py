@@ -14,7 +14,7 @@ from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of
 
 # Environment variables that list the visible cards, such as ASCEND_RT_VISIBLE_DEVICES; the first that is set counts.
 # The MLU's third is CUDA_VISIBLE_DEVICES, which is not read here.
-_VISIBLE_VARIABLES = {"npu": NPU.hiding_variables, "mlu": MLU.hiding_variables[:2]}
+_VISIBLE_VARIABLES = {"npu": NPU.visible_variables, "mlu": MLU.visible_variables[:2]}
 _initialized = False
 
 

@@ -64,7 +64,7 @@ def test_findings_speak_of_the_original_lines_behind_what_is_gone() -> None:
     result = migrate_source(source, distributed=True)
     assert result.after.decode() == "# why\nimport tensorflow as tf\n"
     assert [finding.line for finding in result.findings if "import is removed" in finding.message] == [1, 4]
-    assert result.stems == (2, 5, 6)
+    assert result.original_lines == (2, 5, 6)
 
 
 def test_communication_is_started_for_the_ranks_that_are_requested() -> None:

@@ -24,4 +24,4 @@ def migrate_files(folder: Path, files: dict[str, str], to: str = "npu", **option
 def test_cuda_code_without_any_pytorch_is_reported(tmp_path: Path, text: str) -> None:
     outcome = migrate_files(tmp_path, {"tools.py": f'"""Not tensorflow."""\n{text}'})
     assert [(finding.rule, finding.status) for finding in outcome.findings] == [("torch.unknown_program", "unresolved")]
-    assert not outcome.changed
+    assert not outcome.changed_files

@@ -35,10 +35,10 @@ def prepend_item(site: Site, value: ast.expr, item: str) -> None:
     elif isinstance(value, ast.Tuple) and site.source.text[start] == "(":
         site.edit.replace(start, start + 1, f"[{item}, " if value.elts else f"[{item}")
         site.edit.replace(end - 1, end, "]")
-    elif isinstance(site.values.origin(value), ast.List):
+    elif isinstance(site.values.assigned_value(value), ast.List):
         site.edit.insert(start, f"[{item}] + ")
     else:
-        site.edit.replace_node(value, f"[{item}] + list({site.text(value)} or [])")
+        site.edit.replace_node(value, f"[{item}] + list({site.text_of(value)} or [])")
 
 
 def render_trainable_variables(site: Site) -> str:

@@ -37,7 +37,7 @@ def asking_files(site: Site) -> set[str]:
     project = site.file.project
     if not project.all_imports(site.file.path) & project.training_files:
         return project.rank_files
-    return project.rank_files.union(*(project.calling_files.get(name, set()) for name in INITIALIZERS))
+    return project.rank_files.union(*(project.files_calling.get(name, set()) for name in INITIALIZERS))
 
 
 def ensure_init_function(site: Site, near: ast.stmt) -> str:

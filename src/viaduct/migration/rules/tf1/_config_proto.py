@@ -25,7 +25,7 @@ DOTTED_NAME = re.compile(r"[A-Za-z_][\w.]*")
 def tensorflow_prefix(site: Site) -> str:
     """Return the prefix of TensorFlow's names at the site or else in the file: `tf.`, `tf.compat.v1.`, ""."""
     if isinstance(site.node, ast.Call) and site.name.startswith("tensorflow."):
-        text, name = site.text(site.node.func), site.name.removeprefix("tensorflow.")
+        text, name = site.text_of(site.node.func), site.name.removeprefix("tensorflow.")
         if text.endswith("." + name) and DOTTED_NAME.fullmatch(text):
             return text[: -len(name)]
     compat_import = COMPAT_IMPORT.search(site.source.text)
@@ -126,7 +126,7 @@ def find_insertion_statement(site: Site, node: ast.AST) -> ast.stmt | None:
     statement = site.source.statement_around(node)
     if isinstance(statement, FunctionNode | ast.ClassDef) or isinstance(site.source.parents[statement], ast.ClassDef):
         return None
-    is_elif = isinstance(statement, ast.If) and site.text(statement).startswith("elif")
+    is_elif = isinstance(statement, ast.If) and site.text_of(statement).startswith("elif")
     return statement if starts_line(site, statement) and not is_elif else None
 
 
@@ -163,7 +163,7 @@ def find_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
     if isinstance(node, ast.Attribute) and is_self_attribute(node):
         assignments = list(attribute_assignments(site, node))
         values = [assignment.value for assignment in assignments]
-        return ConfigVariable(site.text(node), ("self", node.attr), list(assignments), values)
+        return ConfigVariable(site.text_of(node), ("self", node.attr), list(assignments), values)
     return None
 
 
@@ -192,7 +192,7 @@ def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
         node = node.value
     if not isinstance(node, ast.Name):
         return ()
-    origin = site.values.origin(node)
+    origin = site.values.assigned_value(node)
     if isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr == "add":
         origin = origin.func.value
     if isinstance(origin, ast.Attribute) and depth < 5:
@@ -242,7 +242,7 @@ def last_setting(site: Site, parts: tuple[str, ...], start: ast.stmt) -> ast.stm
 
     `parts` names the config or a field of it, as `field_path` does.
     """
-    block, last = site.source.block(start), start
+    block, last = site.source.block_around(start), start
     for statement in block[block.index(start) + 1 :]:
         target: ast.AST | None = sole_target(statement) if isinstance(statement, ast.Assign) else None
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):

@@ -127,7 +127,7 @@ def result_name(site: Site, statement: ast.stmt) -> str:
 
 def add_parentheses(site: Site, value: ast.expr) -> str:
     """Return the text of a value, in parentheses if it has several lines that need them."""
-    text = site.text(value)
+    text = site.text_of(value)
     try:
         is_complete = len(ast.parse(f"x = {text}").body) == 1
     except SyntaxError:
@@ -149,5 +149,5 @@ def ends_program(site: Site, statements: list[ast.stmt]) -> bool:
 
 @cache_per_file
 def ending_calls(site: Site) -> list[ast.Call]:
-    calls = site.source.of_kind(ast.Call)
+    calls = site.source.nodes_of_type(ast.Call)
     return [call for call in calls if (site.qualified_name(call.func) or plain_name(call.func)) in ENDING_FUNCTIONS]

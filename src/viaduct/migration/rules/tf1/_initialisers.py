@@ -36,7 +36,7 @@ def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Verdict
         return False
     if makes_initialiser(site.values, node):
         return True
-    origin = site.values.origin(node)
+    origin = site.values.assigned_value(node)
     if isinstance(origin, ast.Call):
         return is_initialising_call(site, origin, depth)
     if isinstance(origin, ast.List | ast.Tuple | ast.Dict):
@@ -93,7 +93,7 @@ def method_name(site: Site, function: ast.expr) -> str | None:
     """Return `module.Class.method` for `self.method`, or for a method of an object whose creation is known."""
     if not isinstance(function, ast.Attribute):
         return None
-    owner = site.values.origin(function.value)
+    owner = site.values.assigned_value(function.value)
     if isinstance(owner, ast.Attribute):
         values = [assignment.value for assignment in attribute_assignments(site, owner)]
         owner = values[0] if len(values) == 1 else owner
@@ -127,7 +127,7 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
 def find_unpacking(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
     """Return the function in `op, name = function()`, in the scope of the name, and the name's index in its result."""
     scope = site.file.names.scope_of(name).node
-    for node in site.source.of_kind(ast.Assign):
+    for node in site.source.nodes_of_type(ast.Assign):
         target = node.targets[0]
         if not isinstance(target, ast.Tuple | ast.List) or not isinstance(node.value, ast.Call):
             continue
@@ -150,7 +150,7 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
     if values:
         return any(makes_initialiser(site.values, value) or is_built_by_call(site, value) for value in values)
     if f".{node.attr}" in project.initialisers:
-        return None if f".{node.attr}" in project.other_attributes else True
+        return None if f".{node.attr}" in project.attributes_with_other_values else True
     return None if has_initialiser_name(node.attr) and not node.attr.startswith("initializer") else False
 
 
@@ -203,7 +203,7 @@ def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> boo
 
 def is_partial_initialiser(site: Site, node: ast.expr) -> bool:
     """Return True for an initialiser of a list that may lack variables: `tf.variables_initializer(new_variables)`."""
-    origin = site.values.origin(node)
+    origin = site.values.assigned_value(node)
     if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) not in LIST_INITIALIZERS:
         return False
     return not is_initialising_call(site, origin, 0)

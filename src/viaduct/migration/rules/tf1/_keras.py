@@ -37,7 +37,7 @@ def is_model(site: Site, node: ast.expr) -> bool:
     """Return True for an object of a Keras model class, or of a class in this file that derives from one."""
     if site.values.kind(node) == "keras_model":
         return True
-    origin = site.values.origin(node)
+    origin = site.values.assigned_value(node)
     return isinstance(origin, ast.Call) and plain_name(origin.func) in model_classes(site)
 
 
@@ -80,6 +80,6 @@ def is_standalone(site: Site) -> bool:
     """
     file_names = (*site.file.index.calls, *site.file.index.references)
     uses_keras = any(name.startswith(PREFIXES) for name in file_names)
-    names = file_names if uses_keras else tuple(site.file.project.calling_files)
+    names = file_names if uses_keras else tuple(site.file.project.files_calling)
     has_standalone = any(name.startswith("keras.") for name in names)
     return has_standalone and (uses_keras or not any(name.startswith("tensorflow.keras.") for name in names))

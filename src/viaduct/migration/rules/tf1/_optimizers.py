@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_name
 from viaduct.migration.lookups import bind_arguments, bindings_of, contains_call, plain_name, positional_parameters
-from viaduct.migration.names import Bound
+from viaduct.migration.names import Bindings
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import OPTIMIZER_TRAINING_FUNCTIONS
 from viaduct.migration.rule import Site
@@ -52,7 +52,7 @@ def is_optimizer(site: Site, call: ast.AST) -> bool:
     is_internal = name.startswith("tensorflow.python.training.") and name.endswith("Optimizer")
     is_rewrite = name.endswith(".enable_mixed_precision_graph_rewrite")
     is_public = kind_of_call(name) == "optimizer" and not is_rewrite
-    return is_public or is_internal or name in site.file.project.optimizers
+    return is_public or is_internal or name in site.file.project.optimizer_classes
 
 
 def has_optimizer_argument(site: Site, call: ast.Call) -> bool:
@@ -64,7 +64,7 @@ def has_optimizer_argument(site: Site, call: ast.Call) -> bool:
     )
 
 
-def possible_values(site: Site, node: ast.expr) -> Bound:
+def possible_values(site: Site, node: ast.expr) -> Bindings:
     """Return an expression and, if it is a name, all its bindings: expressions, names of imports, None for the rest."""
     return [node, *(bindings_of(site, node) if isinstance(node, ast.Name) else [])]
 
@@ -163,7 +163,7 @@ def unwrap_optimizer(site: Site, optimizer: ast.expr) -> None:
     if is_assigned and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
         site.edit.remove_statement(statement)
     else:
-        site.edit.replace_node(site.node, site.text(optimizer))
+        site.edit.replace_node(site.node, site.text_of(optimizer))
 
 
 def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:

@@ -76,7 +76,7 @@ def runs_before_main(site: Site, node: ast.AST) -> bool:
 
 def is_rank_call(site: Site, node: ast.AST) -> bool:
     """Return True if a value comes from hccl, a helper of npu_init, or the variable RANK_SIZE or RANK_ID."""
-    for inner in ast.walk(site.values.origin(node)):
+    for inner in ast.walk(site.values.assigned_value(node)):
         if isinstance(inner, ast.Call) and site.qualified_name(inner.func) in RANK_CALLS:
             return True
         if isinstance(inner, ast.Constant) and inner.value in ("RANK_SIZE", "RANK_ID"):

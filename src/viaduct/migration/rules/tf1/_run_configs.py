@@ -62,7 +62,7 @@ def comes_from_converter(site: Site, config: ast.expr | None) -> bool:
     if config is None:
         return False
     bindings = bindings_of(site, config) if isinstance(config, ast.Name) else []
-    values = [site.values.origin(config), *bindings]
+    values = [site.values.assigned_value(config), *bindings]
     return any(isinstance(value, ast.Call) and site.qualified_name(value.func) == CONVERTER for value in values)
 
 

@@ -31,7 +31,7 @@ def allows_no_gpu(site: Site, value: ast.expr) -> bool:
 
 def sets_no_gpu(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bool:
     """Return True if the file has `config.device_count["GPU"] = 0` for this config."""
-    for node in site.source.of_kind(ast.Assign) if "device_count" in site.source.text else []:
+    for node in site.source.nodes_of_type(ast.Assign) if "device_count" in site.source.text else []:
         target = node.targets[0]
         if isinstance(target, ast.Subscript) and is_literal_in(target.slice, "GPU") and is_literal_in(node.value, 0):
             is_field = proto.field_path(site, target.value) == (*config.parts, "device_count")
@@ -66,7 +66,7 @@ def is_from_helper(site: Site, value: ast.expr) -> bool:
 
 def is_npu_helper_call(site: Site, value: ast.AST) -> bool:
     """Return True for a call of a project's function that adds NpuOptimizer itself, as migrated code does."""
-    helpers = site.file.project.npu_helpers  # qualified names, and ".name" for methods
+    helpers = site.file.project.npu_optimizer_functions  # qualified names, and ".name" for methods
     if not helpers or not isinstance(value, ast.Call):
         return False
     name = site.qualified_name(value.func)
@@ -76,9 +76,9 @@ def is_npu_helper_call(site: Site, value: ast.AST) -> bool:
 
 def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bool:
     """Return True if the config is an argument of a project's function that adds NpuOptimizer: `add_npu(config)`."""
-    if not site.file.project.npu_helpers:
+    if not site.file.project.npu_optimizer_functions:
         return False
-    calls = [call for call in site.source.of_kind(ast.Call) if is_npu_helper_call(site, call)]
+    calls = [call for call in site.source.nodes_of_type(ast.Call) if is_npu_helper_call(site, call)]
     arguments = [argument for call in calls for argument in argument_values(call)]
     same_text = [argument for argument in arguments if ast.unparse(argument) == config.text]
     return any(proto.is_same_variable(site, config, argument, value) for argument in same_text)
@@ -88,7 +88,11 @@ def is_from_config_helper(site: Site, value: ast.expr) -> bool:
     """Return True for a call of a project's function that session_config_helper edits: it returns a ConfigProto."""
     name = site.qualified_name(value.func) if isinstance(value, ast.Call) else None
     project = site.file.project
-    return bool(name) and name in project.config_helpers and project.returns.get(name or "") == "config_proto"
+    return (
+        bool(name)
+        and name in project.session_config_functions
+        and project.result_kinds.get(name or "") == "config_proto"
+    )
 
 
 def add_npu_optimizer(site: Site, value: ast.expr) -> None:
@@ -101,11 +105,11 @@ def add_npu_optimizer(site: Site, value: ast.expr) -> None:
     elif is_explicit and proto.is_config_proto(site, value) and can_compute_before(site, value):
         location = site.source.statement_around(value)
         name = proto.reserve_local_name(site, location, "config")
-        lines = [f"{name} = {site.text(value)}", *proto.npu_optimizer_statements(site, name, location)]
+        lines = [f"{name} = {site.text_of(value)}", *proto.npu_optimizer_statements(site, name, location)]
         site.edit.insert_before(location, lines)
         site.edit.replace(*site.source.span(value), name)  # the comments in the value have moved with it
     else:
-        site.edit.replace_node(value, wrap_config(site, site.text(value)))
+        site.edit.replace_node(value, wrap_config(site, site.text_of(value)))
     report_configured(site)
 
 
@@ -150,7 +154,7 @@ def inserted_config(site: Site, statement: ast.stmt) -> str | None:
     """Return the variable of a config that `create_config` has inserted before the statement in the same function."""
     parents = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
     for location, name in site.file.cache.get(("configs", site.source.function_around(statement)), ()):
-        block = site.source.block(location)
+        block = site.source.block_around(location)
         if any(parent in block and block.index(parent) >= block.index(location) for parent in parents):
             return str(name)
     return None

@@ -45,7 +45,7 @@ def only_handles_files(site: Site) -> bool:
     name, statements = session_variable(site)
     if not name:
         return False
-    eval_nodes = site.source.only_within(site.source.attributes.get("eval", []), statements)
+    eval_nodes = site.source.select_within(site.source.attributes.get("eval", []), statements)
     if any(getattr(site.source.parents[node], "func", None) is node for node in eval_nodes):
         return False  # `tensor.eval()` computes in the session
     purposes = [purpose_of(site, use) for use in reads_within(site, statements, name)]
@@ -66,7 +66,7 @@ def session_variable(site: Site) -> tuple[str, list[ast.stmt]]:
 
 def reads_within(site: Site, statements: list[ast.stmt], name: str) -> list[ast.Name]:
     """Return the reads of a name in the consecutive statements of a block."""
-    return site.source.only_within(site.source.reads.get(name, []), statements)
+    return site.source.select_within(site.source.reads.get(name, []), statements)
 
 
 def purpose_of(site: Site, use: ast.Name) -> str:
@@ -85,7 +85,7 @@ def is_initialising(site: Site, value: ast.expr) -> bool:
     """Return True for an operation that only initialises variables or tables, and for several such operations."""
     if isinstance(value, ast.List | ast.Tuple):
         return all(is_initialising(site, element) for element in value.elts)
-    origin = site.values.origin(value)
+    origin = site.values.assigned_value(value)
     if isinstance(origin, ast.Call) and site.qualified_name(origin.func) == "tensorflow.group":
         return all(is_initialising(site, argument) for argument in origin.args)
     return isinstance(origin, ast.Call) and site.qualified_name(origin.func) in INITIALIZING_FUNCTIONS
@@ -125,7 +125,7 @@ def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
 def inner_function(site: Site, use: ast.Name) -> Function | None:
     """Return the nested function that uses a variable of an outer function, if any."""
     scope = site.file.names.scope_of(use)
-    while scope.outer is not None and use.id not in scope.bound:
+    while scope.outer is not None and use.id not in scope.bindings:
         if isinstance(scope.node, Function) and isinstance(scope.outer.node, Function):
             return scope.node
         scope = scope.outer
@@ -149,7 +149,7 @@ def keeper_of_assignment(site: Site, statement: ast.stmt, use: ast.Name, value: 
     """Return the keeper in `target = value`: the target, or the keeper of an object such as `Model(sess)`."""
     target = sole_target(statement)
     if isinstance(target, ast.Attribute | ast.Subscript):
-        return f"as {site.text(target)}", site.text(target)
+        return f"as {site.text_of(target)}", site.text_of(target)
     if isinstance(target, ast.Name) and isinstance(value, ast.Name):
         return f"as {target.id}", target.id
     function = site.source.function_around(statement)

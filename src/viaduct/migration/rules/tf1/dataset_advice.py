@@ -50,9 +50,9 @@ def advise_batch_size(site: Site) -> None:
         left, right = ast.unparse(site.node.left).lower(), ast.unparse(site.node.right).lower()
         if "batch" in left and "gpu" in right:
             site.advise(
-                f"{site.text(site.node)}: on the accelerator every device has its own process, so the batch size "
+                f"{site.text_of(site.node)}: on the accelerator every device has its own process, so the batch size "
                 "is per device without a division",
-                zh=f"{site.text(site.node)}:在昇腾上每个设备一个进程,批大小本就按设备计,无需再除",
+                zh=f"{site.text_of(site.node)}:在昇腾上每个设备一个进程,批大小本就按设备计,无需再除",
             )
 
 

@@ -135,7 +135,7 @@ def pad_last_batch(site: Site) -> bool:
     if method is None or size is None or not is_simple(size) or (is_map and method.attr != "apply"):
         return False
     receiver = method.value
-    text, count = site.text(receiver), site.text(size)
+    text, count = site.text_of(receiver), site.text_of(size)
     if isinstance(receiver, ast.Name):
         padding = f".concatenate({text}.repeat().take({count} - 1))"
     else:

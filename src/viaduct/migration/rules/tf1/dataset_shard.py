@@ -52,7 +52,9 @@ def shard_by_rank(site: Site) -> None:
         return
     if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
         return
-    if horovod.keeps_horovod(site) and horovod.calls_any(site, site.values.origin(number), "size", "local_size"):
+    if horovod.keeps_horovod(site) and horovod.calls_any(
+        site, site.values.assigned_value(number), "size", "local_size"
+    ):
         return  # this program keeps Horovod
     if not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         report_unknown_numbers(site)
@@ -79,13 +81,13 @@ def report_possible_shard(site: Site) -> None:
 
 def is_from_strategy(site: Site, node: ast.expr) -> bool:
     """Return True for a number from an input context, a strategy, a RunConfig, TF_CONFIG, a TPU or replaced Horovod."""
-    for inner in ast.walk(site.values.origin(node)):
+    for inner in ast.walk(site.values.assigned_value(node)):
         if isinstance(inner, ast.Attribute) and inner.attr in STRATEGY_ATTRIBUTES:
             return True
         if isinstance(inner, ast.Call) and horovod.is_horovod(site.qualified_name(inner.func)):
             return not horovod.keeps_horovod(site)
         is_name = isinstance(inner, ast.Name) and inner is not node
-        if is_name and any(is_literal_in(part, "TF_CONFIG") for part in ast.walk(site.values.origin(inner))):
+        if is_name and any(is_literal_in(part, "TF_CONFIG") for part in ast.walk(site.values.assigned_value(inner))):
             return True
     return False
 

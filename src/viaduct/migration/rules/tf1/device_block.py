@@ -37,8 +37,8 @@ def edit_block(site: Site) -> None:
             remove_device(site, index, device)
         elif kind == "cpu":
             site.advise(
-                f"{site.text(item.context_expr)} stays: it names the CPU",
-                zh=f"{site.text(item.context_expr)} 指定 CPU,保持不变",
+                f"{site.text_of(item.context_expr)} stays: it names the CPU",
+                zh=f"{site.text_of(item.context_expr)} 指定 CPU,保持不变",
             )
         elif kind != "none":
             report_unchanged(site, item.context_expr, kind)
@@ -52,7 +52,7 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
     """Return "gpu", "cpu", "none" for None, "setter" for parameter servers, or "unknown"."""
     if device is None:
         return "unknown"
-    origin = site.values.origin(device)
+    origin = site.values.assigned_value(device)
     if is_none(origin):
         return "none"
     if isinstance(origin, ast.Call) and site.qualified_name(origin.func) in DEVICE_SETTERS:
@@ -66,7 +66,7 @@ def is_device_of_tensor(site: Site, device: ast.expr) -> bool:
     """Return True for `var.device` if `var` is a tensor, by its origin or its name."""
     if not (isinstance(device, ast.Attribute) and device.attr == "device" and isinstance(device.value, ast.Name)):
         return False
-    origin = site.values.origin(device.value)
+    origin = site.values.assigned_value(device.value)
     is_tensor = isinstance(origin, ast.Call) and (site.qualified_name(origin.func) or "").startswith("tensorflow.")
     return is_tensor or "var" in device.value.id.lower() or device.value.id in ("v", "w", "g", "grad", "tensor")
 
@@ -108,7 +108,7 @@ def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
     loops = [parent for parent in site.source.ancestors(name) if isinstance(parent, ast.For)]
     for loop in loops:
         if bindings == [None] and ast.unparse(loop.target) == name.id:
-            items = site.values.origin(loop.iter)
+            items = site.values.assigned_value(loop.iter)
             return [*items.elts] if isinstance(items, ast.List | ast.Tuple) else [None]
     return [binding if isinstance(binding, ast.expr) else None for binding in bindings]
 
@@ -147,9 +147,9 @@ def report_cpu_block(site: Site) -> None:
         call = item.context_expr
         if is_device_call(site, call) and call.args and classify_device(site, call.args[0]) == "cpu":
             site.request_review(
-                f"this was a GPU block within {site.text(call)}: without it the operators go to the CPU; end the outer "
-                "block before them",
-                zh=f"此处原在 {site.text(call)} 之内指定 GPU:删除后会落到 CPU 上;请让外层语句块在此之前结束",
+                f"this was a GPU block within {site.text_of(call)}: without it the operators go to the CPU; end the "
+                "outer block before them",
+                zh=f"此处原在 {site.text_of(call)} 之内指定 GPU:删除后会落到 CPU 上;请让外层语句块在此之前结束",
                 risk="high",
             )
             return
@@ -201,8 +201,8 @@ def report_unchanged(site: Site, call: ast.expr, kind: str) -> None:
         )
     else:
         site.request_review(
-            f"{site.text(call)}: if this is a GPU, perhaps decided at run time, remove the block",
-            zh=f"{site.text(call)}:若为 GPU(可能在运行时决定),请删除该语句块",
+            f"{site.text_of(call)}: if this is a GPU, perhaps decided at run time, remove the block",
+            zh=f"{site.text_of(call)}:若为 GPU(可能在运行时决定),请删除该语句块",
             node=call,
         )
         report_towers(site)

@@ -69,19 +69,19 @@ def broadcast_after_initialiser(site: Site) -> None:
     fetches = site.argument("fetches", 0)
     is_initialiser = initialisers.is_initialiser(site, fetches)  # None: only its name suggests it
     if is_initialiser:
-        insert_broadcast(site, session=receiver, run=f"{site.text(receiver)}.run({{}})")
+        insert_broadcast(site, session=receiver, run=f"{site.text_of(receiver)}.run({{}})")
         return
     if initialisers.is_initialiser(site, receiver):
         session = site.argument("session", 1)
-        arguments = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
+        arguments = ", ".join(site.text_of(argument) for argument in [*site.node.args, *site.node.keywords])
         insert_broadcast(site, session, run=f"{{}}.run({arguments})")
     elif fetches is not None and initialisers.is_partial_initialiser(site, fetches):
         report_missing_broadcast(site)
     elif is_initialiser is None and not is_initialised_in_function(site):
         site.report_unresolved(
-            f"if {site.text(fetches) if fetches else 'this'} initialises the model's variables, all ranks must get the "
-            "values of rank 0 after it: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
-            zh=f"若 {site.text(fetches) if fetches else '此处'} 初始化模型变量,其后各 rank 需取得 rank 0 的值:"
+            f"if {site.text_of(fetches) if fetches else 'this'} initialises the model's variables, all ranks must get "
+            "the values of rank 0 after it: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
+            zh=f"若 {site.text_of(fetches) if fetches else '此处'} 初始化模型变量,其后各 rank 需取得 rank 0 的值:"
             "对每个可训练变量赋值 hccl_ops.broadcast([var], 0)[0]",
         )
 
@@ -89,7 +89,7 @@ def broadcast_after_initialiser(site: Site) -> None:
 def may_be_session_or_operation(site: Site, receiver: ast.expr) -> bool:
     """Return True unless the receiver is a module or function of another library, as in `subprocess.run(…)`."""
     name = site.qualified_name(receiver)
-    return name is None or name.partition(".")[0] in site.file.project.own_names
+    return name is None or name.partition(".")[0] in site.file.project.own_module_names
 
 
 def is_initialised_in_function(site: Site) -> bool:
@@ -119,7 +119,7 @@ def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
         lines = [definition, run.format(name)]
     elif proto.starts_line(site, statement) and proto.ends_line(site, statement):
         lines = [
-            f"with {site.text(session)}.graph.as_default():",
+            f"with {site.text_of(session)}.graph.as_default():",
             f"{site.source.indent_unit}{definition}",
             run.format(name),
         ]
@@ -268,7 +268,7 @@ def is_training_name(node: ast.AST) -> bool:
 def is_training_program(site: Site) -> bool:
     """Return True if a program with this file trains without an Estimator and does not broadcast yet."""
     project = site.file.project
-    estimators = {path for name in broadcast.ESTIMATORS for path in project.calling_files.get(name, ())}
+    estimators = {path for name in broadcast.ESTIMATORS for path in project.files_calling.get(name, ())}
     for files in find_programs(project, site.file.path):
         if files & project.training_files and not files & project.broadcast_files and not files & estimators:
             return True
@@ -298,7 +298,7 @@ def add_monitored_hook(site: Site) -> None:
 @rule.method("train")
 def add_canned_hook(site: Site) -> None:
     """Add the hook to the training of a canned Estimator, which does not broadcast by itself."""
-    estimator = site.values.origin(site.node.func.value)
+    estimator = site.values.assigned_value(site.node.func.value)
     is_canned = isinstance(estimator, ast.Call) and site.qualified_name(estimator.func) in optimizers.CANNED_ESTIMATORS
     if is_canned and not has_broadcast(site):
         add_hook(site, position=1)

@@ -34,7 +34,7 @@ def edit_int_call(site: Site) -> None:
     is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.file.needed_imports.values())
     if not is_int_call or not (is_import_requested or imports_adapter(site)):
         return
-    value = site.values.origin(remove_strip(site.node.args[0]))
+    value = site.values.assigned_value(remove_strip(site.node.args[0]))
     set_default(site, remove_strip(value))
 
 
@@ -47,7 +47,7 @@ def remove_strip(node: ast.AST) -> ast.AST:
 @cache_per_file
 def imports_adapter(site: Site) -> bool:
     """Return True if the file imports npu_bridge, npu_device or hccl."""
-    bindings = site.file.names.scopes[site.source.tree].bound.values()
+    bindings = site.file.names.scopes[site.source.tree].bindings.values()
     modules = [value for values in bindings for value in values if isinstance(value, str)]
     return any(name.partition(".")[0] in VENDOR_MODULES for name in [*modules, *site.file.names.stars])
 
@@ -68,7 +68,9 @@ def add_default(site: Site, value: ast.AST) -> str:
     if isinstance(value, ast.Subscript) and site.qualified_name(value.value) == "os.environ":
         name = rank_variable_in(value.slice)
         if name:
-            site.edit.replace_node(value, f'{site.text(value.value)}.get({site.text(value.slice)}, "{DEFAULTS[name]}")')
+            site.edit.replace_node(
+                value, f'{site.text_of(value.value)}.get({site.text_of(value.slice)}, "{DEFAULTS[name]}")'
+            )
         return name
     if not isinstance(value, ast.Call) or site.qualified_name(value.func) not in READING_FUNCTIONS or value.keywords:
         return ""

@@ -143,7 +143,7 @@ def is_for_updated_variables(site: Site, apply_call: ast.Call, variables: ast.ex
     text = ast.unparse(variables)
     if any(ast.unparse(node) == text for node in ast.walk(apply_call) if isinstance(node, ast.expr)):
         return True
-    calls = [node for node in ast.walk(site.values.origin(variables)) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(site.values.assigned_value(variables)) if isinstance(node, ast.Call)]
     return any(
         (site.qualified_name(call.func) or "").endswith(("trainable_variables", "get_collection")) for call in calls
     )
@@ -166,8 +166,8 @@ def use_compute_gradients(site: Site, apply_call: ast.Call) -> bool:
         return False
     loss, variables = site.argument("ys", 0), site.argument("xs", 1)
     keywords = [keyword for keyword in site.node.keywords if keyword.arg in NEW_KEYWORDS]
-    added = "".join(f", {NEW_KEYWORDS[keyword.arg]}={site.text(keyword.value)}" for keyword in keywords)
-    call = f"{site.text(optimizer)}.compute_gradients({site.text(loss)}, {site.text(variables)}{added})"  # type: ignore[arg-type]
+    added = "".join(f", {NEW_KEYWORDS[keyword.arg]}={site.text_of(keyword.value)}" for keyword in keywords)
+    call = f"{site.text_of(optimizer)}.compute_gradients({site.text_of(loss)}, {site.text_of(variables)}{added})"  # type: ignore[arg-type]
     site.edit.replace_node(site.node, f"[grad for grad, _ in {call}]")
     return True
 

@@ -37,20 +37,21 @@ def average_metrics(site: Site) -> None:
     metrics = site.argument("eval_metric_ops", 4)
     if metrics is None or is_none(metrics):
         return
-    origin = site.values.origin(metrics)
+    origin = site.values.assigned_value(metrics)
     if "allreduce" in ast.unparse(origin) or not mark_once(site, "averaged", origin):
         return
     if isinstance(origin, ast.Dict) and all(isinstance(value, ast.Name) for value in origin.values):
         for value in origin.values:
-            name = site.text(value)
+            name = site.text_of(value)
             site.edit.replace_node(value, f"({render_mean(site, f'{name}[0]')}, {name}[1])")
     elif isinstance(origin, ast.Dict | ast.Call) and not site.edit.has_comment(*site.source.span(origin)):
-        items = f"for key, (value, update) in {site.text(origin)}.items()"
+        items = f"for key, (value, update) in {site.text_of(origin)}.items()"
         site.edit.replace_node(origin, f"{{key: ({render_mean(site, 'value')}, update) {items}}}")
     else:
         site.request_review(
-            f"average {site.text(metrics)} over the ranks: hccl_ops.allreduce(value, 'sum') / rank_size for each value",
-            zh=f"请在各 rank 间平均 {site.text(metrics)}:对每个值使用 hccl_ops.allreduce(value, 'sum') / rank_size",
+            f"average {site.text_of(metrics)} over the ranks: "
+            "hccl_ops.allreduce(value, 'sum') / rank_size for each value",
+            zh=f"请在各 rank 间平均 {site.text_of(metrics)}:对每个值使用 hccl_ops.allreduce(value, 'sum') / rank_size",
         )
         return
     site.report_change("metrics are averaged over the ranks", zh="评估指标在各 rank 间取平均", node=origin)

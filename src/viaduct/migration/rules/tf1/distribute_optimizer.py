@@ -123,7 +123,7 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
         return
     location = outermost_choice(site, statement, target) or statement
     if mark_once(site, "wrapped", location):
-        name = site.text(target)
+        name = site.text_of(target)
         site.edit.insert_after(location, [f"{name} = {site.import_npu_name(wrapper_name(site))}({name})"])
         report_wrapped(site)
 
@@ -207,7 +207,7 @@ def report_unwrapped(site: Site) -> None:
         return
     if site.name == "apply_gradients" and averages_by_hand(site):
         return
-    origin = site.values.origin(receiver)
+    origin = site.values.assigned_value(receiver)
     name = ast.unparse(origin.func).rpartition(".")[2] if isinstance(origin, ast.Call) else ""
     if name.endswith("Optimizer"):
         site.request_review(
@@ -216,9 +216,9 @@ def report_unwrapped(site: Site) -> None:
         )
         return
     site.request_review(
-        f"the code does not show how {site.text(receiver)} is created, so it is not wrapped: without "
+        f"the code does not show how {site.text_of(receiver)} is created, so it is not wrapped: without "
         "NPUDistributedOptimizer every rank trains its own model",
-        zh=f"无法看出 {site.text(receiver)} 如何创建,未做包装:不使用 NPUDistributedOptimizer 时各 rank 各自训练",
+        zh=f"无法看出 {site.text_of(receiver)} 如何创建,未做包装:不使用 NPUDistributedOptimizer 时各 rank 各自训练",
         risk="high",
     )
 
@@ -235,11 +235,12 @@ def report_optimize_loss(site: Site) -> None:
     optimizer = site.argument("optimizer", 3)
     if optimizer is None:
         return
-    origin = site.values.origin(optimizer)
+    origin = site.values.assigned_value(optimizer)
     if is_string(origin) or kind_of_call(site.qualified_name(optimizer) or "") == "optimizer":
         site.request_review(
-            f"optimize_loss creates the optimizer {site.text(optimizer)}: pass one that is wrapped in "
+            f"optimize_loss creates the optimizer {site.text_of(optimizer)}: pass one that is wrapped in "
             "NPUDistributedOptimizer",
-            zh=f"optimize_loss 会自行创建优化器 {site.text(optimizer)}:请传入用 NPUDistributedOptimizer 包装的优化器",
+            zh=f"optimize_loss 会自行创建优化器 {site.text_of(optimizer)}:"
+            "请传入用 NPUDistributedOptimizer 包装的优化器",
             risk="high",
         )

@@ -47,19 +47,19 @@ def split_minimize(site: Site) -> None:
     arguments |= {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
     if "loss" not in arguments or site.edit.has_comment(*site.source.span(site.node)):
         return
-    optimizer, lines = site.text(site.node.func.value), list[str]()
+    optimizer, lines = site.text_of(site.node.func.value), list[str]()
     if isinstance(site.node.func.value, ast.Call):
         creation, optimizer = optimizer, site.reserve_name("optimizer")
         lines.append(f"{optimizer} = {creation}")
     compute_arguments = ", ".join(
-        site.text(value) if name == "loss" else f"{name}={site.text(value)}"
+        site.text_of(value) if name == "loss" else f"{name}={site.text_of(value)}"
         for name, value in arguments.items()
         if name not in APPLY_PARAMETERS
     )
     grads = site.reserve_name("grads")
     lines.append(f"{grads} = {render_sum(site, f'{optimizer}.compute_gradients({compute_arguments})')}")
     apply_arguments = "".join(
-        f", {name}={site.text(arguments[name])}" for name in APPLY_PARAMETERS if name in arguments
+        f", {name}={site.text_of(arguments[name])}" for name in APPLY_PARAMETERS if name in arguments
     )
     site.edit.insert_before(statement, lines)
     site.edit.replace_node(site.node, f"{optimizer}.apply_gradients({grads}{apply_arguments})")

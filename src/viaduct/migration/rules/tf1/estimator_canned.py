@@ -34,7 +34,7 @@ def configure(site: Site) -> None:
             zh="此处参数为解包形式:请传入 config=npu_run_config_init(run_config=…)",
         )
         return
-    origin = site.values.origin(config) if config is not None else None
+    origin = site.values.assigned_value(config) if config is not None else None
     function = site.qualified_name(origin.func) if isinstance(origin, ast.Call) else None
     if function == CONVERTER:
         return
@@ -54,7 +54,7 @@ def configure(site: Site) -> None:
     elif is_none(config):
         site.edit.replace_node(config, f"{init}()")
     else:
-        site.edit.replace_node(config, f"{init}(run_config={site.text(config)})")
+        site.edit.replace_node(config, f"{init}(run_config={site.text_of(config)})")
     site.report_change(
         "the canned estimator gets the device's configuration", zh="为预制 Estimator 传入昇腾设备的运行配置"
     )

@@ -58,8 +58,8 @@ def check_config(site: Site) -> None:
         return
     if site.values.kind(config) != "npu_run_config":
         site.request_review(
-            f"the code does not show that {site.text(config)} is an NPURunConfig; NPUEstimator refuses any other",
-            zh=f"无法确认 config={site.text(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
+            f"the code does not show that {site.text_of(config)} is an NPURunConfig; NPUEstimator refuses any other",
+            zh=f"无法确认 config={site.text_of(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
             risk="high",
             node=config,
         )
@@ -69,7 +69,7 @@ def check_config(site: Site) -> None:
 
 def add_config(site: Site) -> None:
     directory = site.argument("model_dir", 1)
-    argument = "" if directory is None or is_none(directory) else f"model_dir={site.text(directory)}"
+    argument = "" if directory is None or is_none(directory) else f"model_dir={site.text_of(directory)}"
     site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({argument})", 2)
     site.report_change("NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加")
 
@@ -77,15 +77,15 @@ def add_config(site: Site) -> None:
 def compare_directories(site: Site, config: ast.expr) -> None:
     """Report a model_dir that differs from the config's, for which NPUEstimator raises ValueError."""
     directory = site.argument("model_dir", 1)
-    origin = site.values.origin(config)
+    origin = site.values.assigned_value(config)
     if directory is None or not isinstance(origin, ast.Call):
         return
     in_config = keyword_value(origin, "model_dir")
     if in_config is not None and ast.dump(directory) != ast.dump(in_config):
         site.request_review(
-            f"model_dir is {site.text(directory)} here and {site.text(in_config)} in the config: NPUEstimator raises "
-            "ValueError when they differ",
-            zh=f"此处 model_dir 为 {site.text(directory)},config 中为 {site.text(in_config)}:"
+            f"model_dir is {site.text_of(directory)} here and {site.text_of(in_config)} in the config: NPUEstimator "
+            "raises ValueError when they differ",
+            zh=f"此处 model_dir 为 {site.text_of(directory)},config 中为 {site.text_of(in_config)}:"
             "两者不同时 NPUEstimator 抛出 ValueError",
         )
 

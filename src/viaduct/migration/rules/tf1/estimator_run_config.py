@@ -101,9 +101,9 @@ def report_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> N
     if is_none(value):
         effect, effect_zh = "", ""
     elif isinstance(value, ast.Call):
-        effect, effect_zh = f"; the call {site.text(value)} is no longer made", f";不再调用 {site.text(value)}"
+        effect, effect_zh = f"; the call {site.text_of(value)} is no longer made", f";不再调用 {site.text_of(value)}"
     else:
-        effect, effect_zh = f"; {site.text(value)} may now be unused", f";{site.text(value)} 可能不再使用"
+        effect, effect_zh = f"; {site.text_of(value)} may now be unused", f";{site.text_of(value)} 可能不再使用"
     site.report_change(
         f"NPURunConfig has no {name}: removed{effect}",
         zh=f"NPURunConfig 不支持 {name}:已删除{effect_zh}",

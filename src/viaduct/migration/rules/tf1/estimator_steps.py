@@ -27,11 +27,11 @@ def check_method(site: Site) -> None:
 
 def check_steps(site: Site, value: ast.expr | None) -> None:
     """Report a value that is a literal float or the result of a division with `/`."""
-    origin = site.values.origin(value) if value is not None else None
+    origin = site.values.assigned_value(value) if value is not None else None
     is_float = isinstance(origin, ast.Constant) and isinstance(origin.value, float)
     if value is not None and (is_float or (isinstance(origin, ast.BinOp) and isinstance(origin.op, ast.Div))):
         site.request_review(
-            f"{site.text(value)} is a float: write int(…) or //",
-            zh=f"{site.text(value)} 为浮点数:请使用 int(…) 或 //",
+            f"{site.text_of(value)} is a float: write int(…) or //",
+            zh=f"{site.text_of(value)} 为浮点数:请使用 int(…) 或 //",
             node=value,
         )

@@ -46,7 +46,7 @@ def replace_hook(site: Site) -> None:
 def root_rank_text(site: Site) -> str:
     """Return the code of the rank that broadcasts, by default 0."""
     value = site.argument("root_rank", 0)
-    return site.text(value) if value is not None else "0"
+    return site.text_of(value) if value is not None else "0"
 
 
 def remove_hook(site: Site) -> None:
@@ -55,7 +55,7 @@ def remove_hook(site: Site) -> None:
     statement = site.source.statement_around(site.node)
     if isinstance(parent, ast.List) and not site.edit.has_comment(*site.source.span(site.node)):
         opening = next(site.source.tokens_from(site.source.span(parent)[0]))
-        site.edit.remove_slots(site.source.slots(opening)[0], {parent.elts.index(site.node)})
+        site.edit.remove_items(site.source.slots(opening)[0], {parent.elts.index(site.node)})
     elif isinstance(statement, ast.Expr) and statement.value is parent and called_name(parent) == "append":
         site.edit.remove_statement(statement)
     elif not horovod.replace_call(site, f"{site.import_npu_name('NpuEmptyHook')}()"):
@@ -101,7 +101,7 @@ def broadcast_some(site: Site) -> None:
             site, "assign hccl_ops.broadcast([var], 0)[0] to each", "请对每个变量赋值 hccl_ops.broadcast([var], 0)[0]"
         )
         return
-    text = broadcast.render_broadcast(site, site.text(variables), site.text(rank))
+    text = broadcast.render_broadcast(site, site.text_of(variables), site.text_of(rank))
     horovod.replace_or_report(
         site,
         text,

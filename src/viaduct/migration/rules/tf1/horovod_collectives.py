@@ -45,7 +45,7 @@ def replace_allreduce(site: Site) -> None:
         )
         return
     is_mean = reduction == "mean"
-    text = f'{site.import_npu_name("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if is_mean else reduction}")'
+    text = f'{site.import_npu_name("hccl_ops")}.allreduce({site.text_of(tensor)}, "{"sum" if is_mean else reduction}")'
     if is_mean:
         text = f"{text} / {ranks.render_rank_quantity(site, site.node, 'size')}"
         text = f"({text})" if needs_parentheses(site) else text
@@ -78,7 +78,7 @@ def needs_parentheses(site: Site) -> bool:
 def replace_collective(site: Site, text: str, message: str, zh: str) -> None:
     """Replace the call by a text, or report it for manual review; the finding lists the dropped arguments."""
     keywords = [keyword for keyword in site.node.keywords if keyword.arg not in REPRODUCED_KEYWORDS]
-    dropped = ", ".join(site.text(keyword.value) for keyword in keywords)
+    dropped = ", ".join(site.text_of(keyword.value) for keyword in keywords)
     message, zh = (f"{message}; dropped: {dropped}", f"{zh};删除参数:{dropped}") if dropped else (message, zh)
     horovod.replace_or_report(site, text, message, zh)
 
@@ -97,7 +97,7 @@ def replace_allgather(site: Site) -> None:
     size = ranks.render_rank_quantity(site, site.node, "size")
     replace_collective(
         site,
-        f"{site.import_npu_name('hccl_ops')}.allgather({site.text(tensor)}, {size})",
+        f"{site.import_npu_name('hccl_ops')}.allgather({site.text_of(tensor)}, {size})",
         f"allgather through {NPU.backend}",
         f"allgather 改用 {NPU.backend}",
     )
@@ -119,5 +119,5 @@ def replace_broadcast(site: Site) -> None:
             site, "write hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]"
         )
         return
-    text = f"{site.import_npu_name('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"
+    text = f"{site.import_npu_name('hccl_ops')}.broadcast([{site.text_of(tensor)}], {site.text_of(root)})[0]"
     replace_collective(site, text, f"broadcast through {NPU.backend}", f"broadcast 改用 {NPU.backend}")

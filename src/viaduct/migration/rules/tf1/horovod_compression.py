@@ -30,7 +30,7 @@ def remove_unread(site: Site) -> None:
     names = (node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == target.id)
     is_read = any(isinstance(name.ctx, ast.Load) for name in names)
     has_calls = any(isinstance(node, ast.Call | ast.NamedExpr | ast.Await) for node in ast.walk(site.node.value))
-    if is_read or target.id in scope.redirects or has_calls:  # redirects: names in `global` and `nonlocal`
+    if is_read or target.id in scope.global_or_nonlocal or has_calls:
         return
     site.edit.remove_statement(site.node)
     site.report_change(

@@ -111,7 +111,7 @@ def replace_import(site: Site, aliases: list[ast.alias], flag: str) -> ast.AST:
     elif isinstance(parent, ast.Try) and only_imports(site, parent):
         assignments = [statement for statement in [*parent.body, *parent.orelse] if isinstance(statement, ast.Assign)]
         lines = [flag + FLAG_COMMENT] if flag else []
-        replace_statement(site, parent, [*lines, *(site.text(assignment) for assignment in assignments)])
+        replace_statement(site, parent, [*lines, *(site.text_of(assignment) for assignment in assignments)])
         return parent
     else:
         comment = FLAG_COMMENT if ends_its_line(site, site.node) else ""

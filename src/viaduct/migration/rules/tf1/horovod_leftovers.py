@@ -56,8 +56,8 @@ def report_call(site: Site) -> None:
 def report_mention(site: Site) -> None:
     """Report a use of the module that cannot be followed, and parts of the module that are not called."""
     if site.name in horovod.MODULES:
-        name, line = site.text(site.node), site.file.original_line(site.node)
-        if line in site.file.project.escapes.get(site.file.path, ()):
+        name, line = site.text_of(site.node), site.file.original_line(site.node)
+        if line in site.file.project.horovod_escapes.get(site.file.path, ()):
             site.report_unresolved(
                 f"the module {name} is passed on here and cannot be followed, so Horovod stays: replace it by hand",
                 zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请确定去掉后的写法",
@@ -72,7 +72,7 @@ def report_passed_module(site: Site) -> None:
     receiver = site.node.func.value
     if plain_name(receiver) != "hvd" or site.qualified_name(receiver) is not None:
         return
-    if any(horovod.is_horovod(name) for name in site.file.project.calling_files):
+    if any(horovod.is_horovod(name) for name in site.file.project.files_calling):
         site.report_unresolved(
             f"hvd.{site.name}: Horovod comes as an argument here and cannot be followed; write its "
             f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
@@ -86,11 +86,11 @@ def report_module_search(site: Site) -> None:
     module = literal_text(site.argument("name", 0))
     if module != "horovod" and not horovod.is_horovod(module):
         return
-    if any(horovod.is_horovod(name) for name in site.file.project.calling_files):
+    if any(horovod.is_horovod(name) for name in site.file.project.files_calling):
         site.request_review(
-            f"{site.text(site.node)} finds no Horovod on the accelerator's machine, where {NPU.backend} replaces it: "
-            "let the script continue as if it had found Horovod",
-            zh=f"{site.text(site.node)} 在 NPU 环境中找不到 Horovod,其功能由 {NPU.backend} 承担:请按其存在处理",
+            f"{site.text_of(site.node)} finds no Horovod on the accelerator's machine, where {NPU.backend} replaces "
+            "it: let the script continue as if it had found Horovod",
+            zh=f"{site.text_of(site.node)} 在 NPU 环境中找不到 Horovod,其功能由 {NPU.backend} 承担:请按其存在处理",
             risk="high",
         )
 

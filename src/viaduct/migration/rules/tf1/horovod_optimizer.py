@@ -45,7 +45,7 @@ def wrap_optimizer(site: Site) -> None:
         kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
         others = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
         site.remove_arguments(others)
-        dropped = ", ".join(map(site.text, others))
+        dropped = ", ".join(map(site.text_of, others))
         site.report_change(
             "gradients are averaged by the accelerator's optimizer" + (f"; dropped: {dropped}" if dropped else ""),
             zh="改用 NPU 分布式优化器对梯度求平均" + (f";删除参数:{dropped}" if dropped else ""),
@@ -69,7 +69,7 @@ def report_result_arguments(site: Site) -> None:
         is_default = is_one or is_constant(keyword.value, False)
         if keyword.arg in RESULT_ARGUMENTS and not is_average and not is_default:
             reason, zh = RESULT_ARGUMENTS[keyword.arg]
-            argument = site.text(keyword)
+            argument = site.text_of(keyword)
             site.request_review(f"{argument} has no counterpart: {reason}", zh=f"丢失 {argument}:{zh}")
 
 
@@ -88,7 +88,7 @@ def remove_wrapper(site: Site, optimizer: ast.expr) -> None:
     target = sole_target(parent) if isinstance(parent, ast.Assign) else None
     if isinstance(parent, ast.Assign) and target is not None and ast.unparse(target) == ast.unparse(optimizer):
         site.edit.remove_statement(parent)
-    elif not horovod.replace_call(site, site.text(optimizer)):
+    elif not horovod.replace_call(site, site.text_of(optimizer)):
         horovod.request_manual_change(
             site, "wrap the inner optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装内层优化器"
         )

@@ -57,7 +57,7 @@ def report_train_on_batch(site: Site) -> None:
 
 def has_broadcast(site: Site, value: ast.expr) -> bool:
     """Return True if a call in the callbacks, or in changes of their variable, creates a broadcasting callback."""
-    nodes = [value, site.values.origin(value)]
+    nodes = [value, site.values.assigned_value(value)]
     if isinstance(value, ast.Name):
         function = site.source.function_around(site.node) or site.source.tree
         nodes += [node for node in ast.walk(function) if changes_variable(node, value.id)]

@@ -43,7 +43,7 @@ def check_config(site: Site) -> None:
     if config is None and site.has_unpacked_arguments:
         report_config(site)
     elif config is None or is_none(config):
-        argument = f"model_dir={site.text(directory)}" if directory else ""
+        argument = f"model_dir={site.text_of(directory)}" if directory else ""
         site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({argument})", 4)
     elif site.values.kind(config) != "npu_run_config":
         report_config(site)

@@ -115,7 +115,7 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = site.qualified_name(node.func)
-    is_builder = _keras.is_builder(name) or site.file.project.returns.get(name or "") == "keras_model"
+    is_builder = _keras.is_builder(name) or site.file.project.result_kinds.get(name or "") == "keras_model"
     return is_builder or name in _keras.GET_SESSION or _keras.is_run(site, node)
 
 
@@ -175,5 +175,5 @@ def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
             return
         _exits.insert_at_exits(site, main.body, [closing])
         return
-    block = site.source.block(statement)
+    block = site.source.block_around(statement)
     _exits.insert_at_exits(site, block[block.index(statement) :], [closing])

@@ -109,7 +109,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
         return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
     helper, ops = communication.ensure_init_function(site, statement), site.import_npu_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
-    if site.file.project.cycle_files & site.file.project.all_imports(site.file.path):
+    if site.file.project.estimator_cycle_files & site.file.project.all_imports(site.file.path):
         # lifecycle_cycles shuts communication down after the last training
         return [start, run], ["init_sess.close()"]
     shutdown = f"npu_shutdown = {ops}.shutdown_system()"
@@ -124,5 +124,5 @@ def insert_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None
             zh=f"本模块的末尾不会执行到;{NPU_BRIDGE} 会在解释器退出时清理资源",
         )
         return
-    block = site.source.block(statement)
+    block = site.source.block_around(statement)
     _exits.insert_at_exits(site, block[block.index(statement) :], closing)

@@ -21,9 +21,9 @@ def report_scaled_loss(site: Site) -> None:
         factors = [ast.unparse(factor) for factor in (loss.left, loss.right)]
         if any("scale" in factor.lower() for factor in factors):
             site.advise(
-                f"{site.text(loss)} is scaled by hand and stays so; NPULossScaleOptimizer would also detect overflow "
-                "(the vendor's ResNet uses a scale of 512)",
-                zh=f"{site.text(loss)} 为手工 loss scale,保持不变;NPULossScaleOptimizer 还能检测溢出"
+                f"{site.text_of(loss)} is scaled by hand and stays so; NPULossScaleOptimizer would also detect "
+                "overflow (the vendor's ResNet uses a scale of 512)",
+                zh=f"{site.text_of(loss)} 为手工 loss scale,保持不变;NPULossScaleOptimizer 还能检测溢出"
                 "(厂商的 ResNet 的 loss scale 为 512)",
                 node=loss,
             )

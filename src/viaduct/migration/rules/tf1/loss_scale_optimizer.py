@@ -38,9 +38,9 @@ def convert(site: Site) -> None:
     scale = site.argument("loss_scale", 1) or site.argument("loss_scale_manager", 1)
     if scale is not None and not is_npu_manager(site, scale):
         site.request_review(
-            f"{site.text(scale)} must be an NPU loss scale manager: FixedLossScaleManager or "
+            f"{site.text_of(scale)} must be an NPU loss scale manager: FixedLossScaleManager or "
             "ExponentialUpdateLossScaleManager",
-            zh=f"{site.text(scale)} 须为 NPU 的 loss scale 管理器:"
+            zh=f"{site.text_of(scale)} 须为 NPU 的 loss scale 管理器:"
             "FixedLossScaleManager 或 ExponentialUpdateLossScaleManager",
             node=scale,
         )
@@ -48,5 +48,5 @@ def convert(site: Site) -> None:
 
 def is_npu_manager(site: Site, node: ast.expr) -> bool:
     """Return True for a loss scale manager of the device that is created in this file."""
-    origin = site.values.origin(node)
+    origin = site.values.assigned_value(node)
     return "npu_loss_scale_manager" in (site.qualified_name(getattr(origin, "func", origin)) or "")

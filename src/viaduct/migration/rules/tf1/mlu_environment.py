@@ -33,7 +33,7 @@ def rename_variable(site: Site) -> None:
     old, new = site.node.value, VARIABLES[site.node.value]
     if old == "CUDA_VISIBLE_DEVICES" and is_in_torch_program(site):
         return  # torch.visible_devices checks the value too
-    text = site.text(site.node)
+    text = site.text_of(site.node)
     if old not in text:
         return  # a literal of several parts, or with escapes
     site.edit.replace_node(site.node, text.replace(old, new))

@@ -45,7 +45,7 @@ def remove_rewrite(site: Site) -> None:
     )
     scale = site.argument("loss_scale", 1)
     if scale is None or not is_none(scale):
-        scale_text = site.text(scale) if scale is not None else "dynamic"
+        scale_text = site.text_of(scale) if scale is not None else "dynamic"
         site.request_review(
             f"the rewrite also scaled the loss ({scale_text}): wrap the optimizer in NPULossScaleOptimizer with "
             "a FixedLossScaleManager or ExponentialUpdateLossScaleManager if fp16 needs it",

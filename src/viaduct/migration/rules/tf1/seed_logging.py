@@ -64,5 +64,5 @@ def advise_other(site: Site) -> None:
 
 def advise_unchanged(site: Site, reason: str, zh: str) -> None:
     site.advise(
-        f"{site.text(site.node.func)} stays with absl: {reason}", zh=f"{site.text(site.node.func)} 保持不变:{zh}"
+        f"{site.text_of(site.node.func)} stays with absl: {reason}", zh=f"{site.text_of(site.node.func)} 保持不变:{zh}"
     )

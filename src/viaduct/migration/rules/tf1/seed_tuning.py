@@ -48,7 +48,7 @@ def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) 
         return
     if isinstance(value, ast.Call) and site.qualified_name(value.func) in ("tensorflow.cast", "tensorflow.to_float"):
         return
-    site.edit.replace_node(value, f"{tf}.cast({site.text(value)}, {tf}.{dtype})")
+    site.edit.replace_node(value, f"{tf}.cast({site.text_of(value)}, {tf}.{dtype})")
     site.report_change(message, zh=zh)
 
 

@@ -67,7 +67,7 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
         report_keeper(site, "by a class", "类")
         return
     keeper = next((keeper for read in reads if (keeper := find_keeper(site, read))), None)
-    if function is not None and name in names.scopes[function].redirects:
+    if function is not None and name in names.scopes[function].global_or_nonlocal:
         keeper = "as a global", "全局变量"
     if keeper is not None:
         report_keeper(site, *keeper)
@@ -99,7 +99,7 @@ def report_keeper(site: Site, keeper: str, zh: str) -> None:
 
 def check_attribute(site: Site, target: ast.Attribute) -> None:
     """Report `self.sess`, unless its class, or the file outside classes, closes an attribute of that name."""
-    owner, text = site.source.class_around(site.node), site.text(target)
+    owner, text = site.source.class_around(site.node), site.text_of(target)
     for node in ast.walk(owner or site.source.tree):
         closed = node.value if isinstance(node, ast.Attribute) and node.attr in CLOSE_METHODS else None
         if isinstance(closed, ast.Attribute) and closed.attr == target.attr:
@@ -181,13 +181,13 @@ def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr 
 
 
 def statements_after(site: Site, start: ast.stmt) -> list[ast.stmt]:
-    block = site.source.block(start)
+    block = site.source.block_around(start)
     return block[block.index(start) + 1 :]
 
 
 def is_used_outside(site: Site, start: ast.stmt, reads: list[ast.Name]) -> bool:
     """Return True if the session is used before a statement or after its block."""
-    begin, end = site.source.span(start)[0], site.source.span(site.source.block(start)[-1])[1]
+    begin, end = site.source.span(start)[0], site.source.span(site.source.block_around(start)[-1])[1]
     return any(not begin <= site.source.span(read)[0] < end for read in reads)
 
 

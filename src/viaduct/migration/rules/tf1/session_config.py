@@ -38,20 +38,20 @@ from viaduct.migration.rules.tf1._session_configs import (
     report_host_session,
 )
 from viaduct.migration.rules.tf1._session_uses import advise_if_only_for_files
-from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_KIND_AND_METHOD, SESSION_CLASSES
+from viaduct.migration.sessions import CONFIG_ARGUMENTS, CONFIG_ARGUMENTS_BY_KIND_AND_METHOD, SESSION_CLASSES
 
 rule = Rule(__name__, after=("horovod_devices",))
 
 
-@rule.call(*CONFIG_SLOTS)
+@rule.call(*CONFIG_ARGUMENTS)
 def configure_new_session(site: Site) -> None:
-    configure(site, *CONFIG_SLOTS[site.name])
+    configure(site, *CONFIG_ARGUMENTS[site.name])
 
 
-@rule.method(*{method for _, method in CONFIG_SLOTS_BY_KIND_AND_METHOD})
+@rule.method(*{method for _, method in CONFIG_ARGUMENTS_BY_KIND_AND_METHOD})
 def configure_from_method(site: Site) -> None:
     kind = site.values.kind(site.node.func.value)
-    slot = CONFIG_SLOTS_BY_KIND_AND_METHOD.get((kind or "", site.name))
+    slot = CONFIG_ARGUMENTS_BY_KIND_AND_METHOD.get((kind or "", site.name))
     if slot is not None:
         configure(site, *slot)
     elif kind is None and site.name in ("managed_session", "prepare_or_wait_for_session"):
@@ -84,7 +84,7 @@ def report_star_import(site: Site) -> None:
     names = site.file.names
     if class_name not in ("Session", "InteractiveSession") or names.lookup(class_name, names.scope_of(site.node.func)):
         return
-    if "tensorflow" in names.stars and site.qualified_name(site.node.func) not in CONFIG_SLOTS:
+    if "tensorflow" in names.stars and site.qualified_name(site.node.func) not in CONFIG_ARGUMENTS:
         site.request_review(
             f"{class_name} may be TensorFlow's or another star import's: if it is TensorFlow's, its config needs "
             "NpuOptimizer and remapping OFF",

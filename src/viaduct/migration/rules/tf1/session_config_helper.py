@@ -37,9 +37,11 @@ rule = Rule(__name__)
 def extend_config_helper(site: Site) -> None:
     """Add NpuOptimizer to the config that a function at module level returns, if sessions of the project use it."""
     name = f"{site.file.names.module}.{site.node.name}"
-    if name not in site.file.project.config_helpers or not isinstance(site.source.parents[site.node], ast.Module):
+    if name not in site.file.project.session_config_functions or not isinstance(
+        site.source.parents[site.node], ast.Module
+    ):
         return
-    if site.file.project.returns.get(name) != "config_proto":
+    if site.file.project.result_kinds.get(name) != "config_proto":
         return
     for statement in returns_of(site.file.names, site.node):
         if statement.value is None or has_npu_optimizer(site, statement.value):

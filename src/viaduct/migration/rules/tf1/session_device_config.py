@@ -70,7 +70,7 @@ def replace_experimental_options(site: Site) -> None:
     value = site.argument("options", 0)
     if value is None or site.qualified_name(value) == full_name("experimental_options"):
         return
-    dropped = site.text(value)
+    dropped = site.text_of(value)
     site.set_argument("options", site.import_npu_name("experimental_options"), 0)
     site.report_change(
         f"Grappler's options become the vendor's; dropped: {dropped}",

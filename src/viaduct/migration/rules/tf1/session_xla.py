@@ -109,7 +109,7 @@ def edit_jit_scope(site: Site) -> None:
 
 def is_jit_level(site: Site, target: ast.Attribute) -> bool:
     """Return True for `options.global_jit_level` if the code shows that `options` is an OptimizerOptions."""
-    origin = site.values.origin(target.value)
+    origin = site.values.assigned_value(target.value)
     is_options = isinstance(origin, ast.Call) and site.qualified_name(origin.func) == "tensorflow.OptimizerOptions"
     return target.attr == "global_jit_level" and is_options
 
@@ -120,7 +120,7 @@ def switch_xla_off(site: Site, value: ast.expr) -> None:
     if name.endswith("OptimizerOptions.OFF") or is_minus_one:  # OFF is -1
         return
     if "OptimizerOptions." in name and isinstance(value, ast.Attribute):
-        site.edit.replace_node(value, f"{site.text(value.value)}.OFF")
+        site.edit.replace_node(value, f"{site.text_of(value.value)}.OFF")
     else:
         site.edit.replace_node(value, f"{proto.tensorflow_name(site, 'OptimizerOptions')}.OFF")
     report_xla_off(site)
@@ -132,7 +132,7 @@ def is_remapping(site: Site, target: ast.expr) -> bool:
         return False
     if proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
         return True
-    origin = site.values.origin(target.value)
+    origin = site.values.assigned_value(target.value)
     if isinstance(origin, ast.Call) and site.qualified_name(origin.func) == REWRITER:
         return True
     statement = site.source.statement_around(target)
@@ -146,7 +146,7 @@ def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = Tru
     if not is_only_target:
         report_remapping(site)
         return
-    enumeration = site.text(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
+    enumeration = site.text_of(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
     site.edit.replace_node(value, f"{enumeration or proto.rewriter_config_name(site)}.OFF")
     site.report_change(
         "remapping is switched off here too: it fuses operators into ones that the accelerator does not have",
@@ -163,7 +163,7 @@ def is_off(site: Site, value: ast.expr) -> bool:
     """Return True for RewriterConfig.OFF, however it was imported, and for its number."""
     if isinstance(value, ast.Constant):
         return bool(value.value == OFF)
-    is_written = isinstance(value, ast.Attribute) and site.text(value).endswith("RewriterConfig.OFF")
+    is_written = isinstance(value, ast.Attribute) and site.text_of(value).endswith("RewriterConfig.OFF")
     return is_written or site.qualified_name(value) == f"{REWRITER}.OFF"
 
 

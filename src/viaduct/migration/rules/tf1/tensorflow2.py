@@ -25,7 +25,7 @@ TF2_MODULE = "tensorflow.compat.v2"
 def report_file(site: Site) -> None:
     first = first_use(site)
     if first is not None:
-        line = site.text(first).splitlines()[0]
+        line = site.text_of(first).splitlines()[0]
         site.request_review(
             f"`{line}` is TensorFlow 2: these rules are for the graphs of TensorFlow 1.15, and eager code would not "
             "run on the device; build a graph, or use the vendor's adapter for TensorFlow 2",
@@ -42,9 +42,9 @@ def first_use(site: Site) -> ast.AST | None:
     for table in (site.file.index.calls, site.file.index.references):
         uses += [node for name in TF2_FUNCTIONS for node in table.get(name, [])]
         uses += [node for name, nodes in table.items() if name.startswith(f"{TF2_MODULE}.") for node in nodes]
-    for node in site.source.of_kind(ast.Import):
+    for node in site.source.nodes_of_type(ast.Import):
         uses += [node for alias in node.names if alias.name.startswith(TF2_MODULE)]
-    for statement in site.source.of_kind(ast.ImportFrom):
+    for statement in site.source.nodes_of_type(ast.ImportFrom):
         names = [f"{statement.module}.{alias.name}" for alias in statement.names]
         uses += [statement for name in names if name.startswith(TF2_MODULE) and not statement.level]
     return min(uses, key=lambda node: (node.lineno, node.col_offset), default=None)  # type: ignore[attr-defined]

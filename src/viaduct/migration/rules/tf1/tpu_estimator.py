@@ -76,7 +76,7 @@ def move_batch_size(site: Site) -> str:
     params = site.argument("params", 3)
     if size is None:
         return ""
-    entry = f'"batch_size": {site.text(size)}'
+    entry = f'"batch_size": {site.text_of(size)}'
     if params is None:
         return f"params={{{entry}}}"
     if is_none(params):
@@ -87,7 +87,7 @@ def move_batch_size(site: Site) -> str:
             comma = "" if not params.keys or site.source.token_before(end).text == "," else ", "  # type: ignore[union-attr]
             site.edit.insert(end, comma + entry)
     else:
-        site.edit.replace_node(params, f"dict({site.text(params)}, batch_size={site.text(size)})")
+        site.edit.replace_node(params, f"dict({site.text_of(params)}, batch_size={site.text_of(size)})")
     return ""
 
 
@@ -103,8 +103,8 @@ def check_arguments(site: Site) -> None:
     config = site.argument("config", 2)
     if config is not None and site.values.kind(config) not in ("tpu_run_config", "run_config", "npu_run_config"):
         site.report_unresolved(
-            f"the code does not show that {site.text(config)} is an NPURunConfig; NPUEstimator refuses any other",
-            zh=f"无法确认 config={site.text(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
+            f"the code does not show that {site.text_of(config)} is an NPURunConfig; NPUEstimator refuses any other",
+            zh=f"无法确认 config={site.text_of(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
             node=config,
         )
 
@@ -135,16 +135,16 @@ def convert_run_config(site: Site) -> None:
 def loop_in_config(site: Site) -> str:
     """Return the code of the TPUConfig's iterations_per_loop, or ""; report a config that may be no TPUConfig."""
     config = site.argument("tpu_config")
-    origin = site.values.origin(config) if config is not None else None
+    origin = site.values.assigned_value(config) if config is not None else None
     if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) != f"{TPU}.TPUConfig":
         if config is not None and not is_none(config):
             site.request_review(
-                f"the code does not show the iterations_per_loop of {site.text(config)}; give it to NPURunConfig",
-                zh=f"无法得知 {site.text(config)} 的 iterations_per_loop;请在 NPURunConfig 中设置",
+                f"the code does not show the iterations_per_loop of {site.text_of(config)}; give it to NPURunConfig",
+                zh=f"无法得知 {site.text_of(config)} 的 iterations_per_loop;请在 NPURunConfig 中设置",
             )
         return ""
     value = find_argument(origin, "iterations_per_loop", 0)
-    return site.text(value) if value is not None else ""
+    return site.text_of(value) if value is not None else ""
 
 
 def check_loop(site: Site, loop: str) -> str:
@@ -172,14 +172,14 @@ def find_step_counts(site: Site) -> list[tuple[str, ast.expr | None]]:
     """Return the keywords for steps in this file, each with its text: they must be multiples of iterations_per_loop."""
     keywords = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
     saving = {name: keywords[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in keywords}
-    counts = [(f"{name}={site.text(value)}", value) for name, value in saving.items() if name.endswith("steps")]
+    counts = [(f"{name}={site.text_of(value)}", value) for name, value in saving.items() if name.endswith("steps")]
     if not saving:
         counts.append(("the default of 100 steps between checkpoints", ast.Constant(100)))
     for call in site.source.nodes:
         method = getattr(call.func, "attr", "") if isinstance(call, ast.Call) else ""
         if isinstance(call, ast.Call) and method in ("train", "TrainSpec"):
             counts += [
-                (f"{keyword.arg}={site.text(keyword.value)}", keyword.value)
+                (f"{keyword.arg}={site.text_of(keyword.value)}", keyword.value)
                 for keyword in call.keywords
                 if keyword.arg in ("steps", "max_steps") and not is_none(keyword.value)
             ]

@@ -49,7 +49,7 @@ def can_convert(site: Site, spec: ast.Call) -> bool:
     metrics = keyword_value(spec, "eval_metrics")
     if len(spec.args) > 4:  # the fifth is eval_metrics
         return False
-    return metrics is None or bool(possible_pairs(site, metrics)) or is_none(site.values.origin(metrics))
+    return metrics is None or bool(possible_pairs(site, metrics)) or is_none(site.values.assigned_value(metrics))
 
 
 def possible_pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
@@ -88,9 +88,9 @@ def render_call(site: Site, value: ast.expr) -> str:
         return "None"
     stars = "**" if isinstance(tuples[0].elts[1], ast.Dict) else "*"
     if isinstance(value, ast.Tuple):
-        function, tensors = (site.text(part) for part in value.elts)
+        function, tensors = (site.text_of(part) for part in value.elts)
         return f"{function}({stars}{tensors})"
-    name = site.text(value)
+    name = site.text_of(value)
     text = f"{name}[0]({stars}{name}[1])"
     bindings = site.file.names.lookup(name, site.file.names.scope_of(value)) or []
     return text if len(bindings) == len(tuples) else f"{text} if {name} else None"  # some of the values are None
@@ -99,7 +99,7 @@ def render_call(site: Site, value: ast.expr) -> str:
 def render_scaffold(site: Site, value: ast.expr) -> str:
     if is_none(value):
         return "None"
-    text = site.text(value)
+    text = site.text_of(value)
     return f"{text}() if {text} else None" if isinstance(value, ast.Name | ast.Attribute) else f"({text})()"
 
 

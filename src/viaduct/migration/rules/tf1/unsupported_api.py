@@ -25,7 +25,7 @@ def report_symbol(site: Site) -> None:
     symbol = find_symbol(site.name)
     if symbol is None:
         return
-    name = site.text(site.name_node)
+    name = site.text_of(site.name_node)
     if counts_devices(site) and symbol.support == "no effect":
         site.request_review(
             f"{name} finds no GPU, and does not list the accelerator: code that runs once for each GPU would not run; "

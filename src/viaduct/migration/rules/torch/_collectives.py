@@ -147,8 +147,8 @@ def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | No
 
 def assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
     """Yield the values that are assigned to an attribute of that name, or to the name in a class body."""
-    statements: list[ast.Assign | ast.AnnAssign] = [*site.source.of_kind(ast.Assign)]
-    for statement in [*statements, *site.source.of_kind(ast.AnnAssign)]:
+    statements: list[ast.Assign | ast.AnnAssign] = [*site.source.nodes_of_type(ast.Assign)]
+    for statement in [*statements, *site.source.nodes_of_type(ast.AnnAssign)]:
         in_class_body = isinstance(site.source.parents[statement], ast.ClassDef)
         for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
             is_field = in_class_body and plain_name(target) == name
@@ -161,13 +161,13 @@ def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | 
 
     None if the file does not show the dict or the key, or the key has no value.
     """
-    items = dict_items(site.values.origin(table))
+    items = dict_items(site.values.assigned_value(table))
     if items is None or not isinstance(key, ast.Constant):
         return None
     stored = ast.dump(table).replace("ctx=Store()", "ctx=Load()")
     later = [
         statement.value
-        for statement in site.source.of_kind(ast.Assign)
+        for statement in site.source.nodes_of_type(ast.Assign)
         for target in statement.targets
         if isinstance(target, ast.Subscript) and is_literal_in(target.slice, key.value)
         if ast.dump(target.value) == stored
@@ -187,7 +187,7 @@ def dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
 
 def follows_device(site: Site, value: ast.AST) -> bool:
     """Return True for a backend that depends on the device: torch's default for it, or a dict with the card's entry."""
-    value = site.values.origin(value)
+    value = site.values.assigned_value(value)
     if isinstance(value, ast.Call):
         if (site.qualified_name(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":
             return True
@@ -198,19 +198,21 @@ def follows_device(site: Site, value: ast.AST) -> bool:
 def has_entry(site: Site, table: ast.expr) -> bool:
     """Return True for a dict literal with the card's backend under the card's device."""
     card = site.target.card
-    items = dict_items(site.values.origin(table)) or []
+    items = dict_items(site.values.assigned_value(table)) or []
     return any(name == card.device and is_literal_in(value, card.backend) for name, value in items)
 
 
 def takes_backend_name(site: Site, name: str) -> bool:
     """Return True for a function of the project, a settings class, or a library that takes a backend's name."""
-    is_own = name.partition(".")[0] in site.file.project.own_names or name.startswith(f"{site.file.names.module}.")
+    is_own = name.partition(".")[0] in site.file.project.own_module_names or name.startswith(
+        f"{site.file.names.module}."
+    )
     return is_own or name.startswith(LIBRARIES_WITH_BACKEND) or name in SETTINGS_CLASSES
 
 
 def is_backend_expression(site: Site, node: ast.expr) -> bool:
     """Return True for an expression with "backend" in its text, or a name that is assigned such an expression."""
-    assigned = site.values.origin(node)
+    assigned = site.values.assigned_value(node)
     return any(isinstance(value, ast.expr) and "backend" in ast.unparse(value).lower() for value in (node, assigned))
 
 

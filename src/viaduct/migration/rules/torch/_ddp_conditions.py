@@ -75,7 +75,7 @@ def refuse_unsuitable_script(site: Site) -> None:
     if site.file.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
     for call in wrapped_models.distributed_calls(site):
-        name = site.text(call.func).rpartition(".")[2]
+        name = site.text_of(call.func).rpartition(".")[2]
         raise Refused(
             f"the script has a distributed path already ({name}): start it that way",
             f"脚本已有分布式路径({name}):请按该方式启动",
@@ -120,9 +120,9 @@ def refuse_sampler(site: Site, call: ast.Call) -> None:
     if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
         raise Refused("the training loader has an argument for a sampler", "训练数据加载器带有 sampler 参数", call)
     for value in (keyword.value for keyword in call.keywords if keyword.arg is None):
-        items = dict_items(site.values.origin(value))
+        items = dict_items(site.values.assigned_value(value))
         if items is None or LOADER_ARGUMENTS & {str(name) for name, _ in items}:
-            text = site.text(value)
+            text = site.text_of(value)
             raise Refused(
                 f"the training loader gets arguments through **{text}", f"数据加载器通过 **{text} 接收参数", call
             )
@@ -150,7 +150,7 @@ def refuse_batches(site: Site, wrapping_calls: list[ast.Call], loaders: list[Loa
     count = count_cards(wrapping_calls[0])
     for loader in loaders:
         batch_size = loader.batch_size
-        size = 1 if batch_size is None else getattr(site.values.origin(batch_size), "value", None)
+        size = 1 if batch_size is None else getattr(site.values.assigned_value(batch_size), "value", None)
         if size == 1:  # 1 is also the default
             raise Refused(
                 "a batch of 1 cannot be divided among ranks", "batch_size 为 1,无法划分到各 rank", loader.call
@@ -173,7 +173,7 @@ def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
     """Refuse a script whose ranks could take different branches, see RankDecisions."""
     node = RankDecisions(site, training).first_divergence()
     if node is not None:
-        text = site.text(getattr(node, "test", node))
+        text = site.text_of(getattr(node, "test", node))
         raise Refused(
             f"`{text}` depends on the samples of one rank, such as its training loss: the ranks would decide "
             "differently. First average it over the ranks (dist.all_reduce(value), divided by dist.get_world_size())",
@@ -186,7 +186,7 @@ def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
 def is_shuffled(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
     """Return the value of a loader's argument `shuffle`; refuse a value that is decided at run time."""
     if value is not None and not (isinstance(value, ast.Constant) and isinstance(value.value, bool)):
-        text = site.text(value)
+        text = site.text_of(value)
         raise Refused(
             f"whether the training loader shuffles is decided at run time ({text})",
             f"训练数据是否 shuffle 在运行时决定({text})",
@@ -210,7 +210,7 @@ def epochs_of(trace: LoaderTrace, call: ast.Call) -> list[EpochLoop]:
 
 def refuse_iterable_dataset(site: Site, dataset: ast.expr) -> None:
     """Refuse an IterableDataset that is defined in this file: a DistributedSampler needs a length."""
-    origin = site.values.origin(dataset)
+    origin = site.values.assigned_value(dataset)
     name = plain_name(origin.func) if isinstance(origin, ast.Call) else ""
     classes = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
     bases = [site.qualified_name(base) or "" for own_class in classes for base in own_class.bases]
@@ -279,8 +279,8 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
         for function in site.source.tree.body:
             if isinstance(function, FunctionNode) and function.name == started and function.decorator_list:
                 raise Refused(f"{started} is started through a decorator", f"{started} 通过装饰器启动", node)
-    for node in site.source.of_kind(ast.Assign):
-        if site.source.function_around(node) is not None and "VISIBLE_DEVICES" in site.text(node):
+    for node in site.source.nodes_of_type(ast.Assign):
+        if site.source.function_around(node) is not None and "VISIBLE_DEVICES" in site.text_of(node):
             raise Refused("a function chooses the visible cards", "在函数内设置可见设备", node)
 
 

@@ -38,7 +38,7 @@ class RankDecisions:
 
     def add_batches(self, trace: LoaderTrace) -> None:
         """Record the names that hold a batch of a training loader."""
-        for loop in self.source.of_kind(ast.For):
+        for loop in self.source.nodes_of_type(ast.For):
             if trace.is_training_loop(loop):
                 is_enumerated = isinstance(loop.target, ast.Tuple) and "enumerate" in ast.unparse(loop.iter)
                 self.add_differing(loop.target.elts[-1] if is_enumerated else loop.target)  # type: ignore[attr-defined]

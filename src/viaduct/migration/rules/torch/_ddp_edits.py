@@ -53,7 +53,7 @@ class Rewriter:
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in CARD_NAMES and call.args and not name:
             if not looks_like_card_number(call.args[0]):
-                text = self.site.text(call.args[0])
+                text = self.site.text_of(call.args[0])
                 raise Refused(f"the code does not show which card {text} is", f"无法看出 {text} 是哪张卡", call)
             self.numbered_moves.append(call)
 
@@ -87,10 +87,10 @@ class Rewriter:
         """Remove the numbers of cards: a device without a number is the current one, which is the rank's."""
         edit, source, device = self.site.edit, self.site.source, self.card.device
         for call in self.numbered_moves:
-            edit.remove_slots(source.argument_slots(call), {0})
+            edit.remove_items(source.argument_items(call), {0})
         for node in self.device_texts:
             if isinstance(node, ast.Constant):
-                edit.replace_node(node, self.site.text(node).replace(str(node.value), device))
+                edit.replace_node(node, self.site.text_of(node).replace(str(node.value), device))
             else:
                 edit.replace_node(node, f'"{device}"')
         for statement in self.device_settings:
@@ -99,7 +99,7 @@ class Rewriter:
     def wrap_model(self, call: ast.Call) -> None:
         model = wrapped_models.wrapped_model(call)
         assert model is not None
-        text = self.site.text(model)
+        text = self.site.text_of(model)
         is_moved = isinstance(model, ast.Call) and method_name(model) in MOVING_METHODS
         if not is_moved:
             text = f"{text if isinstance(model, NO_PARENTHESES) else f'({text})'}.{self.card.device}()"
@@ -115,7 +115,7 @@ class Rewriter:
     def order_downloads(self) -> None:
         """Let rank 0 run calls with download=True first; the other ranks wait and then find the files."""
         rank, unit, handled = f"{self.dist}.get_rank()", self.site.source.indent_unit, set()
-        for call in self.site.source.of_kind(ast.Call):
+        for call in self.site.source.nodes_of_type(ast.Call):
             statement = self.site.source.statement_around(call)
             is_download = is_constant(keyword_value(call, "download"), True)
             if not is_download or statement in handled or self.site.edit.own_indent(statement) is None:
@@ -129,7 +129,7 @@ class Rewriter:
 
     def shard_loader(self, loader: Loader) -> None:
         """Give the training loader a DistributedSampler and its share of the batch."""
-        site, data = self.site, self.site.text(loader.dataset)
+        site, data = self.site, self.site.text_of(loader.dataset)
         sampler = site.file.import_name("torch.utils.data", "DistributedSampler")
         if not isinstance(loader.dataset, ast.Name | ast.Attribute):
             expression, data = data, site.reserve_name("train_dataset")
@@ -142,7 +142,7 @@ class Rewriter:
             keyword = next((item for item in loader.call.keywords if item.value is loader.shuffle), None)
             site.edit.replace(*site.source.span(keyword or loader.shuffle), argument)
         if loader.batch_size is not None:
-            size = site.text(loader.batch_size)
+            size = site.text_of(loader.batch_size)
             size = size if isinstance(loader.batch_size, (*NO_PARENTHESES, ast.Constant)) else f"({size})"
             site.edit.replace(*site.source.span(loader.batch_size), f"{size} // {self.dist}.get_world_size()")
         site.report_change(
@@ -184,7 +184,7 @@ class Rewriter:
         edit.insert_before(statement, [header])
         in_strings = edit.lines_within_strings(start, end)
         for line in range(source.line_of(start), source.line_of(end) + 1):
-            begin = source.starts[line - 1]
+            begin = source.line_starts[line - 1]
             if line not in in_strings and source.text[begin : source.line_stop(begin)].strip():
                 edit.insert(begin, unit)
 
@@ -234,7 +234,7 @@ class Rewriter:
             self.site.edit.insert_after(last, [line])
             return
         status = self.site.reserve_name("status")
-        self.site.edit.insert_before(last, [f"{status} = {self.site.text(value)}", line])
+        self.site.edit.insert_before(last, [f"{status} = {self.site.text_of(value)}", line])
         self.site.edit.replace(*self.site.source.span(value), status)
 
 

@@ -83,7 +83,7 @@ def assigned_values(site: Site, node: ast.Attribute) -> list[ast.expr]:
     text = ast.unparse(node)
     return [
         statement.value
-        for statement in site.source.of_kind(ast.Assign)
+        for statement in site.source.nodes_of_type(ast.Assign)
         if any(getattr(target, "attr", "") == node.attr and ast.unparse(target) == text for target in statement.targets)
         and not is_none(statement.value)
     ]
@@ -118,7 +118,7 @@ def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
 def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
     """Return the values of a name in `first, second = rank * 2, rank * 2 + 1`, in the same function."""
     unpacked: list[ast.expr] = []
-    for statement in site.source.of_kind(ast.Assign):
+    for statement in site.source.nodes_of_type(ast.Assign):
         target = statement.targets[0]
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             pairs = zip(target.elts, statement.value.elts, strict=False)
@@ -191,7 +191,7 @@ def has_device_number_name(node: ast.AST) -> bool:
 
 def may_be_torch_object(site: Site, receiver: ast.expr) -> bool:
     """Return True unless the receiver is an object of another library, or of a class that is not known."""
-    origin = site.values.origin(receiver)
+    origin = site.values.assigned_value(receiver)
     if isinstance(origin, ast.Call) and site.values.kind(origin) is None and isinstance(origin.func, ast.Name):
         name = site.qualified_name(origin.func) or origin.func.id
         return name.partition(".")[0] in TORCH_LIBRARIES or not origin.func.id[:1].isupper()

@@ -51,7 +51,7 @@ def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
     """
     if site.file.is_left_alone(literal):
         return False
-    opening = OPENING_QUOTE.match(site.text(literal)) if not site.source.is_in_f_string(literal) else None
+    opening = OPENING_QUOTE.match(site.text_of(literal)) if not site.source.is_in_f_string(literal) else None
     if opening is None:
         site.request_review(
             f"this names a CUDA device and cannot be edited safely: write {device} instead of cuda",

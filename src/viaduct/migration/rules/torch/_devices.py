@@ -93,9 +93,9 @@ class Devices:
     iterables: dict[str, list[ast.expr]] = field(default_factory=dict)  # by loop variable
 
     def __post_init__(self) -> None:
-        for node in self.site.source.of_kinds(*STORING_NODES):
+        for node in self.site.source.nodes_of_types(*STORING_NODES):
             self.record_values(node)
-        for node in self.site.source.of_kinds(*STARTING_NODES):
+        for node in self.site.source.nodes_of_types(*STARTING_NODES):
             self.trace_node(node)
 
     def record_values(self, node: ast.AST) -> None:
@@ -164,7 +164,7 @@ class Devices:
 
     def is_availability_test(self, test: ast.expr) -> bool:
         """Return True for a condition with `torch.cuda.is_available()` or a variable that holds its result."""
-        origins = (self.site.values.origin(part) for part in ast.walk(test))
+        origins = (self.site.values.assigned_value(part) for part in ast.walk(test))
         return any(contains_call(self.site, origin, AVAILABILITY_TESTS) for origin in origins)
 
     def is_under_availability(self, node: ast.AST) -> bool:
@@ -251,13 +251,13 @@ class Devices:
         names = self.site.file.names
         scope = names.binding_scope(node.id, names.scope_of(node))
         self.device_names.add((id(scope), node.id))
-        for value in scope.bound[node.id] if scope is not None else ():
+        for value in scope.bindings[node.id] if scope is not None else ():
             if isinstance(value, ast.expr):
                 self.trace(value)
         for iterable in self.iterables.get(node.id, []):
             if self.site.source.function_around(iterable) is self.site.source.function_around(node):
                 is_slice = isinstance(iterable, ast.Subscript) and isinstance(iterable.slice, ast.Slice)
-                self.trace_entries(self.site.values.origin(iterable.value if is_slice else iterable))  # type: ignore[attr-defined]
+                self.trace_entries(self.site.values.assigned_value(iterable.value if is_slice else iterable))  # type: ignore[attr-defined]
         if scope is not None and isinstance(scope.node, Function):
             self.trace_parameter(scope.node, node.id)
 
@@ -287,7 +287,10 @@ class Devices:
     def trace_stored(self, node: ast.Attribute | ast.Subscript) -> None:
         """Trace the values that are assigned to an attribute or an entry of a dictionary."""
         if isinstance(node, ast.Subscript):
-            for table in (self.site.values.origin(node.value), *self.assigned_values.get(ast.unparse(node.value), [])):
+            for table in (
+                self.site.values.assigned_value(node.value),
+                *self.assigned_values.get(ast.unparse(node.value), []),
+            ):
                 self.trace_entries(table)
         for value in self.assigned_values.get(ast.unparse(node), []):
             self.trace(value)

@@ -36,7 +36,7 @@ def is_environment(site: Site, node: ast.AST) -> bool:
     """Return True for os.environ, a copy of it, or a usual name of an environment: `env`, `monkeypatch`."""
     if site.qualified_name(node) == "os.environ":
         return True
-    origin = site.values.origin(node)
+    origin = site.values.assigned_value(node)
     if isinstance(origin, ast.Call):
         is_copy = site.qualified_name(origin.func) == "os.environ.copy"
         return is_copy or any(site.qualified_name(argument) == "os.environ" for argument in origin.args)

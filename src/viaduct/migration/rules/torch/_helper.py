@@ -76,7 +76,7 @@ def device_number_text(site: Site, node: ast.expr) -> str | None:
             values = node.right.args
     else:
         values = argument_values(node) if isinstance(node, ast.Call) else []
-    return site.text(values[0]) if len(values) == 1 else None
+    return site.text_of(values[0]) if len(values) == 1 else None
 
 
 def number_in_f_string(node: ast.JoinedStr) -> str | None:
@@ -108,9 +108,9 @@ def runs_only_with_card(site: Site, node: ast.AST) -> bool:
 def is_availability_test(site: Site, test: ast.expr) -> bool:
     """Return True for a call of `torch.cuda.is_available` or the helper's, also as a part of an `and`."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    calls = [site.values.origin(part) for part in parts]
+    calls = [site.values.assigned_value(part) for part in parts]
     names = {site.qualified_name(call.func) for call in calls if isinstance(call, ast.Call)}
-    helper_test = f"{site.file.project.helper_of(site.file.path)}.{HELPER_OBJECT}.is_available"
+    helper_test = f"{site.file.project.helper_module_of(site.file.path)}.{HELPER_OBJECT}.is_available"
     return bool(names & {"torch.cuda.is_available", helper_test})
 
 

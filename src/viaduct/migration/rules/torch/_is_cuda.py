@@ -48,7 +48,7 @@ def is_own_field(site: Site) -> bool:
 def is_defined_in_program(site: Site) -> bool:
     """Return True if a file of the same program defines `is_cuda`."""
     project, path = site.file.project, site.file.path
-    candidates = sorted(project.files_with("is_cuda") - {path})
+    candidates = sorted(project.files_containing("is_cuda") - {path})
     others = [other for other in candidates if can_run_together(project, path, other)]
     sources = [site.source, *(project.parsed[other].source for other in others)]
     return any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes)

@@ -45,7 +45,7 @@ def load_destination(site: Site) -> Destination:
 def find_device_variable(site: Site) -> str | None:
     """Return `device`, `DEVICE` or `dev` if such a variable holds a device at the load, else None."""
     names, scope = site.file.names, site.file.names.scope_of(site.node)
-    module_bindings = names.scopes[site.source.tree].bound
+    module_bindings = names.scopes[site.source.tree].bindings
     for name in ("device", "DEVICE", "dev"):
         bindings = names.lookup(name, scope)
         if bindings and all(isinstance(value, ast.expr) and is_device(site, value) for value in bindings):

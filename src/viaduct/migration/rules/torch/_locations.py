@@ -8,7 +8,7 @@ from typing import Literal
 
 from viaduct.migration.classes import list_ancestry
 from viaduct.migration.lookups import is_self_attribute, keyword_value, literal_text, method_name
-from viaduct.migration.names import Bound
+from viaduct.migration.names import Bindings
 from viaduct.migration.rule import Site
 from viaduct.migration.values import TENSOR_CONSTRUCTORS, starts_with_name
 
@@ -91,7 +91,7 @@ def location_of_name(site: Site, node: ast.Name, depth: int) -> Location:
     return location
 
 
-def location_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -> Location:
+def location_of_bindings(site: Site, node: ast.Name, bindings: Bindings, depth: int) -> Location:
     """Return the location of a variable: the card if any value that is assigned to it is there.
 
     `x = x.view(-1)`, which begins with the variable, counts only if it moves x to the card.

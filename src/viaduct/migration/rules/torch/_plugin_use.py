@@ -11,7 +11,7 @@ from viaduct.migration.rule import Site
 
 def is_plugin_imported_elsewhere(site: Site) -> bool:
     """Return True if another file of the project imports the plug-in."""
-    return bool(site.file.project.files_with(f"import {site.target.card.plugin}") - {site.file.path})
+    return bool(site.file.project.files_containing(f"import {site.target.card.plugin}") - {site.file.path})
 
 
 def uses_card(site: Site) -> bool:
@@ -22,10 +22,10 @@ def uses_card(site: Site) -> bool:
 def card_uses(site: Site) -> Iterator[ast.AST]:
     """Yield the nodes that need the plug-in: its module, its methods and attributes, its device strings."""
     card = site.target.card
-    for name in (card.device, card.is_attr, card.profiler_activity):
+    for name in (card.device, card.tensor_flag, card.profiler_activity):
         yield from site.source.attributes.get(name, ())
-    yield from (node for node in site.source.of_kind(ast.Name) if node.id == card.plugin)
-    for node in site.source.of_kind(ast.Constant):
+    yield from (node for node in site.source.nodes_of_type(ast.Name) if node.id == card.plugin)
+    for node in site.source.nodes_of_type(ast.Constant):
         is_docstring = isinstance(site.source.parents[node], ast.Expr)
         if literal_text(node).partition(":")[0] == card.device and not is_docstring:
             yield node

@@ -77,7 +77,7 @@ class LoaderTrace:
     def is_bound_in(self, function: FunctionNode | None, name: str) -> bool:
         """Return True if a function binds this name."""
         scope = self.site.file.names.scopes.get(function) if function is not None else None
-        return scope is not None and name in scope.bound
+        return scope is not None and name in scope.bindings
 
     def follow_once(self) -> bool:
         """Follow the loader through all calls, returns and assignments; return True if a name or function was added."""
@@ -140,7 +140,7 @@ class LoaderTrace:
 
     def epoch_loops(self) -> Iterator[EpochLoop]:
         """Yield the outermost counting loops that lead to a training loop over the loader."""
-        for node in self.source.of_kind(ast.For):
+        for node in self.source.nodes_of_type(ast.For):
             if is_counting_loop(node) and not any(map(is_counting_loop, self.source.ancestors(node))):
                 name = self.name_at(node)
                 if name and self.leads_to_training(node.body):
@@ -164,7 +164,7 @@ class LoaderTrace:
 
     def is_training_loop(self, loop: ast.For) -> bool:
         """Return True for a loop over the loader that computes gradients."""
-        iterables = (loop.iter, self.site.values.origin(loop.iter))  # enumerate(loader), or a name for it
+        iterables = (loop.iter, self.site.values.assigned_value(loop.iter))  # enumerate(loader), or a name for it
         is_over_loader = any(self.is_loader(node) for iterable in iterables for node in ast.walk(iterable))
         reached = self.walk_reached(loop.body, set())
         return is_over_loader and any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in reached)

@@ -58,7 +58,7 @@ def assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:
 def module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
     """Yield every `x.module`, with True if this file wraps x in DataParallel and not in DistributedDataParallel."""
     wrapped = assigned_names(site, wrapping_calls(site)) - assigned_names(site, distributed_calls(site))
-    for node in site.source.of_kind(ast.Attribute):
+    for node in site.source.nodes_of_type(ast.Attribute):
         if node.attr == "module" and site.qualified_name(node) is None:
             yield node, ast.unparse(node.value) in wrapped
 

@@ -45,7 +45,7 @@ def replace_reference(site: Site) -> None:
     if is_in_annotation(site.source, site.node):
         return
     calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
-    if any(site.text(call.func) == "isinstance" for call in calls):
+    if any(site.text_of(call.func) == "isinstance" for call in calls):
         site.request_review(
             "each card has its own class: check for the common base class, torch.amp.GradScaler or torch.autocast",
             zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",

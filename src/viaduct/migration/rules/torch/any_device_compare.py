@@ -47,7 +47,7 @@ def edit_comparisons(site: Site) -> None:
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
-    for node in site.source.of_kind(ast.Compare):
+    for node in site.source.nodes_of_type(ast.Compare):
         edit_comparison(site, devices, node)
     for call in site.file.index.methods.get("startswith", []):
         prefix = call.args[0] if call.args else None
@@ -57,7 +57,7 @@ def edit_comparisons(site: Site) -> None:
     for method in SPLITTING_METHODS:
         for call in site.file.index.methods.get(method, []):
             report_split_text(site, devices, call)
-    for statement in site.source.of_kind(ast.Match):
+    for statement in site.source.nodes_of_type(ast.Match):
         report_cases(site, devices, statement)
 
 
@@ -118,19 +118,19 @@ def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: as
     if isinstance(operator, ast.Eq | ast.NotEq):
         text, other = (left, right) if device_literal(left) is not None else (right, left)
         if is_literal_in(text, "cuda"):
-            return f"{site.text(other)} {negated}in {helper}.TYPES"
+            return f"{site.text_of(other)} {negated}in {helper}.TYPES"
         number = device_number_text(site, text)
         equality = "!=" if negated else "=="
-        return f"{site.text(other)} {equality} {helper}.card({number})" if number is not None else ""
+        return f"{site.text_of(other)} {equality} {helper}.card({number})" if number is not None else ""
     if not isinstance(operator, ast.In | ast.NotIn):
         return ""
     if is_literal_in(left, "cuda", "cuda:"):
-        return f"{negated}any(kind in {site.text(right)} for kind in {render_types(helper, left)})"
+        return f"{negated}any(kind in {site.text_of(right)} for kind in {render_types(helper, left)})"
     number = device_number_text(site, left) if device_literal(left) is not None else None
     if number:
-        return f"{helper}.card({number}) {negated}in {site.text(right)}"
+        return f"{helper}.card({number}) {negated}in {site.text_of(right)}"
     if isinstance(right, ast.Tuple | ast.List | ast.Set):
-        return f"{site.text(left)} {negated}in {render_members(site, right, helper)}"
+        return f"{site.text_of(left)} {negated}in {render_members(site, right, helper)}"
     return ""
 
 
@@ -153,7 +153,7 @@ def report_split_text(site: Site, devices: Devices, call: ast.Call) -> None:
 
 def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, helper: str) -> str:
     """Return `("cuda", "cpu")` with all types of card in place of "cuda"."""
-    start, text = site.source.span(collection)[0], site.text(collection)
+    start, text = site.source.span(collection)[0], site.text_of(collection)
     for element in reversed(collection.elts):
         begin, end = (offset - start for offset in site.source.span(element))
         number = device_number_text(site, element) if device_literal(element) is not None else None
@@ -227,6 +227,6 @@ def replace_is_cuda(site: Site) -> None:
     if not site.is_editable:
         site.request_review("write .device.type in accelerator.TYPES", zh="请改为 .device.type in accelerator.TYPES")
         return
-    text = f"{site.text(site.node.value)}.device.type in {import_helper(site)}.TYPES"
+    text = f"{site.text_of(site.node.value)}.device.type in {import_helper(site)}.TYPES"
     site.edit.replace_node(site.node, parenthesize(site, site.node, text))
     site.report_change("is_cuda becomes a test for any card", zh="is_cuda 改为判断是否位于任意加速卡")

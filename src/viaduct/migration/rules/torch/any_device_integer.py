@@ -52,8 +52,8 @@ def replace_in_to(site: Site) -> None:
         wrap_number(site, value)
     elif is_device_number(site, value):
         site.request_review(
-            f"if this moves a tensor or a module, write .to(accelerator.device({site.text(value)}))",
-            zh=f"若此处移动的是张量或模块,请改为 .to(accelerator.device({site.text(value)}))",
+            f"if this moves a tensor or a module, write .to(accelerator.device({site.text_of(value)}))",
+            zh=f"若此处移动的是张量或模块,请改为 .to(accelerator.device({site.text_of(value)}))",
         )
 
 
@@ -81,7 +81,7 @@ def wrap_number(site: Site, value: ast.expr) -> None:
             and not site.source.is_in_f_string(node)
             and not report_if_in_torchscript(site, node)
         ):
-            site.edit.replace_node(node, f"{import_helper(site)}.device({site.text(node)})")
+            site.edit.replace_node(node, f"{import_helper(site)}.device({site.text_of(node)})")
             report_number(site)
         elif is_sometimes_device_number(site, node):
             name = plain_name(node)

@@ -48,14 +48,14 @@ def replace_texts(site: Site) -> None:
             replace_text(site, literal)
     for table in tables:
         add_keys(site, table)
-    for node in site.source.of_kind(ast.Constant):
+    for node in site.source.nodes_of_type(ast.Constant):
         if is_cuda_device(node) and node not in literals and node not in keys:
             report_possible_device(site, node, f"accelerator.name({device_number_text(site, node)})", devices)
 
 
 def option_devices(site: Site, devices: Devices) -> Iterator[ast.expr]:
     """Yield the devices in `add_argument("--device", default="cuda", choices=["cuda"])`, also of click and absl."""
-    for call in site.source.of_kind(ast.Call):
+    for call in site.source.nodes_of_type(ast.Call):
         if any(is_device_name(name) or name in devices.device_keys for name in option_names(site, call)):
             nodes = (node for value in option_values(site, call) for node in ast.walk(value))
             yield from filter(None, map(device_literal, nodes))
@@ -66,7 +66,7 @@ def map_location_tables(site: Site) -> list[ast.Dict]:
     calls = calls_to(site, ("torch.load", "torch.jit.load"))
     values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "map_location"]
     values += [call.args[1] for call in calls if len(call.args) > 1]
-    return [table for table in map(site.values.origin, values) if isinstance(table, ast.Dict)]
+    return [table for table in map(site.values.assigned_value, values) if isinstance(table, ast.Dict)]
 
 
 def is_in_comparison(site: Site, literal: ast.expr) -> bool:
@@ -82,7 +82,7 @@ def is_in_comparison(site: Site, literal: ast.expr) -> bool:
 
 def add_keys(site: Site, table: ast.Dict) -> None:
     """Add to a map_location, before each key for CUDA, the same key for the available card."""
-    has_keys = any(key is not None and ".name(" in site.text(key) for key in table.keys)
+    has_keys = any(key is not None and ".name(" in site.text_of(key) for key in table.keys)
     if has_keys or not mark_once(site, "any map", table):
         return
     for key, value in zip(table.keys, table.values, strict=True):
@@ -91,7 +91,7 @@ def add_keys(site: Site, table: ast.Dict) -> None:
             continue
         helper = import_helper(site, table)
         new_number = device_number_text(site, value) if device_literal(value) is not None else None
-        new_value = f"{helper}.name({new_number})" if new_number is not None else site.text(value)
+        new_value = f"{helper}.name({new_number})" if new_number is not None else site.text_of(value)
         site.edit.insert(site.source.span(key)[0], f"{helper}.name({number}): {new_value}, ")
         site.report_change(
             "tensors that were saved on the available card have an entry too",
@@ -121,7 +121,7 @@ def replace_text(site: Site, literal: ast.expr) -> None:
         indices = [*call.args[1:], *(keyword.value for keyword in call.keywords)]  # torch.device("cuda", rank)
         if len(indices) > 1 or (indices and number):
             return  # not a valid call
-        new, replaced = f"{import_helper(site, call)}.device({site.text(indices[0]) if indices else number})", call
+        new, replaced = f"{import_helper(site, call)}.device({site.text_of(indices[0]) if indices else number})", call
     else:
         new = f"{import_helper(site, node)}.name({number})"
     site.edit.replace_node(replaced, new)
@@ -145,7 +145,7 @@ def extend_annotation(site: Site, literal: ast.expr) -> bool:
             node=literal,
         )
         return True
-    quote = site.text(literal)[-1]
+    quote = site.text_of(literal)[-1]
     site.edit.replace_node(literal, ", ".join(f"{quote}{name}{quote}" for name in ("cuda", "npu", "mlu")))
     site.report_change("the annotation names every card", zh="类型注解列出所有加速卡", node=literal)
     return True

@@ -31,7 +31,10 @@ NPU_FUSED = f"{NPU.plugin}.optim.NpuFused"
 def report_import(site: Site) -> None:
     """Report an import of apex, unless a module of the project has that name."""
     names = imported_names(site.node)
-    if not any(name == "apex" or name.startswith("apex.") for name in names) or "apex" in site.file.project.own_names:
+    if (
+        not any(name == "apex" or name.startswith("apex.") for name in names)
+        or "apex" in site.file.project.own_module_names
+    ):
         return
     english, chinese = APEX[site.options.to]
     if site.options.to != "npu":

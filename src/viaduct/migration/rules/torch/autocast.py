@@ -46,7 +46,7 @@ def replace_device(site: Site, device: ast.expr | None) -> None:
     for text in string_branches(device):
         value = str(text.value)
         kind, colon, index = value.partition(":")
-        code = site.text(text) if not site.source.is_in_f_string(text) else ""
+        code = site.text_of(text) if not site.source.is_in_f_string(text) else ""
         quote = code[-1:]
         if kind == "cuda" and code == f"{quote}{value}{quote}":
             site.edit.replace_node(text, f"{quote}{card.device}{colon}{index}{quote}")

@@ -89,7 +89,7 @@ def replace_in_call(site: Site) -> None:
         if collectives.replace_backend(site, text):
             site.target.require_plugin(site)  # importing it registers the backend
     if origin.unknown_values and not origin.nccl_strings and not suits_target(site, origin.unknown_values):
-        expression = site.text(origin.unknown_values[0])
+        expression = site.text_of(origin.unknown_values[0])
         english, chinese = site.target.select_message(*RUN_TIME_BACKEND)
         site.request_review(english.format(expression), zh=chinese.format(expression), risk="high")
     if site.target.is_any_card:
@@ -99,7 +99,7 @@ def replace_in_call(site: Site) -> None:
 def unpacked_backend(site: Site) -> ast.expr | None:
     """Return the backend of `init_process_group(**settings)` if this file shows the settings."""
     for keyword in site.node.keywords:
-        items = collectives.dict_items(site.values.origin(keyword.value)) if keyword.arg is None else None
+        items = collectives.dict_items(site.values.assigned_value(keyword.value)) if keyword.arg is None else None
         for name, value in items or []:
             if name == "backend":
                 return value
@@ -109,15 +109,15 @@ def unpacked_backend(site: Site) -> ast.expr | None:
 def suits_target(site: Site, unknown: list[ast.AST]) -> bool:
     """Return True if a backend that is decided at run time is right for the target."""
     if site.target.is_any_card:
-        return any(text in site.text(node) for node in unknown for text in DEVICE_DEPENDENT)
+        return any(text in site.text_of(node) for node in unknown for text in DEVICE_DEPENDENT)
     return collectives.follows_device(site, unknown[0])
 
 
 def make_device_id_conditional(site: Site) -> None:
     """Pass `device_id` only if there is a card: gloo does not accept it."""
     keyword = site.keyword("device_id")
-    if keyword is not None and "unless_cpu" not in site.text(keyword):
-        site.edit.replace_node(keyword.value, f"{import_helper(site)}.unless_cpu({site.text(keyword.value)})")
+    if keyword is not None and "unless_cpu" not in site.text_of(keyword):
+        site.edit.replace_node(keyword.value, f"{import_helper(site)}.unless_cpu({site.text_of(keyword.value)})")
         site.report_change("gloo accepts no device_id", zh="gloo 不接受 device_id")
 
 
@@ -150,8 +150,9 @@ def replace_in_own_call(site: Site) -> None:
     elif name and not name.startswith("torch.") and not site.target.is_any_card:
         new = site.target.card.backend
         site.request_review(
-            f"{name} gets the backend {site.text(site.node.value)}: for this card it is {new}, if {name} accepts that",
-            zh=f"{name} 的后端为 {site.text(site.node.value)}:对于该加速卡应为 {new}(若其支持)",
+            f"{name} gets the backend {site.text_of(site.node.value)}: "
+            f"for this card it is {new}, if {name} accepts that",
+            zh=f"{name} 的后端为 {site.text_of(site.node.value)}:对于该加速卡应为 {new}(若其支持)",
             risk="high",
         )
 
@@ -176,7 +177,7 @@ def replace_availability(site: Site) -> None:
         site.request_review(*site.target.select_message(*AVAILABILITY_REVIEW))
         return
     if site.target.is_any_card:
-        root = site.text(site.node.func.value)
+        root = site.text_of(site.node.func.value)
         site.edit.replace_node(site.node, f"{root}.is_backend_available({site.target.render_backend(site)})")
     else:
         site.edit.replace_attribute(site.node.func, f"is_{site.target.card.backend}_available")

@@ -63,7 +63,7 @@ def compare_with_any_backend(site: Site) -> bool:
     if not is_nccl_itself(site, nccl) or not is_backend_expression(site, other):
         return False
     negated = "not " if isinstance(site.node.ops[0], ast.NotEq) else ""
-    site.edit.replace_node(site.node, f"{site.text(other)} {negated}in {import_helper(site)}.BACKENDS")
+    site.edit.replace_node(site.node, f"{site.text_of(other)} {negated}in {import_helper(site)}.BACKENDS")
     site.report_change("the branch for NCCL is now taken for any card", zh="针对 NCCL 的分支改为针对任意加速卡")
     return True
 

@@ -30,7 +30,7 @@ def advise_backend(site: Site) -> None:
 
 def is_backend_for_card(site: Site, backend: ast.expr) -> bool:
     """Return True for "npugraphs", and for a call, a lambda or an imported object, which is probably such a backend."""
-    origin = site.values.origin(backend)
+    origin = site.values.assigned_value(backend)
     if isinstance(origin, ast.Constant):
         return origin.value == "npugraphs"
     return isinstance(origin, ast.Call | ast.Lambda) or site.qualified_name(origin) is not None

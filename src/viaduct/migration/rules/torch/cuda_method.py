@@ -177,7 +177,7 @@ def insert_device(site: Site) -> None:
     if len(call.args) > 1:  # the second argument of .to is a dtype
         site.edit.insert(site.source.span(call.args[1])[0], "non_blocking=")
     if device is None:
-        opening = site.source.opening(call).end
+        opening = site.source.opening_parenthesis(call).end
         site.edit.insert(opening, f"{keyword_for_storage(site)}{name}.device(){', ' if call.keywords else ''}")
     elif call.args:
         site.edit.replace_node(device, f"{keyword_for_storage(site)}{name}.device({render_number(site, device)})")
@@ -199,7 +199,7 @@ def render_number(site: Site, device: ast.expr) -> str:
     if is_none(device):
         return ""
     index = device_number_text(site, device) if device_literal(device) is not None else None
-    return site.text(device) if index is None else index
+    return site.text_of(device) if index is None else index
 
 
 def is_module_lookup(site: Site) -> bool:

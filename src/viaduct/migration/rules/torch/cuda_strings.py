@@ -33,7 +33,7 @@ def rename_string(site: Site) -> None:
         return
     card = site.target.card
     new_name = counterpart(match["member"], card) if match["member"] else ""
-    code = site.text(site.node)
+    code = site.text_of(site.node)
     if new_name is None or code[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
         return
     new = f"{card.torch_module}.{new_name}".rstrip(".")

@@ -117,10 +117,14 @@ def unwrap(site: Site, model: ast.expr) -> None:
     """Replace the call by the model, or remove `model = DataParallel(model)`; edit uses of `.module` once."""
     statement = site.source.statement_around(site.node)
     target = wrapped_models.assigned_target(site, site.node)
-    if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
+    if (
+        target is not None
+        and getattr(statement, "value", None) is site.node
+        and site.text_of(target) == site.text_of(model)
+    ):
         site.edit.remove_statement(statement)
     else:
-        site.edit.replace_node(site.node, site.text(model))
+        site.edit.replace_node(site.node, site.text_of(model))
     site.report_change(
         "the model runs on one card, without DataParallel", zh="模型在单卡上运行,去掉 DataParallel", risk="medium"
     )
@@ -141,8 +145,8 @@ def remove_module_accesses(site: Site) -> None:
             )
         else:
             site.request_review(
-                f"if {site.text(node.value)} was the wrapped model, it has no .module any more",
-                zh=f"若 {site.text(node.value)} 是被包装的模型,则不再有 .module",
+                f"if {site.text_of(node.value)} was the wrapped model, it has no .module any more",
+                zh=f"若 {site.text_of(node.value)} 是被包装的模型,则不再有 .module",
                 node=node,
             )
 
@@ -151,15 +155,15 @@ def report_checkpoints(site: Site) -> None:
     """Report code that expects checkpoints whose keys begin with `module.`."""
     saved = {ast.unparse(call.args[1]) for call in site.file.index.calls.get("torch.save", []) if len(call.args) > 1}
     for call in site.file.index.methods.get("load_state_dict", []):
-        if isinstance(call.func, ast.Attribute) and not OTHER_NAME.search(site.text(call.func.value)):
+        if isinstance(call.func, ast.Attribute) and not OTHER_NAME.search(site.text_of(call.func.value)):
             report_loading(site, call, saved)
-    for node in site.source.of_kind(ast.Subscript):
+    for node in site.source.nodes_of_type(ast.Subscript):
         if removes_module_prefix(site, node):
             site.request_review(
-                f"{site.text(node)} may remove `module.`, which the keys of a model without DataParallel do not have: "
-                f"write {site.text(node.value)}.removeprefix('module.'), which is right for both",
-                zh=f"{site.text(node)} 可能用于去掉 `module.`,但未用 DataParallel 的模型没有该前缀:"
-                f"请改为 {site.text(node.value)}.removeprefix('module.')",
+                f"{site.text_of(node)} may remove `module.`, which the keys of a model without DataParallel do not "
+                f"have: write {site.text_of(node.value)}.removeprefix('module.'), which is right for both",
+                zh=f"{site.text_of(node)} 可能用于去掉 `module.`,但未用 DataParallel 的模型没有该前缀:"
+                f"请改为 {site.text_of(node.value)}.removeprefix('module.')",
                 risk="high",
                 node=node,
             )
@@ -167,7 +171,7 @@ def report_checkpoints(site: Site) -> None:
 
 def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     """Report a loaded checkpoint whose keys may begin with `module.`; `saved` are the files that this script saves."""
-    state = site.values.origin(call.args[0]) if call.args else None
+    state = site.values.assigned_value(call.args[0]) if call.args else None
     if isinstance(state, ast.Call) and method_name(state) == "state_dict":
         return  # the state of another model
     nodes = ast.walk(state) if state is not None else ()

@@ -135,9 +135,9 @@ def advise_on_ranks(site: Site, calls: list[ast.Call]) -> None:
         test = wrapping_condition(site, call)
         if test is not None:
             site.advise(
-                f"whether the model is wrapped depends on {site.text(test)}: without the wrapper several ranks would "
-                "train separate models; start only one rank then",
-                zh=f"是否包装模型取决于 {site.text(test)}:未包装时多个 rank 会各自训练,此时请只启动一个",
+                f"whether the model is wrapped depends on {site.text_of(test)}: without the wrapper several ranks "
+                "would train separate models; start only one rank then",
+                zh=f"是否包装模型取决于 {site.text_of(test)}:未包装时多个 rank 会各自训练,此时请只启动一个",
                 node=call,
             )
     if "SummaryWriter(" in site.source.text or "wandb.init(" in site.source.text:
@@ -157,9 +157,9 @@ def advise_on_ranks(site: Site, calls: list[ast.Call]) -> None:
 def report_shared_files(site: Site, plan: Plan) -> None:
     """Report calls that write or remove a file on every rank."""
     on_rank_0 = {node for saving in (*plan.saving_statements, *plan.saving_functions) for node in ast.walk(saving)}
-    for call in site.source.of_kind(ast.Call):
+    for call in site.source.nodes_of_type(ast.Call):
         if call not in on_rank_0 and writes_file(site, call):
-            text = site.text(call)
+            text = site.text_of(call)
             site.request_review(
                 f"every rank does this, perhaps on one file: {text}. Let only rank 0 do it (dist.get_rank() == 0), "
                 "or give each rank its own file",
@@ -187,6 +187,6 @@ def wrapping_condition(site: Site, call: ast.Call) -> ast.expr | None:
         if parent is function:
             break
         is_main_guard = parent is main_guard(site)
-        if isinstance(parent, ast.If) and not is_main_guard and not CARD_TEST.search(site.text(parent.test)):
+        if isinstance(parent, ast.If) and not is_main_guard and not CARD_TEST.search(site.text_of(parent.test)):
             return parent.test
     return None

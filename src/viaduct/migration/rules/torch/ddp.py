@@ -50,8 +50,8 @@ def wrap_device_arguments(site: Site) -> None:
         return
     for name, position in (("device_ids", 1), ("output_device", 2)):
         value = site.argument(name, position)
-        if value is not None and not is_none(value) and "unless_cpu" not in site.text(value):
-            site.edit.replace_node(value, f"{import_helper(site)}.unless_cpu({site.text(value)})")
+        if value is not None and not is_none(value) and "unless_cpu" not in site.text_of(value):
+            site.edit.replace_node(value, f"{import_helper(site)}.unless_cpu({site.text_of(value)})")
             site.report_change(f"{name} is None if there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
 
 

@@ -37,7 +37,7 @@ def report_default_type(site: Site) -> None:
 
 def type_names(site: Site, argument: ast.expr | None) -> list[str]:
     """Return the names of all types that an argument can be."""
-    value = site.values.origin(argument) if argument is not None else None
+    value = site.values.assigned_value(argument) if argument is not None else None
     if isinstance(value, ast.IfExp):
         return type_names(site, value.body) + type_names(site, value.orelse)
     return [literal_text(value) or site.qualified_name(value) or ""] if value is not None else []

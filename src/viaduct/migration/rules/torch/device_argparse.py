@@ -30,7 +30,7 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 def replace_in_options(site: Site) -> None:
     if "cuda" not in site.source.text or not is_in_torch_program(site):
         return
-    options = [(call, names) for call in site.source.of_kind(ast.Call) if (names := option_names(site, call))]
+    options = [(call, names) for call in site.source.nodes_of_type(ast.Call) if (names := option_names(site, call))]
     if not any(device_literal(value) for call, _ in options for value in possible_values(site, call)):
         return  # saves the slow find_devices
     devices = find_devices(site)

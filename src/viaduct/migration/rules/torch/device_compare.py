@@ -34,7 +34,7 @@ def replace_in_comparisons(site: Site) -> None:
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
-    for node in site.source.of_kinds(ast.Compare, ast.Call, ast.Match):
+    for node in site.source.nodes_of_types(ast.Compare, ast.Call, ast.Match):
         if isinstance(node, ast.Compare):
             compare_sides(site, devices, node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS:
@@ -75,7 +75,7 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
         return False
     name = site.target.card.device
     negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
-    site.edit.replace_node(node, f'{site.text(device)} {negated} ("cuda", "{name}")')
+    site.edit.replace_node(node, f'{site.text_of(device)} {negated} ("cuda", "{name}")')
     site.report_change(f"the device is compared with {name} too", zh=f"设备同时与 {name} 比较", node=node)
     return True
 
@@ -86,7 +86,7 @@ def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):
             body = [parent.body] if isinstance(parent.body, ast.expr) else parent.body
-            return any(text in site.text(statement) for statement in body for text in call_texts)
+            return any(text in site.text_of(statement) for statement in body for text in call_texts)
         if isinstance(parent, ast.stmt):
             return False
     return False

@@ -34,7 +34,7 @@ def report_lookups(site: Site) -> None:
 
 def table_reads(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield table and key of each `table[key]` and `table.get(key)`."""
-    for node in site.source.of_kind(ast.Subscript):
+    for node in site.source.nodes_of_type(ast.Subscript):
         yield node.value, node.slice
     for call in site.file.index.methods.get("get", []):
         if call.args and isinstance(call.func, ast.Attribute):
@@ -43,7 +43,7 @@ def table_reads(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def report_missing(site: Site, table: ast.expr) -> None:
     """Report a dictionary that shows an entry for CUDA and none for the card."""
-    origin = site.values.origin(table)
+    origin = site.values.assigned_value(table)
     keys = origin.keys if isinstance(origin, ast.Dict) else []
     texts = [key.value for key in keys if isinstance(key, ast.Constant)]
     missing = [card.device for card in site.cards if card.device not in texts]

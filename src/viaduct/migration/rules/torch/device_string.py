@@ -37,6 +37,6 @@ def replace_devices(site: Site) -> None:
         # The rule device_argparse edits those in an add_argument.
         if not is_in_add_argument(site, literal) and rename_device(site, literal, device):
             site.report_change(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
-    for node in site.source.of_kind(ast.Constant):
+    for node in site.source.nodes_of_type(ast.Constant):
         if is_cuda_device(node) and node not in devices.cuda_literals:
             report_possible_device(site, node, device, devices)

@@ -64,7 +64,7 @@ def report_method(site: Site) -> None:
 
 def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
     """Return True if the last dtype in a chain of calls is a double one: `x.float().double().cuda()`."""
-    node = site.values.origin(node)
+    node = site.values.assigned_value(node)
     if not isinstance(node, ast.Call) or depth > MAX_DEPTH:
         return False
     dtypes = possible_dtypes(site, node)

@@ -49,7 +49,7 @@ def package_of(site: Site, keyword: ast.keyword) -> str:
 
 def report_option(site: Site, package: str, node: ast.AST | None = None) -> None:
     names = " and ".join(card.title for card in site.cards)
-    option = site.text(node if node is not None else site.node.func)
+    option = site.text_of(node if node is not None else site.node.func)
     site.request_review(
         f"`{option}` chooses {package}, which is for NVIDIA cards: remove it for the {names}, or use its counterpart",
         zh=f"`{option}` 选用仅支持 NVIDIA 设备的 {package}:在 {names} 上请去掉,或改用其对应实现",

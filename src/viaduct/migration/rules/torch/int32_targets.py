@@ -177,7 +177,7 @@ def find_method(body: Body, class_name: str, method: str) -> tuple[Body, list[st
     if owner is None:
         return None
     own_class = project.classes[owner]
-    for node in project.parsed[own_class.path].source.of_kind(ast.ClassDef):
+    for node in project.parsed[own_class.path].source.nodes_of_type(ast.ClassDef):
         for statement in node.body if node.name == owner.rpartition(".")[2] else ():
             if isinstance(statement, FunctionNode) and statement.name == method:
                 return body_of(body, own_class.path, statement), list(own_class.methods[method])

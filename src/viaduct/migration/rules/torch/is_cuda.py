@@ -25,12 +25,12 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 @rule.node(ast.Attribute, only_if_file_contains=("is_cuda",))
 def rename_attribute(site: Site) -> None:
     card = site.target.card
-    if not may_be_tensor_attribute(site) or report_if_ambiguous(site, card.is_attr):  # is_npu, is_mlu
+    if not may_be_tensor_attribute(site) or report_if_ambiguous(site, card.tensor_flag):  # is_npu, is_mlu
         return
     name = dotted_name(site.node)
     if not site.source.is_in_f_string(site.node):
-        site.edit.replace_attribute(site.node, card.is_attr)
-    elif not name or not replace_dotted_name(site, site.node, name, name.replace(".is_cuda", f".{card.is_attr}")):
-        site.request_review(f"write {card.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {card.is_attr}")
+        site.edit.replace_attribute(site.node, card.tensor_flag)
+    elif not name or not replace_dotted_name(site, site.node, name, name.replace(".is_cuda", f".{card.tensor_flag}")):
+        site.request_review(f"write {card.tensor_flag} for is_cuda", zh=f"请把 is_cuda 改为 {card.tensor_flag}")
         return
-    site.report_change(f"is_cuda becomes {card.is_attr}", zh=f"is_cuda 替换为 {card.is_attr}")
+    site.report_change(f"is_cuda becomes {card.tensor_flag}", zh=f"is_cuda 替换为 {card.tensor_flag}")

@@ -21,14 +21,14 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
 rule = Rule(__name__, category="advice", targets=ALL_TARGETS, runs_last=True)
 
-MONITOR = CUDA.tool
-MONITORS = {name: card.tool for name, card in CARDS.items()}
+MONITOR = CUDA.monitor_command
+MONITORS = {name: card.monitor_command for name, card in CARDS.items()}
 RUNNERS = ("os.", "subprocess.", "shutil.which")
 
 
 @rule.node(ast.Constant, ast.JoinedStr, only_if_file_contains=(MONITOR,))
 def advise_monitor(site: Site) -> None:
-    text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else literal_text(site.node)
+    text = site.text_of(site.node) if isinstance(site.node, ast.JoinedStr) else literal_text(site.node)
     if MONITOR not in text or site.source.is_in_f_string(site.node) or not is_in_torch_program(site):
         return
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]

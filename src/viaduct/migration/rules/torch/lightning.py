@@ -28,7 +28,7 @@ def report_trainer(site: Site) -> None:
     if class_name not in TRAINERS or (accelerator is not None and is_right_accelerator(site, accelerator)):
         return
     names = " and ".join(card.title for card in site.cards)
-    choice = f"accelerator={site.text(accelerator)}" if accelerator is not None else "the default accelerator"
+    choice = f"accelerator={site.text_of(accelerator)}" if accelerator is not None else "the default accelerator"
     site.request_review(
         f"Lightning has no accelerator for the {names}, and {choice} would be CUDA or the CPU: pass a subclass of "
         "lightning's Accelerator for the device, and a strategy whose process_group_backend is the card's",
@@ -43,5 +43,5 @@ def is_right_accelerator(site: Site, accelerator: ast.expr) -> bool:
     devices = [card.device for card in site.cards]
     if isinstance(accelerator, ast.Constant):
         return accelerator.value in (*OTHER_ACCELERATORS, *devices)
-    text = site.text(site.values.origin(accelerator)).lower()
+    text = site.text_of(site.values.assigned_value(accelerator)).lower()
     return all(device in text for device in devices)

@@ -43,11 +43,11 @@ def advise_setting_device(site: Site) -> None:
 
 def sets_device(site: Site) -> bool:
     """Return True if the file sets a device, through torch or through the helper of --to any."""
-    roots = ("torch.", f"{site.file.project.helper_of(site.file.path)}.")
+    roots = ("torch.", f"{site.file.project.helper_module_of(site.file.path)}.")
     return any(name.startswith(roots) and name.rpartition(".")[2] in SETTERS for name in site.file.index.calls)
 
 
 def reads_rank(site: Site) -> bool:
     """Return True if the file mentions the variable LOCAL_RANK or the launcher's option --local_rank."""
-    texts = map(literal_text, site.source.of_kind(ast.Constant))
+    texts = map(literal_text, site.source.nodes_of_type(ast.Constant))
     return "local_rank" in site.source.attributes or any(text in RANK_TEXTS for text in texts)

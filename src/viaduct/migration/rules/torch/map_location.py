@@ -67,7 +67,7 @@ def set_location(site: Site) -> None:
     if location is None or is_none(location):
         add_location(site, location)
         return
-    table = site.values.origin(location)
+    table = site.values.assigned_value(location)
     if isinstance(table, ast.Dict) and not site.target.is_any_card:
         for key, value in zip(table.keys, table.values, strict=True):
             add_entry(site, table, key, value)
@@ -115,7 +115,7 @@ def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr
     new_key, new_value = render_renamed(site, key, device), render_renamed(site, value, device)
     has_entry = any(is_same(site, other, new_key) for other in table.keys)
     added = "" if has_entry else f", {new_key}: {new_value}"
-    if added or new_value != site.text(value):
+    if added or new_value != site.text_of(value):
         site.edit.replace(*site.source.span(value), f"{new_value}{added}")
         site.report_change(
             f"tensors that were saved on CUDA or on {device} are loaded on {device}",
@@ -126,12 +126,12 @@ def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr
 
 def is_same(site: Site, key: ast.expr | None, text: str) -> bool:
     """Return True if a key is this text, with any quotes."""
-    return key is not None and (site.text(key) == text or is_literal_in(key, text.strip("\"'")))
+    return key is not None and (site.text_of(key) == text or is_literal_in(key, text.strip("\"'")))
 
 
 def render_renamed(site: Site, node: ast.expr, device: str) -> str:
     """Return the text of an expression with CUDA replaced by another device."""
-    literal, text = device_literal(node), site.text(node)
+    literal, text = device_literal(node), site.text_of(node)
     start = site.source.span(literal)[0] - site.source.span(node)[0] if literal is not None else 0
     opening = OPENING_QUOTE.match(text, start) if literal is not None else None
     if opening is None:

@@ -28,7 +28,7 @@ CUDA_TESTS = ("torch.cuda.is_available", "torch.cuda.device_count")
 @rule.file(only_if_file_contains=PROVIDERS)
 def keep_provider_choice(site: Site) -> None:
     """Report the first string that names NVIDIA's provider; keep other rules from the tests that choose a provider."""
-    names = [node for node in site.source.of_kind(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
+    names = [node for node in site.source.nodes_of_type(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
     for node in names:
         for test in find_cuda_tests(site, node):
             mark_lines_unchanged(site, test, test.end_lineno or test.lineno, node)
@@ -48,7 +48,7 @@ def find_cuda_tests(site: Site, node: ast.AST) -> Iterator[ast.expr]:
     child = node
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
-            for origin in map(site.values.origin, ast.walk(parent.test)):
+            for origin in map(site.values.assigned_value, ast.walk(parent.test)):
                 calls = (inner for inner in ast.walk(origin) if isinstance(inner, ast.Call))
                 yield from (call for call in calls if site.qualified_name(call.func) in CUDA_TESTS)
         child = parent
@@ -60,7 +60,7 @@ def keep_engine_code(site: Site) -> None:
     imports_engine = any(name.partition(".")[0] in ENGINES for name in imported_modules(site.node))
     if not imports_engine or site.source.function_around(site.node) is None:
         return
-    block = site.source.block(site.node)
+    block = site.source.block_around(site.node)
     mark_lines_unchanged(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)
 
 

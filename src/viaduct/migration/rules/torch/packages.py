@@ -41,11 +41,11 @@ REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 def report_import(site: Site) -> None:
     """Report the first package for NVIDIA cards that a statement imports, unless it is a module of the project."""
     project = site.file.project
-    if not project.torch_files or project.is_for(TENSORFLOW, site.file.path):
+    if not project.torch_files or project.uses_rules_of(TENSORFLOW, site.file.path):
         return
     for name in imported_names(site.node):
         package = find_package_of_import(name)
-        if package is not None and not package.own_rules and name.partition(".")[0] not in project.own_names:
+        if package is not None and not package.own_rules and name.partition(".")[0] not in project.own_module_names:
             report_package(site, package, name)
             return
 

@@ -44,7 +44,7 @@ def report_startswith(site: Site) -> None:
 
 def is_device_text(site: Site, side: ast.expr) -> bool:
     """Return True for an attribute `type`, as in `x.device.type`, and for `str(…)`."""
-    origin = site.values.origin(side)
+    origin = site.values.assigned_value(side)
     is_str_call = isinstance(origin, ast.Call) and plain_name(origin.func) == "str"
     return is_str_call or (isinstance(origin, ast.Attribute) and origin.attr == "type")
 
@@ -68,7 +68,7 @@ def report_cuda_text(site: Site) -> None:
 def report_map_location(site: Site) -> None:
     """Report a map_location that is a dict: the patch does not change its keys."""
     value = site.argument("map_location", 1)
-    if value is not None and isinstance(site.values.origin(value), ast.Dict):
+    if value is not None and isinstance(site.values.assigned_value(value), ast.Dict):
         site.request_review(
             "the patch does not change the keys of a dict: if the keys of this map_location name CUDA devices, use "
             "map_location='cpu'",

@@ -50,8 +50,10 @@ def import_patch(site: Site) -> None:
     if location is not None:
         site.edit.insert_after(location, lines)
     else:
-        line_number = min(find_header_end(site.file), len(site.source.starts))  # a file may consist of the header only
-        start = site.source.starts[line_number - 1]
+        line_number = min(
+            find_header_end(site.file), len(site.source.line_starts)
+        )  # a file may consist of the header only
+        start = site.source.line_starts[line_number - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
     title = site.target.card.title
     site.report_change(

@@ -31,4 +31,4 @@ def advise_card_test(site: Site) -> None:
 def is_under_type_test(site: Site) -> bool:
     """Return True in a branch under `device.type == "cuda"` or `device.type in accelerator.TYPES`."""
     tests = [parent.test for parent in site.source.ancestors(site.node) if isinstance(parent, ast.If | ast.IfExp)]
-    return any(".TYPES" in ast.unparse(test) or '"cuda"' in site.text(test) for test in tests)
+    return any(".TYPES" in ast.unparse(test) or '"cuda"' in site.text_of(test) for test in tests)

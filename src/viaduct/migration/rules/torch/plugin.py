@@ -42,7 +42,7 @@ DEVICE_TEXTS = (
 def add_import(site: Site) -> None:
     """Import the plug-in after the imports of torch, at top level or in the functions that use the card."""
     module = site.target.card.plugin
-    statements: list[Import] = [*site.source.of_kind(ast.Import), *site.source.of_kind(ast.ImportFrom)]
+    statements: list[Import] = [*site.source.nodes_of_type(ast.Import), *site.source.nodes_of_type(ast.ImportFrom)]
     torch_imports = find_torch_imports(site, statements)
     if not torch_imports or needs_no_import(site) or not uses_card(site):
         return
@@ -62,10 +62,10 @@ def is_plugin_imported(site: Site, statements: list[Import], torch_import: ast.s
     """
     module = site.target.card.plugin
     lines = [getattr(use, "lineno", 1) for use in card_uses(site) if is_covered(site, use, torch_import)]
-    first_use = min((line for line in lines if line > torch_import.lineno), default=len(site.source.starts))
+    first_use = min((line for line in lines if line > torch_import.lineno), default=len(site.source.line_starts))
     imports = [item for item in statements if imports_any(item, (module,)) and item.lineno <= first_use]
     functions = {site.source.function_around(item) for item in imports}
-    names = (node for node in site.source.of_kind(ast.Name) if node.id == module)
+    names = (node for node in site.source.nodes_of_type(ast.Name) if node.id == module)
     is_unbound = any(not bindings_of(site, name) for name in names if is_covered(site, name, torch_import))
     return not is_unbound and bool(functions & {None, *site.source.ancestors(torch_import)})
 
@@ -96,7 +96,7 @@ def find_torch_imports(site: Site, statements: list[Import]) -> list[ast.stmt]:
         first: dict[ast.AST | None, ast.stmt] = {}
         for statement in sorted(statements, key=lambda node: node.lineno):
             tests = (parent.test for parent in site.source.ancestors(statement) if isinstance(parent, ast.If))
-            if imports_any(statement, roots) and not any("TYPE_CHECKING" in site.text(test) for test in tests):
+            if imports_any(statement, roots) and not any("TYPE_CHECKING" in site.text_of(test) for test in tests):
                 first.setdefault(site.source.function_around(statement), statement)
         if first:
             return [first[None]] if None in first else list(first.values())

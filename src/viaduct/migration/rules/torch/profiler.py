@@ -112,7 +112,9 @@ def new_name(site: Site, name: str) -> str:
 
 
 def names_from_profiler(site: Site) -> set[str]:
-    statements = (statement for statement in site.source.of_kind(ast.ImportFrom) if statement.module == TORCH_PROFILER)
+    statements = (
+        statement for statement in site.source.nodes_of_type(ast.ImportFrom) if statement.module == TORCH_PROFILER
+    )
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
@@ -163,8 +165,8 @@ def report_tables(site: Site) -> None:
 
 def is_older_profiler(site: Site, receiver: ast.expr) -> bool:
     """Return True if the last value assigned to the receiver before this line is torch's older profiler."""
-    assigned = [(node.targets[0], node.value) for node in site.source.of_kind(ast.Assign)]
-    items = site.source.of_kind(ast.withitem)
+    assigned = [(node.targets[0], node.value) for node in site.source.nodes_of_type(ast.Assign)]
+    items = site.source.nodes_of_type(ast.withitem)
     assigned += [(item.optional_vars, item.context_expr) for item in items if item.optional_vars is not None]
     before = [(target, value) for target, value in assigned if target.lineno <= receiver.lineno]
     values = [value for target, value in before if ast.unparse(target) == ast.unparse(receiver)]

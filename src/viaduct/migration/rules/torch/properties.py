@@ -47,6 +47,6 @@ def is_properties(site: Site, value: ast.expr) -> bool:
     text = ast.unparse(value)
     return isinstance(value, ast.Attribute) and any(
         isinstance(statement.value, ast.Call) and is_properties(site, statement.value)
-        for statement in site.source.of_kind(ast.Assign)
+        for statement in site.source.nodes_of_type(ast.Assign)
         if any(ast.unparse(target) == text for target in statement.targets)
     )

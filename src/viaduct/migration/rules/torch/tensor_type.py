@@ -37,7 +37,7 @@ CUDA_TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char
 def rename_type(site: Site) -> None:
     if site.target.is_any_card or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
         return
-    text, root = site.text(site.node), site.target.card.torch_module
+    text, root = site.text_of(site.node), site.target.card.torch_module
     if site.is_editable and "torch.cuda." in text:
         site.edit.replace_node(site.node, text.replace("torch.cuda.", f"{root}."))
         site.report_change(f"the tensor type is {root}'s", zh=f"张量类型改为 {root} 的类型")

@@ -22,7 +22,7 @@ SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.p
 @rule.call(*SESSIONS)
 def advise_session(site: Site) -> None:
     """Report the first session of a file to which the rules of TensorFlow do not apply."""
-    if not site.file.project.is_for(TENSORFLOW, site.file.path) and mark_once(site, "beside"):
+    if not site.file.project.uses_rules_of(TENSORFLOW, site.file.path) and mark_once(site, "beside"):
         site.advise(
             "TensorFlow in a PyTorch file: this code stays as it is and runs on the host",
             zh="PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",

@@ -38,7 +38,7 @@ def report_file(site: Site) -> None:
 
 def cuda_code(site: Site) -> Iterator[ast.AST]:
     """Yield `x.cuda()`, `x.to("cuda")`, `make(device="cuda")`, but no calls of other known libraries."""
-    for call in site.source.of_kind(ast.Call):
+    for call in site.source.nodes_of_type(ast.Call):
         method = method_name(call)
         devices = [keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg)]
         devices += call.args[:1] if method == "to" else []

@@ -58,5 +58,5 @@ def is_unused(site: Site, alias: ast.alias) -> bool:
 def has_helper(site: Site) -> bool:
     """Return True if the file imports `accelerator` from the helper file, or contains a pasted copy of the helper."""
     file = site.file
-    full = f"{file.project.helper_of(file.path)}.{HELPER_OBJECT}"
+    full = f"{file.project.helper_module_of(file.path)}.{HELPER_OBJECT}"
     return file.names.local_name(full) is not None or find_pasted_helper(site.source.tree) is not None

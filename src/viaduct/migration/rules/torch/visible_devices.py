@@ -44,7 +44,7 @@ def replace_variable(site: Site) -> None:
     if site.target.is_any_card:
         replace_by_every_variable(site)
         return
-    code = site.text(site.node)  # may be split, as in "CUDA_" "VISIBLE_DEVICES"
+    code = site.text_of(site.node)  # may be split, as in "CUDA_" "VISIBLE_DEVICES"
     if not variables.is_variable_name(site, site.node) or not site.is_editable or CUDA_VISIBLE_DEVICES not in code:
         return
     value, card = variables.value_of_variable(site, site.node), site.target.card
@@ -113,7 +113,7 @@ def replace_by_every_variable(site: Site) -> None:
 
 def advise_on_other_cards(site: Site) -> None:
     """Advise on the variables of other cards, unless the statement has one."""
-    text = site.text(site.source.statement_around(site.node)).replace(CUDA_VISIBLE_DEVICES, "")
+    text = site.text_of(site.source.statement_around(site.node)).replace(CUDA_VISIBLE_DEVICES, "")
     if site.is_editable and "VISIBLE_DEVICES" not in text:
         names = ", ".join(card.visible_variable for card in CARDS.values())
         site.advise(f"other cards have their own variables: {names}", zh=f"其他加速卡使用各自的变量:{names}")
@@ -121,15 +121,15 @@ def advise_on_other_cards(site: Site) -> None:
 
 def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
     """Assign the value to the variables of all cards, unless the statement does; report a value that NPUs refuse."""
-    targets = [site.text(node) for node in statement.targets]
+    targets = [site.text_of(node) for node in statement.targets]
     if any("ASCEND" in text or "MLU" in text for text in targets):
         return
     value = statement.value
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), NPU):
         site.request_review(*explain_refused_devices(str(value.value), NPU))
         return
-    names = [site.text(site.node).replace(CUDA_VISIBLE_DEVICES, card.visible_variable) for card in CARDS.values()]
-    others = [f"{site.text(target.value)}[{name}] = " for name in names]
+    names = [site.text_of(site.node).replace(CUDA_VISIBLE_DEVICES, card.visible_variable) for card in CARDS.values()]
+    others = [f"{site.text_of(target.value)}[{name}] = " for name in names]
     equals = next(site.source.tokens_from(site.source.span(target)[1]))
     site.edit.insert(equals.end, f" {''.join(others).rstrip()}")
     site.report_change(

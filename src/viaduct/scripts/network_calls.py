@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class Roots:
+class NetworkCalls:
     """Context manager that calls `on_call` and `on_return` around each outermost call of a module.
 
     Their arguments are (module, args) and (module, args, kwargs, output). Both are called before the module's own
@@ -30,7 +30,7 @@ class Roots:
         self._depth = 0
         self._handles: list[Any] = []
 
-    def __enter__(self) -> Roots:
+    def __enter__(self) -> NetworkCalls:
         from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
         before: Any = self._on_enter
