@@ -16,6 +16,6 @@ def run_that_failed(folder: Path, frames: list[str], failure: str, **more: Any) 
     record.mkdir(parents=True)
     lines = [f'  File "{script if file == "OWN" else file}", line 3, in f' for file in frames]
     (record / "output.txt").write_text("\n".join(["Traceback (most recent call last):", *lines, failure, ""]))
-    plan = Plan("original", "torch", str(script), (), str(record), str(record / "work"), tree=str(folder))
+    plan = Plan("original", "torch", str(script), (), str(record), str(record / "work"), source_tree=str(folder))
     summary = Summary("viaduct carry", "original", "torch", str(script), [], 1, 7, 1, failure=failure, **more)
     return Run("original", plan, summary, None)  # type: ignore[arg-type]

@@ -63,20 +63,20 @@ def use_recorded(recorded: Path) -> None:
     plain = process.rehearse
 
     def rehearse(plan: Any, tell: Callable[[str], None]) -> Any:
-        if plan.on != "original" or plan.replaced_tree:
+        if plan.platform != "original" or plan.replaced_source_tree:
             return plain(plan, tell)
-        counted = Path(plan.record) / "edits.json"  # absent in the second run
+        counted = Path(plan.record_folder) / "edits.json"  # absent in the second run
         key = hashlib.sha256(counted.read_bytes() if counted.exists() else b"").hexdigest()
         kept = recorded / f"{'shaken' if plan.perturb else 'plain'}-{key}"
         if not kept.exists():
             plain(plan, tell)
             made = Path(tempfile.mkdtemp(dir=recorded)) / "record"
-            shutil.copytree(plan.record, made)
+            shutil.copytree(plan.record_folder, made)
             with suppress(OSError):  # another command was quicker
                 made.rename(kept)
         else:
-            shutil.copytree(kept, plan.record, dirs_exist_ok=True)
-        return load_summary(plan.record)
+            shutil.copytree(kept, plan.record_folder, dirs_exist_ok=True)
+        return load_summary(plan.record_folder)
 
     for module in (running, process):
         replaced: Any = module
@@ -157,7 +157,7 @@ def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
         atexit._clear()
         os.environ.clear()
         os.environ.update(environment)
-        os.chdir(plan.work)
+        os.chdir(plan.visible_start_folder)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         paths = environment["PYTHONPATH"].split(os.pathsep)
         sys.path[:] = [*paths, *(path for path in sys.path if path)]
@@ -185,7 +185,7 @@ def finish(second: Any) -> Any:
     from viaduct.rehearsal.process import rehearse
 
     plan = second.plan
-    Path(plan.record).mkdir(parents=True)
-    with capture_output(Path(plan.record) / OUTPUT_FILE, "again"):
+    Path(plan.record_folder).mkdir(parents=True)
+    with capture_output(Path(plan.record_folder) / OUTPUT_FILE, "again"):
         summary = rehearse(plan, lambda line: None)
     return Run(second.side, plan, summary, read_observations(plan), provenance.read(plan))

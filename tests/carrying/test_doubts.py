@@ -45,14 +45,14 @@ def test_a_rank_that_neither_side_saw_is_named_and_one_of_a_single_side_differs(
 def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("estimator = tf.estimator.Estimator(model_fn)\n")
-    run: Any = SimpleNamespace(side="original", summary=SimpleNamespace(wrote=["model/checkpoint", "a.txt"]))
+    run: Any = SimpleNamespace(side="original", summary=SimpleNamespace(written_files=["model/checkpoint", "a.txt"]))
     sides = SimpleNamespace(original_script=script, migrated_script=script)
     two: Any = SimpleNamespace(request=SimpleNamespace(ranks=2), stage="tf1", sides=sides)
     (text,) = describe_shared_model_dir(two, run)
     assert text.startswith("the ranks share the model_dir model:")
     result: Any = SimpleNamespace(request=SimpleNamespace(ranks=1), stage="tf1", sides=sides)
     assert not list(describe_shared_model_dir(result, run))
-    run.summary.wrote = ["a.txt"]
+    run.summary.written_files = ["a.txt"]
     assert not list(describe_shared_model_dir(two, run))
 
 

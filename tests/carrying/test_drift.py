@@ -14,7 +14,7 @@ from viaduct.carrying.observations import Observations, read_rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.output import write_drift
 from viaduct.comparison.summary import make_summary
-from viaduct.rehearsal.observe import folder_of, save_arrays, write_steps
+from viaduct.rehearsal.observe import find_rank_folder, save_arrays, write_steps
 
 ONES = np.ones(4, np.float32)
 
@@ -23,7 +23,7 @@ def write_record(path: Path, shift: float = 0.0, rank: int = 0, **given: Any) ->
     """Write a rehearsal's record: two steps of two layers, everything but the batch scaled by 1 + `shift`."""
     moved = ONES * np.float32(1 + shift)
     forward = {"00000 input 0": ONES, "00001 first": moved, "00002 last": 2 * moved}
-    folder = folder_of(path, rank)
+    folder = find_rank_folder(path, rank)
     folder.mkdir(parents=True)
     losses = given.get("losses", [2.0 * (1 + shift), 1.0 * (1 + shift)])
     write_steps(folder, [{"step": step, "losses": [loss], "lr": []} for step, loss in enumerate(losses)])
@@ -34,7 +34,7 @@ def write_record(path: Path, shift: float = 0.0, rank: int = 0, **given: Any) ->
 
 
 def observe(path: Path) -> Observations:
-    return Observations([read_rank(folder_of(path, 0), 0)])
+    return Observations([read_rank(find_rank_folder(path, 0), 0)])
 
 
 def compare(migrated: Path, original: Path, shaken: Path | None = None) -> tuple[Agreement, Drift]:
@@ -127,7 +127,7 @@ def test_compare_reads_the_record_of_a_run(tmp_path: Path) -> None:
 
 def test_a_damaged_record_is_refused_by_name(tmp_path: Path) -> None:
     original, broken = write_record(tmp_path / "cuda"), write_record(tmp_path / "npu")
-    (folder_of(broken, 0) / "weights.npz").write_bytes(b"PK")
+    (find_rank_folder(broken, 0) / "weights.npz").write_bytes(b"PK")
     drift = compare_tensors(broken, original, None, judge(pair_observations(observe(original), observe(original))))
     assert any(row.result == "refused" and "weights.npz" in row.reason for row in drift.rows)
 

@@ -122,7 +122,9 @@ def test_an_error_in_a_graph_is_reported_with_its_node_and_reason(tmp_path: Path
 
 def test_an_exit_without_a_traceback_is_reported_with_the_last_line(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, [], "")
-    (Path(run.plan.record) / "output.txt").write_text("usage: train.py\ntrain.py: error: unrecognized arguments: --x\n")
+    (Path(run.plan.record_folder) / "output.txt").write_text(
+        "usage: train.py\ntrain.py: error: unrecognized arguments: --x\n"
+    )
     text = find_fault(run).text
     assert text.endswith("it ended with exit code 1 (train.py: error: unrecognized arguments: --x)")
 
@@ -132,7 +134,7 @@ def test_an_exit_without_a_traceback_is_reported_with_the_last_line(tmp_path: Pa
 )
 def test_only_the_number_of_a_signal_is_called_one(tmp_path: Path, code: int, ending: str) -> None:
     run = run_that_failed(tmp_path, [], "")
-    (Path(run.plan.record) / "output.txt").write_text("")
+    (Path(run.plan.record_folder) / "output.txt").write_text("")
     failed = replace(run, summary=replace(run.summary, script_exit_code=code))
     assert ending in find_fault(failed).text
 
@@ -140,7 +142,7 @@ def test_only_the_number_of_a_signal_is_called_one(tmp_path: Path, code: int, en
 def test_horovod_that_a_migration_left_is_a_matter_of_review(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, ["OWN"], "ModuleNotFoundError: No module named 'horovod'")
     assert find_fault(run).owner == "viaduct"  # the original's is served by gloo
-    on_the_npu = replace(run, side="migrated", plan=replace(run.plan, on="npu"))
+    on_the_npu = replace(run, side="migrated", plan=replace(run.plan, platform="npu"))
     found = find_fault(on_the_npu)
     assert found.owner == "limit"
     assert "--migrated" in found.advice

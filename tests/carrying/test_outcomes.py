@@ -21,7 +21,7 @@ def record_output(folder: Path, name: str, text: str) -> Run:
     if text:
         (record / "printed").mkdir(parents=True)
         (record / "printed" / "1.jsonl").write_text(json.dumps([0, text]) + "\n")
-    plan = Plan("original", "torch", "train.py", (), str(record), str(record / "work"), tree=str(folder))
+    plan = Plan("original", "torch", "train.py", (), str(record), str(record / "work"), source_tree=str(folder))
     return Run("original", plan, None, Observations([]))  # type: ignore[arg-type]
 
 

@@ -137,8 +137,8 @@ def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> N
 
 @pytest.mark.parametrize("verdict", ["same", "differ"])
 def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: Any) -> None:
-    changed = SimpleNamespace(summary=SimpleNamespace(changed=["/data/large.bin"]))
-    untouched = SimpleNamespace(summary=SimpleNamespace(changed=[]))
+    changed = SimpleNamespace(summary=SimpleNamespace(changed_originals=["/data/large.bin"]))
+    untouched = SimpleNamespace(summary=SimpleNamespace(changed_originals=[]))
     agreement = Agreement(verdict, EQUAL)
     made = make_journey(EQUAL, agreement=agreement, original=changed, migrated=untouched, repetitions=[])
     made.doubts = [*find_changed_originals(made)]

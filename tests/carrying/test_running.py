@@ -18,14 +18,14 @@ from viaduct.rehearsal.plan import Plan
 def original_plan(folder: Path, **more: str) -> Plan:
     record = str(folder / "out" / "runs" / "original")
     script = str(folder / "train.py")
-    return Plan("original", "torch", script, (), record, seed=7, limits="off", tree=str(folder), **more)
+    return Plan("original", "torch", script, (), record, seed=7, limit_modes="off", source_tree=str(folder), **more)
 
 
 def test_a_run_that_took_no_step_or_was_stopped_is_not_finished(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, ["OWN"], "", steps=3)
     finished = replace(run, summary=replace(run.summary, script_exit_code=0))
     assert finished.is_finished
-    for change in ({"script_exit_code": 1}, {"steps": 0}, {"bound": "time"}, {"silent": "rank 1"}):
+    for change in ({"script_exit_code": 1}, {"steps": 0}, {"stopped_by_limit": "time"}, {"unreported_end": "rank 1"}):
         assert not replace(run, summary=replace(finished.summary, **change)).is_finished, change  # type: ignore[arg-type]
 
 
@@ -59,25 +59,29 @@ def test_an_interruption_has_the_exit_code_of_a_shell() -> None:
 
 def test_the_migrated_run_has_its_own_tree_and_limits_and_must_not_import_the_originals(tmp_path: Path) -> None:
     plan = derive_plan("migrated", original_plan(tmp_path), make_request(tmp_path), make_sides(tmp_path))
-    assert (plan.on, plan.limits, plan.seed, plan.perturb) == ("npu", "error", 7, False)
+    assert (plan.platform, plan.limit_modes, plan.seed, plan.perturb) == ("npu", "error", 7, False)
     assert plan.script == str(tmp_path / "migrated" / "train.py")
-    assert (plan.tree, plan.other_trees) == (str(tmp_path / "migrated"), (str(tmp_path),))
-    assert plan.root == str(tmp_path), "the script sees its files in the place of the original's"
-    assert plan.record == str(tmp_path / "out" / "runs" / "migrated")
+    assert (plan.source_tree, plan.other_source_trees) == (str(tmp_path / "migrated"), (str(tmp_path),))
+    assert plan.project_root == str(tmp_path), "the script sees its files in the place of the original's"
+    assert plan.record_folder == str(tmp_path / "out" / "runs" / "migrated")
 
 
 def test_the_shaken_run_is_the_original_with_its_weights_moved(tmp_path: Path) -> None:
     first = original_plan(tmp_path)
     plan = derive_plan("shaken", first, make_request(tmp_path), make_sides(tmp_path))
-    assert (plan.perturb, plan.on, plan.limits, plan.script) == (True, "original", "off", first.script)
-    assert plan.record != first.record
+    assert (plan.perturb, plan.platform, plan.limit_modes, plan.script) == (True, "original", "off", first.script)
+    assert plan.record_folder != first.record_folder
 
 
 def test_the_reference_runs_its_own_script_in_a_tree_of_its_own(tmp_path: Path) -> None:
     script = tmp_path.parent / "reference_source" / "train.py"
     plan = derive_plan("reference", original_plan(tmp_path), make_request(tmp_path), make_sides(tmp_path), script)
-    assert (plan.script, plan.tree, plan.replaced_tree) == (str(script), str(script.parent), str(tmp_path))
-    assert str(tmp_path) in plan.other_trees
+    assert (plan.script, plan.source_tree, plan.replaced_source_tree) == (
+        str(script),
+        str(script.parent),
+        str(tmp_path),
+    )
+    assert str(tmp_path) in plan.other_source_trees
 
 
 def test_the_place_where_a_step_ends_moves_with_its_line(tmp_path: Path) -> None:

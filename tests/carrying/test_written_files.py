@@ -30,8 +30,10 @@ def make_run(folder: Path, name: str, files: Files) -> Any:
         else:
             target.write_bytes(content if isinstance(content, bytes) else content.encode())
     wrote = sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file())
-    plan = SimpleNamespace(work=str(work), record=str(folder / name), tree=str(folder / "tree"))
-    return SimpleNamespace(plan=plan, summary=SimpleNamespace(wrote=wrote))
+    plan = SimpleNamespace(
+        visible_start_folder=str(work), record_folder=str(folder / name), source_tree=str(folder / "tree")
+    )
+    return SimpleNamespace(plan=plan, summary=SimpleNamespace(written_files=wrote))
 
 
 def compare(folder: Path, left: Files, right: Files, again: Files | None = None, **more: Any) -> dict[str, WrittenFile]:

@@ -39,7 +39,7 @@ def met(call: Callable[[], Any]) -> str | None:
     try:
         call()
     except limits.CardRefuses:
-        return limits.hits[-1].name
+        return limits.violations[-1].name
     return None
 
 

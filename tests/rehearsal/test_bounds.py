@@ -95,10 +95,10 @@ def test_a_rank_that_ends_without_a_report_is_named_and_is_no_good_end(tmp_path:
     note(tmp_path, "ended", 11, rank=0, code=0, stopped=False, bound="", failure="")
     note(tmp_path, "alive", 12, rank=1)
     summary = make_summary(plan, ProcessEnd(0), [], [])
-    assert (summary.silent, summary.exit_code) == ("rank 1 ended without a report", 1)
+    assert (summary.unreported_end, summary.exit_code) == ("rank 1 ended without a report", 1)
     assert "os._exit" in describe_summary(summary, plan)[-1]
     (tmp_path / "alive" / "12.json").unlink()
-    assert make_summary(plan, ProcessEnd(0), [], []).silent == "1 of 2 ranks ended without a report"
+    assert make_summary(plan, ProcessEnd(0), [], []).unreported_end == "1 of 2 ranks ended without a report"
     note(tmp_path, "ended", 12, rank=1, code=0, stopped=False, bound="", failure="")
     assert make_summary(plan, ProcessEnd(0), [], []).exit_code == 0
 
@@ -119,7 +119,7 @@ def test_ranks_that_do_not_keep_their_time_are_killed_from_outside(
         finally:
             other.kill()
             other.wait()
-    assert overdue.bound == "time"
+    assert overdue.stopped_by_limit == "time"
     assert "the ranks do not answer and are killed" in capsys.readouterr().err
 
 

@@ -63,7 +63,9 @@ def count_lines(
     monkeypatch.setattr(builtins, INCREMENT_NAME, hit, raising=False)
     made: dict[str, Any] = {"__name__": "counted"}
     exec(compile(insert_counters(tree, edited, 0), "counted.py", "exec"), made)
-    return {line: min(hits[number] for number in numbers) for line, numbers in edited.lines.items()}, made
+    return {
+        line: min(hits[number] for number in numbers) for line, numbers in edited.unit_indices_by_line.items()
+    }, made
 
 
 def test_counters_in_every_line_change_nothing_and_count_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:

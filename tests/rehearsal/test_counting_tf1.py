@@ -14,7 +14,7 @@ import pytest
 from rehearsal.plans import make_plan
 from viaduct.rehearsal import tf1_stage
 from viaduct.rehearsal.counting_tf1 import GraphStepCounter
-from viaduct.rehearsal.observe import EVALUATIONS_FILE, folder_of
+from viaduct.rehearsal.observe import EVALUATIONS_FILE, find_rank_folder
 from viaduct.rehearsal.progress import read_notes
 
 
@@ -61,7 +61,7 @@ def test_a_script_that_was_stopped_is_not_blamed_for_open_sessions(counter: Grap
 
 def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.finish(ran_to_end=True)
-    folder = folder_of(tmp_path / "record", 0)
+    folder = find_rank_folder(tmp_path / "record", 0)
     steps = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
     assert [(step["step"], step["losses"]) for step in steps] == [(0, [2.5]), (1, [])]
     assert numpy.load(folder / "gradients.npz")["w"].tolist() == [1, 1]
@@ -74,7 +74,7 @@ def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphS
 def test_facts_say_if_the_ranks_exchange_values(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.inspection = SimpleNamespace(facts=[])  # type: ignore[assignment]
     counter.write_observations()
-    folder = folder_of(tmp_path / "record", 0)
+    folder = find_rank_folder(tmp_path / "record", 0)
     assert json.loads((folder / "facts.json").read_text())[0]["settings"] == {"together": True}
     assert (folder / EVALUATIONS_FILE).read_text() == "[1.0, 2.0]\n"
 
@@ -82,5 +82,5 @@ def test_facts_say_if_the_ranks_exchange_values(counter: GraphStepCounter, tmp_p
 def test_without_observations_only_the_number_of_steps_is_written(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.plan = replace(counter.plan, observe=False)
     counter.finish(ran_to_end=True)
-    assert not folder_of(tmp_path / "record", 0).exists()
+    assert not find_rank_folder(tmp_path / "record", 0).exists()
     assert counter.step_count == 2

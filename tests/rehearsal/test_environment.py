@@ -44,7 +44,7 @@ def test_a_script_that_sees_the_files_themselves_keeps_the_temporary_folder(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     assert make_environment(make_plan(tmp_path))["TMPDIR"] == str(tmp_path)
-    overlaid = make_environment(make_plan(tmp_path, view="overlay"))["TMPDIR"]
+    overlaid = make_environment(make_plan(tmp_path, file_view="overlay"))["TMPDIR"]
     assert Path(overlaid).is_dir()
     assert Path(overlaid).parent == tmp_path
 
@@ -56,7 +56,7 @@ def test_a_seed_fixes_the_order_of_sets_too(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_process_of_the_rehearsal_finds_its_plan_and_its_limits(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, limits="warn", tree="/copy")
+    plan = make_plan(tmp_path, limit_modes="warn", source_tree="/copy")
     plan.save()
     variables = make_environment(plan)
     assert load_plan(variables[PLAN_VARIABLE]) == plan
@@ -67,13 +67,13 @@ def test_a_process_of_the_rehearsal_finds_its_plan_and_its_limits(tmp_path: Path
 
 def test_one_process_of_an_npu_is_a_job_of_one_rank_for_tensorflow_alone(tmp_path: Path) -> None:
     assert "RANK_ID" not in make_environment(make_plan(tmp_path))
-    assert "RANK_ID" not in make_environment(make_plan(tmp_path, stage="tf1", on="original"))
-    variables = make_environment(make_plan(tmp_path, stage="tf1"))
+    assert "RANK_ID" not in make_environment(make_plan(tmp_path, framework="tf1", platform="original"))
+    variables = make_environment(make_plan(tmp_path, framework="tf1"))
     assert (variables["RANK_ID"], variables["RANK_SIZE"], variables["DEVICE_ID"]) == ("0", "1", "0")
 
 
 def test_a_rank_of_several_has_the_variables_of_hccl_on_the_npu_alone(tmp_path: Path) -> None:
-    assert make_rank_variables(make_plan(tmp_path, on="mlu", ranks=2), {"RANK": "1"}) == {}
+    assert make_rank_variables(make_plan(tmp_path, platform="mlu", ranks=2), {"RANK": "1"}) == {}
     plan = make_plan(tmp_path, ranks=2)
     write_rank_table(plan)
     variables = make_rank_variables(plan, {"RANK": "1"})

@@ -62,7 +62,7 @@ def test_bytecode_temporary_files_and_hidden_entries_of_the_home_folder_are_not_
     ignored = [
         f"{plan.start_folder}/__pycache__/train.pyc",
         f"{files.find_scratch_folder(plan)}/x",
-        f"{plan.record}/summary.json",
+        f"{plan.record_folder}/summary.json",
         f"{tmp_path}/home/.cache/torch/x",
     ]
     assert [name for name in ignored if files.is_kept(name, plan)] == []
@@ -90,19 +90,27 @@ def test_written_files_lie_in_the_record_by_their_names(plan: Plan, tmp_path: Pa
         written.append((name, path))
     names = files.keep_written(plan, [*written, (f"{plan.start_folder}/gone", tmp_path / "gone")])
     assert names == ["..odd", f"{tmp_path}/other/log.txt", "runs/model.pth"]
-    assert [files.find_written_file(plan.record, name).read_text() for name in names] == [
+    assert [files.find_written_file(plan.record_folder, name).read_text() for name in names] == [
         written[i][0] for i in (2, 1, 0)
     ]
-    assert files.find_written_file(plan.record, "runs/model.pth") == Path(plan.record, "work", "runs", "model.pth")
+    assert files.find_written_file(plan.record_folder, "runs/model.pth") == Path(
+        plan.record_folder, "work", "runs", "model.pth"
+    )
 
 
 def test_the_script_runs_in_the_mirror_or_at_the_originals_path(plan: Plan, tmp_path: Path) -> None:
     record = tmp_path / "new"
-    overlaid = files.set_record(make_plan(tmp_path / "tmp", view="overlay", replaced_tree="/original"), record)
-    assert (overlaid.record, overlaid.work, overlaid.visible_root) == (str(record), plan.start_folder, "/original")
-    mirrored = files.set_record(make_plan(tmp_path / "tmp", view="mirror"), record)
-    assert Path(mirrored.work).is_relative_to(record)
-    assert Path(mirrored.visible_root).is_relative_to(record)
+    overlaid = files.set_record_folder(
+        make_plan(tmp_path / "tmp", file_view="overlay", replaced_source_tree="/original"), record
+    )
+    assert (overlaid.record_folder, overlaid.visible_start_folder, overlaid.visible_project_root) == (
+        str(record),
+        plan.start_folder,
+        "/original",
+    )
+    mirrored = files.set_record_folder(make_plan(tmp_path / "tmp", file_view="mirror"), record)
+    assert Path(mirrored.visible_start_folder).is_relative_to(record)
+    assert Path(mirrored.visible_project_root).is_relative_to(record)
 
 
 def test_where_no_overlay_can_be_mounted_the_script_runs_in_a_mirror_and_the_user_is_reported(
@@ -110,15 +118,15 @@ def test_where_no_overlay_can_be_mounted_the_script_runs_in_a_mirror_and_the_use
 ) -> None:
     messages: list[str] = []
     monkeypatch.setattr(files, "find_obstacle", lambda layout, folder: "no user namespaces")
-    assert files.choose_view(plan, messages.append).view == "mirror"
+    assert files.choose_file_view(plan, messages.append).file_view == "mirror"
     assert "no user namespaces" in messages[0]
     monkeypatch.setattr(files, "find_obstacle", lambda layout, folder: "")
     monkeypatch.setattr(files, "find_uncovered", lambda plan: "")
-    assert files.choose_view(plan, messages.append).view == "overlay"
+    assert files.choose_file_view(plan, messages.append).file_view == "overlay"
     assert len(messages) == 1
 
 
 def test_with_here_nothing_is_moved(plan: Plan) -> None:
-    view = files.open_files(plan)
+    view = files.open_file_view(plan)
     assert view.wrap_command(["python", "train.py"]) == ["python", "train.py"]
     assert view.close() == ([], [])

@@ -138,6 +138,6 @@ def test_a_name_that_only_begins_alike_is_not_within() -> None:
 def test_paths_into_the_project_lead_to_the_mirror_with_a_flag_or_with_an_equals_sign_in_them(tmp_path: Path) -> None:
     project = str(tmp_path / "project")
     arguments = (f"--out={project}/runs", f"{project}/lr=0.1/runs", "--lr=0.1", "relative=1", "/other/lr=0.1")
-    plan = make_plan(tmp_path, arguments=arguments, view="mirror")
+    plan = make_plan(tmp_path, arguments=arguments, file_view="mirror")
     moved = (f"--out={plan.mirror}{project}/runs", f"{plan.mirror}{project}/lr=0.1/runs", *arguments[2:])
     assert guard.redirect_arguments_to_mirror(plan) == moved

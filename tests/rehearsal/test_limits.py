@@ -21,7 +21,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(limits.PROJECT_VARIABLE, str(folder))
     monkeypatch.setenv(limits.RECORD_VARIABLE, str(tmp_path / "record"))
     monkeypatch.setenv(limits.LIMITS_VARIABLE, "error")
-    monkeypatch.setattr(limits, "hits", [])
+    monkeypatch.setattr(limits, "violations", [])
     return folder
 
 
@@ -41,7 +41,7 @@ def test_a_limit_that_is_off_does_nothing(
 ) -> None:
     monkeypatch.setenv(limits.LIMITS_VARIABLE, "error,float64=off")
     run(project, "violated()\n")
-    assert limits.hits == []
+    assert limits.violations == []
     assert capsys.readouterr().err == ""
 
 
@@ -58,7 +58,7 @@ def test_a_package_installed_inside_the_project_is_not_the_users_line(project: P
             compile(source, str(project / "train.py"), "exec"),
             {"call": library["call"], "violated": lambda: limits.report_violation("float64", *SAID)},
         )
-    assert limits.hits[0].place == limits.Line(str(project / "train.py"), 3)
+    assert limits.violations[0].place == limits.Line(str(project / "train.py"), 3)
 
 
 def test_the_card_refuses_with_the_line_of_the_script(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,9 +116,9 @@ def test_every_limit_has_its_reason_in_both_languages_and_its_row_in_the_documen
 @pytest.mark.parametrize("switches", ["strict", "float64=maybe"])
 def test_a_mode_that_does_not_exist_is_refused(switches: str) -> None:
     with pytest.raises(BadValue, match="off, warn or error"):
-        limits.parse_switches(switches)
+        limits.parse_modes(switches)
 
 
 def test_a_limit_that_does_not_exist_is_answered_with_the_closest() -> None:
     with pytest.raises(UnknownName, match="drop-remainder"):
-        limits.parse_switches("error,drop_remaindr=off")
+        limits.parse_modes("error,drop_remaindr=off")

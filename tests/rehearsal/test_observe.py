@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from viaduct.rehearsal.counting import TorchStepCounter
-from viaduct.rehearsal.observe import compute_fingerprint, folder_of
+from viaduct.rehearsal.observe import compute_fingerprint, find_rank_folder
 from viaduct.scripts.runner import StopScript
 
 
@@ -30,7 +30,7 @@ def test_a_network_that_is_only_evaluated_is_not_kept(counter: TorchStepCounter,
     frozen(torch.ones(2, 4))
     step(network, optimizer)
     counter.finish()
-    assert sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz")) == ["bias", "weight"]
+    assert sorted(numpy.load(find_rank_folder(tmp_path, 0) / "weights.npz")) == ["bias", "weight"]
 
 
 def test_losses_gradients_and_weights_are_kept(counter: TorchStepCounter, tmp_path: Path) -> None:
@@ -43,13 +43,13 @@ def test_losses_gradients_and_weights_are_kept(counter: TorchStepCounter, tmp_pa
     with pytest.raises(StopScript):
         step(network, optimizer)
     counter.finish()
-    kept = [json.loads(line) for line in (folder_of(tmp_path, 0) / "steps.jsonl").read_text().splitlines()]
+    kept = [json.loads(line) for line in (find_rank_folder(tmp_path, 0) / "steps.jsonl").read_text().splitlines()]
     assert [record["losses"][0] for record in kept][:1] == pytest.approx(losses)
     assert [record["lr"] for record in kept] == [[0.1], [0.1]]
-    gradients = numpy.load(folder_of(tmp_path, 0) / "gradients.npz")
+    gradients = numpy.load(find_rank_folder(tmp_path, 0) / "gradients.npz")
     assert sorted(gradients) == sorted(first)
     assert all((gradients[name] == first[name].numpy()).all() for name in first)
-    weights = numpy.load(folder_of(tmp_path, 0) / "weights.npz")
+    weights = numpy.load(find_rank_folder(tmp_path, 0) / "weights.npz")
     assert (weights["0.weight"] == network[0].weight.detach().numpy()).all()
     assert weights["1.num_batches_tracked"] == 2
 
@@ -61,7 +61,7 @@ def test_names_do_not_know_of_wrappers(counter: TorchStepCounter, tmp_path: Path
     outer = nn.DataParallel(inner)
     step(outer, torch.optim.SGD(outer.parameters(), 0.1))
     counter.finish()
-    assert sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz")) == ["module.bias", "module.weight"]
+    assert sorted(numpy.load(find_rank_folder(tmp_path, 0) / "weights.npz")) == ["module.bias", "module.weight"]
 
 
 def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: TorchStepCounter, tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: TorchStepCoun
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     counter.finish()
-    kept = json.loads((folder_of(tmp_path, 0) / "steps.jsonl").read_text())
+    kept = json.loads((find_rank_folder(tmp_path, 0) / "steps.jsonl").read_text())
     assert kept["losses"] == pytest.approx([float(loss.detach())])
-    assert numpy.load(folder_of(tmp_path, 0) / "gradients.npz")["bias"] == pytest.approx(true)
+    assert numpy.load(find_rank_folder(tmp_path, 0) / "gradients.npz")["bias"] == pytest.approx(true)
 
 
 def test_two_networks_are_distinguished_by_number(counter: TorchStepCounter, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_two_networks_are_distinguished_by_number(counter: TorchStepCounter, tmp
     (first(torch.ones(2, 4)).sum() + second(torch.ones(2, 4)).sum()).backward()
     optimizer.step()
     counter.finish()
-    names = sorted(numpy.load(folder_of(tmp_path, 0) / "gradients.npz"))
+    names = sorted(numpy.load(find_rank_folder(tmp_path, 0) / "gradients.npz"))
     assert names == ["0.bias", "0.weight", "1.bias", "1.weight"]
 
 
@@ -94,7 +94,7 @@ def test_a_parameter_outside_of_any_module_is_kept_by_its_place(counter: TorchSt
     (network(torch.ones(2, 4)) * loose).sum().backward()
     optimizer.step()
     counter.finish()
-    names = sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz"))
+    names = sorted(numpy.load(find_rank_folder(tmp_path, 0) / "weights.npz"))
     assert names == ["bias", "optimizer.0.0.2", "weight"]
 
 
@@ -111,7 +111,7 @@ def test_a_parameter_that_the_loss_does_not_use_does_not_shift_the_gradients_of_
     with torch.no_grad():
         trained[1] -= 0.1 * gradients[1]
     counter.finish()
-    kept = numpy.load(folder_of(tmp_path, 0) / "gradients.npz")
+    kept = numpy.load(find_rank_folder(tmp_path, 0) / "gradients.npz")
     assert sorted(kept) == ["0.weight", "1.weight"]
     numpy.testing.assert_array_equal(kept["0.weight"], gradients[1].numpy())
     numpy.testing.assert_array_equal(kept["1.weight"], gradients[3].numpy())

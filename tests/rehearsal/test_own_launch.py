@@ -74,4 +74,4 @@ def test_processes_that_form_a_group_are_a_launch(tmp_path: Path) -> None:
 def test_a_launcher_is_known_with_the_script_that_it_starts(tmp_path: Path) -> None:
     source = "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'torch.distributed.run', 'ddp.py'])\n"
     assert launch_line(tmp_path, source, ddp="import torch\n") == "train.py:2"
-    assert project.find_stage(project.read_project(tmp_path / "train.py")) == "torch"
+    assert project.find_framework(project.read_project(tmp_path / "train.py")) == "torch"

@@ -29,21 +29,24 @@ def test_outside_of_a_rehearsal_there_is_no_plan(monkeypatch: pytest.MonkeyPatch
 def test_a_process_of_the_rehearsal_reads_the_plan_that_was_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = make_plan(tmp_path, arguments=("--lr", "0.1"), other_trees=("/a", "/b"), steps=3, view="mirror")
+    plan = make_plan(tmp_path, arguments=("--lr", "0.1"), other_source_trees=("/a", "/b"), steps=3, file_view="mirror")
     monkeypatch.setenv(plans.PLAN_VARIABLE, str(plan.save()))
     assert plans.current_plan() == plan
 
 
 def test_the_project_as_the_user_knows_it_is_the_tree_that_the_copy_replaces(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
-    assert plan.root == str(tmp_path / "project")
-    compared = replace(plan, tree="/copy")
-    assert (compared.root, replace(compared, replaced_tree="/original").root) == ("/copy", "/original")
+    assert plan.project_root == str(tmp_path / "project")
+    compared = replace(plan, source_tree="/copy")
+    assert (compared.project_root, replace(compared, replaced_source_tree="/original").project_root) == (
+        "/copy",
+        "/original",
+    )
 
 
 def test_a_script_that_starts_its_ranks_itself_is_run_once(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, ranks=4)
-    assert (plan.processes, replace(plan, launches_itself=True).processes) == (4, 1)
+    assert (plan.processes_to_start, replace(plan, script_starts_ranks=True).processes_to_start) == (4, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from rehearsal.plans import make_plan
 from viaduct.rehearsal import limits, printing
-from viaduct.rehearsal.printing import OutputRecorder, read_lines
+from viaduct.rehearsal.printing import OutputRecorder, read_printed_lines
 
 
 @pytest.fixture
@@ -32,15 +32,15 @@ def test_a_plain_rehearsal_records_nothing(tmp_path: Path, capsys: pytest.Captur
     write = sys.stdout.write
     printing.install(make_plan(tmp_path))
     assert sys.stdout.write == write
-    assert read_lines(str(tmp_path / "record")) == {}
+    assert read_printed_lines(str(tmp_path / "record")) == {}
 
 
 def test_log_messages_of_libraries_are_not_recorded(printed: OutputRecorder, tmp_path: Path) -> None:
     printed.watch_logging()
     log(tmp_path / "elsewhere.py")
-    assert read_lines(str(tmp_path)) == {}
+    assert read_printed_lines(str(tmp_path)) == {}
     log(tmp_path / "project" / "train.py")
-    assert read_lines(str(tmp_path)) == {0: ["loss 3"]}
+    assert read_printed_lines(str(tmp_path)) == {0: ["loss 3"]}
 
 
 def test_what_is_printed_is_recorded_and_still_printed(
@@ -49,7 +49,7 @@ def test_what_is_printed_is_recorded_and_still_printed(
     printed.watch_stdout()
     print("step 1\n\nloss", 2)
     assert capsys.readouterr().out == "step 1\n\nloss 2\n"
-    assert read_lines(str(tmp_path)) == {0: ["step 1", "loss 2"]}
+    assert read_printed_lines(str(tmp_path)) == {0: ["step 1", "loss 2"]}
 
 
 def test_a_script_that_prints_without_end_does_not_fill_the_disk(
@@ -58,7 +58,7 @@ def test_a_script_that_prints_without_end_does_not_fill_the_disk(
     monkeypatch.setattr(printing, "MAX_CHARACTERS", 10)
     for _ in range(100):
         printed.record("12345\n")
-    assert len(read_lines(str(tmp_path))[0]) == 2
+    assert len(read_printed_lines(str(tmp_path))[0]) == 2
 
 
 def test_of_several_processes_of_a_rank_the_one_that_printed_most_counts(tmp_path: Path) -> None:
@@ -66,4 +66,4 @@ def test_of_several_processes_of_a_rank_the_one_that_printed_most_counts(tmp_pat
     for pid, texts in ((1, ["a\n"]), (2, ["b\n", "progress 1\rprogress 2\n"])):
         lines = [json.dumps([0, text]) for text in texts] + [json.dumps([pid, "x"])]
         (tmp_path / "printed" / f"{pid}.jsonl").write_text("\n".join(lines))
-    assert read_lines(str(tmp_path)) == {0: ["b", "progress 1", "progress 2"], 1: ["x"], 2: ["x"]}
+    assert read_printed_lines(str(tmp_path)) == {0: ["b", "progress 1", "progress 2"], 1: ["x"], 2: ["x"]}

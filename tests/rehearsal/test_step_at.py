@@ -11,7 +11,7 @@ from carrying.carry_scripts import carry_script
 from rehearsal.rehearsing import TRAINS, rehearse_script
 from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.step_at import StepAt, Target, find_target, parse_target
+from viaduct.rehearsal.step_at import StepEnd, StepEndTracer, find_step_end, parse_step_end
 
 LOOP = '''\
 """Text."""
@@ -51,11 +51,11 @@ def write(folder: Path) -> dict[str, Path]:
 
 def test_a_target_is_a_statement_or_a_function(tmp_path: Path) -> None:
     files = write(tmp_path)
-    assert find_target("loop.py:18", files) == Target("loop.py", 17, 19)
-    assert find_target(f"{tmp_path}/loop.py:16", files) == Target("loop.py", 16, 16)
-    assert find_target("update", files) == Target(function="update")
-    for target in (Target("a/b.py", 3, 4), Target(function="Net.update")):
-        assert parse_target(str(target)) == target
+    assert find_step_end("loop.py:18", files) == StepEnd("loop.py", 17, 19)
+    assert find_step_end(f"{tmp_path}/loop.py:16", files) == StepEnd("loop.py", 16, 16)
+    assert find_step_end("update", files) == StepEnd(function="update")
+    for target in (StepEnd("a/b.py", 3, 4), StepEnd(function="Net.update")):
+        assert parse_step_end(str(target)) == target
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_target_is_a_statement_or_a_function(tmp_path: Path) -> None:
 )
 def test_what_does_not_exist_is_refused(tmp_path: Path, text: str, message: str, advice: str) -> None:
     with pytest.raises(BadValue) as caught:
-        find_target(text, write(tmp_path))
+        find_step_end(text, write(tmp_path))
     assert message in str(caught.value)
     assert advice in str(caught.value)
 
@@ -78,7 +78,7 @@ def test_what_does_not_exist_is_refused(tmp_path: Path, text: str, message: str,
 def test_files_that_are_not_listed_are_counted(tmp_path: Path) -> None:
     files = {f"{number}.py": tmp_path / f"{number}.py" for number in range(8)}
     with pytest.raises(BadValue) as caught:
-        find_target("other.py:3", files)
+        find_step_end("other.py:3", files)
     assert "There are: 0.py, 1.py, 2.py, 3.py, 4.py, 5.py and 2 more." in str(caught.value)
 
 
@@ -89,7 +89,7 @@ def test_each_execution_is_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     files = write(tmp_path)
     monkeypatch.setenv(limits.PROJECT_VARIABLE, str(tmp_path))
     found: list[None] = []
-    counter = StepAt(find_target(text, files), lambda: found.append(None))
+    counter = StepEndTracer(find_step_end(text, files), lambda: found.append(None))
     counter.start()
     try:
         exec(compile(LOOP, str(files["loop.py"]), "exec"), {})
@@ -181,7 +181,7 @@ def test_a_line_and_a_function_of_a_notebook_are_those_of_its_cells(tmp_path: Pa
     cells = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": []} for text in ("x = 1", update)]
     path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}, indent=1))
     files = {"train.ipynb": path}
-    assert str(find_target("update", files)) == "update"
-    assert str(find_target("train.ipynb:5", files)) == "train.ipynb:5-5"
+    assert str(find_step_end("update", files)) == "update"
+    assert str(find_step_end("train.ipynb:5", files)) == "train.ipynb:5-5"
     with pytest.raises(BadValue, match="has 5 lines"):
-        find_target("train.ipynb:6", files)
+        find_step_end("train.ipynb:6", files)

@@ -37,9 +37,9 @@ from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, find_suspects
 from viaduct.carrying.written_files import ComparedRuns, WrittenFile, compare_written
 from viaduct.comparison.drift import Drift
-from viaduct.rehearsal.files import set_record
+from viaduct.rehearsal.files import set_record_folder
 from viaduct.rehearsal.inspection import Fact
-from viaduct.rehearsal.plan import StageName
+from viaduct.rehearsal.plan import FrameworkName
 
 Report = Callable[[str], None]  # prints one line of progress
 Verdict = Literal["agrees", "differs", "not proved", "could not run"]
@@ -60,7 +60,7 @@ class CarryResult:
 
     request: Request
     sides: Sides
-    stage: StageName  # the framework whose stand-in runs both sides: torch or tf1
+    stage: FrameworkName  # the framework whose stand-in runs both sides: torch or tf1
     original: Run
     base: Run
     verdict: Verdict = "could not run"  # until both sides have finished
@@ -102,7 +102,7 @@ class CarryResult:
     @property
     def limits(self) -> list[dict[str, Any]]:
         """Return the limits that the migrated run met: each with name, mode, place, what, card and change."""
-        return self.migrated.summary.limits if self.migrated is not None else []
+        return self.migrated.summary.met_limits if self.migrated is not None else []
 
 
 def carry(request: Request, report: Report, write_outputs: Callable[[CarryResult], None]) -> CarryResult:
@@ -123,7 +123,7 @@ def carry(request: Request, report: Report, write_outputs: Callable[[CarryResult
 
 
 def run_both_sides(
-    request: Request, sides: Sides, stage: StageName, earlier: list[EarlierCarry], report: Report
+    request: Request, sides: Sides, stage: FrameworkName, earlier: list[EarlierCarry], report: Report
 ) -> CarryResult:
     """Run both sides twice and compare them; stop if the first run of a side fails.
 
@@ -169,9 +169,9 @@ def finish_second_run(second: SecondRun, report: Report) -> Run | None:
     again = second.finish()
     if again is None:
         side = describe_side(second.side)
-        report(f"the second run of {side} left no summary; its output is in {second.plan.record}.")
-    elif again.summary.interrupted:
-        raise Interrupted(again.summary.interrupted, f"while {describe_side(second.side)} ran")
+        report(f"the second run of {side} left no summary; its output is in {second.plan.record_folder}.")
+    elif again.summary.interrupting_signal:
+        raise Interrupted(again.summary.interrupting_signal, f"while {describe_side(second.side)} ran")
     return again
 
 
@@ -190,10 +190,12 @@ def compare_sides(result: CarryResult, report: Report) -> None:
             agreement = judge_with_intended_changes(result, intended, join_ranks, report) or agreement
     result.agreement = agreement
     assert result.migrated is not None
-    perturbed = result.finished_perturbed.plan.record if result.finished_perturbed is not None else None
+    perturbed = result.finished_perturbed.plan.record_folder if result.finished_perturbed is not None else None
     if agreement.pairs:
         # In a drift the migrated run is the left side; in an agreement it is the right one.
-        result.drift = compare_tensors(result.migrated.plan.record, result.base.plan.record, perturbed, agreement)
+        result.drift = compare_tensors(
+            result.migrated.plan.record_folder, result.base.plan.record_folder, perturbed, agreement
+        )
     base, migrated, folder = result.base.observations, result.migrated.observations, result.sides.migrated_root
     result.idle = find_idle_optimizers(base, migrated)
     if agreement.verdict == "differ":
@@ -286,7 +288,7 @@ def run_perturbed(result: CarryResult, base: Run, report: Report) -> Run:
         plan = derive_plan("shaken", original_plan, result.request, result.sides, Path(script))
         plan = replace(plan, join_ranks=join_ranks)
         if perturbed is not None:
-            plan = set_record(plan, Path(plan.record).with_name("shaken_reference"))
+            plan = set_record_folder(plan, Path(plan.record_folder).with_name("shaken_reference"))
         result.perturbed = perturbed = run_side("shaken", plan, result.sides, report)
     return perturbed
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from viaduct.carrying.request import Request
 from viaduct.carrying.sides import Sides
-from viaduct.rehearsal.plan import StageName
+from viaduct.rehearsal.plan import FrameworkName
 from viaduct.scripts.notebook_runs import is_notebook
 
 
-def list_commands(request: Request, sides: Sides, stage: StageName) -> list[tuple[str, str]]:
+def list_commands(request: Request, sides: Sides, stage: FrameworkName) -> list[tuple[str, str]]:
     """Return pairs of purpose and command. On the card's machine they run in the folder above the migrated copy."""
     arguments = shlex.join(request.arguments)
     return [
@@ -31,7 +31,9 @@ def make_single_card_command(folder: Path, entry: str, arguments: str, module: s
     return f"cd {folder.name} && {command} {arguments}".strip()
 
 
-def list_multi_card_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
+def list_multi_card_commands(
+    request: Request, sides: Sides, stage: FrameworkName, arguments: str
+) -> list[tuple[str, str]]:
     """Return the command for a machine with eight cards, if the carry had several ranks."""
     if request.ranks < 2:
         return []
@@ -45,7 +47,7 @@ def list_multi_card_commands(request: Request, sides: Sides, stage: StageName, a
     return [("All cards of a machine", f"cd {sides.migrated_root.name} && {command} {arguments}".strip())]
 
 
-def list_dump_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
+def list_dump_commands(request: Request, sides: Sides, stage: FrameworkName, arguments: str) -> list[tuple[str, str]]:
     """Return the commands that dump both sides and compare the dumps; none for a notebook."""
     suffix = f" -- {arguments}" if arguments else ""
     if is_notebook(sides.entry):

@@ -94,19 +94,21 @@ def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Sp
 
 def save_spans_to_count(plan: Plan, sides: Sides, side: Side) -> None:
     """Save the changed spans of a side in the folder of its record: the run will count their executions."""
-    edited_files = find_edited(Path(plan.tree), sides, side)
+    edited_files = find_edited(Path(plan.source_tree), sides, side)
     spans = {path: spans for path, (spans, _) in edited_files.items()}
-    counters.save_edits(plan.record, spans, {path: len(edited.units) for path, (_, edited) in edited_files.items()})
+    counters.save_changed_spans(
+        plan.record_folder, spans, {path: len(edited.units) for path, (_, edited) in edited_files.items()}
+    )
 
 
 def read_edits(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
     """Return the changed lines of one side that hold code, with their counts."""
-    counts = counters.read_counts(plan.record)
+    counts = counters.read_counts(plan.record_folder)
     edits, offset = [], 0  # `counts` has one number for each unit, file by file; `offset`: a file's first
-    for path, (_, edited) in find_edited(Path(plan.tree), sides, side).items():
-        file = Path(plan.tree) / path
+    for path, (_, edited) in find_edited(Path(plan.source_tree), sides, side).items():
+        file = Path(plan.source_tree) / path
         lines = counters.decode(read_source(file, file.read_bytes())).splitlines()
-        for line, numbers in sorted(edited.lines.items()):
+        for line, numbers in sorted(edited.unit_indices_by_line.items()):
             parts = tuple(counts[offset + number] if counts else 0 for number in numbers)
             cell = locate_line(file, line).removeprefix(f"{file} ") if is_notebook(path) else ""
             edits.append(Edit(side, path, line, lines[line - 1].strip(), min(parts, default=0), cell, parts))

@@ -52,7 +52,7 @@ def find_device_tests(tree: ast.Module) -> Iterator[int]:
 def is_device_test(node: ast.AST) -> bool:
     """Return True for `torch.cuda.is_available()`, `x.is_cuda`, `device.type == "cuda"`, `args.device != "cpu"`."""
     if isinstance(node, ast.Call):
-        return project.last_name(node.func) in DEVICE_QUERIES
+        return project.get_unqualified_name(node.func) in DEVICE_QUERIES
     if isinstance(node, ast.Attribute):
         return node.attr == "is_cuda"
     if isinstance(node, ast.Compare):

@@ -85,7 +85,9 @@ def find_nondeterminism(result: CarryResult) -> Iterator[Doubt]:
 def describe_shared_model_dir(result: CarryResult, run: Run) -> Iterator[str]:
     """Yield a sentence about the model_dir that ranks of an Estimator share: a late rank restores a checkpoint."""
     # TensorFlow writes a file named `checkpoint` beside its checkpoints.
-    folders = sorted({name.rpartition("/")[0] for name in run.summary.wrote if name.rpartition("/")[2] == "checkpoint"})
+    folders = sorted(
+        {name.rpartition("/")[0] for name in run.summary.written_files if name.rpartition("/")[2] == "checkpoint"}
+    )
     script = result.sides.migrated_script if run.side == "migrated" else result.sides.original_script
     if result.request.ranks < 2 or result.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
         return
@@ -237,7 +239,7 @@ def find_changed_originals(result: CarryResult) -> list[Doubt]:
     """Return a doubt about the user's files that changed during a run: another run may have read other content."""
     runs = [run for run in (result.original, result.migrated) if run is not None]
     runs += [repetition.second_run for repetition in result.repetitions]
-    changed = sorted({path for run in runs for path in run.summary.changed})
+    changed = sorted({path for run in runs for path in run.summary.changed_originals})
     return make_doubts(
         "changed files",
         changed,

@@ -14,8 +14,8 @@ from viaduct.carrying.output_folder import REPRODUCER_FILE
 from viaduct.carrying.running import TRACEBACK_FRAME, Run
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
-from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, make_pip_line
-from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, describe_end, has_empty_input
+from viaduct.rehearsal.project import FRAMEWORK_OF_PACKAGE, STAND_IN_PACKAGES, make_install_advice
+from viaduct.rehearsal.summary import MISSING_PACKAGE, UNREPORTED_END_ADVICE, describe_end, has_empty_input
 
 FaultOwner = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # see sentences.FAULTS
 VIADUCT_FOLDER = str(Path(viaduct.__file__).resolve().parent) + "/"
@@ -46,7 +46,7 @@ NO_NETWORK = re.compile(
 ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
 # TensorFlow writes the node and reason of a failed graph after the traceback of the node's creation.
 GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
-SILENT_ADVICE_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
+UNREPORTED_END_ADVICE_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
 REPORT_ADVICE = (
     "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
     "the failing line with the lines around it, and the traceback."
@@ -73,18 +73,18 @@ def find_fault(run: Run) -> Fault:
     """Return the first fault that fits the run's summary and output, else the script's own error."""
     summary = run.summary
     who, who_zh = name_side(run)
-    if any(hit["mode"] == "error" for hit in summary.limits):
+    if any(hit["mode"] == "error" for hit in summary.met_limits):
         return Fault("limit", f"{who} goes beyond a documented limit of the card", f"{who_zh}超出了加速卡的文档限制")
-    if summary.bound == "watch":  # not a limit: viaduct's check of time and memory failed
+    if summary.stopped_by_limit == "watch":  # not a limit: viaduct's check of time and memory failed
         return blame_stand_in(run)
-    if summary.silent:
-        text = f"of {who}, {summary.silent}"
-        return Fault("script", text, f"{who_zh}的进程没有留下报告", SILENT_ADVICE, SILENT_ADVICE_ZH)
-    if summary.bound:
-        flag = "--timeout" if summary.bound == "time" else "--memory"
+    if summary.unreported_end:
+        text = f"of {who}, {summary.unreported_end}"
+        return Fault("script", text, f"{who_zh}的进程没有留下报告", UNREPORTED_END_ADVICE, UNREPORTED_END_ADVICE_ZH)
+    if summary.stopped_by_limit:
+        flag = "--timeout" if summary.stopped_by_limit == "time" else "--memory"
         return Fault(
             "bound",
-            f"{who} was stopped by the limit of {summary.bound}",
+            f"{who} was stopped by the limit of {summary.stopped_by_limit}",
             f"{who_zh}因 {flag} 的限制被停止",
             f"Raise it with {flag}, or give fewer --steps or smaller data.",
             f"用 {flag} 提高限制,或减少 --steps 和数据量。",
@@ -151,7 +151,7 @@ def explain_missing_module(run: Run, name: str) -> Fault:
     if top == "tensorflow" and is_installed("tensorflow"):
         text = f"TensorFlow 2.15, which is used as TensorFlow 1 here, has no module {name!r}, which {who} imports"
         return blame_viaduct(run, text, f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{who_zh}导入的模块 {name!r}")
-    if top == "horovod" and run.plan.on == "npu":
+    if top == "horovod" and run.plan.platform == "npu":
         return Fault(
             "limit",
             f"{who} still imports 'horovod', which an NPU does not have: the manual review is not done",
@@ -162,7 +162,7 @@ def explain_missing_module(run: Run, name: str) -> Fault:
     if top in STAND_IN_PACKAGES:
         text = f"the stand-in has no module {name!r}, which {who} imports"
         return blame_viaduct(run, text, f"替身没有 {who_zh}导入的模块 {name!r}")
-    install = make_pip_line([top])
+    install = make_install_advice([top])
     return Fault("package", f"{who} needs the package {top!r}", f"{who_zh}需要软件包 {top!r}", install, install)
 
 
@@ -180,7 +180,7 @@ def explain_failed_import(run: Run) -> Fault:
         return explain_other_release(run, package)
     traced = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
     frames = [file for file, _ in traced if not file.startswith("<")]  # not <frozen importlib>
-    if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
+    if not frames or frames[-1].startswith(f"{run.plan.executed_root}/"):
         return Fault("script", f"{who} cannot import what it needs: {error}", f"{who_zh}无法导入所需内容:{error}")
     if frames[-1].startswith(VIADUCT_FOLDER):
         return blame_stand_in(run)
@@ -208,9 +208,9 @@ def find_other_release(run: Run) -> str:
     match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
     top = match[1].partition(".")[0] if match else ""
     by_message = next((package for message, package in PACKAGE_OF_MESSAGE.items() if message in failure), "")
-    if not match or top in STAGE_OF_PACKAGE or top in STAND_IN_PACKAGES or top in sys.stdlib_module_names:
+    if not match or top in FRAMEWORK_OF_PACKAGE or top in STAND_IN_PACKAGES or top in sys.stdlib_module_names:
         return by_message
-    tree = Path(run.plan.tree or run.plan.project)
+    tree = Path(run.plan.executed_root)
     is_own = (tree / f"{top}.py").exists() or (tree / top).is_dir()
     return top if read_release(top) and not is_own else by_message
 
@@ -237,7 +237,7 @@ def explain_other_release(run: Run, package: str) -> Fault:
 
 def blame_viaduct(run: Run, text: str, chinese: str) -> Fault:
     """Return a fault of viaduct with the advice to report it."""
-    path = Path(run.plan.record).parents[1] / REPRODUCER_FILE
+    path = Path(run.plan.record_folder).parents[1] / REPRODUCER_FILE
     file = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     return Fault("viaduct", text, chinese, REPORT_ADVICE.format(file=file), REPORT_ADVICE_ZH.format(file=file))
 

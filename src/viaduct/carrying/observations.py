@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.rehearsal.inspection import FACTS_FILE, RANKS_KIND, Fact
-from viaduct.rehearsal.observe import EVALUATIONS_FILE, folder_of
+from viaduct.rehearsal.observe import EVALUATIONS_FILE, find_rank_folder
 from viaduct.rehearsal.plan import Plan
 
 Arrays = dict[str, NDArray[Any]]
@@ -57,9 +57,9 @@ def did_ranks_train_together(run: Observations) -> bool:
 
 
 def read_observations(plan: Plan) -> Observations:
-    folders = (Path(plan.record) / "observed").glob("rank-*")
+    folders = (Path(plan.record_folder) / "observed").glob("rank-*")
     numbers = sorted(int(path.name.removeprefix("rank-")) for path in folders)
-    return Observations([read_rank(folder_of(plan.record, number), number) for number in numbers])
+    return Observations([read_rank(find_rank_folder(plan.record_folder, number), number) for number in numbers])
 
 
 def read_rank(folder: Path, number: int) -> Rank:

@@ -17,7 +17,7 @@ from viaduct.cards import BACKENDS
 from viaduct.carrying.observations import Rank
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.printing import read_lines
+from viaduct.rehearsal.printing import read_printed_lines
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
 DEVICE = re.compile("|".join(("cuda|gpu|npu|mlu", *BACKENDS.values())), re.IGNORECASE)
@@ -92,12 +92,17 @@ def compare_outcomes(
 
 def read_printed(plan: Plan) -> dict[int, list[str]]:
     """Return the first MAX_LINES printed lines of each rank, without the run's own paths and without times."""
-    return {rank: mask_paths_and_times(lines[:MAX_LINES], plan) for rank, lines in read_lines(plan.record).items()}
+    return {
+        rank: mask_paths_and_times(lines[:MAX_LINES], plan)
+        for rank, lines in read_printed_lines(plan.record_folder).items()
+    }
 
 
 def mask_paths_and_times(lines: list[str], plan: Plan) -> list[str]:
     """Replace paths of the run, and times, which differ between runs."""
-    paths = re.compile("|".join(re.escape(path) for path in (plan.work, plan.record, plan.tree) if path))
+    paths = re.compile(
+        "|".join(re.escape(path) for path in (plan.visible_start_folder, plan.record_folder, plan.source_tree) if path)
+    )
     return [TIME.sub("time", paths.sub("…", line)) for line in lines]
 
 

@@ -49,7 +49,7 @@ class Provenance:
 
 def read(plan: Plan) -> Provenance:
     """Check the files that a run has recorded (rehearsal/provenance.py) against those on disk."""
-    path = Path(plan.record) / MODULES_FILE
+    path = Path(plan.record_folder) / MODULES_FILE
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     grouped: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
     for line in lines:
@@ -70,7 +70,7 @@ def is_outside(entry: dict[str, Any], plan: Plan) -> bool:
         return False
     if entry["position"] is None:
         return True
-    trees = [Path(tree) / entry["position"] for tree in (plan.tree, *plan.other_trees)]
+    trees = [Path(tree) / entry["position"] for tree in (plan.source_tree, *plan.other_source_trees)]
     return not any(path.is_file() for path in trees)
 
 
@@ -80,7 +80,7 @@ def check_executed(entries: list[dict[str, Any]], plan: Plan) -> ExecutedFile:
     position = entry["position"] or entry["file"]
     names = tuple(dict.fromkeys(item["name"] for item in entries if item["name"]))
     processes = len({item["pid"] for item in entries})
-    problem, detail = find_problem(entry, Path(plan.tree) / position)
+    problem, detail = find_problem(entry, Path(plan.source_tree) / position)
     return ExecutedFile(position, entry["file"], entry["sha256"], names, processes, problem, detail)
 
 

@@ -107,7 +107,7 @@ def list_runs(result: CarryResult) -> list[Run]:
 
 
 def describe_run(run: Run) -> dict[str, Any]:
-    summary = asdict(run.summary)
+    summary = run.summary.as_record()
     names = ("script", "on", "steps", "exit_code", "seconds", "peak_bytes", "failure", "versions")
     return {name: summary[name] for name in names} | run.provenance.as_record()
 

@@ -27,7 +27,7 @@ from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
 from viaduct.rehearsal.bounds import GRACE_S
 from viaduct.rehearsal.environment import VIADUCT_ROOT
-from viaduct.rehearsal.files import set_record, split_arguments
+from viaduct.rehearsal.files import set_record_folder, split_arguments
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.summary import Summary, load_summary
@@ -79,15 +79,15 @@ class SecondRun:
     """
 
     def __init__(self, side: Side, plan: Plan) -> None:
-        record = Path(plan.record).with_name(f"{side}_again")
-        self.side, self.plan = side, set_record(plan, record)
+        record = Path(plan.record_folder).with_name(f"{side}_again")
+        self.side, self.plan = side, set_record_folder(plan, record)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        Path(self.plan.record).mkdir(parents=True)
+        Path(self.plan.record_folder).mkdir(parents=True)
         self.plan.save()
-        with open(Path(self.plan.record) / OUTPUT_FILE, "wb") as output:
-            command = [sys.executable, "-c", SECOND_RUN_CODE.format(root=str(VIADUCT_ROOT)), self.plan.record]
+        with open(Path(self.plan.record_folder) / OUTPUT_FILE, "wb") as output:
+            command = [sys.executable, "-c", SECOND_RUN_CODE.format(root=str(VIADUCT_ROOT)), self.plan.record_folder]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
@@ -98,7 +98,7 @@ class SecondRun:
             self.start()
         assert self._process is not None
         self._process.wait()
-        summary = load_summary(self.plan.record)
+        summary = load_summary(self.plan.record_folder)
         if summary is None:
             return None
         return Run(self.side, self.plan, summary, read_observations(self.plan), provenance.read(self.plan))
@@ -140,7 +140,7 @@ def main(record: str) -> int:
     """Run the plan in the folder `record`: the main function of a second run's process. Return the exit code."""
     plan = plans.load_plan(Path(record) / plans.PLAN_FILE)
     summary: Summary = rehearse(plan, lambda line: print(f"viaduct carry: {line}", flush=True))
-    return 128 + summary.interrupted if summary.interrupted else 0
+    return 128 + summary.interrupting_signal if summary.interrupting_signal else 0
 
 
 def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
@@ -156,5 +156,5 @@ def describe_place(first: Run, again: Run, pair: ValuePair) -> str:
     """Describe `pair`, which differs between two runs of a side, with the first module whose tensors differ."""
     rank = f" of rank {pair.rank}" if pair.rank else ""
     name = pair.name if pair.kind == "loss" else f"{pair.kind} of {pair.name}"
-    module = find_first_differing_module(again.plan.record, first.plan.record)
+    module = find_first_differing_module(again.plan.record_folder, first.plan.record_folder)
     return f"{name}{rank}; first in {module}" if module else f"{name}{rank}"

@@ -30,7 +30,8 @@ def write(result: CarryResult, path: Path) -> None:
 def make_lines(result: CarryResult, run: Run) -> Iterator[str]:
     yield f"Fault: {find_fault(run).text}"
     yield f"Command: {result.request.command}"
-    yield f"Run: {run.side}, on {run.plan.on}, {run.plan.stage}, {run.plan.ranks} rank(s), {run.summary.steps} steps"
+    plan = run.plan
+    yield f"Run: {run.side}, on {plan.platform}, {plan.framework}, {plan.ranks} rank(s), {run.summary.steps} steps"
     versions = {"viaduct": __version__, "python": platform.python_version(), **run.summary.versions}
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())
     yield f"Machine: {platform.platform()}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from viaduct.migration.options import Options
-from viaduct.rehearsal.plan import StageName
+from viaduct.rehearsal.plan import FrameworkName
 
 Launch = Literal["auto", "self", "ranks"]
 
@@ -27,7 +27,7 @@ class Request:
     timeout: float | None = 600.0  # seconds for each run; None: no limit
     memory: int | None = None  # limit of each run in bytes; None: no limit
     fake_data: bool = False
-    framework: StageName | None = None
+    framework: FrameworkName | None = None
     launch: Launch = "auto"  # who starts the ranks: the script itself, viaduct (ranks), or what the script suggests
     step_at: str = ""  # FILE:LINE or a function that ends a step
     migrated: Path | None = None  # the user's migrated copy (--migrated), compared instead of the rules' migration

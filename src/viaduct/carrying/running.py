@@ -17,12 +17,12 @@ from viaduct.carrying.request import Request
 from viaduct.carrying.sides import Sides
 from viaduct.errors import BadValue, ViaductError
 from viaduct.rehearsal import project, tf1_stage
-from viaduct.rehearsal.files import choose_view, set_record
+from viaduct.rehearsal.files import choose_file_view, set_record_folder
 from viaduct.rehearsal.own_launch import find_launch_line
-from viaduct.rehearsal.plan import Plan, StageName
+from viaduct.rehearsal.plan import FrameworkName, Plan
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.stage import refuse_old_torch
-from viaduct.rehearsal.step_at import STEP_AT_FLAG, find_target, parse_target
+from viaduct.rehearsal.step_at import STEP_AT_FLAG, find_step_end, parse_step_end
 from viaduct.rehearsal.summary import Summary, describe_summary
 from viaduct.scripts.notebook_runs import is_notebook
 
@@ -53,11 +53,15 @@ class Run:
     def is_finished(self) -> bool:
         """Return True if the script took a step, stayed within its limits of time and memory, and ended with code 0."""
         summary = self.summary
-        return summary.script_exit_code == 0 and summary.steps > 0 and not (summary.bound or summary.silent)
+        return (
+            summary.script_exit_code == 0
+            and summary.steps > 0
+            and not (summary.stopped_by_limit or summary.unreported_end)
+        )
 
     @property
     def output(self) -> str:
-        path = Path(self.plan.record) / OUTPUT_FILE
+        path = Path(self.plan.record_folder) / OUTPUT_FILE
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def output_of_rank(self, rank: int | None) -> str:
@@ -74,7 +78,7 @@ class Run:
     def failed_at(self) -> tuple[str, int] | None:
         """Return file and line of the output's last traceback entry within the run's project, or None."""
         frames = TRACEBACK_FRAME.findall(self.output_of_rank(self.summary.failed_rank))
-        project = f"{self.plan.tree or self.plan.project}/"
+        project = f"{self.plan.executed_root}/"
         return next(((file, int(line)) for file, line in reversed(frames) if file.startswith(project)), None)
 
 
@@ -90,11 +94,11 @@ def describe_side(side: Side) -> str:
     return "the migrated script" if side == "migrated" else "the original"
 
 
-def choose_stage(request: Request, sides: Sides) -> StageName:
+def choose_stage(request: Request, sides: Sides) -> FrameworkName:
     """Return the framework whose stand-in runs the script; raise an error if a package is missing or too old."""
     script_project = project.read_project(sides.original_script)
-    stage = request.framework or project.find_stage(script_project)
-    project.refuse_missing(script_project)
+    stage = request.framework or project.find_framework(script_project)
+    project.refuse_missing_packages(script_project)
     if stage == "tf1":
         tf1_stage.need_tensorflow()
     else:
@@ -102,35 +106,35 @@ def choose_stage(request: Request, sides: Sides) -> StageName:
     return stage
 
 
-def make_original_plan(request: Request, sides: Sides, stage: StageName, report: Callable[[str], None]) -> Plan:
+def make_original_plan(request: Request, sides: Sides, stage: FrameworkName, report: Callable[[str], None]) -> Plan:
     """Return the plan of the original; the plans of the other runs are derived from it."""
     record = request.out.resolve() / RUNS_FOLDER / "original"
     may_start_ranks = request.launch == "auto" and request.ranks > 1
     starts_ranks = may_start_ranks and bool(find_launch_line(project.read_project(sides.original_script)))
     plan = Plan(
-        on="original",
-        stage=stage,
+        platform="original",
+        framework=stage,
         script=str(sides.original_script),
         arguments=request.arguments,
-        record=str(record),
+        record_folder=str(record),
         steps=request.steps,
         timeout=request.timeout,
         memory=request.memory,
         seed=request.seed,
         ranks=request.ranks,
-        launches_itself=request.launch == "self" or starts_ranks,
-        limits="off",
+        script_starts_ranks=request.launch == "self" or starts_ranks,
+        limit_modes="off",
         step_at=find_step_at(request, sides),
         fake_data=request.fake_data,
         inspect=True,
-        tree=str(sides.original_root.resolve()),
-        other_trees=(str(sides.migrated_root.resolve()),),
+        source_tree=str(sides.original_root.resolve()),
+        other_source_trees=(str(sides.migrated_root.resolve()),),
         start_folder=str(sides.original_script.parent) if is_notebook(sides.entry) else str(Path.cwd()),
         module=request.module,
         language=request.lang,
         command=request.command,
     )
-    return choose_view(plan, report)
+    return choose_file_view(plan, report)
 
 
 def find_step_at(request: Request, sides: Sides) -> str:
@@ -138,12 +142,12 @@ def find_step_at(request: Request, sides: Sides) -> str:
     if not request.step_at:
         return ""
     sources = project.list_relative_sources(project.read_project(sides.original_script), sides.original_root)
-    return str(find_target(request.step_at, sources))
+    return str(find_step_end(request.step_at, sources))
 
 
 def move_step_at(text: str, sides: Sides) -> str:
     """Return the lines of --step-at as lines of the migrated script; raise BadValue if the migration removed them."""
-    target = parse_target(text) if text else None
+    target = parse_step_end(text) if text else None
     if target is None or target.file not in sides.diffs:
         return text
     rows = [row for row in sides.diffs[target.file] if row.old is not None and row.new is not None]
@@ -158,26 +162,26 @@ def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script:
     plan = first
     root, folder = str(sides.original_root.resolve()), str(sides.migrated_root.resolve())
     if side == "migrated":
-        plan = replace(plan, tree=folder, other_trees=(root,), replaced_tree=root)
+        plan = replace(plan, source_tree=folder, other_source_trees=(root,), replaced_source_tree=root)
         plan = replace(plan, step_at=move_step_at(plan.step_at, sides))
-        plan = replace(plan, on=request.to, script=str(sides.migrated_script), limits=request.limits)
+        plan = replace(plan, platform=request.to, script=str(sides.migrated_script), limit_modes=request.limits)
     else:
         plan = replace(plan, script=str(script or first.script), perturb=side == "shaken")
         if script is not None and not script.is_relative_to(root):
             tree = str(script)[: -len(sides.entry) - 1]  # the script's path ends with the entry's path
-            plan = replace(plan, tree=tree, other_trees=(root, folder), replaced_tree=root)
-    return set_record(plan, Path(first.record).parent / side)
+            plan = replace(plan, source_tree=tree, other_source_trees=(root, folder), replaced_source_tree=root)
+    return set_record_folder(plan, Path(first.record_folder).parent / side)
 
 
 def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]) -> Run:
     """Rehearse one side and read its record; raise Interrupted if a signal ended it."""
-    Path(plan.record).mkdir(parents=True)
+    Path(plan.record_folder).mkdir(parents=True)
     if side in ("original", "migrated"):
         coverage.save_spans_to_count(plan, sides, side)
-    with capture_output(Path(plan.record) / OUTPUT_FILE, LABELS[side]):
+    with capture_output(Path(plan.record_folder) / OUTPUT_FILE, LABELS[side]):
         summary = rehearse(plan, report)
     counts, *_ = describe_summary(summary, plan)  # the other lines are on the page
     report(f"{side}: {counts}")
-    if summary.interrupted:
-        raise Interrupted(summary.interrupted, f"while {describe_side(side)} ran")
+    if summary.interrupting_signal:
+        raise Interrupted(summary.interrupting_signal, f"while {describe_side(side)} ran")
     return Run(side, plan, summary, read_observations(plan), provenance.read(plan))

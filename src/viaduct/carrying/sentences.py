@@ -173,7 +173,7 @@ def advise_execution(result: CarryResult) -> str:
     """Return advice for executing more of the edits."""
     assert result.migrated is not None
     count = result.original.summary.steps
-    both_stopped = result.original.summary.stopped and result.migrated.summary.stopped
+    both_stopped = result.original.summary.stopped_after_steps and result.migrated.summary.stopped_after_steps
     if result.request.lang == "zh":
         stopped = f"两次运行都在 {count} 步后被停止,循环之后的代码没有执行:" if both_stopped else ""
         return (

@@ -68,8 +68,8 @@ def list_written(run: Run | None) -> dict[str, Path]:
     """Return the files that a run wrote or changed, by path: relative to the working folder, or absolute."""
     if run is None:
         return {}
-    names = [name for name in run.summary.wrote if not IGNORED.search(name)]
-    files = {name: find_written_file(run.plan.record, name) for name in names}
+    names = [name for name in run.summary.written_files if not IGNORED.search(name)]
+    files = {name: find_written_file(run.plan.record_folder, name) for name in names}
     return {name: path for name, path in files.items() if path.is_file() and not path.is_symlink()}
 
 

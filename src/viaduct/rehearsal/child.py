@@ -64,7 +64,7 @@ def run_module(plan: Plan) -> ScriptResult:
 
 def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
     """Let the thread of `bounds` write this process's progress ten times a second, and a note before it ends it."""
-    progress = Progress(plan.record, "alive")
+    progress = Progress(plan.record_folder, "alive")
     bounds.stop_requested_at = lambda: counter.stop_requested_at
     bounds.on_poll = lambda: progress.note(
         rank=plans.current_rank(), steps=counter.step_count, seconds=bounds.seconds, peak_bytes=bounds.peak
@@ -82,7 +82,7 @@ def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
 
 def write_note(plan: Plan, result: ScriptResult, bounds: Bounds, counter: StepCounter) -> None:
     """Describe the end of this process in RECORD/ended/PID.json."""
-    folder = Path(plan.record) / "ended"
+    folder = Path(plan.record_folder) / "ended"
     folder.mkdir(exist_ok=True)
     note = {
         "rank": plans.current_rank(),

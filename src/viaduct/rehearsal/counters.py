@@ -25,7 +25,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-EDITS_FILE, COUNTS_FOLDER = "edits.json", "counts"
+CHANGED_SPANS_FILE, COUNTS_FOLDER = "edits.json", "counts"
 # Names in `builtins` that the instrumented code uses: the array of counters, and a function that increments one.
 COUNTERS_NAME, INCREMENT_NAME = "__viaduct_hits__", "__viaduct_hit__"
 COUNTER_BYTES = 8
@@ -80,7 +80,7 @@ class ChangedUnits:
     """The units of a file that hold its changes."""
 
     units: list[Unit]
-    lines: dict[int, list[int]]  # by changed line: the indices of its units in `units`
+    unit_indices_by_line: dict[int, list[int]]  # for each changed line: the indices of its units in `units`
 
 
 def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> ChangedUnits:
@@ -91,18 +91,18 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
     for span in spans:
         spans_by_line.setdefault(span.line, []).append(span)
     units: list[Unit] = []
-    numbers: dict[int, int] = {}  # by the id of a unit: its index in `units`
-    lines: dict[int, list[int]] = {}
+    indices: dict[int, int] = {}  # by the id of a unit: its index in `units`
+    unit_indices_by_line: dict[int, list[int]] = {}
     for line, position in find_changed_tokens(text, spans_by_line):
         unit = root.find_innermost(position)
         if unit is root or is_ignored(unit):
             continue
-        number = numbers.setdefault(id(unit), len(units))
-        if number == len(units):
+        index = indices.setdefault(id(unit), len(units))
+        if index == len(units):
             units.append(unit)
-        if number not in lines.setdefault(line, []):
-            lines[line].append(number)
-    return ChangedUnits(units, lines)
+        if index not in unit_indices_by_line.setdefault(line, []):
+            unit_indices_by_line[line].append(index)
+    return ChangedUnits(units, unit_indices_by_line)
 
 
 def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
@@ -225,7 +225,7 @@ class Counters:
     """The counters of this process; a forked process has counters in a separate file."""
 
     def __init__(self, record: str) -> None:
-        entries = json.loads((Path(record) / EDITS_FILE).read_text(encoding="utf-8"))
+        entries = json.loads((Path(record) / CHANGED_SPANS_FILE).read_text(encoding="utf-8"))
         # By a file's path within the project: the number of its first counter, and its changed spans.
         self.files: dict[str, tuple[int, list[Span]]] = {
             name: (file["offset"], [Span(*span) for span in file["spans"]]) for name, file in entries["files"].items()
@@ -269,7 +269,7 @@ def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
 # ---- called by the process that starts a rehearsal
 
 
-def save_edits(record: str, files: Mapping[str, Sequence[Span]], unit_counts: Mapping[str, int]) -> None:
+def save_changed_spans(record: str, files: Mapping[str, Sequence[Span]], unit_counts: Mapping[str, int]) -> None:
     """Write edits.json, each file's changed spans and the number of its first counter.
 
     `files` and `unit_counts` map a file's path within the project to its changed spans and its number of units.
@@ -278,7 +278,7 @@ def save_edits(record: str, files: Mapping[str, Sequence[Span]], unit_counts: Ma
     for name, spans in files.items():
         entries[name] = {"offset": offset, "spans": [[span.line, span.start, span.end] for span in spans]}
         offset += unit_counts[name]
-    Path(record, EDITS_FILE).write_text(json.dumps({"files": entries, "count": offset}), encoding="utf-8")
+    Path(record, CHANGED_SPANS_FILE).write_text(json.dumps({"files": entries, "count": offset}), encoding="utf-8")
 
 
 def read_counts(record: str) -> list[int]:

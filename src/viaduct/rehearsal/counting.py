@@ -22,7 +22,7 @@ from viaduct.rehearsal.hand_updates import UpdatesByHand
 from viaduct.rehearsal.observe import Observation
 from viaduct.rehearsal.plan import Plan, current_rank
 from viaduct.rehearsal.progress import Progress
-from viaduct.rehearsal.step_at import StepAt, parse_target
+from viaduct.rehearsal.step_at import StepEndTracer, parse_step_end
 from viaduct.scripts.runner import StopScript
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 
@@ -38,14 +38,14 @@ class TorchStepCounter(Watcher):
         self.observation = Observation(plan) if plan.observe else None
         self.step_count = 0
         self.stop_requested_at: float | None = None
-        self._progress = Progress(plan.record, "steps")
+        self._progress = Progress(plan.record_folder, "steps")
         self.rank = 0  # at the last step; at the script's end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
         self._by_hand = UpdatesByHand(  # for scripts that update their weights without an optimizer
             self.on_backward_by_hand, lambda: self.on_step_end(self.step_count), self.on_gradient_function
         )
-        self._step_at = StepAt(parse_target(plan.step_at), self.count_step) if plan.step_at else None
+        self._step_at = StepEndTracer(parse_step_end(plan.step_at), self.count_step) if plan.step_at else None
 
     def start(self) -> None:
         """Install the hooks and wrappers that observe steps."""

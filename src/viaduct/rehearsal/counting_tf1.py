@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from viaduct.rehearsal import tf1_stage
 from viaduct.rehearsal.inspection import describe_ranks, write_facts
-from viaduct.rehearsal.observe import EVALUATIONS_FILE, folder_of, save_arrays, write_steps
+from viaduct.rehearsal.observe import EVALUATIONS_FILE, find_rank_folder, save_arrays, write_steps
 from viaduct.rehearsal.plan import Plan, current_rank
 from viaduct.rehearsal.progress import Progress
-from viaduct.rehearsal.step_at import StepAt, parse_target
+from viaduct.rehearsal.step_at import StepEndTracer, parse_step_end
 
 if TYPE_CHECKING:
     from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
@@ -41,7 +41,7 @@ class GraphStepCounter:
         self.watched: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
             self.watched.ends_at_target = True  # steps end at the target, not with the session's updates
-            StepAt(parse_target(plan.step_at), self.watched.end_step_at_target).start()
+            StepEndTracer(parse_step_end(plan.step_at), self.watched.end_step_at_target).start()
         if not started_by_viaduct:
             atexit.register(self.finish, False)
 
@@ -60,9 +60,9 @@ class GraphStepCounter:
             tf1_stage.report_open_sessions()
         if not self.step_count:
             return
-        Progress(self.plan.record, "steps").note(rank=current_rank(), steps=self.step_count)
+        Progress(self.plan.record_folder, "steps").note(rank=current_rank(), steps=self.step_count)
         if current_rank() == 0:
-            self.profiling_points.write(Path(self.plan.record))
+            self.profiling_points.write(Path(self.plan.record_folder))
         self.write_observations()
 
     def write_observations(self) -> None:
@@ -71,7 +71,7 @@ class GraphStepCounter:
             return
         from viaduct.rehearsal.tf1_stage import collectives
 
-        folder = folder_of(self.plan.record, current_rank())
+        folder = find_rank_folder(self.plan.record_folder, current_rank())
         folder.mkdir(parents=True, exist_ok=True)
         steps = [
             {"step": step, "losses": [] if loss is None else [loss], "lr": [], "at": at}

@@ -36,11 +36,13 @@ def make_environment(plan: Plan) -> dict[str, str]:
     }
     paths = [os.path.abspath(path) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
     single_rank: dict[str, str] = {}
-    if plan.processes == 1 and plan.on == "npu" and plan.stage == "tf1":  # as in Ascend's start scripts
+    if (
+        plan.processes_to_start == 1 and plan.platform == "npu" and plan.framework == "tf1"
+    ):  # as in Ascend's start scripts
         job = os.environ.get("JOB_ID", DEFAULT_JOB_ID)
         single_rank = {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": job}
     temporary: dict[str, str] = {}
-    if plan.view in ("overlay", "mirror"):
+    if plan.file_view in ("overlay", "mirror"):
         # The script gets a separate temporary folder. If the user's project lies in the common one, the script's
         # temporary files there would count as its results.
         scratch = find_scratch_folder(plan)
@@ -62,12 +64,14 @@ def make_environment(plan: Plan) -> dict[str, str]:
 def make_own_variables(plan: Plan) -> dict[str, str]:
     """Return the variables that viaduct itself reads."""
     return {
-        PLAN_VARIABLE: str(Path(plan.record) / PLAN_FILE),
+        PLAN_VARIABLE: str(Path(plan.record_folder) / PLAN_FILE),
         "VIADUCT_REHEARSAL_PYTHON": plan.python,
-        limits.RECORD_VARIABLE: plan.record,
+        limits.RECORD_VARIABLE: plan.record_folder,
         # The folders of the user's files, as viaduct and as the script sees them.
-        limits.PROJECT_VARIABLE: os.pathsep.join(dict.fromkeys([plan.tree or plan.project, plan.project, plan.work])),
-        limits.LIMITS_VARIABLE: plan.limits,
+        limits.PROJECT_VARIABLE: os.pathsep.join(
+            dict.fromkeys([plan.executed_root, plan.script_folder, plan.visible_start_folder])
+        ),
+        limits.LIMITS_VARIABLE: plan.limit_modes,
         limits.LANGUAGE_VARIABLE: plan.language,
     }
 
@@ -77,9 +81,9 @@ def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, st
 
     `torchrun` has the variables that torch's agent sets. Ranks of other cards need none beyond these.
     """
-    if plan.on != "npu":
+    if plan.platform != "npu":
         return {}
-    path = Path(plan.record) / RANK_TABLE_FILE
+    path = Path(plan.record_folder) / RANK_TABLE_FILE
     table = parse_table(path.read_bytes(), path=path)
     variables = table.environment(int(torchrun["RANK"]), job=os.environ.get("JOB_ID", DEFAULT_JOB_ID))
     return {name: variables[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table_variable, "JOB_ID")}
@@ -88,4 +92,4 @@ def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, st
 def write_rank_table(plan: Plan) -> None:
     """Write the rank table of one server with `plan.ranks` devices."""
     table = make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"])
-    (Path(plan.record) / RANK_TABLE_FILE).write_text(table, encoding="utf-8")
+    (Path(plan.record_folder) / RANK_TABLE_FILE).write_text(table, encoding="utf-8")

@@ -43,23 +43,23 @@ class FileView:
         return [], []
 
 
-def choose_view(plan: Plan, report: Callable[[str], None]) -> Plan:
+def choose_file_view(plan: Plan, report: Callable[[str], None]) -> Plan:
     """Return the plan with an overlay if one can be mounted and covers the start folder and project, else a mirror.
 
     `report` prints a note to the user that says why there is no overlay.
     """
-    record = Path(plan.record)
+    record = Path(plan.record_folder)
     existing_folder = next(folder for folder in (record, *record.parents) if folder.is_dir())
     obstacle = find_obstacle(make_layout(plan), existing_folder) or find_uncovered(plan)
     if obstacle:
         report(f"no overlay is used here ({obstacle}): the script runs in a mirror of your folders.")
-    return set_record(replace(plan, view="mirror" if obstacle else "overlay"), record)
+    return set_record_folder(replace(plan, file_view="mirror" if obstacle else "overlay"), record)
 
 
 def find_uncovered(plan: Plan) -> str:
     """Return why an overlay would not catch the script's writes into its start folder and project; "" if it would."""
     layout = make_layout(plan)
-    for path in (plan.start_folder, plan.root):
+    for path in (plan.start_folder, plan.project_root):
         if not any(Path(path).is_relative_to(folder) for folder in layout.folders):
             return f"{path} cannot be overlaid"
         if os.geteuid() and os.stat(path).st_uid != os.geteuid():
@@ -67,20 +67,24 @@ def find_uncovered(plan: Plan) -> str:
     return ""
 
 
-def set_record(plan: Plan, record: Path) -> Plan:
+def set_record_folder(plan: Plan, record: Path) -> Plan:
     """Return the plan with another record, and with the `work` and `visible_root` that follow from it."""
-    plan = replace(plan, record=str(record))
-    if plan.view == "mirror":
+    plan = replace(plan, record_folder=str(record))
+    if plan.file_view == "mirror":
         mirror = make_mirror(plan)
-        return replace(plan, work=str(mirror.work), visible_root=str(mirror.path_of(Path(plan.root))))
-    return replace(plan, work=plan.start_folder, visible_root=plan.root)
+        return replace(
+            plan,
+            visible_start_folder=str(mirror.work),
+            visible_project_root=str(mirror.path_of(Path(plan.project_root))),
+        )
+    return replace(plan, visible_start_folder=plan.start_folder, visible_project_root=plan.project_root)
 
 
-def open_files(plan: Plan) -> FileView:
+def open_file_view(plan: Plan) -> FileView:
     """Open the plan's view of the user's files."""
-    if plan.view == "overlay":
+    if plan.file_view == "overlay":
         return OverlayFileView(plan)
-    return MirrorFileView(plan) if plan.view == "mirror" else FileView()
+    return MirrorFileView(plan) if plan.file_view == "mirror" else FileView()
 
 
 class OverlayFileView(FileView):
@@ -97,7 +101,7 @@ class OverlayFileView(FileView):
             ) from None
 
     def wrap_command(self, command: list[str]) -> list[str]:
-        return self.view.wrap_command(self.plan.work, command)
+        return self.view.wrap_command(self.plan.visible_start_folder, command)
 
     def close(self) -> tuple[list[str], list[str]]:
         """Unmount the overlay; return the files that the script wrote."""
@@ -118,7 +122,7 @@ class MirrorFileView(FileView):
         self.mirror.set_up()
         # Guarded are the user's folders that the mirror reproduces, and the targets of its links.
         folders = [str(path) for path in self.mirror.mirrored_folders if path != Path("/")]
-        guard.save_owned_paths(plan.record, [*folders, *self.mirror.originals])
+        guard.save_owned_paths(plan.record_folder, [*folders, *self.mirror.originals])
 
     def close(self) -> tuple[list[str], list[str]]:
         """Remove the mirror; return the files that the script wrote in it, and the originals that changed."""
@@ -131,8 +135,8 @@ class MirrorFileView(FileView):
 
 def make_mirror(plan: Plan) -> Mirror:
     """Return the mirror of a plan, which is not set up yet."""
-    tree = Path(plan.tree) if plan.replaced_tree else None
-    return Mirror(Path(plan.start_folder), Path(plan.mirror), Path(plan.root), tree)
+    tree = Path(plan.source_tree) if plan.replaced_source_tree else None
+    return Mirror(Path(plan.start_folder), Path(plan.mirror), Path(plan.project_root), tree)
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
@@ -144,7 +148,7 @@ def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
     names = []
     for name, path in [(name, path) for name, path in written if is_kept(name, plan)]:
         kept_name = os.path.relpath(name, plan.start_folder) if Path(name).is_relative_to(plan.start_folder) else name
-        target = find_written_file(plan.record, kept_name)
+        target = find_written_file(plan.record_folder, kept_name)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(path, target)
@@ -159,7 +163,7 @@ def find_written_file(record: str, name: str) -> Path:
 
 def find_scratch_folder(plan: Plan) -> Path:
     """Return the path of a rehearsal's temporary folder; it is short, since paths of Unix sockets may not be long."""
-    number = hashlib.sha256(plan.record.encode()).hexdigest()[:8]
+    number = hashlib.sha256(plan.record_folder.encode()).hexdigest()[:8]
     return Path(tempfile.gettempdir(), f"viaduct_{number}")
 
 
@@ -169,7 +173,9 @@ def is_kept(name: str, plan: Plan) -> bool:
     Files below the start folder or its parent are kept even if these lie in a temporary folder or the home folder.
     """
     path = Path(name)
-    if "__pycache__" in path.parts or any(path.is_relative_to(at) for at in (find_scratch_folder(plan), plan.record)):
+    if "__pycache__" in path.parts or any(
+        path.is_relative_to(at) for at in (find_scratch_folder(plan), plan.record_folder)
+    ):
         return False
     if path.is_relative_to(Path(plan.start_folder).parent):
         return True
@@ -188,20 +194,20 @@ def make_layout(plan: Plan) -> Layout:
     The cache folder and the record are not overlaid: writes there reach the real files.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    required = choose_folders([plan.start_folder, plan.root])
+    required = choose_folders([plan.start_folder, plan.project_root])
     folders = choose_folders([*required, *find_paths(plan)])
     excluded = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
-    tree = plan.tree if plan.replaced_tree else ""
-    uppers = str(Path(plan.record) / UPPERS_FOLDER)
-    return Layout(folders, uppers, required, (*excluded, plan.record), plan.replaced_tree, tree)
+    tree = plan.source_tree if plan.replaced_source_tree else ""
+    uppers = str(Path(plan.record_folder) / UPPERS_FOLDER)
+    return Layout(folders, uppers, required, (*excluded, plan.record_folder), plan.replaced_source_tree, tree)
 
 
 def find_paths(plan: Plan) -> Iterator[str]:
     """Yield paths that the script may write to: its folders, and paths in arguments, links and string constants."""
-    yield from (plan.start_folder, plan.root, plan.project)
+    yield from (plan.start_folder, plan.project_root, plan.script_folder)
     texts = [*split_arguments(plan.arguments)]
     for folder in dict.fromkeys(
-        (plan.start_folder, os.path.dirname(plan.start_folder), plan.replaced_tree or plan.tree)
+        (plan.start_folder, os.path.dirname(plan.start_folder), plan.replaced_source_tree or plan.source_tree)
     ):
         texts += find_links(folder)
     for source in project.read_project(Path(plan.script)).sources:

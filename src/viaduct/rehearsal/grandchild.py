@@ -77,8 +77,8 @@ class FrameworkFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        is_plugin = self.plan.stage == "torch" and name == f"torch_{self.plan.on}"
-        if name not in FRAMEWORK_MODULES[self.plan.stage] and not is_plugin:
+        is_plugin = self.plan.framework == "torch" and name == f"torch_{self.plan.platform}"
+        if name not in FRAMEWORK_MODULES[self.plan.framework] and not is_plugin:
             return None
         sys.meta_path.remove(self)
         from viaduct.rehearsal.stage import install_stage

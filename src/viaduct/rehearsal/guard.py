@@ -51,12 +51,12 @@ def save_owned_paths(record: str, owned: Iterable[str]) -> None:
 
 def install(plan: Plan) -> None:
     """Install the audit hook in this process and its forks, where the script runs in a mirror."""
-    path = Path(plan.record) / OWNED_FILE
-    if plan.view != "mirror" or not path.exists():
+    path = Path(plan.record_folder) / OWNED_FILE
+    if plan.file_view != "mirror" or not path.exists():
         return
     values = [split_flag(argument)[1] for argument in plan.arguments]
     owned = json.loads(path.read_text(encoding="utf-8"))
-    sys.addaudithook(Guard(plan.mirror, owned, [*filter(os.path.isabs, values), plan.record]).audit)
+    sys.addaudithook(Guard(plan.mirror, owned, [*filter(os.path.isabs, values), plan.record_folder]).audit)
 
 
 def split_flag(argument: str) -> tuple[str, str]:
@@ -67,12 +67,12 @@ def split_flag(argument: str) -> tuple[str, str]:
 
 def redirect_arguments_to_mirror(plan: Plan) -> tuple[str, ...]:
     """Return the script's arguments; in a mirror, full paths into the project or start folder become paths in it."""
-    if plan.view != "mirror":
+    if plan.file_view != "mirror":
         return plan.arguments
     moved = []
     for argument in plan.arguments:
         flag, path = split_flag(argument)
-        if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.root, plan.start_folder)):
+        if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.project_root, plan.start_folder)):
             path = plan.mirror + path
         moved.append(flag + path)
     return tuple(moved)

@@ -59,7 +59,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Hit:
+class Violation:
     """A limit that the script met."""
 
     name: str
@@ -70,10 +70,10 @@ class Hit:
     change: str  # what to write instead
 
 
-hits: list[Hit] = []  # limits met in this process; each once for each line of the script
+violations: list[Violation] = []  # limits met in this process; each once for each line of the script
 
 
-def parse_switches(switches: str) -> tuple[Mode, dict[str, Mode]]:
+def parse_modes(switches: str) -> tuple[Mode, dict[str, Mode]]:
     """Parse `error` or `warn,float64=off`: return the mode of all limits, and the modes of those that are named.
 
     Raise BadValue for an unknown mode and UnknownName for an unknown limit.
@@ -102,7 +102,7 @@ def normalise_name(name: str) -> str:
 
 def find_mode(name: str = "") -> Mode:
     """Return the mode of a limit; without a name, the mode of all limits that VIADUCT_LIMITS does not name."""
-    default, by_name = parse_switches(os.environ.get(LIMITS_VARIABLE, ""))
+    default, by_name = parse_modes(os.environ.get(LIMITS_VARIABLE, ""))
     return by_name.get(normalise_name(name), default)
 
 
@@ -118,25 +118,25 @@ def report_violation(
 ) -> None:
     """Report that the script goes beyond limit `name`; raise CardRefuses if the limit's mode is error.
 
-    `what`, `card` and `change` are the sentences of a Hit. `at` is the script's file and line if the stack does not
-    show them (an operator of a graph). With `fatal=False` nothing is raised, but the rehearsal fails; this is for
-    violations that are found at the script's end. `doubtful=True` means that the card perhaps accepts it: the report is
-    a warning unless the user has set this limit to error.
+    `what`, `card` and `change` are sentences, see `Violation`. `at` is the script's file and line if the stack does not
+    show them (an operator of a graph). With `fatal=False` nothing is raised, but a rehearsal with mode error ends with
+    exit code 1; this is for violations that are found at the script's end. `doubtful=True` means that the card perhaps
+    accepts what the script does: the report is a warning unless the user has set this limit, by its name, to error.
     """
     name = normalise_name(name)
     assert name in LIMITS
     effective = find_mode(name)
     if effective == "off":
         return
-    _, named_modes = parse_switches(os.environ.get(LIMITS_VARIABLE, ""))
+    _, named_modes = parse_modes(os.environ.get(LIMITS_VARIABLE, ""))
     if doubtful and effective == "error" and name not in named_modes:
         effective = "warn"
-    hit = Hit(name, effective, Line(*at) if at else find_users_line(), what, card, change)
-    if not any((known.name, known.place) == (name, hit.place) for known in hits):
-        hits.append(hit)
-        append_hit(hit)
-        if is_first_report(hit):
-            print(format_hit(hit), file=sys.stderr, flush=True)
+    violation = Violation(name, effective, Line(*at) if at else find_users_line(), what, card, change)
+    if not any((known.name, known.place) == (name, violation.place) for known in violations):
+        violations.append(violation)
+        append_violation(violation)
+        if is_first_report(violation):
+            print(format_violation(violation), file=sys.stderr, flush=True)
     if effective == "error" and fatal:
         raise CardRefuses(f"{what} [{name}] {card} {change}")
 
@@ -166,26 +166,26 @@ def list_project_folders() -> list[str]:
     return [os.path.join(os.path.abspath(folder), "") for folder in folders.split(os.pathsep)]
 
 
-def append_hit(hit: Hit) -> None:
-    """Append a hit to limits.jsonl if there is a record; short appends of several processes do not mix."""
+def append_violation(violation: Violation) -> None:
+    """Append a violation to limits.jsonl if there is a record; short appends of several processes do not mix."""
     folder = os.environ.get(RECORD_VARIABLE)
     if not folder:
         return
-    text = hit.place.text if hit.place else ""
-    entry = {**asdict(hit), "text": text, "rank": os.environ.get("RANK_ID") or os.environ.get("RANK") or "0"}
+    text = violation.place.text if violation.place else ""
+    entry = {**asdict(violation), "text": text, "rank": os.environ.get("RANK_ID") or os.environ.get("RANK") or "0"}
     with open(Path(folder) / "limits.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
-def is_first_report(hit: Hit) -> bool:
+def is_first_report(violation: Violation) -> bool:
     """Return True in the first process of the rehearsal that meets this limit in this line.
 
     Without a record or a line, always return True.
     """
     folder = os.environ.get(RECORD_VARIABLE)
-    if not folder or hit.place is None:
+    if not folder or violation.place is None:
         return True
-    mark = hashlib.sha1(f"{hit.name} {hit.place.file} {hit.place.line}".encode()).hexdigest()
+    mark = hashlib.sha1(f"{violation.name} {violation.place.file} {violation.place.line}".encode()).hexdigest()
     marks = Path(folder) / "reported"
     marks.mkdir(exist_ok=True)
     try:
@@ -195,13 +195,17 @@ def is_first_report(hit: Hit) -> bool:
     return True
 
 
-def format_hit(hit: Hit) -> str:
-    limit = LIMITS[hit.name]
+def format_violation(violation: Violation) -> str:
+    limit = LIMITS[violation.name]
     is_chinese = os.environ.get(LANGUAGE_VARIABLE) == "zh"
-    head = f"viaduct rehearse: {hit.place}: limit {hit.name}" if hit.place else f"viaduct rehearse: limit {hit.name}"
-    lines = [head, f"    {hit.place.line:>5} | {hit.place.text}"] if hit.place else [head]
+    head = (
+        f"viaduct rehearse: {violation.place}: limit {violation.name}"
+        if violation.place
+        else f"viaduct rehearse: limit {violation.name}"
+    )
+    lines = [head, f"    {violation.place.line:>5} | {violation.place.text}"] if violation.place else [head]
     labels = ("脚本", "板卡", "修改", "原因") if is_chinese else ("script", "card", "change", "why")
-    texts = (hit.what, hit.card, hit.change, limit.zh if is_chinese else limit.reason)
+    texts = (violation.what, violation.card, violation.change, limit.zh if is_chinese else limit.reason)
     return "\n".join([*lines, *(f"  {label}: {text}" for label, text in zip(labels, texts, strict=True))])
 
 

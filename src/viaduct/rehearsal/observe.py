@@ -42,7 +42,7 @@ MAX_INPUT_SUMS = 1000  # numbers in a step's input fingerprints; after them no f
 _UNSCALED = "_viaduct_unscaled"  # attribute of a scaled loss: the loss before it was scaled
 
 
-def folder_of(record: str | Path, rank: int) -> Path:
+def find_rank_folder(record: str | Path, rank: int) -> Path:
     return Path(record) / "observed" / f"rank-{rank}"
 
 
@@ -209,7 +209,7 @@ class Observation:
         """Write the observations of this rank; without a step write nothing."""
         if not self._steps:
             return
-        folder = folder_of(self.plan.record, rank)
+        folder = find_rank_folder(self.plan.record_folder, rank)
         folder.mkdir(parents=True, exist_ok=True)
         write_steps(folder, self._steps)
         (folder / EVALUATIONS_FILE).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")

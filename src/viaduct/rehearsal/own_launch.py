@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from itertools import pairwise
 
-from viaduct.rehearsal.project import Project, find_strings, last_name
+from viaduct.rehearsal.project import Project, find_strings, get_unqualified_name
 
 ELASTIC = "torch.distributed.elastic"
 LAUNCHERS = {  # functions that start ranks
@@ -48,7 +48,7 @@ def find_launch_line(project: Project) -> str:
             for call in ast.walk(source.tree)
             if isinstance(call, ast.Call)
             and (
-                dotted_name(call.func, names) in LAUNCHERS
+                resolve_qualified_name(call.func, names) in LAUNCHERS
                 or starts_command(call, assigned)
                 or starts_worker(call, workers)
             )
@@ -60,7 +60,7 @@ def find_launch_line(project: Project) -> str:
 
 def starts_command(call: ast.Call, assigned: dict[str, list[str]]) -> bool:
     """Return True for `subprocess.run([…, "-m", "torch.distributed.run", …])`, also with the command in a variable."""
-    if last_name(call.func) not in COMMAND_FUNCTIONS:
+    if get_unqualified_name(call.func) not in COMMAND_FUNCTIONS:
         return False
     names = [node.id for node in ast.walk(call) if isinstance(node, ast.Name)]
     texts = [*find_strings(call), *(text for name in names for text in assigned.get(name, ()))]
@@ -82,7 +82,9 @@ def find_assigned_strings(tree: ast.Module) -> dict[str, list[str]]:
 def starts_worker(call: ast.Call, workers: set[str]) -> bool:
     """Return True for `Process(target=worker)` of multiprocessing."""
     targets = [keyword.value for keyword in call.keywords if keyword.arg == "target"]
-    return last_name(call.func) == "Process" and any(getattr(target, "id", "") in workers for target in targets)
+    return get_unqualified_name(call.func) == "Process" and any(
+        getattr(target, "id", "") in workers for target in targets
+    )
 
 
 def find_workers(tree: ast.Module, names: dict[str, str]) -> set[str]:
@@ -92,7 +94,8 @@ def find_workers(tree: ast.Module, names: dict[str, str]) -> set[str]:
         function.name
         for function in functions
         for node in ast.walk(function)
-        if isinstance(node, ast.Call) and dotted_name(node.func, names) == "torch.distributed.init_process_group"
+        if isinstance(node, ast.Call)
+        and resolve_qualified_name(node.func, names) == "torch.distributed.init_process_group"
     }
 
 
@@ -109,8 +112,8 @@ def find_bound_names(tree: ast.Module) -> dict[str, str]:
     return names
 
 
-def dotted_name(node: ast.expr, names: dict[str, str]) -> str:
+def resolve_qualified_name(node: ast.expr, names: dict[str, str]) -> str:
     """Return the dotted name of an expression by `names` from `find_bound_names`; "" for a call, ".a" for `f().a`."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
-    return f"{dotted_name(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+    return f"{resolve_qualified_name(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

@@ -67,14 +67,14 @@ class OutputRecorder:
 
 def install(plan: Plan) -> None:
     """Record the output of this process if the original and the migrated project are compared."""
-    if not plan.tree:
+    if not plan.source_tree:
         return
-    recorder = OutputRecorder(plan.record)
+    recorder = OutputRecorder(plan.record_folder)
     recorder.watch_stdout()
     recorder.watch_logging()
 
 
-def read_lines(record: str) -> dict[int, list[str]]:
+def read_printed_lines(record: str) -> dict[int, list[str]]:
     """Return the non-empty lines of each rank, from its process that printed the most lines."""
     longest: dict[int, list[str]] = {}
     for path in sorted((Path(record) / PRINTED_FOLDER).glob("*.jsonl")):

@@ -21,7 +21,7 @@ from typing import Any
 
 from viaduct.rehearsal.bounds import GRACE_S, iterate_processes
 from viaduct.rehearsal.environment import VIADUCT_ROOT, make_environment, make_rank_variables, write_rank_table
-from viaduct.rehearsal.files import open_files
+from viaduct.rehearsal.files import open_file_view
 from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 from viaduct.rehearsal.progress import read_last_activity
 from viaduct.rehearsal.summary import ProcessEnd, Summary, describe_end, make_summary
@@ -41,14 +41,14 @@ MAX_CHANGED_SHOWN = 5  # paths of changed files that are printed
 
 def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
     """Run a rehearsal to its end, save its summary and return it; `report` prints a note to the user."""
-    Path(plan.record).mkdir(parents=True, exist_ok=True)
+    Path(plan.record_folder).mkdir(parents=True, exist_ok=True)
     plan.save()
-    if plan.processes > 1 and plan.on == "npu":
+    if plan.processes_to_start > 1 and plan.platform == "npu":
         write_rank_table(plan)
-    view = open_files(plan)
+    view = open_file_view(plan)
     try:
         command = view.wrap_command([plan.python, "-c", CHILD_CODE.format(root=str(VIADUCT_ROOT))])
-        end = run_ranks(plan, command, report) if plan.processes > 1 else run_alone(plan, command)
+        end = run_ranks(plan, command, report) if plan.processes_to_start > 1 else run_alone(plan, command)
     finally:
         wrote, changed = view.close()
     for path in changed[:MAX_CHANGED_SHOWN]:
@@ -60,21 +60,27 @@ def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
 
 def run_alone(plan: Plan, command: list[str]) -> ProcessEnd:
     """Run the script in one process; an end by signal N becomes exit code 128 + N, as in a shell."""
-    bound = ""  # "time" if the process was killed because it exceeded its time limit
+    stopped_by_limit = ""  # "time" if the process was killed because it exceeded its time limit
     with open_terminal() as stdin:
         environment = make_environment(plan)
-        process = subprocess.Popen(command, env=environment, cwd=plan.work, stdin=stdin, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, cwd=plan.visible_start_folder, stdin=stdin, start_new_session=True
+        )
         try:
             with forward_signals(process.pid) as signals:
                 code = wait_for_exit(process, plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None, signals)
         except subprocess.TimeoutExpired:
             print("viaduct rehearse: the process does not answer and is killed.", file=sys.stderr, flush=True)
             code = 128 + signals[0] if signals else 1
-            bound = "" if signals else "time"
+            stopped_by_limit = "" if signals else "time"
         finally:
             kill_group(process.pid)
             process.wait()
-    return ProcessEnd(code if code >= 0 else 128 - code, interrupted=signals[0] if signals else 0, bound=bound)
+    return ProcessEnd(
+        code if code >= 0 else 128 - code,
+        interrupting_signal=signals[0] if signals else 0,
+        stopped_by_limit=stopped_by_limit,
+    )
 
 
 def wait_for_exit(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
@@ -106,10 +112,10 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
         from viaduct.cluster.agent import run_agent
         from viaduct.cluster.rendezvous import LocalRendezvous
 
-    logs = Path(plan.record) / "ranks"
+    logs = Path(plan.record_folder) / "ranks"
     folder_before = os.getcwd()
     with replace_environment(make_environment(plan)), RankTimeout(plan) as timeout:
-        os.chdir(plan.work)
+        os.chdir(plan.visible_start_folder)
         try:
             outcome = run_agent(
                 command,
@@ -124,23 +130,23 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
         finally:
             os.chdir(folder_before)
     if outcome.signal:
-        return ProcessEnd(128 + outcome.signal, interrupted=0 if outcome.rank_was_signalled else outcome.signal)
+        return ProcessEnd(128 + outcome.signal, interrupting_signal=0 if outcome.rank_was_signalled else outcome.signal)
     if not outcome.failures:
         return ProcessEnd(0)
     # torch polls its ranks ten times a second, and may see several ends at once. The rank whose progress file was
     # written longest ago is taken for the first that failed.
-    activity = read_last_activity(Path(plan.record))
+    activity = read_last_activity(Path(plan.record_folder))
     failed = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
     code = failed.exit_code if failed.exit_code >= 0 else 128 - failed.exit_code
     report(f"rank {failed.rank} {describe_end(code)}; the others are ended.")
-    return ProcessEnd(code, rank=failed.rank, bound=timeout.bound)
+    return ProcessEnd(code, rank=failed.rank, stopped_by_limit=timeout.stopped_by_limit)
 
 
 class RankTimeout:
-    """Kills ranks that do not end at their time limit, and sets `bound` to "time"."""
+    """Kills ranks that do not end at their time limit, and sets `stopped_by_limit` to "time"."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.bound = plan, ""
+        self.plan, self.stopped_by_limit = plan, ""
         limit = plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else threading.TIMEOUT_MAX
         self._timer = threading.Timer(limit, self.kill)
         self._timer.daemon = True
@@ -153,7 +159,7 @@ class RankTimeout:
         self._timer.cancel()
 
     def kill(self) -> None:
-        self.bound = "time"
+        self.stopped_by_limit = "time"
         print("viaduct rehearse: the ranks do not answer and are killed.", file=sys.stderr, flush=True)
         for pid in self.find_processes():
             with suppress(ProcessLookupError, PermissionError):
@@ -161,7 +167,7 @@ class RankTimeout:
 
     def find_processes(self) -> list[int]:
         """Return the descendants of this process whose environment names this rehearsal's plan."""
-        mark = f"{PLAN_VARIABLE}={Path(self.plan.record) / PLAN_FILE}".encode()
+        mark = f"{PLAN_VARIABLE}={Path(self.plan.record_folder) / PLAN_FILE}".encode()
         pids = []
         for pid in [*iterate_processes(os.getpid())][1:]:
             with suppress(OSError):

@@ -19,12 +19,12 @@ from viaduct.cards import NPU, PLUGINS
 from viaduct.errors import BadValue
 from viaduct.extras import EXTRAS, PYTHON_WITHOUT_TENSORFLOW
 from viaduct.path_errors import refuse_special_file
-from viaduct.rehearsal.plan import StageName
+from viaduct.rehearsal.plan import FrameworkName
 from viaduct.scripts import notebook_runs
 
 # Stage of a script by the package that it imports. A stage is the folder of stand-ins for one framework: torch_stage/
 # or tf1_stage/.
-STAGE_OF_PACKAGE: dict[str, StageName] = {
+FRAMEWORK_OF_PACKAGE: dict[str, FrameworkName] = {
     **dict.fromkeys(("torch", "torchvision", *PLUGINS), "torch"),  # torch_npu, torch_mlu
     **dict.fromkeys(("tensorflow", "keras", *NPU.tensorflow_modules), "tf1"),  # npu_bridge, hccl
 }
@@ -55,7 +55,7 @@ class Import:
 
     module: str
     line: int
-    is_sure: bool  # the import statement runs whenever the file is executed
+    is_unconditional: bool  # the import statement runs whenever the file is executed
 
 
 @dataclass
@@ -148,7 +148,7 @@ class ModuleSearch:
         if top in sys.stdlib_module_names:
             return []
         files = self._find_in(module, self.folders)
-        if files or top in STAND_IN_PACKAGES or top in STAGE_OF_PACKAGE or is_importable(top):
+        if files or top in STAND_IN_PACKAGES or top in FRAMEWORK_OF_PACKAGE or is_importable(top):
             return files
         return self._find_in(module, self.subfolders)
 
@@ -209,7 +209,7 @@ def read_source(path: Path, required: bool) -> Source | None:
 
 def find_imports(tree: ast.Module) -> Iterator[Import]:
     """Yield the absolute imports of a file; the names in `from x import y` may be modules, and are never sure."""
-    sure = set(map(id, iterate_sure_statements(tree.body)))
+    sure = set(map(id, iterate_unconditional_statements(tree.body)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, node.lineno, id(node) in sure) for alias in node.names)
@@ -218,12 +218,12 @@ def find_imports(tree: ast.Module) -> Iterator[Import]:
             yield from (Import(f"{node.module}.{alias.name}", node.lineno, False) for alias in node.names)
 
 
-def iterate_sure_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def iterate_unconditional_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements at the top level of a file, and those inside `with` blocks there."""
     for node in body:
         yield node
         if isinstance(node, ast.With):
-            yield from iterate_sure_statements(node.body)
+            yield from iterate_unconditional_statements(node.body)
 
 
 def find_local_files(module: str, folder: Path) -> Iterator[Path]:
@@ -258,7 +258,7 @@ def find_started_files(source: Source) -> Iterator[Path]:
                     yield path.resolve()
 
 
-def last_name(node: ast.expr) -> str:
+def get_unqualified_name(node: ast.expr) -> str:
     """Return the last part of a dotted name; "" for another expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
@@ -280,17 +280,17 @@ def list_relative_sources(project: Project, root: Path) -> dict[str, Path]:
 # ---- the stage of a script
 
 
-def find_stage(project: Project) -> StageName:
+def find_framework(project: Project) -> FrameworkName:
     """Return the stage of a script by its sure imports, else by those of its project's files, else by all imports.
 
     If both frameworks are imported, the stage is torch if the project calls `backward`, else tf1. Raise BadValue if
     none is imported.
     """
     script = [source for source in project.sources if source.path == project.script]
-    for imports in (find_sure_stages(script), find_sure_stages(project.sources)):
+    for imports in (find_imported_frameworks(script), find_imported_frameworks(project.sources)):
         if len(imports) == 1:
             return imports.pop()
-    stages = {STAGE_OF_PACKAGE[name] for name in project.imported_packages() if name in STAGE_OF_PACKAGE}
+    stages = {FRAMEWORK_OF_PACKAGE[name] for name in project.imported_packages() if name in FRAMEWORK_OF_PACKAGE}
     if not stages:
         raise BadValue(
             f"{project.script.name} and the files that it was found to use import neither torch nor tensorflow.",
@@ -299,34 +299,34 @@ def find_stage(project: Project) -> StageName:
     if len(stages) == 1:
         return stages.pop()
     calls = (node for source in project.sources for node in ast.walk(source.tree) if isinstance(node, ast.Call))
-    return "torch" if any(last_name(call.func) == "backward" for call in calls) else "tf1"
+    return "torch" if any(get_unqualified_name(call.func) == "backward" for call in calls) else "tf1"
 
 
-def find_sure_stages(sources: list[Source]) -> set[StageName]:
+def find_imported_frameworks(sources: list[Source]) -> set[FrameworkName]:
     """Return the stages of the frameworks that these files surely import."""
     imports = (statement for source in sources for statement in source.imports)
-    packages = {statement.module.partition(".")[0] for statement in imports if statement.is_sure}
-    return {STAGE_OF_PACKAGE[package] for package in packages if package in STAGE_OF_PACKAGE}
+    packages = {statement.module.partition(".")[0] for statement in imports if statement.is_unconditional}
+    return {FRAMEWORK_OF_PACKAGE[package] for package in packages if package in FRAMEWORK_OF_PACKAGE}
 
 
 # ---- missing packages
 
 
-def refuse_missing(project: Project) -> None:
+def refuse_missing_packages(project: Project) -> None:
     """Raise BadValue if packages that the project surely imports are not installed; the hint is the pip command."""
     missing: dict[str, str] = {}
     folders = [project.script.parent, *project.folders]
     for source in project.sources:
         for statement in source.imports:
             top = statement.module.partition(".")[0]
-            if statement.is_sure and top not in missing and not is_available(top, folders):
+            if statement.is_unconditional and top not in missing and not is_package_available(top, folders):
                 missing[top] = f"{source.path.name}:{statement.line}"
     if missing:
         listed = ", ".join(f"{name} ({location})" for name, location in missing.items())
-        raise BadValue(f"not installed here, though the script imports it: {listed}.", make_pip_line(missing))
+        raise BadValue(f"not installed here, though the script imports it: {listed}.", make_install_advice(missing))
 
 
-def is_available(top: str, folders: list[Path]) -> bool:
+def is_package_available(top: str, folders: list[Path]) -> bool:
     """Return True if a package is in the standard library, provided by a stage, in one of the folders or installed."""
     if top in sys.stdlib_module_names or top in STAND_IN_PACKAGES:
         return True
@@ -335,7 +335,7 @@ def is_available(top: str, folders: list[Path]) -> bool:
     return is_importable(top)
 
 
-def make_pip_line(names: Collection[str]) -> str:
+def make_install_advice(names: Collection[str]) -> str:
     """Return the command that installs missing packages, with hints on those that it cannot install."""
     hints = [PYPI_HINTS[name] for name in names if name in PYPI_HINTS]
     if "tensorflow" in names and sys.version_info >= PYTHON_WITHOUT_TENSORFLOW:

@@ -80,8 +80,10 @@ class Recorder:
 
     def __init__(self, plan: Plan, compared: Trees) -> None:
         self.trees = compared
-        self._path = Path(plan.record) / MODULES_FILE
-        self._counters = Counters(plan.record) if (Path(plan.record) / counters.EDITS_FILE).exists() else None
+        self._path = Path(plan.record_folder) / MODULES_FILE
+        self._counters = (
+            Counters(plan.record_folder) if (Path(plan.record_folder) / counters.CHANGED_SPANS_FILE).exists() else None
+        )
         self._compiled: dict[int, CodeType] = {}  # code that `compile_file` returned, by id
         self._recorded: set[tuple[Any, ...]] = set()  # the keys of `record`
         self._opened: dict[str, tuple[bytes, CodeType]] = {}  # content and code of the files that the script read

@@ -18,7 +18,7 @@ from viaduct.rehearsal.plan import Plan
 
 def install(plan: Plan) -> None:
     """Wrap os.rename and os.replace where the script runs in an overlay."""
-    if plan.view == "overlay":
+    if plan.file_view == "overlay":
         os.rename = wrap_rename(os.rename)
         os.replace = wrap_rename(os.replace)
 

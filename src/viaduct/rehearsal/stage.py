@@ -41,7 +41,7 @@ def install_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     `started_by_viaduct` is False in processes that the script starts.
     """
     printing.install(plan)  # in a comparison of two projects: records what the script prints
-    if plan.stage == "tf1":
+    if plan.framework == "tf1":
         return install_tf1_stage(plan, started_by_viaduct)
     counter = install_torch_stage(plan, started_by_viaduct)
     if (seed := seed_of_rank(plan)) is not None:
@@ -72,10 +72,10 @@ def install_torch_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     from viaduct.rehearsal import torch_stage
     from viaduct.rehearsal.counting import TorchStepCounter
 
-    if plan.on == "original":
+    if plan.platform == "original":
         torch_stage.install_cuda_as_cpu(plan.ranks)
     else:
-        torch_stage.install(plan.on, plan.ranks)
+        torch_stage.install(plan.platform, plan.ranks)
     guard.add_audit_to_torch_save()
     if plan.fake_data:
         from viaduct.rehearsal.fake_data import torchvision_sets
@@ -121,7 +121,7 @@ def install_tf1_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     # Deprecation hints of TensorFlow 2.15, which TensorFlow 1.15 on the card does not print.
     deprecation._PRINT_DEPRECATION_WARNINGS = False
     warnings.filterwarnings("ignore", message=r"`tf\.(layers|keras)\..*` is deprecated")
-    tf1_stage.install(plan.on, seed=seed_of_rank(plan))
+    tf1_stage.install(plan.platform, seed=seed_of_rank(plan))
     if plan.join_ranks:
         from viaduct.rehearsal.tf1_stage import joining
 
@@ -130,6 +130,6 @@ def install_tf1_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
         from viaduct.rehearsal.fake_data import keras_sets, tf_files
 
         keras_sets.install()
-        tf_files.install(Path(plan.record) / "fake")
+        tf_files.install(Path(plan.record_folder) / "fake")
         importlib.import_module(MNIST_MODULE).makes_up_missing = True  # type: ignore[attr-defined]
     return GraphStepCounter(plan, started_by_viaduct)

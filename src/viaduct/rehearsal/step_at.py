@@ -32,7 +32,7 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, 
 
 
 @dataclass(frozen=True)
-class Target:
+class StepEnd:
     """A statement in the lines `first` to `last` of a file, or a function if `file` is empty."""
 
     file: str = ""
@@ -44,16 +44,16 @@ class Target:
         return self.function or f"{self.file}:{self.first}-{self.last}"
 
 
-def parse_target(text: str) -> Target:
-    """Parse the text that `Target.__str__` returns."""
+def parse_step_end(text: str) -> StepEnd:
+    """Parse the text that `StepEnd.__str__` returns."""
     file, colon, lines = text.rpartition(":")
     if not colon:
-        return Target(function=text)
+        return StepEnd(function=text)
     first, _, last = lines.partition("-")
-    return Target(file, int(first), int(last))
+    return StepEnd(file, int(first), int(last))
 
 
-def find_target(text: str, files: Mapping[str, Path]) -> Target:
+def find_step_end(text: str, files: Mapping[str, Path]) -> StepEnd:
     """Find the statement or function that a user names; `files` are the project's, by relative path.
 
     Raise BadValue if there is none, or if several files match.
@@ -73,10 +73,10 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
         raise BadValue(
             f"{STEP_AT_FLAG} {text}: the project's files that were read have no function of that name.", advice
         )
-    return Target(function=text)
+    return StepEnd(function=text)
 
 
-def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -> Target:
+def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -> StepEnd:
     """Return the statement at FILE:LINE; raise BadValue if there is none."""
     relative, resolved = os.path.normpath(name), Path(name).resolve()
     matches = [path for path in files if path == relative or path.endswith(f"/{relative}") or files[path] == resolved]
@@ -100,7 +100,7 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
         advice = f"The next statement is in line {following}." if following else LINE_ADVICE
         raise BadValue(f"{STEP_AT_FLAG} {text}: no statement is executed in this line.", advice)
     first, last = min(enclosing, key=lambda span: span[1] - span[0])
-    return Target(match, first, last)
+    return StepEnd(match, first, last)
 
 
 def find_span(node: ast.stmt) -> tuple[int, int]:
@@ -120,10 +120,10 @@ def iterate_nodes(path: Path) -> Iterator[ast.AST]:
         return
 
 
-class StepAt:
+class StepEndTracer:
     """Calls `on_step` after each execution of the target in this process."""
 
-    def __init__(self, target: Target, on_step: Callable[[], None]) -> None:
+    def __init__(self, target: StepEnd, on_step: Callable[[], None]) -> None:
         self.target, self.on_step = target, on_step
         self.has_target = lru_cache(maxsize=None)(self._has_target)
 

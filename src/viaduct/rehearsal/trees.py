@@ -95,6 +95,11 @@ def is_installed(path: str) -> bool:
 
 def make_trees(plan: Plan) -> Trees | None:
     """Return the trees of a rehearsal; None outside of a comparison."""
-    if not plan.tree:
+    if not plan.source_tree:
         return None
-    return Trees(plan.tree, plan.other_trees, plan.mirror if plan.view == "mirror" else "", plan.visible_root)
+    return Trees(
+        plan.source_tree,
+        plan.other_source_trees,
+        plan.mirror if plan.file_view == "mirror" else "",
+        plan.visible_project_root,
+    )

@@ -105,7 +105,7 @@ def main(
     wrong flag. 3: not proved, for example because an edit was never executed.
     """
     switches = ",".join([limits_mode, *(limit or [])])
-    limits.parse_switches(switches)
+    limits.parse_modes(switches)
     from viaduct.carrying.request import Request
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options

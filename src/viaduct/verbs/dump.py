@@ -96,10 +96,10 @@ def is_tensorflow(file: Path) -> bool:
 
     If they import PyTorch, too, they train with it if they call `backward`.
     """
-    from viaduct.rehearsal.project import STAGE_OF_PACKAGE, find_stage, read_project
+    from viaduct.rehearsal.project import FRAMEWORK_OF_PACKAGE, find_framework, read_project
 
     project = read_project(file)
-    return bool(project.imported_packages() & set(STAGE_OF_PACKAGE)) and find_stage(project) == "tf1"
+    return bool(project.imported_packages() & set(FRAMEWORK_OF_PACKAGE)) and find_framework(project) == "tf1"
 
 
 def refuse_options(given: list[str]) -> None:

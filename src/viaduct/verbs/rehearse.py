@@ -16,9 +16,9 @@ import typer
 from viaduct.errors import BadRun, BadValue
 from viaduct.rehearsal import limits, project
 from viaduct.rehearsal.own_launch import find_launch_line
-from viaduct.rehearsal.plan import Plan, StageName
+from viaduct.rehearsal.plan import FrameworkName, Plan
 from viaduct.rehearsal.stage import refuse_old_torch
-from viaduct.rehearsal.step_at import find_target
+from viaduct.rehearsal.step_at import find_step_end
 from viaduct.rehearsal.summary import Summary, describe_summary
 from viaduct.scripts.notebook_runs import is_notebook
 
@@ -38,7 +38,9 @@ Memory = Annotated[
 FakeData = Annotated[
     bool, typer.Option("--fake-data", help="Generate records for missing files whose shapes the script declares.")
 ]
-Framework = Annotated[StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")]
+Framework = Annotated[
+    FrameworkName | None, typer.Option(help="The framework that trains.", show_default="by its imports")
+]
 Launch = Annotated[
     Literal["auto", "self", "ranks"],
     typer.Option(help="With --ranks: what starts them. self: the script (mp.spawn); ranks: viaduct."),
@@ -94,23 +96,23 @@ def main(
     rights and can reach all your files.
     """
     switches = ",".join([limits_mode, *(limit or [])])
-    limits.parse_switches(switches)
+    limits.parse_modes(switches)
     path = project.find_module_file(str(script)) if module else find_script(script)
     sources = project.read_project(path)
-    stage = framework or project.find_stage(sources)
-    project.refuse_missing(sources)
+    stage = framework or project.find_framework(sources)
+    project.refuse_missing_packages(sources)
     if stage == "torch":
         refuse_old_torch()
     record_folder = prepare_record(record)
     try:
         line = find_launch_line(sources) if launch == "auto" and ranks > 1 else ""
         plan = Plan(
-            on=on,
-            stage=stage,
+            platform=on,
+            framework=stage,
             script=str(path),
             arguments=tuple(arguments or []),
-            record=str(record_folder),
-            work=str(path.parent) if is_notebook(path) else os.getcwd(),
+            record_folder=str(record_folder),
+            visible_start_folder=str(path.parent) if is_notebook(path) else os.getcwd(),
             start_folder=str(path.parent) if is_notebook(path) else os.getcwd(),
             module=str(script) if module else "",
             steps=steps,
@@ -119,17 +121,17 @@ def main(
             memory=parse_size(memory) if memory else None,
             seed=seed,
             ranks=ranks,
-            launches_itself=launch == "self" or bool(line),
-            step_at=str(find_target(step_at, project.list_relative_sources(sources, path.parent))) if step_at else "",
-            limits=switches,
+            script_starts_ranks=launch == "self" or bool(line),
+            step_at=str(find_step_end(step_at, project.list_relative_sources(sources, path.parent))) if step_at else "",
+            limit_modes=switches,
             fake_data=fake_data,
             language=lang,
             command=shlex.join(["viaduct", *sys.argv[1:]]),
         )
         if not here:
-            from viaduct.rehearsal.files import choose_view
+            from viaduct.rehearsal.files import choose_file_view
 
-            plan = choose_view(plan, print_note)
+            plan = choose_file_view(plan, print_note)
         raise typer.Exit(run_rehearsal(plan, line, record))
     finally:
         if record is None:
@@ -143,9 +145,13 @@ def run_rehearsal(plan: Plan, launch_line: str, record: Path | None) -> int:
     """
     from viaduct.rehearsal.process import rehearse
 
-    place = "in this folder" if plan.view == "here" else "in a copy of its folder"
+    place = "in this folder" if plan.file_view == "here" else "in a copy of its folder"
     print_note(f"this executes {Path(plan.script).name}, with your rights; {place}.")
-    card = "CUDA calls run on the CPU" if plan.on == "original" else f"a stand-in on the CPU plays the {plan.on}"
+    card = (
+        "CUDA calls run on the CPU"
+        if plan.platform == "original"
+        else f"a stand-in on the CPU plays the {plan.platform}"
+    )
     print_note(f"{card}; {describe_plan(plan)}.")
     if launch_line:
         print_note(f"the script starts its ranks itself ({launch_line}): it is run once, and sees {plan.ranks} cards.")
@@ -153,7 +159,7 @@ def run_rehearsal(plan: Plan, launch_line: str, record: Path | None) -> int:
     headline, *lines = describe_summary(summary, plan)
     print_note(headline)
     if record is not None:
-        written = f"; what the script wrote, in {record}/work" if plan.view != "here" else ""
+        written = f"; what the script wrote, in {record}/work" if plan.file_view != "here" else ""
         lines += [f"The record is in {record}{written}.", *describe_points(record)]
     for line in lines:
         print(f"  {line}", file=sys.stderr, flush=True)
@@ -178,7 +184,7 @@ def describe_plan(plan: Plan) -> str:
     length = f"{plan.steps} steps" if plan.steps else "to its end"
     timeout = f"at most {plan.timeout:g} s" if plan.timeout else "no time limit"
     ranks = f"{plan.ranks} ranks" if plan.ranks > 1 else "1 rank"
-    return f"{length}, {timeout}, {ranks}, limits: {plan.limits.replace(',', ', ')}"
+    return f"{length}, {timeout}, {ranks}, limits: {plan.limit_modes.replace(',', ', ')}"
 
 
 def find_script(script: Path) -> Path:

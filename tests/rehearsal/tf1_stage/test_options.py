@@ -51,7 +51,7 @@ def test_what_is_wrong_with_options_is_reported_with_what_to_write(monkeypatch: 
 def test_visible_devices_must_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
     from viaduct.rehearsal.tf1_stage import options
 
-    monkeypatch.setattr(limits, "hits", [])
+    monkeypatch.setattr(limits, "violations", [])
     monkeypatch.delenv(limits.RECORD_VARIABLE, raising=False)
     monkeypatch.setenv(limits.LIMITS_VARIABLE, "error")
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "0,1,3")

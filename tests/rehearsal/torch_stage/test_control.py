@@ -51,7 +51,7 @@ def eight_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ASCEND_RT_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CN_VISIBLE_DEVICES", limits.RECORD_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(limits.LIMITS_VARIABLE, "error")
-    monkeypatch.setattr(limits, "hits", [])
+    monkeypatch.setattr(limits, "violations", [])
     monkeypatch.setattr(cards, "meters", [MemoryMeter() for _ in range(8)])
 
 

@@ -18,7 +18,7 @@ def test_nothing_is_reported_of_a_script_that_keeps_to_the_limits() -> None:
     assert "device='npu:0'" in repr(x)  # so does printing
     assert torch.ones(2, dtype=torch.float64).sum() == 2  # the host has float64
     assert x.item if x.numel() == 1 else x.tolist()
-    assert limits.hits == []
+    assert limits.violations == []
 
 
 @on("npu")
@@ -35,6 +35,6 @@ def test_float64_on_the_card_is_refused_however_it_comes_there() -> None:
     for wide in (lambda: torch.zeros(2, dtype=torch.complex128, device="npu"), lambda: x.to(torch.complex128)):
         with expect_refusal("float64"):
             wide()
-    line = limits.hits[0].place
+    line = limits.violations[0].place
     assert line is not None
     assert "dtype=torch.float64" in line.text

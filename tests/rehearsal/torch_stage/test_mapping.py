@@ -45,7 +45,7 @@ def test_transfer_to_npu_brings_a_cuda_script_to_the_npu(tmp_path: Path) -> None
     torch.save({"x": x}, buffer)
     buffer.seek(0)
     assert torch.load(buffer, map_location="cuda:0")["x"].device == torch.device("npu:0")
-    assert limits.hits == []
+    assert limits.violations == []
 
 
 @on("mlu")

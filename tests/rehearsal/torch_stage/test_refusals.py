@@ -50,7 +50,7 @@ def test_what_is_left_of_cuda_is_refused(tmp_path: Path) -> None:
         torch.load(path)
     with expect_refusal("map-location"):
         torch.load(path, map_location="cuda:1")
-    assert limits.hits[-1].what == "torch.load is to put tensors of the checkpoint on 'cuda:1'."
+    assert limits.violations[-1].what == "torch.load is to put tensors of the checkpoint on 'cuda:1'."
     assert torch.load(path, map_location="npu")["weight"].device.type == "npu"
 
 
@@ -62,12 +62,12 @@ def test_mixed_precision_of_cuda_is_reported_with_its_line_only_where_it_would_b
         warnings.simplefilter("ignore")  # PyTorch's, of old names
         GradScaler(enabled=False)
         with torch.autocast("cuda", enabled=False), torch.autocast("npu"):
-            assert limits.hits == []
+            assert limits.violations == []
         with expect_refusal("cuda-left"):
             autocast()
         with expect_refusal("cuda-left"):
             GradScaler()
-    locations = [hit.place for hit in limits.hits]
+    locations = [hit.place for hit in limits.violations]
     assert [location.text for location in locations if location] == ["autocast()", "GradScaler()"]
 
 
@@ -102,7 +102,7 @@ def test_an_npu_refuses_data_parallel_capability_and_foreign_compilers() -> None
     with expect_refusal("data-parallel"):
         torch.nn.DataParallel(model)
     assert torch.npu.get_device_capability() is None  # no more than a warning: a script may be prepared for it
-    assert [(hit.name, hit.mode) for hit in limits.hits][-1] == ("capability", "warn")
+    assert [(hit.name, hit.mode) for hit in limits.violations][-1] == ("capability", "warn")
     with expect_refusal("capability"):
         print(torch.npu.get_device_properties(0).major)
     with expect_refusal("compile"):
@@ -122,7 +122,7 @@ def test_with_the_limits_off_a_script_goes_on() -> None:
     model = torch.nn.DataParallel(torch.nn.Linear(2, 2).npu())
     assert model(torch.ones(4, 2)).shape == (4, 2)
     assert torch.compile(model.module)(torch.ones(1, 2).npu()).device.type == "npu"
-    assert limits.hits == []
+    assert limits.violations == []
 
 
 @on("npu", ASCEND_RT_VISIBLE_DEVICES="1,0")

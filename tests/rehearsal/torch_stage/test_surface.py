@@ -172,7 +172,7 @@ def test_torch_mlu_has_its_documented_names() -> None:
 @on("npu")
 def test_a_name_of_torch_cuda_that_the_plug_in_has_not_is_refused_where_it_is_used() -> None:
     assert not hasattr(torch.npu, "nvtx")
-    assert limits.hits == []
+    assert limits.violations == []
     with pytest.raises(limits.CardRefuses, match="unsupported-name"):
         torch.npu.nvtx.range_push("step")
     with pytest.raises(AttributeError):
