@@ -35,7 +35,7 @@ from torch import Tensor
 from viaduct import devices
 from viaduct.benching.ours import Ours, Setting
 from viaduct.data.synthetic import SYNTHETIC
-from viaduct.devices.timing import Clock, Sample, ratio, take_turns
+from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns
 from viaduct.recipes import Recipe, load
 from viaduct.training.networks import build_model
 from viaduct.training.precision import DTYPES
@@ -107,7 +107,7 @@ def serve_variant(options: argparse.Namespace, variant: Variant, pipe: Connectio
     recipe = choose_recipe(options)
     run = prepare_plain(recipe, variant) if variant.is_plain else prepare_viaduct(recipe, variant)
     clock = Clock(devices.get("cpu"), "cpu")
-    pipe.send(clock.wall_seconds(lambda: run(1)))
+    pipe.send(clock.measure_wall_seconds(lambda: run(1)))
     run(1)
     while pipe.recv():
         began = time.process_time()
@@ -169,7 +169,7 @@ def make_rows(turns: dict[Variant, list[Turn]], batch: int) -> list[dict[str, st
             ("times CPU", "nchw", 1),
         ):
             base = turns[Variant(variant.precision, loop)]
-            row[column] = f"{ratio([turn[index] for turn in base], [turn[index] for turn in own]):.2f}"
+            row[column] = f"{compute_speedup([turn[index] for turn in base], [turn[index] for turn in own]):.2f}"
         rows.append({name: row[name] for name in COLUMNS})
     return rows
 

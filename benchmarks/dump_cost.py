@@ -50,7 +50,7 @@ class Bench:
         """Return the seconds of three steps; with options, the second one is dumped."""
         dump = Dump(self.model, folder, steps=DUMPED, **options) if options is not None else nullcontext()
         with dump:
-            return [self.clock.wall_seconds(self.step) for _ in range(3)]
+            return [self.clock.measure_wall_seconds(self.step) for _ in range(3)]
 
     def step(self) -> None:
         F.cross_entropy(self.model(self.images), self.labels).backward()

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 import viaduct
 from viaduct import devices, models
-from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
+from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns, warm_up
 from viaduct.errors import ViaductError
 from viaduct.training.networks import place_model
 
@@ -138,7 +138,7 @@ def show(row: dict[str, Any], batch: int) -> None:
     for name, taken in row["seconds"].items():
         sample = Sample(taken)
         line = f"  {name:<18} {1000 * sample.median:9.3f} ms  {batch / sample.median:10,.0f} images/s"
-        times = "" if name == OURS else f"  viaduct is {ratio(taken, row['seconds'][OURS]):.2f} times as fast"
+        times = "" if name == OURS else f"  viaduct is {compute_speedup(taken, row['seconds'][OURS]):.2f} times as fast"
         print(f"{line}  spread {sample.spread:.1%}{times}")
 
 
@@ -147,7 +147,7 @@ def make_record(options: argparse.Namespace, rows: list[dict[str, Any]], run: di
     table = []
     for row in rows:
         seconds = row["seconds"]
-        others = {name: ratio(taken, seconds[OURS]) for name, taken in seconds.items() if name != OURS}
+        others = {name: compute_speedup(taken, seconds[OURS]) for name, taken in seconds.items() if name != OURS}
         milliseconds = {f"{name}, ms": f"{1000 * Sample(taken).median:.2f}" for name, taken in seconds.items()}
         best = min((name for name in others if name != "sink alone"), key=lambda name: others[name], default=None)
         against = f"{others[best]:.2f} times {best}" if best else ""

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from viaduct import devices, models
 from viaduct.devices.base import Device
-from viaduct.devices.timing import Clock, Sample, ratio, take_turns
+from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns
 from viaduct.errors import ViaductError
 from viaduct.handover.engine import capture_pass
 from viaduct.handover.folding import fold_batch_norms
@@ -202,10 +202,10 @@ def measure(variants: dict[str, Callable[[], Any]], clock: Clock, options: argpa
         return steps
 
     ready = {name: repeat(run) for name, run in variants.items()}
-    slowest = max(clock.seconds(lambda steps=steps: steps(3)) / 3 for steps in ready.values())  # type: ignore[misc]
+    slowest = max(clock.measure_seconds(lambda steps=steps: steps(3)) / 3 for steps in ready.values())  # type: ignore[misc]
     count = max(1, round(options.seconds / slowest))
     seconds = take_turns(ready, clock, steps=count, windows=options.windows)
-    others = {name: ratio(taken, seconds[OURS]) for name, taken in seconds.items() if name != OURS}
+    others = {name: compute_speedup(taken, seconds[OURS]) for name, taken in seconds.items() if name != OURS}
     return {
         "milliseconds": {name: 1000 * Sample(taken).median for name, taken in seconds.items()},
         "spread": {name: Sample(taken).spread for name, taken in seconds.items()},

@@ -55,7 +55,7 @@ class Bench:
     def milliseconds(self, run: Callable[[], None]) -> float:
         run()  # the first makes buffers and looks for the quickest kernels
         clock = Clock(self.room, self.device.type)
-        return 1000 * Sample([clock.seconds(run) for _ in range(self.repeats)]).median
+        return 1000 * Sample([clock.measure_seconds(run) for _ in range(self.repeats)]).median
 
     def optimizer(self, part: Any) -> torch.optim.Optimizer:
         recipe = Recipe(model="resnet50_v1", data=Shapes(global_batch=8, size=32), optimizer=part)

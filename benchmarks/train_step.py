@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from run_description import describe_run
 
 from viaduct import devices, models
-from viaduct.devices.timing import Clock, Sample, ratio, take_turns
+from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns
 from viaduct.recipes import Arrays, Checkpoint, Evaluation, ImageSet, Log, Precision, Recipe, Sgd, Split
 from viaduct.training.callbacks import MetricsFile, NanStop, TensorBoard
 from viaduct.training.loop import Training
@@ -176,7 +176,7 @@ def main() -> None:
     first = next(iter(seconds.values()))
     rows: list[dict[str, Any]] = []
     for name, samples in seconds.items():
-        seconds_per_step, times = Sample(samples).median, f"{ratio(first, samples):.3f}"
+        seconds_per_step, times = Sample(samples).median, f"{compute_speedup(first, samples):.3f}"
         rate = options.batch / seconds_per_step
         rows.append({"variant": name, "images/s": f"{rate:,.1f}", "ms/step": f"{1000 * seconds_per_step:.2f}"})
         rows[-1]["ratio"] = times

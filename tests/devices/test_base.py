@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from viaduct import devices
-from viaduct.devices.base import Device, check_index, collect_facts, find_in_file, first_line
+from viaduct.devices.base import Device, check_index, collect_facts, find_in_file, summarise_error
 from viaduct.errors import MissingDevice
 
 ROOM = Path(devices.__file__).parent
@@ -97,8 +97,8 @@ def test_an_index_out_of_range_says_how_many_cards_there_are(index: int) -> None
 
 def test_a_first_line_has_no_address_in_it() -> None:
     error = RuntimeError("Found no driver: https://example.org/drivers\nmore")
-    assert first_line(error) == "RuntimeError: Found no driver"
-    assert first_line(KeyError()) == "KeyError"
+    assert summarise_error(error) == "RuntimeError: Found no driver"
+    assert summarise_error(KeyError()) == "KeyError"
 
 
 def test_a_file_that_does_not_exist_holds_no_version(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class FakeClock:
     def __init__(self, *seconds: float) -> None:
         self.answers = list(seconds)
 
-    def seconds(self, work: Callable[[], object]) -> float:
+    def measure_seconds(self, work: Callable[[], object]) -> float:
         work()
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 

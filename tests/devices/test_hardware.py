@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.devices import hardware, names
-from viaduct.devices.base import Facts
+from viaduct.devices.base import DeviceFacts
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "DEV"
 
 
-def facts_of(name: str) -> Facts:
-    return next(facts for facts in hardware.list_without_torch() if facts.name == name)
+def facts_of(name: str) -> DeviceFacts:
+    return next(facts for facts in hardware.collect_facts_without_torch() if facts.name == name)
 
 
 @pytest.mark.usefixtures("empty")
 def test_every_device_is_named_with_what_it_needs() -> None:
-    listed = hardware.list_without_torch()
+    listed = hardware.collect_facts_without_torch()
     assert [facts.name for facts in listed] == list(names())
     assert not any(facts.present for facts in listed)
     assert all("pip install 'viaduct[train]'" in (facts.missing or "") for facts in listed)

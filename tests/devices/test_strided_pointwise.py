@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from command import python, viaduct
-from viaduct.devices.strided_pointwise import differentiate
+from viaduct.devices.strided_pointwise import compute_gradients
 from viaduct.rehearsal.stage import is_new_enough
 
 EVERY_X86 = pytest.mark.skipif(
@@ -122,7 +122,7 @@ def test_the_gradients_are_those_of_the_convolution(
     gradient = torch.randn(2, 5, *(-(-pixels // step) for pixels, step in zip(size, steps, strict=True)))
     none, once = [0] * len(size), [1] * len(size)
     others = ([5], list(stride), none, once, False, none, 1, list(mask))
-    made = differentiate(gradient.contiguous(memory_format=layout), x, weight, *others)  # type: ignore[arg-type]
+    made = compute_gradients(gradient.contiguous(memory_format=layout), x, weight, *others)  # type: ignore[arg-type]
     for wanted, tensor, expected in zip(mask, made, reference((gradient, x, weight), *others), strict=True):
         if wanted:
             assert tensor is not None
@@ -137,6 +137,6 @@ def test_a_transposed_convolution_is_left_alone() -> None:
     gradient = torch.randn_like(made)
     expected = torch.autograd.grad(made, (x, layer.weight, layer.bias), gradient)
     others = ([5], [2, 2], [0, 0], [1, 1], True, [0, 0], 1, [True, True, True])
-    found = differentiate(gradient, x.detach(), layer.weight.detach(), *others)  # type: ignore[arg-type]
+    found = compute_gradients(gradient, x.detach(), layer.weight.detach(), *others)  # type: ignore[arg-type]
     for tensor, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(tensor, wanted)

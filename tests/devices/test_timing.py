@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from viaduct import devices
-from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
+from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns, warm_up
 
 
 def cpu_clock() -> Clock:
@@ -45,13 +45,13 @@ def test_each_turn_begins_with_another_variant() -> None:
 
 def test_a_slow_moment_of_the_machine_does_not_change_a_ratio() -> None:
     base, own = [2.0, 20.0, 200.0], [1.0, 10.0, 100.0]
-    assert ratio(base, own) == 2.0
-    assert ratio([2.0, 2.0, 2.0], [1.0, 1.0, 9.0]) == 2.0
+    assert compute_speedup(base, own) == 2.0
+    assert compute_speedup([2.0, 2.0, 2.0], [1.0, 1.0, 9.0]) == 2.0
 
 
 def test_windows_of_different_turns_are_not_compared() -> None:
     with pytest.raises(ValueError, match="zip"):
-        ratio([1.0, 2.0], [1.0])
+        compute_speedup([1.0, 2.0], [1.0])
 
 
 def test_one_window_has_no_spread() -> None:
@@ -82,5 +82,5 @@ def test_on_a_card_its_own_events_are_the_clock(monkeypatch: pytest.MonkeyPatch)
 
     card: Any = SimpleNamespace(synchronize=lambda: calls.append("wait"))
     monkeypatch.setattr(torch, "npu", SimpleNamespace(Event=Event), raising=False)
-    assert Clock(card, "npu").seconds(lambda: calls.append("work")) == 1.5
+    assert Clock(card, "npu").measure_seconds(lambda: calls.append("work")) == 1.5
     assert calls == ["wait", "event", "work", "event", "wait", "elapsed"]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from viaduct.devices.base import first_line
+from viaduct.devices.base import summarise_error
 from viaduct.profiling.flop_formulas import Call, count_work
 
 UPDATE_BYTES = 5 * 4  # fp32 per parameter: weight, gradient and momentum are read, weight and momentum are written
@@ -91,6 +91,6 @@ def count_step_work(build: Callable[[], nn.Module], batch: int, size: int, dtype
             torch.stack([head.sum() for head in outputs]).sum().backward()  # type: ignore[no-untyped-call]
     except Exception as error:
         # A user's own network may read tensor values.
-        return StepWork(why_not=f"the network does not run without values: {first_line(error)}")
+        return StepWork(why_not=f"the network does not run without values: {summarise_error(error)}")
     update = UPDATE_BYTES * sum(parameter.numel() for parameter in network.parameters())
     return StepWork(tally.flop, tally.least + update, tally.unfused + update)

@@ -21,8 +21,8 @@ from viaduct.benching.counting import StepWork
 from viaduct.benching.ours import Ours, Setting
 from viaduct.benching.peers import Peer, PlainLoop
 from viaduct.devices import ceilings
-from viaduct.devices.base import first_line
-from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
+from viaduct.devices.base import summarise_error
+from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, is_out_of_memory
 from viaduct.recipes import Recipe
 from viaduct.training.networks import build_model
@@ -176,7 +176,7 @@ class Run:
         except ViaductError:
             raise
         except Exception as error:
-            return first_line(error)
+            return summarise_error(error)
         return None
 
     def add_variant(
@@ -188,11 +188,11 @@ class Run:
         before = self.setting.device.get_peak_memory()  # memory in use, as the peak was just reset
         work = counting.count_step_work(network, data.global_batch, data.size, self.dtype)
         built: list[Variant] = []
-        build_s = self.clock.wall_seconds(lambda: built.append(build()))
+        build_s = self.clock.measure_wall_seconds(lambda: built.append(build()))
         variant = built[0]
         with ExitStack() as cleanup:  # closes the variant if a step fails
             cleanup.callback(variant.close)
-            first_step_s = self.clock.wall_seconds(variant.run_first_step)
+            first_step_s = self.clock.measure_wall_seconds(variant.run_first_step)
             self.notify(f"{title}: first step after {first_step_s:.1f} s; warming up")
             warm_up(variant, self.clock, self.lengths.warmup)
             self.cleanup.push(cleanup.pop_all())
@@ -224,7 +224,7 @@ class Run:
             )
         for result in self.results:
             result.seconds = Sample(turns[result.title])
-            result.ratio = ratio(turns[result.title], turns[self.results[0].title])
+            result.ratio = compute_speedup(turns[result.title], turns[self.results[0].title])
 
     def profile_variants(self) -> None:
         """Profile a few steps of every variant and store their time by kind."""

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct import models
-from viaduct.devices.base import first_line
+from viaduct.devices.base import summarise_error
 from viaduct.errors import BadValue, UnknownName, find_closest
 from viaduct.recipes import Recipe
 from viaduct.training.networks import build_model, place_model
@@ -130,7 +130,7 @@ def import_package(name: str) -> Any:
         return importlib.import_module(PACKAGES[name])
     except Exception as error:
         is_absent = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name
-        reason = "it is not installed" if is_absent else f"it is installed but does not load: {first_line(error)}"
+        reason = "it is not installed" if is_absent else f"it is installed but does not load: {summarise_error(error)}"
         raise PeerUnavailable(reason) from None
 
 

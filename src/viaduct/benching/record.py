@@ -17,7 +17,7 @@ from viaduct.benching.starts import StartResults, format_starts
 from viaduct.data.output_files import check_output, write_result
 from viaduct.devices.base import select_known
 from viaduct.devices.hardware import find_package_version
-from viaduct.devices.timing import Sample, ratio
+from viaduct.devices.timing import Sample, compute_speedup
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Lars, Recipe, RmsProp, Sgd, Thor
 from viaduct.training.summary import describe_machine, read_commit
@@ -129,7 +129,7 @@ def build_variant_record(
         "ms_per_step": 1000 * seconds,
         "ms_quartiles": [1000 * value for value in windows.quartiles],
         "spread": windows.spread if len(windows.values) > 1 else None,
-        "ours_is": ratio(windows.values, ours),
+        "ours_is": compute_speedup(windows.values, ours),
         "memory_bytes": max((run.memory_bytes for run in runs if run.memory_bytes is not None), default=None),
         "build_s": runs[0].build_s,
         "first_step_s": runs[0].first_step_s,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # `auto` takes the last available device of this list. The vendors' cards are behind CUDA, because helper modules of
 # both vendors (transfer_to_npu, gpu_migration) make torch.cuda work on their own cards.
 _NAMES = ("cpu", "cuda", "mlu", "npu")
-_AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+_AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"  # torch imports no plug-ins by itself if it is 0
 _NAME_HINT = "NVIDIA is 'cuda', Ascend 'npu', Cambricon 'mlu'; `viaduct devices` shows what is here."
 
 
@@ -50,13 +50,13 @@ def get(name: str) -> Device:
 
 
 def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device]:
-    """Return the device called `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and its torch.device.
+    """Return the device that `auto`, `npu` or `cuda:1` names, and its torch.device; make its card the current one.
 
-    The card is made the current one. `local_rank` is used as the number of the card, so that each rank on a machine has
-    a card of its own.
+    `local_rank` is the number of the card, so that each rank on a machine has a card of its own; all ranks share the
+    CPU. With `local_rank` the name must not have a number.
     """
     if name == "auto":
-        device = _find_first_available()
+        device = _find_preferred_device()
         _warn_about_broken_plugins()
         return device, device.select(_choose_index(device, local_rank))
     kind, colon, digits = name.partition(":")
@@ -74,11 +74,14 @@ def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device
 
 
 def check_ranks(name: str, ranks: int) -> None:
-    """Raise unless this machine has a card for each of `ranks` ranks. No card is made current."""
+    """Raise unless this process sees a card for each of `ranks` ranks, or the device is the CPU, which all ranks share.
+
+    No card is made current.
+    """
     kind, colon, _ = name.partition(":")
     if colon or kind not in ("auto", *_NAMES):
         pick(name, local_rank=0)  # always raises, because the name is that of a single card, or unknown
-    device = _find_first_available() if kind == "auto" else get(kind)
+    device = _find_preferred_device() if kind == "auto" else get(kind)
     if device.NAME != "cpu":
         from viaduct.devices.base import check_index
 
@@ -89,7 +92,8 @@ def _choose_index(device: Device, local_rank: int | None) -> int:
     return 0 if local_rank is None or device.NAME == "cpu" else local_rank  # all ranks share the CPU
 
 
-def _find_first_available() -> Device:
+def _find_preferred_device() -> Device:
+    """Return the available device that `auto` stands for."""
     return next(device for device in map(get, reversed(_NAMES)) if device.is_available())
 
 
@@ -104,11 +108,11 @@ def _warn_about_broken_plugins() -> None:
 @contextmanager
 def _disable_plugin_autoload() -> Iterator[None]:
     """Keep `import torch` from importing installed plug-ins: a broken one would prevent torch from loading."""
-    before = os.environ.get(_AUTOLOAD)
-    os.environ[_AUTOLOAD] = "0"
+    before = os.environ.get(_AUTOLOAD_VARIABLE)
+    os.environ[_AUTOLOAD_VARIABLE] = "0"
     try:
         yield
     finally:
-        del os.environ[_AUTOLOAD]
+        del os.environ[_AUTOLOAD_VARIABLE]
         if before is not None:
-            os.environ[_AUTOLOAD] = before
+            os.environ[_AUTOLOAD_VARIABLE] = before

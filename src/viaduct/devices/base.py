@@ -42,22 +42,25 @@ class Device(Protocol):
         """Wait until the current card has finished all queued work."""
 
     def get_peak_memory(self) -> int:
-        """Return the peak of allocated bytes, on the CPU of resident ones, since the start or `reset_peak_memory`."""
+        """Return the most bytes allocated at a time since the process began or `reset_peak_memory` was called.
+
+        On the CPU it is the most memory that the process had resident.
+        """
 
     def reset_peak_memory(self) -> None:
-        """Set the peak to the bytes allocated now, where the system allows it."""
+        """Set the peak to the bytes allocated now; the CPU's peak stays where the kernel forbids to reset it."""
 
     def get_free_memory(self) -> int:
         """Return the bytes that can still be allocated."""
 
     def list_native_dtypes(self) -> tuple[str, ...]:
-        """Return those of bf16 and fp16 that the hardware computes natively, best first."""
+        """Return which of bf16 and fp16 the hardware computes natively, the preferred one first."""
 
     def list_emulated_dtypes(self) -> tuple[str, ...]:
-        """Return those of bf16 and fp16 that run emulated, usually slowly; used only if the recipe asks for one."""
+        """Return which of bf16 and fp16 are emulated, usually slowly; one is used only if the recipe asks for it."""
 
     def set_tf32(self, allowed: bool) -> None:
-        """Allow or forbid TF32 in fp32 convolutions; only NVIDIA cards have it.
+        """Allow or forbid TF32 in fp32 convolutions of an NVIDIA card; other devices keep their settings.
 
         False also forbids TF32 in matrix products; True does not change their setting.
         """
@@ -82,7 +85,7 @@ class Device(Protocol):
 
 
 @dataclass(frozen=True)
-class Facts:
+class DeviceFacts:
     """What `viaduct devices` shows about one device."""
 
     name: str
@@ -91,26 +94,26 @@ class Facts:
     count: int = 0
     description: str | None = None
     memory_free_bytes: int | None = None
-    precisions: tuple[str, ...] = ()  # native ones besides fp32
+    precisions: tuple[str, ...] = ()  # dtypes besides fp32 that the hardware computes natively
     collective: str | None = None  # backend of torch.distributed
     graph_capture: str | None = None  # name of the class that captures device graphs
     missing: str | None = None  # the two lines of `Device.find_problem`
 
 
-def collect_facts(device: Device) -> Facts:
+def collect_facts(device: Device) -> DeviceFacts:
     """Return the facts about a device; if querying it fails, `missing` holds the error."""
     problem = device.find_problem()
     if problem is None:
         try:
             return _query_device(device)
         except Exception as error:
-            problem = f"{device.NAME} is here but does not answer: {first_line(error)}\n{_MAY_BE_BUSY}"
-    return Facts(device.NAME, False, device.get_versions(), missing=problem)
+            problem = f"{device.NAME} is here but does not answer: {summarise_error(error)}\n{_MAY_BE_BUSY}"
+    return DeviceFacts(device.NAME, False, device.get_versions(), missing=problem)
 
 
-def _query_device(device: Device) -> Facts:
+def _query_device(device: Device) -> DeviceFacts:
     graph = device.get_graph_class()
-    return Facts(
+    return DeviceFacts(
         name=device.NAME,
         present=True,
         versions=device.get_versions(),
@@ -133,7 +136,7 @@ def check_index(name: str, index: int, count: int, problem: str | None) -> None:
         raise MissingDevice(f"no {name}:{index} here.", f"This process sees {count}: {visible}.")
 
 
-def first_line(error: BaseException) -> str:
+def summarise_error(error: BaseException) -> str:
     """Return an error's class and the first line of its message, without the URLs that vendors put there."""
     lines = str(error).strip().splitlines() or [""]
     return re.sub(r"\s*\b\w+://\S+", "", f"{type(error).__name__}: {lines[0]}").rstrip(" :")

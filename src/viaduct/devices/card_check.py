@@ -1,8 +1,9 @@
 """Run one training step on a card and check it against the same step on the CPU in fp32 (`viaduct devices --test`).
 
-The network is a convolution, batch norm and a linear layer, trained with cross entropy and SGD. The check fails if the
-step raises an error, or if the relative error of any tensor's update exceeds TOLERANCE. Updates are compared, not the
-tensors themselves, because a large weight would hide a wrong gradient.
+The network is a convolution, batch norm and a linear layer, trained with cross entropy and SGD. An update is the change
+that the step makes to a parameter or a running statistic. The check fails if the step raises an error, or if the
+relative error of an update exceeds TOLERANCE. Updates are compared, not the tensors themselves, because a large weight
+would hide a wrong gradient.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from math import isnan
 import torch
 from torch import nn
 
-from viaduct.devices.base import Device, first_line
+from viaduct.devices.base import Device, summarise_error
 
 # Measured, torch 2.11 and 2.13: fp32 2.2e-4 (H200), bf16 3.1e-2 (EPYC, Xeon, H200), fp16 1.0e-2 (H200). The
 # tolerances leave room for cards that were not measured, such as an NPU whose fp32 convolutions run in HF32.
 TOLERANCE = {"fp32": 0.01, "bf16": 0.1, "fp16": 0.05}
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_BATCH, _SIDE, _CLASSES = 16, 32, 10
+_BATCH, _IMAGE_SIZE, _CLASSES = 16, 32, 10
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ class CardCheck:
     device: str
     precision: str
     ok: bool
-    milliseconds: float | None  # None, as `difference`, if the step raised an error
-    difference: float | None  # largest relative error of a tensor's update
+    milliseconds: float | None  # of a step; None if it raised an error
+    difference: float | None  # largest relative error of an update; None if the step raised an error
     tolerance: float
     reason: str | None  # why the check failed
 
 
 def check_cards(device: Device) -> list[CardCheck]:
-    """Check every card in fp32 and in each reduced precision that its hardware supports."""
+    """Check every card in fp32 and in each reduced precision that its hardware computes natively."""
     return [
         _check_precision(device, index, precision)
         for index in range(device.count_cards())
@@ -63,14 +64,14 @@ def _check_precision(device: Device, index: int, precision: str) -> CardCheck:
         milliseconds, difference = _measure_step(device, index, precision)
     except Exception as error:
         # An error of the card is a result of the check.
-        return CardCheck(name, precision, False, None, None, tolerance, first_line(error))
+        return CardCheck(name, precision, False, None, None, tolerance, summarise_error(error))
     ok = difference <= tolerance
     reason = None if ok else f"differs from the CPU's fp32 by {difference:.2g}, more than {tolerance:g}"
     return CardCheck(name, precision, ok, milliseconds, difference, tolerance, reason)
 
 
 def _measure_step(device: Device, index: int, precision: str) -> tuple[float, float]:
-    """Return the milliseconds of the second step, and the largest error of the first step's updates against the CPU."""
+    """Run two steps; return the milliseconds of the second, and the largest relative error of the first's updates."""
     expected = _measure_update(_build_network(), torch.device("cpu"), "fp32")
     torch_device = device.select(index)
     network = _build_network().to(torch_device)
@@ -104,7 +105,7 @@ def _measure_update(network: nn.Module, torch_device: torch.device, precision: s
 
 def _run_step(network: nn.Module, torch_device: torch.device, precision: str) -> None:
     generator = torch.Generator().manual_seed(2)
-    images_NCHW = torch.randn(_BATCH, 3, _SIDE, _SIDE, generator=generator).to(torch_device)
+    images_NCHW = torch.randn(_BATCH, 3, _IMAGE_SIZE, _IMAGE_SIZE, generator=generator).to(torch_device)
     labels = torch.randint(_CLASSES, (_BATCH,), generator=generator).to(torch_device)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     optimizer.zero_grad()
@@ -120,6 +121,6 @@ def _copy_tensors(network: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _find_largest_error(update: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
-    """Return the largest relative error of any tensor's update; infinite if a value is NaN."""
+    """Return the largest relative error of an update; infinite if a value is NaN."""
     errors = [float((update[name] - expected[name]).norm() / expected[name].norm()) for name in expected]
     return max(float("inf") if isnan(error) else error for error in errors)

@@ -1,7 +1,7 @@
 """Ceilings of a device's roofline: the memory bandwidth of a large copy, and the rate of a large matrix product.
 
 Both are measured, because a data sheet's figures hold for a clock rate and temperature that a real machine does not
-keep. The work is repeated for several short periods, called windows; the rate is that of the fastest one.
+keep. The work is repeated in several short periods, called windows; the fastest window gives the rate.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ WINDOW_SECONDS, MAX_CALLS = 0.05, 50  # a window has as many calls as fit into t
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Measured peak rates, which no operator exceeds."""
+    """Measured peak rates. An operator can only exceed the bandwidth if its data stay in a cache."""
 
     bandwidth: float  # bytes/s, reads plus writes
     matrix: float  # floating-point operations/s of a matrix product, in the precision of the training step
 
 
 def measure(device: Device, torch_device: torch.device, dtype: torch.dtype, tf32: bool) -> Ceilings:
-    """Measure the bandwidth, and the rate of matrix products in a dtype."""
+    """Measure the bandwidth and the rate of matrix products in a dtype; `tf32` allows TF32 in fp32 products."""
     clock = Clock(device, torch_device.type)
     return Ceilings(
         measure_copy_rate(clock, device, torch_device), measure_matmul_rate(clock, torch_device, dtype, tf32)
@@ -42,7 +42,7 @@ def measure(device: Device, torch_device: torch.device, dtype: torch.dtype, tf32
 
 def measure_copy_rate(clock: Clock, device: Device, torch_device: torch.device) -> float:
     copy_bytes = COPY_BYTES.get(torch_device.type, DEFAULT_COPY_BYTES)
-    copy_bytes = min(copy_bytes, device.get_free_memory() // 8)  # two tensors of this size, and memory to spare
+    copy_bytes = min(copy_bytes, device.get_free_memory() // 8)  # two tensors of this size take a quarter of it
     elements = max(1, copy_bytes // torch.float32.itemsize)
     source = torch.ones(elements, device=torch_device)
     target = torch.empty_like(source)
@@ -61,8 +61,8 @@ def measure_matmul_rate(clock: Clock, torch_device: torch.device, dtype: torch.d
 def set_matmul_precision(tf32: bool) -> Iterator[None]:
     """Allow or forbid TF32 in fp32 matrix products within the block.
 
-    The process's own setting is not used: it holds for matrix products only, but convolutions, whose setting is another
-    one, are compared with the measured rate, too.
+    The process's own setting for matrix products is not used, because convolutions, which have a separate setting, are
+    compared with the measured rate, too.
     """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
@@ -75,6 +75,6 @@ def set_matmul_precision(tf32: bool) -> Iterator[None]:
 def time_fastest(clock: Clock, work: Callable[[], object]) -> float:
     """Return the seconds of one call in the fastest window."""
     repeat_work = repeat(work)
-    call_seconds = clock.seconds(lambda: repeat_work(2)) / 2  # also the warm-up
+    call_seconds = clock.measure_seconds(lambda: repeat_work(2)) / 2  # these two calls are also the warm-up
     calls = min(MAX_CALLS, max(1, round(WINDOW_SECONDS / max(call_seconds, 1e-6))))
-    return min(clock.seconds(lambda: repeat_work(calls)) for _ in range(WINDOWS)) / calls
+    return min(clock.measure_seconds(lambda: repeat_work(calls)) for _ in range(WINDOWS)) / calls

@@ -32,7 +32,7 @@ _BF16_PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 # Parameters of glibc's mallopt, name: (number, value). glibc returns free memory to the system only beyond 2 GiB,
 # requests memory in portions of 64 MiB, and maps (mmap) only buffers above 1 GiB.
 _MALLOC_OPTIONS = {"M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 << 20), "M_MMAP_THRESHOLD": (-3, 1 << 30)}
-_SHOWN_FLAGS = (*_BF16_FLAGS, "avx512f", "avx2", "sve", "asimd")  # the first one found is part of the description
+_SHOWN_FLAGS = (*_BF16_FLAGS, "avx512f", "avx2", "sve", "asimd")  # `describe_card` names the first that the CPU has
 
 
 def is_available() -> bool:
@@ -64,7 +64,7 @@ def get_peak_memory() -> int:
 
 
 def reset_peak_memory() -> None:
-    # proc(5): writing 5 lowers the peak to what is resident now. Where the kernel forbids it the peak stays.
+    # Writing 5 lowers the peak to what is resident now, see proc(5). Where the kernel forbids this, the peak stays.
     with suppress(OSError):
         _CLEAR_REFS.write_text("5")
 
@@ -131,13 +131,16 @@ def _has_bf16_instructions() -> bool:
 
 
 def _get_machine_free() -> int:
-    """Return the bytes available on the machine; without /proc/meminfo all of its memory."""
+    """Return the bytes available on the machine, or all of its memory if there is no /proc/meminfo."""
     kibibytes = find_in_file(_MEMINFO, r"^MemAvailable:\s*(\d+) kB")
     return int(kibibytes) * 1024 if kibibytes else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _get_container_free() -> int:
-    """Return the bytes left in this process's control group; file pages that can be dropped count as free."""
+    """Return the bytes left to a container by its control group (version 2); `sys.maxsize` if it has no limit.
+
+    Cached pages of files that can be dropped count as free.
+    """
     limit = find_in_file(_CGROUP / "memory.max", r"^(\d+)")
     used = find_in_file(_CGROUP / "memory.current", r"^(\d+)")
     droppable = find_in_file(_CGROUP / "memory.stat", r"^inactive_file (\d+)")

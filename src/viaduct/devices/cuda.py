@@ -62,9 +62,9 @@ def get_free_memory() -> int:
 
 def list_native_dtypes() -> tuple[str, ...]:
     capability = torch.cuda.get_device_capability()
-    if capability >= (8, 0):
+    if capability >= (8, 0):  # Ampere, the first generation with bf16
         return ("bf16", "fp16")
-    return ("fp16",) if capability >= (7, 0) else ()
+    return ("fp16",) if capability >= (7, 0) else ()  # 7.0 is Volta, the first generation with tensor cores
 
 
 def list_emulated_dtypes() -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def set_tf32(allowed: bool) -> None:
     # These deprecated switches also set the new ones (`fp32_precision`). If only the new ones were set, torch would
     # refuse to read the deprecated ones, and its own compiler reads them (torch._inductor.kernel.conv).
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the deprecation
+        warnings.simplefilter("ignore")  # torch warns that they are deprecated
         torch.backends.cudnn.allow_tf32 = allowed
         if not allowed:
             torch.set_float32_matmul_precision("highest")

@@ -2,7 +2,7 @@
 
     find_ascend_driver()                    "25.2.0", or None
     describe_old_driver("mlu", "4.15.3")    what is wrong with a driver, or None
-    list_without_torch()                    the facts about every device, if torch is not installed
+    collect_facts_without_torch()           the facts about every device, if torch is not installed
 
 Importing this module does not import torch.
 """
@@ -15,8 +15,8 @@ from importlib import metadata
 from pathlib import Path
 
 from viaduct.cards import CUDA, MLU, NPU
-from viaduct.devices.base import Facts, find_in_file, select_known
-from viaduct.devices.fitting import find_fit, parse_release
+from viaduct.devices.base import DeviceFacts, find_in_file, select_known
+from viaduct.devices.plugin_match import match_plugin, parse_release
 from viaduct.extras import install_line
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
@@ -25,7 +25,7 @@ CANN_VARIABLES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
 CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
 CAMBRICON_DRIVERS = Path("/proc/driver/cambricon/mlus")
 CNTOOLKIT = "/usr/local/neuware"
-# Oldest driver with which the vendor trains its own ResNet-50. torch itself refuses an old NVIDIA driver.
+# The oldest driver with which a vendor trains its own ResNet-50. torch itself refuses an old NVIDIA driver.
 OLDEST_DRIVERS = {"mlu": "4.20.6"}
 INSTALL_LINE = "pip install 'viaduct[train]'"
 DEV = Path("/dev")
@@ -59,7 +59,10 @@ def find_cntoolkit() -> str | None:
 
 
 def describe_old_driver(name: str, version: str | None) -> str | None:
-    """Return two lines if a driver is too old or its version unknown: the problem, and what to do; else None."""
+    """Return two lines, the problem and what to do, if a driver is too old or its version is not known; else None.
+
+    An unknown version is no problem on a machine without such a card.
+    """
     oldest = OLDEST_DRIVERS.get(name)
     if oldest is None or (version is None and not count_cards(name)):
         return None
@@ -74,8 +77,8 @@ def describe_old_driver(name: str, version: str | None) -> str | None:
     )
 
 
-def list_without_torch() -> list[Facts]:
-    """Return the facts about every device if torch is not installed; no device can be used then."""
+def collect_facts_without_torch() -> list[DeviceFacts]:
+    """Return the facts about every device if torch is not installed: none can be used then."""
     software: dict[str, dict[str, str | None]] = {
         "cpu": {"python": platform.python_version()},
         "cuda": {"driver": find_nvidia_driver()},
@@ -87,13 +90,13 @@ def list_without_torch() -> list[Facts]:
         "npu": {NPU.plugin: find_package_version(NPU.plugin), "cann": find_cann(), "driver": find_ascend_driver()},
     }
     return [
-        Facts(name, False, select_known(versions), missing=describe_missing(name))
+        DeviceFacts(name, False, select_known(versions), missing=describe_missing(name))
         for name, versions in software.items()
     ]
 
 
 def describe_missing(name: str) -> str:
-    """Return two lines for a machine without torch: what is not installed, with the number of cards, and a remedy."""
+    """Return two lines for a machine without torch: what is not installed and how many cards there are; what to do."""
     cards = count_cards(name)
     seen = f"; the system shows {cards} card{'s' * (cards > 1)}" if cards else ""
     if name == "cpu":
@@ -101,9 +104,9 @@ def describe_missing(name: str) -> str:
     if name == "cuda":
         return f"torch is not installed{seen}\n{INSTALL_LINE}"
     plugin = f"torch_{name}"
-    if fit := find_fit(plugin, torch=""):
-        instruction = f"Install torch=={fit.built_for}, which {plugin} {fit.version} is built for, then: {INSTALL_LINE}"
-        return f"torch is not installed{seen}\n{instruction}"
+    if match := match_plugin(plugin, torch=""):
+        release = f"torch=={match.built_for}, which {plugin} {match.version} is built for"
+        return f"torch is not installed{seen}\nInstall {release}, then: {INSTALL_LINE}"
     absent = "torch is" if find_package_version(plugin) else f"torch and {plugin} are"
     return f"{absent} not installed{seen}\nInstall the vendor's torch and {plugin}, then: {INSTALL_LINE}"
 

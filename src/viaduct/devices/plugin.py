@@ -1,4 +1,4 @@
-"""Devices whose support comes with a vendor's torch plug-in: torch_npu and torch_mlu.
+"""Devices that need a vendor's plug-in for torch: torch_npu (Ascend) and torch_mlu (Cambricon).
 
 One class serves both; npu.py and mlu.py contain the differences. A plug-in that fails while it loads is not imported
 again in this process: it leaves its name registered in torch, and a second error would hide the first.
@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from viaduct.cards.card import Card
-from viaduct.devices.base import GIB, check_index, first_line, select_known
-from viaduct.devices.fitting import find_fit, strip_local
+from viaduct.devices.base import GIB, check_index, select_known, summarise_error
 from viaduct.devices.hardware import find_package_version
+from viaduct.devices.plugin_match import match_plugin, strip_local
 from viaduct.errors import MissingDevice
 
 _broken: dict[str, str] = {}  # package of a plug-in -> the reason why it does not load in this process
@@ -66,7 +66,7 @@ class PluginDevice:
         except NotLoaded as error:
             return str(error)
         except Exception as error:
-            return f"{self._card.plugin} cannot count its cards: {first_line(error)}\n{self._no_card_hint}"
+            return f"{self._card.plugin} cannot count its cards: {summarise_error(error)}\n{self._no_card_hint}"
         if cards > 0:
             return None
         for variable in self._card.visible_variables:
@@ -140,13 +140,13 @@ class PluginDevice:
     def _load(self) -> Any:
         """Import the plug-in and return torch.npu or torch.mlu.
 
-        Raise NotLoaded if the import fails, or has failed before in this process.
+        Raise NotLoaded if the import fails, has failed before in this process, or is known to fail with this torch.
         """
         package = self._card.plugin
         if package not in _broken and package not in sys.modules:
-            fit = find_fit(package, torch.__version__)
-            if fit is not None and not fit.is_loadable:  # not tried: it would fail while it loads, or end the process
-                _broken[package] = str(fit)
+            match = match_plugin(package, torch.__version__)
+            if match is not None and not match.is_loadable:
+                _broken[package] = str(match)  # no import is tried: it would fail, or end the process
         if package in _broken:
             raise NotLoaded(f"{_broken[package]}\n{self._advise()}")
         try:
@@ -157,9 +157,11 @@ class PluginDevice:
             if isinstance(error, ModuleNotFoundError) and error.name == package:
                 install = f"Install {self._card.software} and {self._matching_plugin}."
                 raise NotLoaded(f"{package} is not installed\n{install}") from error
-            fit = find_fit(package, torch.__version__)
-            releases = f" ({package} {fit.version} for torch {fit.built_for}; this is torch {fit.torch})" if fit else ""
-            _broken[package] = f"{package} is installed but does not load: {first_line(error)}{releases}"
+            match = match_plugin(package, torch.__version__)
+            releases = ""
+            if match:
+                releases = f" ({package} {match.version} for torch {match.built_for}; this is torch {match.torch})"
+            _broken[package] = f"{package} is installed but does not load: {summarise_error(error)}{releases}"
             raise NotLoaded(f"{_broken[package]}\n{self._advise()}") from error
 
     @property
@@ -168,8 +170,8 @@ class PluginDevice:
 
     def _advise(self) -> str:
         """Return what to do about a plug-in that does not load."""
-        fit = find_fit(self._card.plugin, torch.__version__)
-        return f"{self._repair_hint}, and use {self._matching_plugin}." if fit is None or fit.is_exact else fit.hint
+        match = match_plugin(self._card.plugin, torch.__version__)
+        return match.hint if match and not match.is_exact else f"{self._repair_hint}, and use {self._matching_plugin}."
 
     def _find_version(self) -> str | None:
         """Return the plug-in's version, also if it does not load."""

@@ -26,18 +26,18 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 @cache
 def replace_faulty_weight_gradients() -> torch.library.Library | None:
-    """Register `differentiate` as the backward kernel of convolutions on the CPU (x86 only), in this process.
+    """Register `compute_gradients` as the backward kernel of convolutions on the CPU (x86 only), in this process.
 
     Layers, torch.nn.functional and compiled graphs all reach it, because they call the kernel through the dispatcher.
     """
     if platform.machine().lower() not in _X86:
         return None
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-    library.impl("convolution_backward", differentiate, "CPU")  # type: ignore[no-untyped-call]
+    library.impl("convolution_backward", compute_gradients, "CPU")  # type: ignore[no-untyped-call]
     return library  # `cache` keeps it: if this object were deleted, the kernel would be unregistered
 
 
-def differentiate(
+def compute_gradients(
     gradient: Tensor,
     x: Tensor,
     weight: Tensor,
@@ -56,25 +56,24 @@ def differentiate(
     oneDNN has one kernel for both, so a trained bias with a frozen weight is affected too. `output_mask` says which
     gradients are needed: input, weight, bias.
     """
-    common = (transposed, output_padding, groups)  # the same in all calls
+    fixed = (transposed, output_padding, groups)  # arguments that are the same in every call below
     if transposed or not any(output_mask[1:]) or not is_affected(weight, stride, padding, groups):
-        return _call_torch_kernel(gradient, x, weight, bias_sizes, stride, padding, dilation, *common, output_mask)
+        return _call_torch_kernel(gradient, x, weight, bias_sizes, stride, padding, dilation, *fixed, output_mask)
     strides = stride * (x.dim() - 2) if len(stride) == 1 else stride  # one number stands for all spatial dimensions
-    index = (slice(None), slice(None), *(slice(None, None, step) for step in strides))
-    selected = x[index]
+    selected = x[(slice(None), slice(None), *(slice(None, None, step) for step in strides))]
     weight_and_bias = [False, *output_mask[1:]]
     _, weight_gradient, bias_gradient = _call_torch_kernel(
-        gradient, selected, weight, bias_sizes, [1], padding, dilation, *common, weight_and_bias
+        gradient, selected, weight, bias_sizes, [1], padding, dilation, *fixed, weight_and_bias
     )
     if not output_mask[0]:
         return None, weight_gradient, bias_gradient
     only_input = [True, False, False]
-    input_gradient, _, _ = _call_torch_kernel(gradient, x, weight, None, stride, padding, dilation, *common, only_input)
+    input_gradient, _, _ = _call_torch_kernel(gradient, x, weight, None, stride, padding, dilation, *fixed, only_input)
     return input_gradient, weight_gradient, bias_gradient
 
 
 def is_affected(weight: Tensor, stride: list[int], padding: list[int], groups: int) -> bool:
-    """Return True for a strided 1x1 convolution with fewer input channels than a vector block."""
+    """Return True for a strided 1x1 convolution, without padding or groups, with fewer channels than a vector block."""
     return (
         max(stride) > 1
         and weight.shape[1] < WIDEST_BLOCK

@@ -1,12 +1,12 @@
-"""Timing of work on a device: warm-up, short turns, the device's own clock, medians and their spread.
+"""Timing of variants of some work on a device, in short turns; medians of the times and their spread.
 
     clock = Clock(device, "cuda")
     warm_up(variant, clock, steps=10)
-    turns = take_turns({"ours": ours, "peer": peer}, clock, steps=20, windows=7)
-    Sample(turns["ours"]).median, ratio(turns["peer"], turns["ours"])
+    seconds = take_turns({"ours": ours, "peer": peer}, clock, steps=20, windows=7)
+    Sample(seconds["ours"]).median, compute_speedup(seconds["peer"], seconds["ours"])
 
 A window is a few consecutive steps. In each turn every variant runs one window, so that a slow moment of the machine
-affects all of them; each turn begins with another variant. A ratio is the median of the turns' ratios.
+affects all of them; each turn begins with another variant. A speedup is the median of the speedups of all turns.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Steps = Callable[[int], object]  # a function that runs a number of steps, and n
 
 
 class Clock:
-    """Clock of a device: events on an accelerator, `time.perf_counter` on the CPU."""
+    """Clock of a device: events on an accelerator, `time.perf_counter` on the CPU. `kind` is such as "cuda"."""
 
     def __init__(self, device: Device, kind: str) -> None:
         self.device = device
         self.vendor: Any = None if kind == "cpu" else getattr(torch, kind)
 
-    def seconds(self, work: Callable[[], object]) -> float:
+    def measure_seconds(self, work: Callable[[], object]) -> float:
         """Return the seconds of the work on an idle device, including everything that it queues there."""
         self.device.synchronize()
         if self.vendor is None:
@@ -45,8 +45,8 @@ class Clock:
         self.device.synchronize()
         return float(first.elapsed_time(last)) / 1000
 
-    def wall_seconds(self, work: Callable[[], object]) -> float:
-        """Return the seconds by the host's clock, for work that is mostly on the host, such as compiling."""
+    def measure_wall_seconds(self, work: Callable[[], object]) -> float:
+        """Return the seconds of the work by the host's clock; for work mostly on the host, such as compiling."""
         self.device.synchronize()
         began = time.perf_counter()
         work()
@@ -56,7 +56,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Sample:
-    """Measured value of each window, with their median, quartiles and spread."""
+    """Values measured in the windows of one variant, with their median, quartiles and spread."""
 
     values: list[float]
 
@@ -81,7 +81,7 @@ class Sample:
 
 def warm_up(variant: Steps, clock: Clock, steps: int) -> float:
     """Run steps that are not measured; return the seconds of all of them."""
-    return clock.wall_seconds(lambda: variant(steps)) if steps else 0.0
+    return clock.measure_wall_seconds(lambda: variant(steps)) if steps else 0.0
 
 
 def repeat(work: Callable[[], object]) -> Steps:
@@ -101,18 +101,21 @@ def take_turns(
     windows: int,
     after_turn: Callable[[int], object] = lambda turn: None,
 ) -> dict[str, list[float]]:
-    """Return the seconds per step of each variant, one value for each window of `steps` steps."""
+    """Return the seconds per step of each variant: one value for each of its `windows`, which have `steps` steps.
+
+    `after_turn` is called with the number of turns done.
+    """
     names = list(variants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(windows):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             variant = variants[name]
-            seconds[name].append(clock.seconds(lambda variant=variant: variant(steps)) / steps)  # type: ignore[misc]
+            seconds[name].append(clock.measure_seconds(lambda variant=variant: variant(steps)) / steps)  # type: ignore[misc]
         after_turn(turn + 1)
     return seconds
 
 
-def ratio(base: list[float], variant: list[float]) -> float:
-    """Return how many times as fast a variant is as the base: the median of the turns' ratios."""
+def compute_speedup(base: list[float], variant: list[float]) -> float:
+    """Return how many times as fast a variant is as the base, from their seconds in each turn: the median of turns."""
     return median(base_seconds / seconds for base_seconds, seconds in zip(base, variant, strict=True))

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from viaduct.devices.base import first_line
+from viaduct.devices.base import summarise_error
 from viaduct.kernels.parts import BottleneckParts, Layer, read_parts
 from viaduct.models.resnet import Bottleneck
 from viaduct.random_states import keep_random_states, read_random_states
@@ -41,7 +41,7 @@ def find_deviation(block: nn.Module) -> str | None:
         with keep_random_states(), torch.inference_mode(False), torch.enable_grad(), no_autocast:
             return compare_with_reference(block)
     except Exception as error:  # the block's own code may raise anything on a small input
-        return f"its forward pass cannot be checked ({first_line(error)})"
+        return f"its forward pass cannot be checked ({summarise_error(error)})"
 
 
 def compare_with_reference(block: nn.Module) -> str | None:

@@ -73,7 +73,7 @@ class DeviceMicrobenchmarks(Microbenchmarks):
         """Return microseconds of two pieces of work that take turns in windows of about WINDOW_S."""
         clock = Clock(devices.get(self.device), self.device)
         # The first call of each also warms up. An estimate that is too long only shortens the windows.
-        longest = max(clock.wall_seconds(work) for work in (first, second, first, second))
+        longest = max(clock.measure_wall_seconds(work) for work in (first, second, first, second))
         passes = max(1, min(200, round(WINDOW_S / max(longest, 1e-6))))
         variants = {"first": repeat(first), "second": repeat(second)}
         turns = take_turns(variants, clock, steps=passes, windows=WINDOWS)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from viaduct.devices.base import first_line
+from viaduct.devices.base import summarise_error
 from viaduct.errors import BadRun
 from viaduct.training.layout import keep_unchanged
 from viaduct.training.loop import Training
@@ -114,6 +114,6 @@ def find_calls(training: Training) -> list[Call]:
         try:
             return observe_calls(computation.network, lambda: computation.compute_outputs(images))
         except Exception as error:  # a user's network may fail on blank images
-            reason = f"a forward pass of blank images fails ({first_line(error)})"
+            reason = f"a forward pass of blank images fails ({summarise_error(error)})"
             training.print_note(f"Convolutions and linear layers keep their default: {reason}.")
             return []

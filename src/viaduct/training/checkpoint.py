@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from viaduct.atomic_files import NO_ROOM, write_file
 from viaduct.data.notices import join_first
-from viaduct.devices.base import first_line
+from viaduct.devices.base import summarise_error
 from viaduct.errors import BadRun, DiskFull, is_out_of_memory
 from viaduct.run_files import (
     MANIFEST,
@@ -108,7 +108,7 @@ class SavedCheckpoint:
         except Exception as error:  # a damaged pickle or archive makes torch.load raise almost anything
             if is_out_of_memory(error) or isinstance(error, OSError):
                 raise
-            raise BadRun(f"{self.path / STATE_FILE} cannot be loaded: {first_line(error)}.") from None
+            raise BadRun(f"{self.path / STATE_FILE} cannot be loaded: {summarise_error(error)}.") from None
         return dict(state)
 
     def read_training_state(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from viaduct import devices
 from viaduct.cluster.secret import SECRET_VARIABLE, derive_key_prefix
 from viaduct.cores import count_cores
-from viaduct.devices.base import first_line
+from viaduct.devices.base import summarise_error
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
 from viaduct.path_errors import explain_os_error
 from viaduct.recipes import Parallel
@@ -237,11 +237,11 @@ def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
         distributed.init_process_group(backend, store=prefixed, timeout=timeout, rank=rank, world_size=ranks)
     except distributed.DistNetworkError as error:
         raise BadValue(
-            f"rank {rank} of {ranks} cannot reach the rendezvous address {address}: {first_line(error)}",
+            f"rank {rank} of {ranks} cannot reach the rendezvous address {address}: {summarise_error(error)}",
             "MASTER_ADDR and MASTER_PORT must be those of rank 0's machine, and its port must be open and free.",
         ) from None
     except RuntimeError as error:
-        reason = first_line(error)
+        reason = summarise_error(error)
         raise LostRank(f"rank {rank} of {ranks} could not join the other ranks at {address}: {reason}") from None
     # Give gloo's threads time to end: one that waits for the GIL when Python ends would abort the process (SIGABRT).
     atexit.register(time.sleep, 0.2)
@@ -276,7 +276,7 @@ def explain_rank_errors(group: Group) -> Iterator[None]:
     except RuntimeError as error:
         if not is_lost_connection(error):
             raise
-        raise LostRank(f"rank {group.rank} lost another rank of the run: {first_line(error)}") from None
+        raise LostRank(f"rank {group.rank} lost another rank of the run: {summarise_error(error)}") from None
 
 
 def is_lost_connection(error: RuntimeError) -> bool:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.data.png import encode_png
-from viaduct.devices.base import first_line
+from viaduct.devices.base import summarise_error
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import TensorBoard
 from viaduct.training.checkpoint import replace_contents
@@ -57,7 +57,7 @@ class Observer(TensorBoard):
             try:
                 self.file.write_graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
             except Exception as error:  # a user's network may raise anything while it is traced
-                training.print_note(f"--tensorboard graph: the network cannot be traced ({first_line(error)}).")
+                training.print_note(f"--tensorboard graph: the network cannot be traced ({summarise_error(error)}).")
 
     def gradients(self, training: Training, images: Tensor, labels: Tensor) -> None:
         step = training.step + 1

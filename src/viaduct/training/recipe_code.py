@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from viaduct.devices.base import first_line
+from viaduct.devices.base import summarise_error
 from viaduct.errors import BadValue, ViaductError, is_out_of_memory
 from viaduct.models import sources
 from viaduct.recipes import Recipe
@@ -50,7 +50,7 @@ def explain_part_errors(part: str, function: Any) -> Iterator[None]:
         if is_out_of_memory(error):
             raise
         hints = find_author_line(error, [function])
-        raise BadValue(f"the recipe's {part} fails: {first_line(error)}", *hints) from error
+        raise BadValue(f"the recipe's {part} fails: {summarise_error(error)}", *hints) from error
 
 
 def check_callbacks(callbacks: Iterable[object]) -> None:
@@ -106,7 +106,7 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         names = [f"{part} ({value})" if isinstance(value, str) else part for part, value in own_parts.items()]
         when = "the evaluation" if step is None else "the first step" if step == 0 else f"step {step + 1}"
         raise BadValue(
-            f"{when} of {recipe.data.global_batch} images of {recipe.data.size} pixels fails: {first_line(error)}",
+            f"{when} of {recipe.data.global_batch} images of {recipe.data.size} pixels fails: {summarise_error(error)}",
             *evidence,
             *suggest_size(recipe),
             f"The recipe's own parts: {', '.join(names)}.",

@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from viaduct.data.batches import Batch
-from viaduct.devices.base import Device, first_line
+from viaduct.devices.base import Device, summarise_error
 from viaduct.random_states import TORCH_CPU, read_random_states
 from viaduct.training.callbacks import Callback
 from viaduct.training.device_step import DeviceStep
@@ -172,7 +172,7 @@ class Sink:
                     self.replay = self.capture(step)
             except RuntimeError as error:
                 self.step.optimizer.zero_grad(set_to_none=True)
-                self.fall_back(f"a step of it cannot be captured ({first_line(find_first_error(error))})")
+                self.fall_back(f"a step of it cannot be captured ({summarise_error(find_first_error(error))})")
                 return False
             finally:
                 step.is_capturing = False

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from viaduct import devices
-from viaduct.devices.base import Device, first_line
+from viaduct.devices.base import Device, summarise_error
 from viaduct.errors import BadValue
 from viaduct.random_states import read_random_states
 from viaduct.training.sink import Capture, Work, find_first_error, run_on_stream
@@ -166,7 +166,7 @@ class StepSink:
             if isinstance(cause, BadValue) or not isinstance(cause, RuntimeError):
                 raise cause from None  # an error of the step itself
             raise BadValue(
-                f"viaduct.sink: the step cannot be captured ({first_line(cause)}).",
+                f"viaduct.sink: the step cannot be captured ({summarise_error(cause)}).",
                 "A captured step must not ask the device for a number (.item(), a tensor in an `if`, GradScaler.step), "
                 "nor copy from the host; optimizers need capturable=True. docs/api.md has the list.",
             ) from error

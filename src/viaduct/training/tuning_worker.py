@@ -85,7 +85,7 @@ class RecipeStep:
         """Return the operators of a step and its time."""
         calls, training = self.calls, self.training
         clock = Clock(training.device, training.torch_device.type)
-        seconds = [clock.seconds(self.take_step) for _ in range(TIMED_STEPS)]
+        seconds = [clock.measure_seconds(self.take_step) for _ in range(TIMED_STEPS)]
         operators: dict[str, dict[str, Any]] = {}
         for call in calls:
             new = {"signature": call.signature.encode(), "names": [], "count": 0}

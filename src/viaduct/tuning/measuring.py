@@ -166,7 +166,7 @@ def take_turns_until_significant(
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             before_each()
-            times[name].append(clock.seconds(works[name]) * 1e6)
+            times[name].append(clock.measure_seconds(works[name]) * 1e6)
         first_times, second_times = (times[name] for name in compared)
         if turn + 1 >= min_turns and (
             is_significant(first_times, second_times) or is_significant(second_times, first_times)

@@ -13,7 +13,7 @@ from viaduct.extras import require
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from viaduct.devices.base import Facts
+    from viaduct.devices.base import DeviceFacts
     from viaduct.devices.card_check import CardCheck
 
 ROWS = ("present", "description", "memory free", "precisions", "collective", "graph capture", "versions")
@@ -31,7 +31,7 @@ def main(
     if test:
         require("torch")
     facts = collect_facts()
-    notes = [*describe_misfits(facts), *describe_old_drivers(facts)]
+    notes = [*describe_mismatches(facts), *describe_old_drivers(facts)]
     checks = check_present_cards() if test else []
     if json:
         report: dict[str, object] = {"devices": [asdict(fact) for fact in facts], "notes": notes}
@@ -44,20 +44,20 @@ def main(
         raise typer.Exit(1)
 
 
-def collect_facts() -> list[Facts]:
+def collect_facts() -> list[DeviceFacts]:
     from viaduct import devices
     from viaduct.devices.base import collect_facts
-    from viaduct.devices.hardware import list_without_torch
+    from viaduct.devices.hardware import collect_facts_without_torch
     from viaduct.extras import is_installed
 
     if not is_installed("torch"):
-        return list_without_torch()
+        return collect_facts_without_torch()
     return [collect_facts(devices.get(name)) for name in devices.names()]
 
 
-def describe_misfits(facts: list[Facts]) -> list[str]:
+def describe_mismatches(facts: list[DeviceFacts]) -> list[str]:
     """Describe vendors' plug-ins for torch that were built for another torch, unless `facts` report them already."""
-    from viaduct.devices.fitting import find_misfits
+    from viaduct.devices.plugin_match import find_mismatched_plugins
     from viaduct.extras import is_installed
 
     if not is_installed("torch"):
@@ -65,10 +65,11 @@ def describe_misfits(facts: list[Facts]) -> list[str]:
     import torch
 
     reported = "\n".join(fact.missing or "" for fact in facts)
-    return [f"{misfit}\n{misfit.hint}" for misfit in find_misfits(torch.__version__) if misfit.hint not in reported]
+    mismatches = find_mismatched_plugins(torch.__version__)
+    return [f"{mismatch}\n{mismatch.hint}" for mismatch in mismatches if mismatch.hint not in reported]
 
 
-def describe_old_drivers(facts: list[Facts]) -> list[str]:
+def describe_old_drivers(facts: list[DeviceFacts]) -> list[str]:
     from viaduct.devices.hardware import describe_old_driver
 
     return [note for fact in facts if (note := describe_old_driver(fact.name, fact.versions.get("driver")))]
@@ -82,7 +83,7 @@ def check_present_cards() -> list[CardCheck]:
     return [check for device in present for check in check_cards(device)]
 
 
-def print_devices(facts: list[Facts], notes: list[str], checks: list[CardCheck]) -> None:
+def print_devices(facts: list[DeviceFacts], notes: list[str], checks: list[CardCheck]) -> None:
     from viaduct.terminal import make_console
 
     console = make_console()
@@ -96,7 +97,7 @@ def print_devices(facts: list[Facts], notes: list[str], checks: list[CardCheck])
         print_checks(console, checks)
 
 
-def print_facts(console: Console, facts: list[Facts]) -> None:
+def print_facts(console: Console, facts: list[DeviceFacts]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -108,7 +109,7 @@ def print_facts(console: Console, facts: list[Facts]) -> None:
     print_table(table, console)
 
 
-def format_cells(fact: Facts) -> list[str]:
+def format_cells(fact: DeviceFacts) -> list[str]:
     versions = "\n".join(f"{name} {version}" for name, version in fact.versions.items())
     if not fact.present:
         return ["no", *[""] * (len(ROWS) - 2), versions]

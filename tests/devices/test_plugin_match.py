@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from viaduct import devices
-from viaduct.devices import fitting, hardware, plugin
+from viaduct.devices import hardware, plugin, plugin_match
 from viaduct.errors import MissingDevice
 from viaduct.verbs.devices import main
 
@@ -27,7 +27,7 @@ SAME_MINOR = ".".join(RELEASE.split(".")[:2]) + ".97"
 def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return a folder on sys.path."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    for package in fitting.PLUGINS:
+    for package in plugin_match.PLUGINS:
         monkeypatch.delitem(sys.modules, package, raising=False)
     return tmp_path
 
@@ -72,7 +72,7 @@ def test_the_torch_that_a_plugin_needs_is_read_from_its_metadata(
     site: Path, package: str, version: str, requires: str, wanted: str | None
 ) -> None:
     install_package(site, package, version, requires)
-    fit = fitting.find_fit(package, HERE)
+    fit = plugin_match.match_plugin(package, HERE)
     assert (fit.built_for if fit else None) == wanted
 
 
@@ -147,4 +147,4 @@ def test_metadata_without_a_version_is_no_traceback(site: Path) -> None:
     folder = site / "torch_npu-.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: torch_npu\n")
-    assert fitting.find_fit("torch_npu", HERE) is None
+    assert plugin_match.match_plugin("torch_npu", HERE) is None

@@ -2,8 +2,10 @@
 
 A plug-in is C++ code compiled for one minor release of torch. With another one it fails to load, or ends the process.
 
-    torch_npu 2.5.1.post1         `Requires-Dist: torch==2.5.1`; without it, the first three numbers of its version
-    torch_mlu 1.24.1+torch2.5.0   `Requires-Dist`; without it, the release after `torch` in its version
+    torch_npu 2.5.1.post1         built for torch 2.5.1, the first three numbers of its version
+    torch_mlu 1.24.1+torch2.5.0   built for torch 2.5.0, which its version names
+
+If the metadata require a release, such as `Requires-Dist: torch==2.5.1`, that release counts instead of the version.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ OLDEST_TORCH = (2, 4)  # the oldest release that viaduct trains with
 
 
 @dataclass(frozen=True)
-class Fit:
-    """An installed plug-in, the torch release it was built for, and the installed torch."""
+class PluginMatch:
+    """Versions of an installed plug-in, of the torch release that it was built for, and of the installed torch."""
 
     package: str
     version: str
@@ -34,7 +36,10 @@ class Fit:
 
     @property
     def is_loadable(self) -> bool:
-        """True if both are of the same minor release, in which the C++ interface of torch mostly stays the same."""
+        """True if the plug-in was built for the minor release of the installed torch.
+
+        Within a minor release the C++ interface of torch mostly stays the same.
+        """
         return parse_release(self.torch)[:2] == parse_release(self.built_for)[:2]
 
     def __str__(self) -> str:
@@ -50,28 +55,25 @@ class Fit:
         return f"Install torch=={self.built_for}, or {plugin_for_this}."
 
 
-def find_fit(package: str, torch: str) -> Fit | None:
-    """Compare an installed plug-in with a torch version.
-
-    Return None if it is not installed, or if its metadata name no torch release.
-    """
+def match_plugin(package: str, torch: str) -> PluginMatch | None:
+    """Compare an installed plug-in with a torch version; None if it is not installed or names no torch release."""
     try:
         distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError:
         return None
     version = (distribution.metadata.get_all("Version") or [""])[0]
     built_for = find_pinned_torch(distribution.requires or []) or find_torch_in_version(package, version)
-    return Fit(package, version, built_for, torch) if built_for else None
+    return PluginMatch(package, version, built_for, torch) if built_for else None
 
 
-def find_misfits(torch: str) -> list[Fit]:
+def find_mismatched_plugins(torch: str) -> list[PluginMatch]:
     """Return the installed plug-ins that were built for another release of torch."""
-    fits = (find_fit(package, torch) for package in PLUGINS)
-    return [fit for fit in fits if fit is not None and not fit.is_exact]
+    matches = (match_plugin(package, torch) for package in PLUGINS)
+    return [match for match in matches if match is not None and not match.is_exact]
 
 
 def find_pinned_torch(requirements: list[str]) -> str | None:
-    """Return X.Y.Z of `torch==X.Y.Z`, `torch (==X.Y.Z)` or `torch==X.Y.Z+cpu`."""
+    """Return the release that a requirement pins: X.Y.Z of `torch==X.Y.Z`, `torch (==X.Y.Z)` or `torch==X.Y.Z+cpu`."""
     for requirement in requirements:
         pinned = re.match(r"torch\s*\(?\s*={2,3}\s*(\d+(?:\.\d+)+)", requirement.strip(), re.IGNORECASE)
         if pinned:
