@@ -9,7 +9,7 @@ import numpy as np
 from data.record_files import png, write_split
 from runs.made_up_runs import make_run
 from viaduct.data.example import encode_example
-from viaduct.data.shards import shard_name
+from viaduct.data.shards import format_shard_name
 from viaduct.data.tfrecord import RecordWriter
 from weights.mindspore_files import checkpoint
 
@@ -108,7 +108,7 @@ def make_files(folder: Path) -> None:
     write_split(folder / "pngs", "validation", [1], first=10)
     for split in ("train", "validation"):
         (folder / "jpegs").mkdir(exist_ok=True)
-        with RecordWriter(folder / "jpegs" / shard_name(split, 0, 1)) as writer:
+        with RecordWriter(folder / "jpegs" / format_shard_name(split, 0, 1)) as writer:
             image = {"image/encoded": JPEG + split.encode(), "image/class/label": 1}
             writer.write(encode_example(image))
     theirs = {"end_point.bias": np.zeros(3, np.float32), "step_num": np.array(7)}

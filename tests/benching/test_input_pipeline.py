@@ -17,7 +17,7 @@ import simplejpeg
 from command import viaduct
 from viaduct.data.example import encode_example
 from viaduct.data.png import encode_png
-from viaduct.data.shards import shard_name
+from viaduct.data.shards import format_shard_name
 from viaduct.data.tfrecord import RecordWriter
 
 CLASSES = ("ant", "bee")
@@ -125,7 +125,7 @@ def test_a_peer_that_cannot_read_an_image_is_left_out_with_its_reason(tmp_path: 
 def write_records(folder: Path, others: dict[int, bytes]) -> None:
     """24 images; some of them other bytes."""
     for split, count in (("train", 24), ("validation", 8)):
-        with RecordWriter(folder / shard_name(split, 0, 1)) as writer:
+        with RecordWriter(folder / format_shard_name(split, 0, 1)) as writer:
             for number in range(count):
                 encoded = others.get(number, jpeg(number)) if split == "train" else jpeg(number)
                 writer.write(encode_example({"image/encoded": encoded, "image/class/label": number % 2 + 1}))

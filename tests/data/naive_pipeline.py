@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from viaduct.data.order import draw_uniforms, permutation
+from viaduct.data.order import draw_permutation, draw_uniforms
 from viaduct.data.source import Images, Split
 
 
 def training_image(split: Split, images: Images, *, seed: int, epoch: int, position: int) -> np.ndarray:
-    image = split.images[permutation(seed, epoch, len(split))[position]]
+    image = split.images[draw_permutation(seed, epoch, len(split))[position]]
     top, left, mirror, hole_top, hole_left = draw_uniforms(seed, epoch, len(split), 5)[position]
     height, width, _ = image.shape
     padded = np.pad(image, ((images.pad, images.pad), (images.pad, images.pad), (0, 0)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from viaduct.data.example import encode_example
 from viaduct.data.png import encode_png
-from viaduct.data.shards import shard_name
+from viaduct.data.shards import format_shard_name
 from viaduct.data.tfrecord import RecordWriter
 
 SIZES = [5, 0, 7, 3]  # records in each of the four training files of the fixture `records`
@@ -28,7 +28,7 @@ def write_split(folder: Path, split: str, sizes: list[int], classes: int = 3, fi
     folder.mkdir(parents=True, exist_ok=True)
     number = first
     for shard, size in enumerate(sizes):
-        with RecordWriter(folder / shard_name(split, shard, len(sizes))) as writer:
+        with RecordWriter(folder / format_shard_name(split, shard, len(sizes))) as writer:
             for _ in range(size):
                 writer.write(message(number, number % classes + 1))
                 number += 1
@@ -36,4 +36,4 @@ def write_split(folder: Path, split: str, sizes: list[int], classes: int = 3, fi
 
 def train_file(folder: Path, number: int = 0) -> Path:
     """Path of a training file of the fixture `records`."""
-    return folder / shard_name("train", number, len(SIZES))
+    return folder / format_shard_name("train", number, len(SIZES))

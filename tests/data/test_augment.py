@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from viaduct.data.augment import Normalise, Row, draw_training_plan
+from viaduct.data.augment import Normalise, PlanRow, draw_training_plan
 from viaduct.data.batches import Batches
 from viaduct.data.cifar10 import Cifar10
 from viaduct.data.source import Arrays, Images, ImageSet, Split
@@ -96,19 +96,19 @@ def test_batches_are_float32_and_channels_last(split: Split, device: torch.devic
 def test_every_offset_and_both_directions_are_drawn() -> None:
     images = replace(PLAIN, pad=2, flip=True, cutout=4)
     plan = draw_training_plan(images, 12, 10, seed=0, epoch=0, count=5000)
-    mirrored = plan[Row.STRIDE] < 0
-    rows, columns = np.divmod(plan[Row.CORNER] - 9 * mirrored, 10 + 2 * 2)
+    mirrored = plan[PlanRow.STRIDE] < 0
+    rows, columns = np.divmod(plan[PlanRow.CORNER] - 9 * mirrored, 10 + 2 * 2)
     assert np.unique(rows).tolist() == [0, 1, 2, 3, 4]
     assert np.unique(columns).tolist() == [0, 1, 2, 3, 4]
     assert 0.45 < mirrored.mean() < 0.55
-    assert (plan[Row.HOLE_TOP].min(), plan[Row.HOLE_TOP].max()) == (-2, 9)
-    assert (plan[Row.HOLE_LEFT].min(), plan[Row.HOLE_LEFT].max()) == (-2, 7)
+    assert (plan[PlanRow.HOLE_TOP].min(), plan[PlanRow.HOLE_TOP].max()) == (-2, 9)
+    assert (plan[PlanRow.HOLE_LEFT].min(), plan[PlanRow.HOLE_LEFT].max()) == (-2, 7)
 
 
 def test_switching_on_cutout_does_not_change_the_crops() -> None:
     without = draw_training_plan(replace(PLAIN, pad=2, flip=True), 12, 10, seed=0, epoch=0, count=50)
     with_it = draw_training_plan(replace(PLAIN, pad=2, flip=True, cutout=4), 12, 10, seed=0, epoch=0, count=50)
-    assert np.array_equal(without[: Row.HOLE_TOP], with_it[: Row.HOLE_TOP])
+    assert np.array_equal(without[: PlanRow.HOLE_TOP], with_it[: PlanRow.HOLE_TOP])
 
 
 @pytest.fixture

@@ -113,6 +113,6 @@ def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
 def test_evaluation_is_not_changed() -> None:
     policy = find_policy("randaugment-5-20")
     assert np.array_equal(
-        prepare_image("official", encode_photograph("chelsea"), policy=policy),
+        prepare_image("official", encode_photograph("chelsea"), False, np.random.default_rng(1), policy=policy),
         prepare_image("official", encode_photograph("chelsea")),
     )

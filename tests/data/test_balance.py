@@ -11,7 +11,7 @@ import torch
 
 from viaduct.data.balance import describe_balance, draw_balanced_order
 from viaduct.data.batches import Batches
-from viaduct.data.order import permutation
+from viaduct.data.order import draw_permutation
 from viaduct.data.record_batches import RecordBatches
 from viaduct.data.records import Records
 from viaduct.data.source import Arrays, ImageSet, Split
@@ -28,7 +28,7 @@ def count_labels(order: np.ndarray) -> dict[int, int]:
 
 
 def test_without_balance_the_order_is_what_it_was() -> None:
-    assert np.array_equal(draw_balanced_order(LABELS, 0.0, 5, 3), permutation(5, 3, 1000))
+    assert np.array_equal(draw_balanced_order(LABELS, 0.0, 5, 3), draw_permutation(5, 3, 1000))
 
 
 def test_at_one_every_class_is_seen_equally_often() -> None:

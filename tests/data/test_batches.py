@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from viaduct.data.batches import Batch, Batches, Share
-from viaduct.data.order import permutation
+from viaduct.data.batches import Batch, Batches, RankShare
+from viaduct.data.order import draw_permutation
 from viaduct.data.source import Arrays, ImageSet, Split
 from viaduct.errors import BadData, BadValue
 
@@ -96,7 +96,7 @@ def test_training_follows_the_order_and_drops_the_remainder(split: Split, device
     batches = Batches(split, IMAGES, device=device, train=True, seed=1)
     assert (batches.count, batches.steps_per_epoch) == (103, 12)
     made = collect(batches, 4)
-    assert indices(made) == permutation(1, 4, 103)[:96].tolist()
+    assert indices(made) == draw_permutation(1, 4, 103)[:96].tolist()
     assert all(batch.mask is None for batch in made)
 
 
@@ -142,7 +142,7 @@ def test_the_ranks_together_see_exactly_what_one_rank_sees(
     split: Split, device: torch.device, ranks: int, train: bool
 ) -> None:
     def of_rank(rank: int, ranks: int) -> list[Batch]:
-        return collect(Batches(split, IMAGES, device=device, train=train, seed=1, share=Share(rank, ranks)), 2)
+        return collect(Batches(split, IMAGES, device=device, train=train, seed=1, share=RankShare(rank, ranks)), 2)
 
     parts = [of_rank(rank, ranks) for rank in range(ranks)]
     for step, alone in enumerate(of_rank(0, 1)):
@@ -156,7 +156,9 @@ def test_the_ranks_together_see_exactly_what_one_rank_sees(
 def test_ranks_that_cannot_share_equally_still_see_every_image_once(
     split: Split, device: torch.device, train: bool
 ) -> None:
-    streams = [Batches(split, IMAGES, device=device, train=train, seed=1, share=Share(rank, 3)) for rank in range(3)]
+    streams = [
+        Batches(split, IMAGES, device=device, train=train, seed=1, share=RankShare(rank, 3)) for rank in range(3)
+    ]
     made = [collect(stream, 0) for stream in streams]
     alone = collect(Batches(split, IMAGES, device=device, train=train, seed=1), 0)
     together = [batch for step in zip(*made, strict=True) for batch in step]
@@ -169,7 +171,7 @@ def test_ranks_that_cannot_share_equally_still_see_every_image_once(
 
 def test_a_part_of_a_batch_is_shared_by_all_ranks(split: Split, device: torch.device) -> None:
     of_ranks = [
-        collect(Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(rank, 2, parts=2)), 0)[0]
+        collect(Batches(split, IMAGES, device=device, train=True, seed=1, share=RankShare(rank, 2, parts=2)), 0)[0]
         for rank in range(2)
     ]
     alone = collect(Batches(split, IMAGES, device=device, train=True, seed=1), 0)[0]
@@ -179,11 +181,11 @@ def test_a_part_of_a_batch_is_shared_by_all_ranks(split: Split, device: torch.de
 
 def test_a_batch_that_ranks_cannot_share_is_refused(split: Split, device: torch.device) -> None:
     with pytest.raises(BadValue, match=r"global batch of 8 leaves some of 9 ranks without an image.\n  .* 9"):
-        Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 9))
+        Batches(split, IMAGES, device=device, train=True, seed=1, share=RankShare(0, 9))
     with pytest.raises(BadValue, match="got rank 2 of 2"):
-        Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(2, 2))
+        Batches(split, IMAGES, device=device, train=True, seed=1, share=RankShare(2, 2))
     with pytest.raises(BadValue, match=r"with mixup a global batch of 8 cannot be divided among 3 ranks.*\n  .* 12"):
-        Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 3, paired=True))
+        Batches(split, IMAGES, device=device, train=True, seed=1, share=RankShare(0, 3, keeps_mixup_pairs=True))
 
 
 def test_too_few_images_for_one_batch(split: Split, device: torch.device) -> None:
@@ -326,7 +328,7 @@ def test_a_policy_is_resumed_exactly_and_ranks_see_what_one_would(split: Split, 
     epoch = collect(Batches(split, images, device=device, train=True, seed=1), epoch=3)
     assert_same(collect(Batches(split, images, device=device, train=True, seed=1), epoch=3, start=5), epoch[5:])
     ranks = [
-        collect(Batches(split, images, device=device, train=True, seed=1, share=Share(rank, 2)), epoch=3)
+        collect(Batches(split, images, device=device, train=True, seed=1, share=RankShare(rank, 2)), epoch=3)
         for rank in range(2)
     ]
     for image, first, second in zip(epoch, *ranks, strict=True):

@@ -294,7 +294,7 @@ def test_a_jpeg_that_is_cut_short_is_named_or_ends_the_build(tmp_path: Path) -> 
     for name, content in {"1": encoded, "2": encoded[:-2], "3": encoded + b"more", "4": encoded[:-9]}.items():
         (tmp_path / f"photos/ant/{name}.jpg").write_bytes(content)
     built = build_records(tmp_path / "photos", tmp_path / "records")
-    assert built.cut_short == ["ant/2.jpg", "ant/4.jpg"]
+    assert built.truncated == ["ant/2.jpg", "ant/4.jpg"]
     assert built.train + built.validation == 4
     with pytest.raises(BadData, match=r"photos: ant/[24].jpg: the JPEG is cut short: it has no end marker"):
         build_records(tmp_path / "photos", tmp_path / "strict", strict=True)

@@ -1,4 +1,4 @@
-"""Crops of several records in one call: the same bits as one by one, and nothing that is odd or damaged."""
+"""CropPreparer of several records in one call: the same bits as one by one, and nothing that is odd or damaged."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 import simplejpeg
 
 from viaduct.data import region
-from viaduct.data.crops import Crops, find_crops
+from viaduct.data.crops import CropPreparer, make_crop_preparer
 from viaduct.data.example import encode_example
 from viaduct.data.index import RecordFolder
-from viaduct.data.order import sample_generator
+from viaduct.data.order import make_image_generator
 from viaduct.data.png import encode_png
 from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
@@ -60,13 +60,15 @@ def folder_of(place: Path, examples: list[bytes], shards: int = 1) -> RecordFold
     return RecordFolder(place, "train")
 
 
-def crops(folder: RecordFolder, network: str = "official", normalised: bool = False) -> Crops:
-    made = find_crops(replace(RECORDS, preprocess=network), folder, normalised=normalised)
+def crops(folder: RecordFolder, network: str = "official", normalised: bool = False) -> CropPreparer:
+    made = make_crop_preparer(replace(RECORDS, preprocess=network), folder, normalised=normalised)
     assert made is not None
     return made
 
 
-def seen_at_once(made: Crops, numbers: list[int], epoch: int = 0, seed: int = 5) -> tuple[list[bool], np.ndarray]:
+def seen_at_once(
+    made: CropPreparer, numbers: list[int], epoch: int = 0, seed: int = 5
+) -> tuple[list[bool], np.ndarray]:
     out = np.full((len(numbers), SIZE, SIZE, 3), np.nan, np.float32)
     positions = np.array(numbers) * 1_000_003  # any whole number will do
     seen = made.prepare(np.array(numbers), positions, seed, epoch, out)
@@ -90,8 +92,8 @@ def test_several_at_once_are_the_same_bits_as_one_by_one(tmp_path: Path, network
         seen, out = seen_at_once(crops(folder, network, normalised), numbers, epoch, seed)
         assert seen == [True] * len(numbers)
         for number, row in zip(numbers, out, strict=True):
-            fields = folder.fields(number)
-            generator = sample_generator(seed, epoch, number * 1_000_003)
+            fields = folder.read_fields(number)
+            generator = make_image_generator(seed, epoch, number * 1_000_003)
             wanted = prepare_image(network, fields.encoded, True, generator, fields.boxes, SIZE, normalised=normalised)
             assert np.array_equal(row, wanted)
 
@@ -107,8 +109,8 @@ def test_crops_agree_over_thousands_of_draws(tmp_path: Path, network: str) -> No
         seen, out = seen_at_once(made, list(range(40)), epoch)
         assert all(seen)
         for number, row in enumerate(out):
-            fields = folder.fields(number)
-            generator = sample_generator(5, epoch, number * 1_000_003)
+            fields = folder.read_fields(number)
+            generator = make_image_generator(5, epoch, number * 1_000_003)
             assert np.array_equal(row, prepare_image(network, fields.encoded, True, generator, fields.boxes, SIZE))
 
 
@@ -180,21 +182,21 @@ def test_a_file_that_is_gone_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_needs_more_than_a_crop_is_seen_one_by_one(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encode_photograph("small"))])
-    assert find_crops(replace(RECORDS, auto_augment="imagenet"), folder, normalised=False) is None
-    assert find_crops(replace(RECORDS, increased_aug="on"), folder, normalised=False) is None
+    assert make_crop_preparer(replace(RECORDS, auto_augment="imagenet"), folder, normalised=False) is None
+    assert make_crop_preparer(replace(RECORDS, increased_aug="on"), folder, normalised=False) is None
 
 
 def test_crops_that_fast_would_shrink_are_left_alone_and_the_others_are_the_same_bits(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encode_photograph(name)) for name in ("small", "chelsea", "wide")])
-    made = find_crops(replace(RECORDS, decode="fast"), folder, normalised=False)
+    made = make_crop_preparer(replace(RECORDS, decode="fast"), folder, normalised=False)
     assert made is not None
     left = []
     for epoch in range(30):
         seen, out = seen_at_once(made, [0, 1, 2], epoch)
         left += [seen.count(False)]
         for number in np.flatnonzero(seen).tolist():
-            generator = sample_generator(5, epoch, number * 1_000_003)
-            wanted = prepare_image("official", folder.fields(number).encoded, True, generator, None, SIZE, "fast")
+            generator = make_image_generator(5, epoch, number * 1_000_003)
+            wanted = prepare_image("official", folder.read_fields(number).encoded, True, generator, None, SIZE, "fast")
             assert np.array_equal(out[number], wanted)
     assert 0 < sum(left) < 90
 

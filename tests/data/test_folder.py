@@ -11,7 +11,7 @@ import simplejpeg
 import torch
 
 from viaduct.data.build import build_records
-from viaduct.data.folder import holds_images, open_image_splits
+from viaduct.data.folder import has_images, open_image_splits
 from viaduct.data.records import Records
 from viaduct.errors import BadData
 
@@ -48,9 +48,9 @@ def test_a_folder_gives_what_its_records_would_give(photos: Path, tmp_path: Path
 
 def test_records_are_not_taken_for_images(photos: Path, tmp_path: Path) -> None:
     build_records(photos, tmp_path / "records")
-    assert holds_images(photos)
-    assert not holds_images(tmp_path / "records")
-    assert not holds_images(tmp_path / "nowhere")
+    assert has_images(photos)
+    assert not has_images(tmp_path / "records")
+    assert not has_images(tmp_path / "nowhere")
 
 
 def test_a_broken_image_is_named(photos: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from viaduct.data import geometry, references, sample_crop
 from viaduct.data.geometry import (
     Axis,
-    Sampler,
+    CropSampler,
     central_axis,
     largest_shrink,
     mirror_after,
@@ -42,7 +42,7 @@ def their_crops(name: str, height: int, width: int, with_boxes: bool) -> np.ndar
 
 
 @cache
-def their_draws(sampler: Sampler, height: int, width: int, with_boxes: bool) -> np.ndarray:
+def their_draws(sampler: CropSampler, height: int, width: int, with_boxes: bool) -> np.ndarray:
     tf = tensorflow()
 
     def draw(seed: object) -> object:

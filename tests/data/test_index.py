@@ -37,13 +37,13 @@ def test_every_record_by_its_number(records: Path) -> None:
     opened = RecordFolder(records, "train")
     assert len(opened) == 15
     for number in range(15):
-        assert bytes(opened.record(number)) == message(number, number % 3 + 1)
-        assert bytes(opened.fields(number).encoded) == png(number)
-    assert opened.labels().tolist() == [number % 3 + 1 for number in range(15)]
+        assert bytes(opened.read_record(number)) == message(number, number % 3 + 1)
+        assert bytes(opened.read_fields(number).encoded) == png(number)
+    assert opened.read_labels().tolist() == [number % 3 + 1 for number in range(15)]
     assert len(RecordFolder(records, "validation")) == 4
     for number in (-1, 15):
         with pytest.raises(IndexError, match="of 15"):
-            opened.record(number)
+            opened.read_record(number)
 
 
 def test_records_in_a_folder_of_their_split(tmp_path: Path) -> None:
@@ -59,32 +59,31 @@ def test_where_a_record_is(records: Path) -> None:
 
 def test_labels_are_read_once(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    labels = RecordFolder(records).labels(on_progress=lambda done, total: seen.append((done, total)))
+    labels = RecordFolder(records).read_labels(on_progress=lambda done, total: seen.append((done, total)))
     assert seen == [(5, 15), (5, 15), (12, 15), (15, 15)]
-    monkeypatch.setattr(RecordFolder, "record", lambda self, number: pytest.fail("read again"))
-    assert np.array_equal(RecordFolder(records).labels(), labels)
+    monkeypatch.setattr(RecordFolder, "read_record", lambda self, number: pytest.fail("read again"))
+    assert np.array_equal(RecordFolder(records).read_labels(), labels)
 
 
 def test_a_flipped_byte_is_found_when_it_is_read(records: Path) -> None:
     opened = RecordFolder(records)
     record = opened.locate(6)
     overwrite(record.path, record.offset + 30, b"\xee")
-    assert len(opened.record(5))
+    assert len(opened.read_record(5))
     with pytest.raises(
         BadRecord, match=f"{record.path}: record 1 at byte {record.offset}: the checksum of its data is wrong"
     ):
-        opened.record(6)
+        opened.read_record(6)
     with pytest.raises(BadRecord, match="the checksum of its data"):
-        opened.labels()
-    assert opened.labels is not None
-    assert len(RecordFolder(records, check=False).record(6)) == record.length
+        opened.read_labels()
+    assert len(RecordFolder(records, check=False).read_record(6)) == record.length
 
 
 def test_a_file_that_shrinks_while_it_is_used(records: Path) -> None:
     opened = RecordFolder(records)
     os.truncate(train_file(records, 2), 30)
     with pytest.raises(BadRecord, match=r"truncated: expected .* found .*; the file has changed"):
-        opened.record(11)
+        opened.read_record(11)
 
 
 def test_a_record_of_another_schema(tmp_path: Path) -> None:
@@ -92,9 +91,9 @@ def test_a_record_of_another_schema(tmp_path: Path) -> None:
         writer.write(b"not an example")
     records = RecordFolder(tmp_path)
     with pytest.raises(BadRecord, match=r"record 0 at byte 0: not a tf\.train\.Example: "):
-        records.fields(0)
+        records.read_fields(0)
     with pytest.raises(BadRecord, match=r"record 0 at byte 0: not a tf\.train\.Example: "):
-        records.labels()
+        records.read_labels()
 
 
 def test_damage_that_cannot_be_skipped_says_what_to_do(records: Path) -> None:
@@ -140,7 +139,7 @@ def test_many_files_with_few_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     wrong = []
 
     def read(part: np.ndarray) -> None:
-        wrong.extend(n for n in part.tolist() if bytes(records.record(n)) != message(n, n % 3 + 1))
+        wrong.extend(n for n in part.tolist() if bytes(records.read_record(n)) != message(n, n % 3 + 1))
 
     threads = [threading.Thread(target=read, args=(part,)) for part in np.split(numbers, 8)]
     for thread in threads:
@@ -158,7 +157,7 @@ def test_a_copy_in_another_process_reads_the_same(records: Path) -> None:
 
 def count_and_sum(folder: Path) -> tuple[int, int]:
     records = RecordFolder(folder)
-    return len(records), int(records.labels().sum())
+    return len(records), int(records.read_labels().sum())
 
 
 def test_many_processes_index_the_same_folder(records: Path) -> None:

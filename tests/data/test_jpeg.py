@@ -70,8 +70,8 @@ def test_a_buffer_is_used_if_it_is_large_enough() -> None:
 def test_any_buffer_is_read_and_dimensions_come_from_the_header() -> None:
     data = encode_photograph("chelsea")
     assert np.array_equal(jpeg.decode(memoryview(data)), jpeg.decode(data))
-    assert jpeg.dimensions(memoryview(data)) == (300, 451)
-    assert jpeg.dimensions(bytearray(pillow_encoded(photograph("small"), "PNG"))) == (75, 113)
+    assert jpeg.read_dimensions(memoryview(data)) == (300, 451)
+    assert jpeg.read_dimensions(bytearray(pillow_encoded(photograph("small"), "PNG"))) == (75, 113)
 
 
 def test_grey_becomes_rgb() -> None:
@@ -147,7 +147,7 @@ def test_what_is_no_image_is_named(data: bytes, what: str) -> None:
     with pytest.raises(BadData, match=what):
         jpeg.decode(data)
     with pytest.raises(BadData, match=what):
-        jpeg.dimensions(data)
+        jpeg.read_dimensions(data)
 
 
 def test_an_incredible_size_is_refused_before_memory_is_requested() -> None:

@@ -59,8 +59,8 @@ def test_arrays_and_several_blobs_are_taken_apart(tmp_path: Path) -> None:
     write_mindrecord(tmp_path / "val.mindrecord", {**arrays, "image": {"type": "bytes"}}, stored[:2])
     train, _ = open_mindrecord_splits(tmp_path)
     assert train is not None
-    assert [train.fields(n).label for n in range(30)] == [n % 3 for n in range(30)]
-    assert [bytes(train.fields(n).encoded) for n in range(30)] == [row["image"] for row in stored]
+    assert [train.read_fields(n).label for n in range(30)] == [n % 3 for n in range(30)]
+    assert [bytes(train.read_fields(n).encoded) for n in range(30)] == [row["image"] for row in stored]
 
 
 def test_splits_follow_from_names(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_set_of_files_is_one_sequence_and_must_be_complete(tmp_path: Path) -> 
     images = load(tmp_path)
     assert (len(images.train), len(images.validation)) == (30, 5)
     assert images.train.labels.tolist() == [n % 3 for n in range(30)]
-    assert bytes(images.train.folder.fields(25).encoded) == stored[25]["data"]
+    assert bytes(images.train.folder.read_fields(25).encoded) == stored[25]["data"]
     (tmp_path / names[1]).unlink()
     for path in (tmp_path, tmp_path / names[0]):
         with pytest.raises(BadData, match="mindrecord1"):
@@ -190,7 +190,7 @@ def test_tfrecords_built_from_mindrecords_hold_the_same_images(tmp_path: Path) -
     done = viaduct("data", "build", str(source), "--out", str(tmp_path / "records"), "--first-label", "0")
     assert done.returncode == 0, done.stderr
     folder = RecordFolder(tmp_path / "records", "train")
-    built = {bytes(folder.fields(n).encoded): folder.fields(n).label for n in range(len(folder))}
+    built = {bytes(folder.read_fields(n).encoded): folder.read_fields(n).label for n in range(len(folder))}
     assert built == {row["data"]: row["label"] for row in stored}
 
 
@@ -226,7 +226,7 @@ def test_a_row_without_a_readable_label_is_bad_though_its_image_is_sound(tmp_pat
     write_mindrecord(tmp_path / "val.mindrecord", SCHEMA, rows(4))
     reason = r"train\.mindrecord: record 5 at byte [\d,]+: its field 'label' is 'ant', expected a whole number"
     with pytest.raises(BadRecord, match=reason):
-        load(tmp_path).train.folder.fields(5)
+        load(tmp_path).train.folder.read_fields(5)
     skipping = Records(global_batch=12, size=32, classes=4, on_bad_record="skip")
     split = skipping.load(tmp_path).train
     with skipping.batches(split, device=torch.device("cpu"), train=True, seed=1) as made:

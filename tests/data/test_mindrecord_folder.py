@@ -29,6 +29,6 @@ def test_rows_are_those_that_mindspore_reads(name: str, first: str, theirs: Path
         index.unlink()
     files = open_files(list_set(theirs / first))
     folder = MindRecordFolder(theirs, files, *choose_fields(files[0], "", ""))
-    read = [[folder.fields(row).label, bytes(folder.fields(row).encoded).hex()] for row in range(len(folder))]
+    read = [[folder.read_fields(row).label, bytes(folder.read_fields(row).encoded).hex()] for row in range(len(folder))]
     assert read == json.loads((theirs / f"{name}.json").read_text())
-    assert folder.labels().tolist() == [label for label, _ in read]
+    assert folder.read_labels().tolist() == [label for label, _ in read]

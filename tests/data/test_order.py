@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from viaduct.data.order import Purpose, draw_uniforms, draw_words, permutation, rank_positions, sample_generator
+from viaduct.data.order import (
+    Purpose,
+    draw_permutation,
+    draw_uniforms,
+    draw_words,
+    list_rank_positions,
+    make_image_generator,
+)
 from viaduct.errors import BadValue
 
 
 def test_golden_order() -> None:
     """These numbers are part of every result ever measured; with others, resumed runs see other samples."""
-    assert permutation(seed=1, epoch=0, count=10).tolist() == [4, 0, 5, 6, 2, 7, 8, 3, 9, 1]
-    assert permutation(seed=1, epoch=1, count=10).tolist() == [0, 3, 6, 8, 2, 5, 1, 7, 9, 4]
+    assert draw_permutation(seed=1, epoch=0, count=10).tolist() == [4, 0, 5, 6, 2, 7, 8, 3, 9, 1]
+    assert draw_permutation(seed=1, epoch=1, count=10).tolist() == [0, 3, 6, 8, 2, 5, 1, 7, 9, 4]
 
 
 def test_golden_draws() -> None:
@@ -25,7 +32,7 @@ def test_golden_draws() -> None:
 
 
 def test_every_image_is_visited_exactly_once() -> None:
-    assert sorted(permutation(7, 3, 1000)) == list(range(1000))
+    assert sorted(draw_permutation(7, 3, 1000)) == list(range(1000))
 
 
 def test_seeds_epochs_and_purposes_do_not_share_words() -> None:
@@ -55,12 +62,12 @@ def test_the_largest_draw_times_any_number_stays_below_it() -> None:
 def test_a_sample_has_the_stream_of_its_key_and_position(seed: int, epoch: int, position: int) -> None:
     key, counter = np.array([seed, epoch], np.uint64), np.array([0, position, 0, 7], np.uint64)
     plain = np.random.Generator(np.random.Philox(key=key, counter=counter))
-    assert np.array_equal(sample_generator(seed, epoch, position).random(50), plain.random(50))
+    assert np.array_equal(make_image_generator(seed, epoch, position).random(50), plain.random(50))
 
 
 @pytest.mark.parametrize(("ranks", "parts"), [(1, 1), (2, 1), (3, 1), (5, 1), (2, 4), (3, 2)])
 def test_the_shares_of_all_ranks_are_the_batch(ranks: int, parts: int) -> None:
-    shares = [rank_positions(24, rank, ranks, parts) for rank in range(ranks)]
+    shares = [list_rank_positions(24, rank, ranks, parts) for rank in range(ranks)]
     assert sorted(np.concatenate(shares)) == list(range(24))
     assert max(map(len, shares)) - min(map(len, shares)) <= parts
     for mine in shares:
@@ -71,7 +78,7 @@ def test_the_shares_of_all_ranks_are_the_batch(ranks: int, parts: int) -> None:
 
 @pytest.mark.parametrize(("ranks", "parts"), [(2, 1), (3, 2), (4, 3)])
 def test_a_mirrored_share_holds_both_of_a_pair(ranks: int, parts: int) -> None:
-    shares = [rank_positions(24, rank, ranks, parts, paired=True) for rank in range(ranks)]
+    shares = [list_rank_positions(24, rank, ranks, parts, keeps_mixup_pairs=True) for rank in range(ranks)]
     assert sorted(np.concatenate(shares)) == list(range(24))
     for mine in shares:
         assert np.array_equal(mine[::-1], 23 - mine), "the mirror of the share is the mirror of the batch"
@@ -79,4 +86,4 @@ def test_a_mirrored_share_holds_both_of_a_pair(ranks: int, parts: int) -> None:
 
 def test_a_share_of_nothing_is_refused() -> None:
     with pytest.raises(BadValue, match="a global batch of 8 in 4 parts leaves some of 3 ranks"):
-        rank_positions(8, 0, 3, parts=4)
+        list_rank_positions(8, 0, 3, parts=4)

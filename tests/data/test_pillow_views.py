@@ -68,6 +68,6 @@ def test_settings_survive_their_name_and_a_wrong_name_is_refused() -> None:
 
 
 def test_what_describes_places_between_pixels_refuses_such_images() -> None:
-    with pytest.raises(BadValue, match="resized by Pillow"):
+    with pytest.raises(BadValue, match="Pillow's resizing"):
         room.choose_view(VIEWS.name, 90, 120)
     assert find_preprocessing(VIEWS.name).mean == pytest.approx([255 * value for value in VIEWS.mean])

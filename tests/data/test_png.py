@@ -20,7 +20,7 @@ SIZES = [(1, 1), (1, 9), (9, 1), (5, 3), (17, 23), (40, 8)]
 def draw_lines(header: png.Header, random: np.random.Generator, filters: int = 5) -> bytes:
     """Return lines of noise with all filters; what becomes of them is an image like any other."""
     lines = b""
-    for columns, rows in png.list_sizes(header):
+    for columns, rows in png.list_stored_images(header):
         if rows and columns:
             block = random.integers(0, 256, (rows, 1 + header.count_row_bytes(columns)))
             block[:, 0] = random.integers(0, filters, rows)
@@ -62,7 +62,7 @@ def decode_naively(header: png.Header, lines: bytes, palette: bytes) -> npt.NDAr
     pixels = np.zeros((header.height, header.width, 3), np.uint8)
     steps = png.ADAM7 if header.interlaced else ((0, 0, 1, 1),)
     offset = 0
-    for (columns, rows), (left, top, dx, dy) in zip(png.list_sizes(header), steps, strict=True):
+    for (columns, rows), (left, top, dx, dy) in zip(png.list_stored_images(header), steps, strict=True):
         if not rows:
             continue
         width = 1 + header.count_row_bytes(columns)
@@ -135,7 +135,7 @@ def test_what_is_encoded_is_decoded(channels: int) -> None:
 def test_a_file_without_the_signature_is_refused() -> None:
     data = bytearray(png.encode_png(np.zeros((5, 7, 3), np.uint8)))
     data[1] ^= 1
-    for read in (png.decode, png.dimensions):
+    for read in (png.decode, png.read_dimensions):
         with pytest.raises(BadData, match="not a PNG"):
             read(bytes(data))
 

@@ -15,14 +15,14 @@ import viaduct.data
 from viaduct.data import preprocess, references
 from viaduct.data.colour import (
     ChromaChange,
-    Ranges,
+    ColourRanges,
     SaturationChange,
     YiqChange,
     draw_chroma_change,
     draw_saturation_change,
     draw_yiq_change,
 )
-from viaduct.data.preprocess import normalisation, normalise, prepare_image, sample_crop
+from viaduct.data.preprocess import get_normalisation, normalise, prepare_image, sample_crop
 from viaduct.errors import BadData, BadValue, UnknownName
 
 from .photographs import NAMES, encode_photograph, photograph, tensorflow
@@ -165,7 +165,7 @@ def test_increased_colours_are_applied_in_the_zoos_order() -> None:
 
 def test_increased_colours_stay_within_their_ranges() -> None:
     generator = np.random.default_rng(0)
-    drawn = np.array([astuple(draw_yiq_change(generator, Ranges(8, 0.5, 0.25, 0.1))) for _ in range(4000)])
+    drawn = np.array([astuple(draw_yiq_change(generator, ColourRanges(8, 0.5, 0.25, 0.1))) for _ in range(4000)])
     lowest, highest = [-8, -0.1 * np.pi, 0.25, 0.5], [8, 0.1 * np.pi, 1.75, 1.5]
     assert (drawn >= lowest).all()
     assert (drawn <= highest).all()
@@ -237,7 +237,7 @@ def test_an_image_can_be_made_in_its_place_in_a_batch() -> None:
 
 @pytest.mark.parametrize("name", references.names())
 def test_normalising_later_is_the_same(name: str) -> None:
-    mean, scale = normalisation(name)
+    mean, scale = get_normalisation(name)
     seen = prepare_image(name, encode_photograph("chelsea"))
     np.testing.assert_allclose((seen - mean) * scale, preprocess(name, encode_photograph("chelsea")), rtol=0, atol=1e-5)
 

@@ -19,11 +19,11 @@ from viaduct.data import record_batches
 from viaduct.data.batches import Batch
 from viaduct.data.example import encode_example
 from viaduct.data.index import RecordFolder
-from viaduct.data.order import permutation, sample_generator
+from viaduct.data.order import draw_permutation, make_image_generator
 from viaduct.data.record_batches import RecordBatches
 from viaduct.data.records import Records
-from viaduct.data.shards import shard_name
-from viaduct.data.tfrecord import BadRecord, RecordWriter, survey_records
+from viaduct.data.shards import format_shard_name
+from viaduct.data.tfrecord import BadRecord, RecordWriter, iterate_records
 from viaduct.errors import BadData, BadValue
 
 COUNT, SEED = 43, 5
@@ -54,7 +54,7 @@ def write(folder: Path, split: str, sizes: list[int], bad: dict[int, bytes] | No
     folder.mkdir(exist_ok=True)
     number = 0
     for shard, size in enumerate(sizes):
-        with RecordWriter(folder / shard_name(split, shard, len(sizes))) as writer:
+        with RecordWriter(folder / format_shard_name(split, shard, len(sizes))) as writer:
             for _ in range(size):
                 encoded = (bad or {}).get(number) or jpeg(number)
                 example: dict[str, Any] = {"image/encoded": encoded, "image/class/label": number % 3 + 1}
@@ -98,8 +98,8 @@ def indices(made: list[Batch]) -> list[int]:
 
 
 def prepare_expected(folder: Path, network: str, number: int, train: bool, epoch: int, position: int) -> np.ndarray:
-    fields = Records(1, 32).load(folder).train.folder.fields(number)
-    generator = sample_generator(SEED, epoch, position) if train else None
+    fields = Records(1, 32).load(folder).train.folder.read_fields(number)
+    generator = make_image_generator(SEED, epoch, position) if train else None
     return viaduct.data.preprocess(network, fields.encoded, train, generator, fields.boxes, size=32)
 
 
@@ -108,7 +108,7 @@ def test_training_follows_the_order_and_drops_the_remainder(folder: Path, device
     assert (made.count, made.steps_per_epoch) == (COUNT, 5)
     seen = [indices(collect(made, epoch)) for epoch in range(3)]
     for epoch, numbers in enumerate(seen):
-        assert numbers == permutation(SEED, epoch, COUNT)[:40].tolist()
+        assert numbers == draw_permutation(SEED, epoch, COUNT)[:40].tolist()
         assert len(set(numbers)) == 40
     assert seen[0] != seen[1] != seen[2]
 
@@ -231,7 +231,7 @@ def with_bad(tmp_path: Path, bad: dict[int, bytes]) -> Path:
 
 def flip(path: Path, number: int) -> None:
     """Change a byte in the image of a record: its checksum is wrong then."""
-    record = next(found for found in survey_records(path) if found.number == number)
+    record = next(found for found in iterate_records(path) if found.number == number)
     content = bytearray(path.read_bytes())
     content[record.offset + len(record.data) // 2] ^= 1
     path.write_bytes(content)
@@ -347,7 +347,7 @@ def test_the_labels_of_a_split_with_a_corrupt_record_are_read_once(
     first = skipping.load(tmp_path).train.labels
     assert first[24] == 0
     with monkeypatch.context() as patch:
-        patch.setattr(RecordFolder, "record", lambda self, number: pytest.fail("a record was read again"))
+        patch.setattr(RecordFolder, "read_record", lambda self, number: pytest.fail("a record was read again"))
         assert np.array_equal(skipping.load(tmp_path).train.labels, first)
     with pytest.raises(BadRecord, match=r"train-00001-of-00002: record 4 at byte .*checksum of its data"):
         _ = RECORDS.load(tmp_path).train.labels

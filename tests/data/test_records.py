@@ -113,7 +113,7 @@ def test_an_image_is_what_evaluation_sees_in_bytes(folder: Path, network: str) -
     split = Records(global_batch=4, size=8, classes=4, preprocess=network).load(folder).validation
     shown = split.read_image(2)
     assert (shown.dtype, shown.shape) == (np.uint8, (8, 8, 3))
-    assert np.abs(shown - prepare_image(network, split.folder.fields(2).encoded, size=8)).max() <= 0.5
+    assert np.abs(shown - prepare_image(network, split.folder.read_fields(2).encoded, size=8)).max() <= 0.5
 
 
 def test_a_bad_image_is_blamed_or_may_be_skipped(folder: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_shrunken_image_is_read_at_the_places_of_the_shrunken_one() -> None:
 @contextlib.contextmanager
 def without_the_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setenv(region.SWITCH, "1")
+        patch.setenv(region.DISABLING_VARIABLE, "1")
         find_compiled.cache_clear()
         yield
     find_compiled.cache_clear()
@@ -257,7 +257,7 @@ def test_threads_do_not_disturb_each_other_and_nothing_is_leaked() -> None:
 
 
 def test_an_extension_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(region.SWITCH, raising=False)
+    monkeypatch.delenv(region.DISABLING_VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, "viaduct.data._region", None)
     find_compiled.cache_clear()
     assert region.find_function("decode_view") is None
@@ -270,6 +270,6 @@ def test_the_switch_is_obeyed_and_named() -> None:
     code = (
         "from viaduct.data import region; print(region.describe_decoder(), region.find_function('decode_view') is None)"
     )
-    environment = {**os.environ, region.SWITCH: "1"}
+    environment = {**os.environ, region.DISABLING_VARIABLE: "1"}
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    assert answer.stdout == f"whole images with simplejpeg ({region.SWITCH} is set) True\n"
+    assert answer.stdout == f"whole images with simplejpeg ({region.DISABLING_VARIABLE} is set) True\n"

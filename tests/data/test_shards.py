@@ -8,7 +8,7 @@ import pytest
 
 from data.record_files import train_file, write_split
 from viaduct.data.index import RecordFolder
-from viaduct.data.shards import read_label_names, record_files
+from viaduct.data.shards import list_record_files, read_label_names
 from viaduct.errors import BadData
 
 pytestmark = pytest.mark.usefixtures("index_cache")
@@ -33,7 +33,7 @@ def test_no_records(tmp_path: Path) -> None:
         RecordFolder(tmp_path)
     with pytest.raises(BadData, match="there is no such folder"):
         RecordFolder(tmp_path / "nowhere")
-    assert record_files(tmp_path, "validation") == []
+    assert list_record_files(tmp_path, "validation") == []
 
 
 def test_records_without_validation_files_say_how_to_get_some(records: Path) -> None:

@@ -41,7 +41,7 @@ def test_nowhere_to_write(records: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(sidecar, "replace_file", refuse)
     assert len(RecordFolder(records)) == 15
-    assert len(RecordFolder(records).labels()) == 15
+    assert len(RecordFolder(records).read_labels()) == 15
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from viaduct.data.batches import Share
-from viaduct.data.preprocess import normalisation
+from viaduct.data.batches import RankShare
+from viaduct.data.preprocess import get_normalisation
 from viaduct.data.records import Records
 from viaduct.data.synthetic import SYNTHETIC
 
@@ -30,7 +30,7 @@ def test_batches_are_the_same_noise_again_and_again(network: str) -> None:
     assert first.images.shape == (8, 3, 32, 32)
     assert first.images.is_contiguous(memory_format=torch.channels_last)
     assert set(first.labels.tolist()) <= {0, 1, 2}
-    mean, scale = (torch.from_numpy(values).view(1, 3, 1, 1) for values in normalisation(network))
+    mean, scale = (torch.from_numpy(values).view(1, 3, 1, 1) for values in get_normalisation(network))
     seen = first.images / scale + mean
     assert 6.9 < seen.min() < seen.max() < 247.1
 
@@ -41,7 +41,7 @@ def test_an_evaluation_sees_every_image_once_with_its_label(ranks: int) -> None:
     split = records.open_images(SYNTHETIC).validation
     found = []
     for rank in range(ranks):
-        share = Share(rank, ranks) if ranks > 1 else None
+        share = RankShare(rank, ranks) if ranks > 1 else None
         with records.open_batches(split, device=CPU, train=False, seed=1, share=share) as made:
             for batch in made.epoch(0):
                 found += list(zip(batch.index.tolist(), batch.labels.tolist(), strict=True))

@@ -24,10 +24,10 @@ from viaduct.data.tfrecord import (
     RecordWriter,
     find_compression,
     frame_record,
+    iterate_records,
     make_header,
     masked_crc32c,
     read_records,
-    survey_records,
     unpack_records,
 )
 from viaduct.errors import BadData
@@ -172,7 +172,7 @@ def test_a_wrong_checksum_of_the_data(file: Path) -> None:
 
 def test_records_after_a_damaged_one_are_still_surveyed(file: Path) -> None:
     overwrite(file, 37 + 12 + 100, b"!")
-    found = list(survey_records(file))
+    found = list(iterate_records(file))
     assert [isinstance(record, Record) for record in found] == [True, True, False, True]
     assert isinstance(found[3], Record)
     assert bytes(found[3].data) == RECORDS[3]

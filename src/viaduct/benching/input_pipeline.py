@@ -31,7 +31,7 @@ from viaduct.cores import count_cores
 from viaduct.data import jpeg, region
 from viaduct.data.geometry import Axis, resample
 from viaduct.data.index import RecordFolder
-from viaduct.data.order import sample_generator
+from viaduct.data.order import make_image_generator
 from viaduct.data.output_files import check_output, write_result
 from viaduct.data.preprocess import choose_view, make_normalisation_rows, normalise
 from viaduct.data.views import View
@@ -268,9 +268,9 @@ def make_tf_data_batches(task: Task) -> Iterator[int]:
     """
     import tensorflow as tf
 
-    from viaduct.data.preprocess import normalisation
+    from viaduct.data.preprocess import get_normalisation
 
-    mean, scale = normalisation(task.network)
+    mean, scale = get_normalisation(task.network)
     features = {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
         "image/class/label": tf.io.FixedLenFeature([], tf.int64),
@@ -334,15 +334,15 @@ class PillowImages:
         import torch
         from PIL import Image
 
-        from viaduct.data.preprocess import normalisation, sample_crop
+        from viaduct.data.preprocess import get_normalisation, sample_crop
 
-        fields = self.folder.fields(number)
+        fields = self.folder.read_fields(number)
         image = Image.open(io.BytesIO(fields.encoded)).convert("RGB")
         crop = sample_crop(self.task.network, image.height, image.width, None, np.random.default_rng())
         box = (crop.x, crop.y, crop.x + crop.width, crop.y + crop.height)
         side = (self.task.size, self.task.size)
         pixels = np.asarray(image.resize(side, Image.Resampling.BILINEAR, box=box), np.float32)
-        mean, scale = normalisation(self.task.network)
+        mean, scale = get_normalisation(self.task.network)
         return torch.from_numpy((pixels - mean) * scale).permute(2, 0, 1), fields.label
 
 
@@ -354,12 +354,12 @@ def make_dali_batches(task: Task) -> Iterator[int]:
     from nvidia.dali import fn, pipeline_def, types
 
     from viaduct.data.index import index_records
-    from viaduct.data.preprocess import normalisation
+    from viaduct.data.preprocess import get_normalisation
 
     folder = Path(tempfile.mkdtemp())
     indices = index_records(task.records, dali_folder=folder)
     training = [index for index in indices if index.path.name.startswith("train-")]
-    mean, scale = normalisation(task.network)
+    mean, scale = get_normalisation(task.network)
 
     @pipeline_def(batch_size=task.batch, num_threads=task.workers, device_id=None)  # type: ignore[untyped-decorator]
     def pipeline() -> Any:
@@ -405,9 +405,11 @@ def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
     seconds = np.zeros(len(STAGES))
     for number in numbers:
         began = time.perf_counter()
-        data = folder.fields(number).encoded
+        data = folder.read_fields(number).encoded
         read_seconds = time.perf_counter() - began
-        view = choose_view(network, *jpeg.dimensions(data), train=True, generator=sample_generator(0, 0, number))
+        view = choose_view(
+            network, *jpeg.read_dimensions(data), train=True, generator=make_image_generator(0, 0, number)
+        )
         times = time_region_stages(data, view, network, out) or time_full_decode_stages(data, view, network, out)
         seconds += [read_seconds, *times]
     return dict(zip(STAGES, (1000 * seconds / len(numbers)).tolist(), strict=True))

@@ -1,26 +1,25 @@
 """Images: their sources, the order in which they are used, and their batches.
 
-    source.py      the data of a recipe, and the arrays it loads                    (no torch)
-    shapes.py      the built-in set, drawn from silhouettes.py                      (no torch)
-    cifar10.py     CIFAR-10 in its binary version; fashion_mnist.py                 (no torch)
-    order.py       sample order and random draws, pure functions of the position   (no torch)
-    augment.py     crop, mirror, normalise, cut out, resize, on whole batches
-    prefetch.py    threads that prepare batches ahead, in order
-    batches.py     batches of a split on the device, for the training loop
+    source.py            the data of a recipe, and the arrays that it loads
+    shapes.py            the built-in set, drawn from silhouettes.py; cifar10.py and fashion_mnist.py: sets in files
+    order.py             sample order and random draws, pure functions of the position
+    batches.py           batches of a split in arrays, on the device (imports torch); prefetch.py: threads for them
+    augment.py           crop, mirror, normalise, cut out, resize, on whole batches (imports torch)
 
-    preprocess.py  decode, crop and resize an image as each reference does   (no torch from here)
-    references/    the preprocessing of each reference         views.py         parts of these; pillow_views.py
-    geometry.py    the crop sampler and bilinear resizing      colour.py        random changes of colour
-    jpeg.py        decoding as TensorFlow does it              png.py           the same for PNG
-    region.py      decoding only the region of a crop          auto_augment.py  policies, made of operations.py
-    crops.py       crops of several records in one call        compiled.py      lookup of the C extensions' functions
-    balance.py     class balancing                             notices.py       lines on stderr, lists of names
+    preprocess.py        decode, crop and resize an image as a reference implementation of a network does
+    references/          the preprocessing of each reference, made of views.py, or pillow_views.py for other packages
+    geometry.py          random crops and bilinear resizing; colour.py: random changes of colour
+    jpeg.py, png.py      decoding as TensorFlow does it; region.py: decoding only the region of a crop
+    crops.py             crops of several records in one call; compiled.py: lookup of the C extensions' functions
+    auto_augment.py      augmentation policies, made of operations.py; balance.py: class balancing
 
-    records.py           TFRecords, MindRecords and class folders as a recipe's data; record_batches.py: batches (torch)
+    records.py           TFRecords, MindRecords and class folders as a recipe's data
+    record_batches.py    batches of these (imports torch)
     index.py             random access to TFRecords, with tfrecord.py, example.py, file_index.py, sidecar.py, shards.py
     mindrecord_folder.py random access to MindRecords (mindrecord.py); folder.py: to class folders and lists
     build.py             TFRecords from images (origins.py); check.py, sheet.py, fetch.py: other verbs of `viaduct data`
-    synthetic.py         noise instead of images; synthetic_batches.py: its batches (torch)
+    synthetic.py         noise instead of images; synthetic_batches.py: its batches (imports torch)
+    notices.py           lines on stderr and texts of messages; output_files.py: output files of verbs
 
 `preprocess` and `sample_crop` are public and stable. They are imported at their first use.
 """

@@ -14,12 +14,12 @@ static void saturate_pixels(float *restrict pixels, Py_ssize_t count, float fact
         const float largest = high > blue ? high : blue, smallest = low < blue ? low : blue;
         const float span = largest - smallest;
         const float ratio = largest / (span > 0 ? span : 1.0f); /* always divided, because a branch is slower */
-        const float most = span > 0 ? ratio : 0.0f;
-        const float above = most > 0 ? most : 0.0f;
-        const float share = above < factor ? above : factor;
-        pixel[0] = (red - largest) * share + largest;
-        pixel[1] = (green - largest) * share + largest;
-        pixel[2] = (blue - largest) * share + largest;
+        const float to_full = span > 0 ? ratio : 0.0f; /* the factor that makes the saturation 1 */
+        const float positive = to_full > 0 ? to_full : 0.0f;
+        const float limited = positive < factor ? positive : factor;
+        pixel[0] = (red - largest) * limited + largest;
+        pixel[1] = (green - largest) * limited + largest;
+        pixel[2] = (blue - largest) * limited + largest;
     }
 }
 

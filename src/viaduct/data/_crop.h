@@ -1,5 +1,5 @@
 /* Training crops: the same draws and results as those of `draw_crop` in geometry.py with a generator of
- * `order.sample_generator`. Tests compare the two.
+ * `order.make_image_generator`. Tests compare the two.
  */
 #ifndef VIADUCT_CROP_H
 #define VIADUCT_CROP_H
@@ -8,12 +8,12 @@
 #include <stdint.h>
 
 #define PURPOSE_SAMPLE 7 /* order.Purpose.SAMPLE */
-#define MAX_BOXES 64    /* an image with more is left to Python */
+#define MAX_BOXES 64     /* images with more boxes are left to Python */
 
 /* Philox4x64-10 as in NumPy, which increments the counter before every four words. */
 typedef struct {
     uint64_t counter[4], key[2], words[4];
-    int used; /* of the four words */
+    int used; /* how many of the four words have been drawn */
 } RandomStream;
 
 typedef struct {
@@ -21,8 +21,8 @@ typedef struct {
     double least_area, most_area;  /* fractions of the image's area */
     double least_covered;          /* share of at least one object that the crop must cover */
     int64_t attempts, uses_boxes;
-    int64_t frame; /* side of the square to sample in; the crop is then stretched to the image; 0: no square */
-} Sampler;
+    int64_t frame; /* side of a square that the crop is drawn in and then stretched to the image; 0: no square */
+} CropSampler;
 
 typedef enum { NOT_MIRRORED, MIRRORED_BEFORE, MIRRORED_AFTER } Mirroring; /* before or after resizing */
 
@@ -64,7 +64,7 @@ static double draw_uniform(RandomStream *stream) {
     return (double)(stream->words[stream->used++] >> 11) * (1.0 / 9007199254740992.0);
 }
 
-/* Draw one of 0 to `choices` - 1; 0 if there is none. */
+/* Draw one of 0 to `choices` - 1; return 0, without a draw, if `choices` is 1 or less. */
 static int64_t draw_below(RandomStream *stream, int64_t choices) {
     return choices > 1 ? (int64_t)(draw_uniform(stream) * (double)choices) : 0;
 }
@@ -81,8 +81,8 @@ static int64_t find_tallest(double ratio, double most_area, int64_t height, int6
     return tallest < height ? tallest : height;
 }
 
-/* Draw a crop without regard to objects; 0 if its rounded sides violate the limits. */
-static int try_crop(const Sampler *sampler, int64_t height, int64_t width, RandomStream *stream, Crop *crop) {
+/* Draw a crop without regard to objects; return 0 if its rounded sides are outside of the sampler's range. */
+static int try_crop(const CropSampler *sampler, int64_t height, int64_t width, RandomStream *stream, Crop *crop) {
     const double ratio = sampler->low + (sampler->high - sampler->low) * draw_uniform(stream);
     const double least_area = sampler->least_area * (double)width * (double)height;
     const double most_area = sampler->most_area * (double)width * (double)height;
@@ -108,6 +108,7 @@ static inline int64_t count_shared(int64_t a, int64_t length_a, int64_t b, int64
     return end > begin ? end - begin : 0;
 }
 
+/* Return 1 if the crop covers at least the share `least` of one object. */
 static int covers(const Crop *crop, const Crop *objects, int count, double least) {
     for (int i = 0; i < count; i++) {
         const Crop *box = &objects[i];
@@ -119,8 +120,9 @@ static int covers(const Crop *crop, const Crop *objects, int count, double least
     return 0;
 }
 
-/* Draw crops until one covers enough of an object, or of the image if there are no objects; else the full image. */
-static Crop draw_covering_crop(const Sampler *sampler, int64_t height, int64_t width, const Crop *objects, int count,
+/* Draw crops until one covers enough of an object, or of the image if there are no objects.
+ * Return the full image if all attempts fail. */
+static Crop draw_covering_crop(const CropSampler *sampler, int64_t height, int64_t width, const Crop *objects, int count,
                                RandomStream *stream) {
     const Crop full = {0, 0, height, width};
     for (int64_t i = 0; i < sampler->attempts; i++) {
@@ -132,8 +134,8 @@ static Crop draw_covering_crop(const Sampler *sampler, int64_t height, int64_t w
     return full;
 }
 
-/* Draw a crop in the frame and stretch it to the image, truncated; at least one pixel. */
-static Crop draw_crop_in_frame(const Sampler *sampler, int64_t height, int64_t width, RandomStream *stream) {
+/* Draw a crop in the frame and stretch it to the image; sizes are truncated, but have at least one pixel. */
+static Crop draw_crop_in_frame(const CropSampler *sampler, int64_t height, int64_t width, RandomStream *stream) {
     const int64_t frame = sampler->frame;
     const Crop crop = draw_covering_crop(sampler, frame, frame, NULL, 0, stream);
     const int64_t crop_height = crop.height * height / frame, crop_width = crop.width * width / frame;

@@ -1,4 +1,4 @@
-/* Inner loops over pixels, without the GIL. Optional: geometry.py and colour.py have the same in numpy.
+/* Inner loops over pixels, without the GIL. If they are not built, geometry.py and colour.py compute the same in numpy.
  *
  *     lerp(pixels, rows_first, rows_second, rows_fraction, columns_first, columns_second, columns_fraction, out)
  *         bilinear sampling; rows and columns are as in `Axis` of geometry.py. pixels: uint8 H x W x 3; first and
@@ -19,7 +19,7 @@ static void resample(const uint8_t *pixels, int64_t height, int64_t width, const
         for (int i = 0; i < 2; i++) {
             if (sampled->number[slots[i]] == pair[i]) continue;
             const uint8_t *line = pixels + pair[i] * 3 * width;
-            /* The quick function reads one byte beyond a row; beyond the last row is other memory. */
+            /* The quick function reads one byte beyond a row, which does not belong to the image after the last row. */
             const int last = pair[i] == height - 1;
             (last ? sample_row : sample_row_quickly)(line, 0, columns, sampled->row[slots[i]]);
             sampled->number[slots[i]] = pair[i];

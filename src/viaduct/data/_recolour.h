@@ -11,7 +11,7 @@
 
 typedef enum { COLOURS_UNCHANGED, COLOURS_SATURATION, COLOURS_CHROMA } Colours; /* COLOUR_CODES in crops.py */
 
-/* `Generator.uniform`. */
+/* Draw as `Generator.uniform` of NumPy does. */
 static double draw_between(RandomStream *stream, double low, double high) {
     return low + (high - low) * draw_uniform(stream);
 }

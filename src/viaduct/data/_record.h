@@ -1,6 +1,7 @@
-/* A TFRecord of the ImageNet schema, read and verified.
+/* Reading of a TFRecord of the ImageNet schema, with its checksum.
  *
  * Records that are damaged or encoded in an unusual way are left to tfrecord.py and example.py, which report errors.
+ * In protobuf messages the tag before a length-delimited field is 0x0A for field 1, 0x12 for 2 and 0x1A for 3.
  */
 #ifndef VIADUCT_RECORD_H
 #define VIADUCT_RECORD_H
@@ -77,7 +78,7 @@ static uint32_t masked_checksum(const uint8_t *data, size_t length) {
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-/* Read the data of a record and verify its checksum; NULL on any failure. The caller frees the data. */
+/* Read the data of a record and, if `check` is not 0, verify its checksum; NULL on any failure. The caller frees it. */
 static uint8_t *read_record(int descriptor, int64_t offset, size_t length, int check) {
     const size_t expected = length + 4; /* with the checksum */
     uint8_t *data = malloc(expected);
@@ -140,7 +141,7 @@ static int is_sole_number(Span feature) {
     return 1;
 }
 
-/* Find the packed floats of a feature; an empty list is found, too. */
+/* Find the packed floats of a feature, of which there may be none; return 0 for an unusual encoding. */
 static int find_floats(Span feature, Span *found) {
     Span list;
     *found = (Span){feature.end, feature.end};
@@ -150,7 +151,7 @@ static int find_floats(Span feature, Span *found) {
     return find_sole_field(list, 0x0A, found) && (found->end - found->begin) % 4 == 0;
 }
 
-/* Add a feature to the example if training needs it; 0 if its encoding is unusual. */
+/* Add a feature to the example if training needs it; return 0 if its encoding is unusual. */
 static int read_feature(Span name, Span feature, Example *example) {
     static const char *sides[4] = {"image/object/bbox/ymin", "image/object/bbox/xmin", "image/object/bbox/ymax",
                                    "image/object/bbox/xmax"};

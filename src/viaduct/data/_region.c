@@ -4,21 +4,21 @@
  *         shrink, fast_dct, fancy_upsampling, shift, factor)          True; or False, and out is undefined
  *
  * Rows and columns are as in _lerp.c; rows must be sorted, with neighbouring pixels in each pair. shift and factor
- * normalise: an output value is (pixel + shift) * factor. Either is None, or has a float32 for each value of a row of
- * out. Rows above the crop are only entropy-decoded, rows below are not read, and columns beside the crop are not
- * transformed. One more MCU is decoded on each side, because chroma is interpolated from neighbours: the pixels are
- * those of a full decode, bit for bit.
+ * normalise: an output value is (pixel + shift) * factor. Each has a float32 for each value of a row of out; if one is
+ * None, nothing is normalised. Rows above the crop are only entropy-decoded, rows below are not read, and columns
+ * beside the crop are not transformed. One more MCU (the smallest block of pixels that JPEG encodes) is decoded on each
+ * side, because chroma is interpolated from neighbours: the pixels are those of a full decode, bit for bit.
  *
- * The caller decodes the whole image if the result is False: for CMYK, for incomplete progressive images, and after any
- * warning or error of libjpeg, so that damage is judged and reported in one place, jpeg.py.
+ * The caller decodes the whole image if the result is False: for inks (CMYK), for incomplete progressive images, and
+ * after any warning or error of libjpeg, so that damage is judged and reported in one place, jpeg.py.
  *
  *     prepare_crops(requests, sampler, seed, epoch, check, size, shrunk_from, fancy_upsampling, mirrors_before,
  *                   colours, shift, factor, out, is_ready)
  *
  * Prepare random crops of several TFRecords in one call, without the GIL.
  *     requests: int64, four for each record: file descriptor, offset and length of its data, position in the epoch
- *     sampler: the eight fields of Sampler in _crop.h, as float64
- *     seed, epoch: key of the random stream, as in `sample_generator` of order.py
+ *     sampler: the eight fields of CropSampler in _crop.h, as float64
+ *     seed, epoch: key of the random stream, as in `make_image_generator` of order.py
  *     check: verify the checksums of the data
  *     shrunk_from: crops with at least this many pixels on both sides are left to the caller; 0: none are
  *     mirrors_before: mirror before instead of after resizing
@@ -51,8 +51,8 @@ typedef struct {
 
 /* A random crop: how it is drawn, its random state, and room for its positions. */
 typedef struct {
-    const Sampler *sampler;
-    Mirroring mirroring; /* of the crops that are drawn to be mirrored */
+    const CropSampler *sampler;
+    Mirroring mirroring; /* how a crop is mirrored if the draw says so */
     int64_t shrunk_from; /* crops with at least this many pixels on both sides are left to the caller; 0: none are */
     RandomStream stream;
     Example example;
@@ -86,7 +86,8 @@ static void abort_on_warning(j_common_ptr decoder, int level) {
 
 static void ignore_message(j_common_ptr decoder) {}
 
-/* Convert boxes to pixels, as `convert_to_pixels` in geometry.py does; -1 for invalid or too many boxes. */
+/* Convert boxes to pixels, as `convert_to_pixels` in geometry.py does, and return their number; -1 if they are invalid
+ * or more than MAX_BOXES. */
 static int read_boxes(const Example *example, int64_t height, int64_t width, Crop *objects) {
     const int64_t bytes = example->sides[0].end - example->sides[0].begin;
     for (int side = 1; side < 4; side++)
@@ -106,14 +107,14 @@ static int read_boxes(const Example *example, int64_t height, int64_t width, Cro
     return (int)(bytes / 4);
 }
 
-/* Draw rows and columns of a random crop; 0 if the image is left to the caller. */
+/* Draw rows and columns of a random crop; return 0 if the image is left to the caller. */
 static int draw_view(Job *job) {
     RandomCrop *random_crop = job->random_crop;
     const int64_t height = job->decoder.image_height, width = job->decoder.image_width;
     const Py_ssize_t size = job->rows.count;
     Crop objects[MAX_BOXES];
     if (height * width > MAX_PIXELS) return 0;
-    const Sampler *sampler = random_crop->sampler;
+    const CropSampler *sampler = random_crop->sampler;
     const int count = sampler->uses_boxes ? read_boxes(&random_crop->example, height, width, objects) : 0;
     if (count < 0) return 0;
     const Crop crop = sampler->frame
@@ -320,7 +321,7 @@ release:
 /* Arguments of `prepare_crops`. */
 typedef struct {
     const int64_t *requests; /* four numbers for each record */
-    Sampler sampler;
+    CropSampler sampler;
     uint64_t seed, epoch;
     int check, fancy_upsampling;
     Mirroring mirroring;
@@ -433,7 +434,7 @@ static PyObject *prepare_crops(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, error);
         goto release;
     }
-    task.sampler = (Sampler){sampler[0], sampler[1], sampler[2], sampler[3], sampler[4], (int64_t)sampler[5],
+    task.sampler = (CropSampler){sampler[0], sampler[1], sampler[2], sampler[3], sampler[4], (int64_t)sampler[5],
                              (int64_t)sampler[6], (int64_t)sampler[7]};
     Py_BEGIN_ALLOW_THREADS
     prepare_records(&task);

@@ -45,7 +45,7 @@ static void find_range(const Axis *axis, int64_t *low, int64_t *high) {
     }
 }
 
-/* Sample a row of the image at all positions, three floats each. `pixels` begins at pixel `first_column` of the row. */
+/* Sample a row of the image at all positions: three floats for each. `pixels` begins at pixel `first_column` of it. */
 static inline void sample_row(const uint8_t *pixels, int64_t first_column, const Axis *columns, float *out) {
     for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
         const uint8_t *a = pixels + 3 * (columns->first[c] - first_column);
@@ -64,7 +64,8 @@ static inline __m128 load_pixel(const uint8_t *pixel) {
     return _mm_cvtepi32_ps(_mm_unpacklo_epi16(shorts, zero));
 }
 
-/* `sample_row` with four channels at a time: it reads one byte and writes one float past each pixel. */
+/* Compute the same as `sample_row`, with four channels at a time: it reads one byte and writes one float past each
+ * pixel. */
 static inline void sample_row_quickly(const uint8_t *pixels, int64_t first_column, const Axis *columns, float *out) {
     for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
         const __m128 a = load_pixel(pixels + 3 * (columns->first[c] - first_column));

@@ -7,8 +7,9 @@
 
 AutoAugment draws one of 25 pairs of operations. Each operation has a probability and a magnitude, from 0 to 10 in the
 paper. Posterize keeps 8 to 4 bits, as in the paper (the authors' code differs); shifts are relative to the side.
-A policy is applied to uint8 images after cropping, mirroring and resizing, before changes of colour and normalisation.
-Its random numbers are drawn after those of crop and mirroring, which therefore do not depend on the policy.
+A policy is applied to uint8 images, before changes of colour and normalisation: to records after cropping, mirroring
+and resizing, to images in arrays after cropping and mirroring. Its random draws do not change those of crop and
+mirroring.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from viaduct.data.operations import CIFAR_SHIFT, OPERATIONS, Operation, Pixels, 
 from viaduct.errors import BadValue, UnknownName
 
 Policy = Callable[[Pixels, np.random.Generator], Pixels]
-Step = tuple[str, float, float]  # operation, its probability, its magnitude
+PolicyStep = tuple[str, float, float]  # name, probability and magnitude of an operation
 
 FULL_MAGNITUDE = 10.0  # the magnitude at which an operation reaches the end of its published range
-RANDOM_OPERATIONS, RANDOM_MAGNITUDE = 2, 9  # of `randaugment` without numbers
-MAX_OPERATIONS, MAX_MAGNITUDE = 14, 30  # of randaugment-N-M
+DEFAULT_OPERATIONS, DEFAULT_MAGNITUDE = 2, 9  # what `randaugment` without numbers stands for
+MAX_OPERATIONS, MAX_MAGNITUDE = 14, 30  # the largest N and M of randaugment-N-M
 
-IMAGENET: tuple[tuple[Step, Step], ...] = (
+IMAGENET: tuple[tuple[PolicyStep, PolicyStep], ...] = (
     (("posterize", 0.4, 8), ("rotate", 0.6, 9)),
     (("solarize", 0.6, 5), ("auto contrast", 0.6, 5)),
     (("equalize", 0.8, 8), ("equalize", 0.6, 3)),
@@ -56,7 +57,7 @@ IMAGENET: tuple[tuple[Step, Step], ...] = (
     (("colour", 0.6, 4), ("contrast", 1.0, 8)),
     (("equalize", 0.8, 8), ("equalize", 0.6, 3)),
 )
-CIFAR10: tuple[tuple[Step, Step], ...] = (
+CIFAR10: tuple[tuple[PolicyStep, PolicyStep], ...] = (
     (("invert", 0.1, 7), ("contrast", 0.2, 6)),
     (("rotate", 0.7, 2), ("shift x", 0.3, 9)),
     (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)),
@@ -105,7 +106,7 @@ def find_policy(name: str) -> Policy | None:
     match = re.fullmatch(r"randaugment(?:-(\d{1,3})-(\d{1,3}))?", name)
     if match is None:
         raise UnknownName("auto-augment policy", name, NAMES, "RandAugment's numbers are written randaugment-2-9.")
-    count, magnitude = int(match[1] or RANDOM_OPERATIONS), int(match[2] or RANDOM_MAGNITUDE)
+    count, magnitude = int(match[1] or DEFAULT_OPERATIONS), int(match[2] or DEFAULT_MAGNITUDE)
     if not (1 <= count <= MAX_OPERATIONS and magnitude <= MAX_MAGNITUDE):
         raise BadValue(
             f"{name}: RandAugment takes 1 to {MAX_OPERATIONS} operations at a magnitude of 0 to {MAX_MAGNITUDE}.",
@@ -115,7 +116,10 @@ def find_policy(name: str) -> Policy | None:
 
 
 def apply_one_pair(
-    pairs: Sequence[tuple[Step, Step]], operations: dict[str, Operation], image: Pixels, generator: np.random.Generator
+    pairs: Sequence[tuple[PolicyStep, PolicyStep]],
+    operations: dict[str, Operation],
+    image: Pixels,
+    generator: np.random.Generator,
 ) -> Pixels:
     """Apply AutoAugment: one pair of operations."""
     draws = generator.random(5)  # the pair; then for each operation: whether it is applied, and its sign

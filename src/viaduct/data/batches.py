@@ -4,9 +4,9 @@
         for batch in batches.epoch(0):
             ...
 
-A split that fits into `resident_limit` bytes stays on the device and is augmented there. A larger split, or one with an
-auto_augment policy, is augmented in host memory by threads and copied as uint8. The batches do not depend on `workers`,
-`prefetch` or the step at which an epoch starts.
+A split that fits into `resident_limit` bytes stays on the device and is augmented there. A larger split, or a training
+split with an auto_augment policy, stays in host memory: threads read and crop its images, which are copied as uint8 and
+normalised on the device. The batches do not depend on `workers`, `prefetch` or the step at which an epoch starts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from viaduct.data.augment import (
-    Crop,
+    CropAndMirror,
     CutOut,
     Normalise,
-    Row,
+    PlanRow,
     draw_training_plan,
     make_evaluation_plan,
     resize,
@@ -36,7 +36,7 @@ from viaduct.data.augment import (
 from viaduct.data.auto_augment import find_policy
 from viaduct.data.balance import describe_balance, draw_balanced_order
 from viaduct.data.notices import print_notice
-from viaduct.data.order import rank_positions, sample_generator
+from viaduct.data.order import list_rank_positions, make_image_generator
 from viaduct.data.prefetch import prepare_ahead
 from viaduct.data.source import Images, Labels, Pixels, Split
 from viaduct.errors import BadData, BadValue
@@ -47,34 +47,35 @@ class Batch(NamedTuple):
 
     images: Tensor  # N,3,H,W float32 channels_last, normalised, on the device
     labels: Tensor  # N int64, on the device
-    mask: Tensor | None  # None: all images count; otherwise bool, False for images repeated to fill the batch
+    mask: Tensor | None  # bool, False for images that only fill the last batch of an evaluation; None: all count
     index: Tensor  # type: ignore[assignment]  # N int64: positions in the split; hides tuple.index
 
 
 @dataclass(frozen=True)
-class Share:
+class RankShare:
     """Part of every batch that one process prepares: the whole batch, or one rank's part."""
 
     rank: int = 0
     ranks: int = 1
-    parts: int = 1  # of a training batch (gradient accumulation); each is divided among the ranks
-    paired: bool = False  # for mixup, which mixes image i with image i from the end: a rank gets both of them
+    parts: int = 1  # gradient accumulation steps; each part of a training batch is divided among the ranks
+    # Mixup mixes image i of a part with image i counted from its end: True gives both to the same rank.
+    keeps_mixup_pairs: bool = False
     ranks_on_machine: int = 1  # including this one
 
     def split_batch(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return the global batch size, rounded up to a multiple of ranks in evaluation, and this rank's positions."""
+        """Return the global batch size, in evaluation rounded up to a multiple of ranks, and this rank's positions."""
         if not train:
             global_batch = -(-global_batch // self.ranks) * self.ranks
-            return global_batch, rank_positions(global_batch, self.rank, self.ranks)
-        paired = self.paired and self.ranks > 1
-        return global_batch, rank_positions(global_batch, self.rank, self.ranks, self.parts, paired)
+            return global_batch, list_rank_positions(global_batch, self.rank, self.ranks)
+        keeps_mixup_pairs = self.keeps_mixup_pairs and self.ranks > 1
+        return global_batch, list_rank_positions(global_batch, self.rank, self.ranks, self.parts, keeps_mixup_pairs)
 
 
-WHOLE = Share()
-AnyStream = TypeVar("AnyStream", bound="Stream")
+WHOLE_BATCH = RankShare()
+AnyStream = TypeVar("AnyStream", bound="BatchStream")
 
 
-class Stream(ABC):
+class BatchStream(ABC):
     """Batches of one split, for the training loop; the base of all classes of batches."""
 
     count: int  # images in the split
@@ -90,7 +91,7 @@ class Stream(ABC):
         self._seed = seed
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Return an iterator over the batches of an epoch from step `start` on, the same as if it began at step 0."""
+        """Return an iterator over the batches of an epoch from step `start` on; `start` does not change a batch."""
         iterator = self._iterate(epoch, start)
         self._iterators.add(iterator)
         return iterator
@@ -113,7 +114,7 @@ class Stream(ABC):
 class Resident:
     """Images of a split that all stay on the device, padded once."""
 
-    def __init__(self, images: Pixels, pad: int, crop: Crop | None, device: torch.device) -> None:
+    def __init__(self, images: Pixels, pad: int, crop: CropAndMirror | None, device: torch.device) -> None:
         # torch shares memory with writable arrays only
         shared = torch.from_numpy(np.require(images, requirements=["C", "W"]))
         self.padded = zero_pad(shared.to(device), pad)
@@ -121,19 +122,19 @@ class Resident:
 
     def cut(self, plan: Tensor) -> Tensor:
         """Return the images of a slice of a plan (augment.py), uint8 NHWC; the slice is on the same device."""
-        index = plan[Row.INDEX]
+        index = plan[PlanRow.INDEX]
         return self.crop(self.padded, index, plan) if self.crop else self.padded.index_select(0, index)
 
 
 class Streamed:
     """Images of a split in host memory, possibly memory-mapped; only those of a batch are read."""
 
-    def __init__(self, images: Pixels, pad: int, crop: Crop | None, pinned: bool) -> None:
+    def __init__(self, images: Pixels, pad: int, crop: CropAndMirror | None, pinned: bool) -> None:
         self.images, self.pad, self.crop, self.pinned = images, pad, crop, pinned
 
     def cut(self, plan: Tensor) -> Tensor:
         """Return the images of a slice of a plan in host memory, uint8 NHWC."""
-        batch = torch.from_numpy(self.images[plan[Row.INDEX].numpy()])
+        batch = torch.from_numpy(self.images[plan[PlanRow.INDEX].numpy()])
         if self.crop:
             batch = self.crop(zero_pad(batch, self.pad), torch.arange(len(batch)), plan)
         return batch.pin_memory() if self.pinned else batch
@@ -142,18 +143,18 @@ class Streamed:
 def store_images(
     pixels: Pixels, source: Images, *, train: bool, device: torch.device, resident_limit: int
 ) -> Resident | Streamed:
-    """Store images on the device if they fit into `resident_limit` bytes with padding, otherwise in host memory."""
+    """Store images on the device if they fit into `resident_limit` bytes after padding, otherwise in host memory."""
     pad = source.pad if train else 0
     count, height, width, channels = pixels.shape
     is_resident = count * (height + 2 * pad) * (width + 2 * pad) * channels <= resident_limit
     crop_device = device if is_resident else torch.device("cpu")
-    crop = Crop(height, width, pad, crop_device) if train and (pad or source.flip) else None
+    crop = CropAndMirror(height, width, pad, crop_device) if train and (pad or source.flip) else None
     if is_resident:
         return Resident(pixels, pad, crop, device)
     return Streamed(pixels, pad, crop, pinned=device.type == "cuda")
 
 
-class Batches(Stream):
+class Batches(BatchStream):
     """Batches of one split of images in arrays."""
 
     def __init__(
@@ -165,11 +166,11 @@ class Batches(Stream):
         train: bool,
         seed: int,
         resident_limit: int = 4 << 30,
-        share: Share = WHOLE,
+        share: RankShare = WHOLE_BATCH,
     ) -> None:
         super().__init__(seed)
         self.count = len(split)
-        # The rank's positions are those within a global batch.
+        # Positions of the rank's images within a global batch.
         self.global_batch, self._rank_positions = share.split_batch(images.get_batch_size(train), train)
         check_labels(split.labels, images.classes)
         check_count(self.count, self.global_batch, train)
@@ -206,11 +207,11 @@ class Batches(Stream):
 
     def _make_plan(self, epoch: int) -> npt.NDArray[np.int64]:
         if not self._train:
-            return make_evaluation_plan(self.count, padded=self.steps_per_epoch * self.global_batch)
+            return make_evaluation_plan(self.count, self.steps_per_epoch * self.global_batch)
         images, seed = self._images, self._seed
         plan = draw_training_plan(images, self._height, self._width, seed=seed, epoch=epoch, count=self.count)
         if images.balance:
-            plan[Row.INDEX] = draw_balanced_order(self._host_labels, images.balance, seed, epoch)
+            plan[PlanRow.INDEX] = draw_balanced_order(self._host_labels, images.balance, seed, epoch)
         return plan
 
     def _select_rank_columns(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -251,7 +252,7 @@ class Batches(Stream):
         if self._policy:
             positions = step * self.global_batch + self._rank_positions
             for image, position in zip(images.numpy(), positions.tolist(), strict=True):
-                image[:] = self._policy(image, sample_generator(self._seed, epoch, position))
+                image[:] = self._policy(image, make_image_generator(self._seed, epoch, position))
         return images
 
     def _slice(self, plan: Tensor, step: int) -> Tensor:
@@ -260,11 +261,11 @@ class Batches(Stream):
         return plan[:, first : first + self._local_batch]
 
     def _finish(self, step: int, plan: Tensor, images: Tensor) -> Batch:
-        """Normalise, cut out and resize images, and add their labels."""
+        """Normalise images, cut holes if the recipe says so, resize, and return them with their labels."""
         finished = self._normalise(images)
         if self._cut_out:
             finished = self._cut_out(finished, plan)
-        index = plan[Row.INDEX]
+        index = plan[PlanRow.INDEX]
         mask = find_mask(self._rank_positions, self.count - step * self.global_batch, self._device)
         return Batch(resize(finished, self._images.size), self._labels[index], mask, index)
 
@@ -287,7 +288,7 @@ def check_labels(labels: Labels, classes: int) -> None:
 
 
 def find_mask(positions: npt.NDArray[np.int64], remaining: int, device: torch.device) -> Tensor | None:
-    """Return the mask of a batch: True where the sorted `positions` are below `remaining`; None if all are."""
+    """Return the mask of a batch, True where the sorted `positions` are below `remaining`; None if it is all True."""
     count = int(np.searchsorted(positions, remaining))
     return None if count == len(positions) else torch.arange(len(positions), device=device) < count
 

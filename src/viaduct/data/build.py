@@ -7,9 +7,9 @@ of every class), the shuffled order and the shards (files of records). A shard g
 so a build that was killed can be run again: it writes the missing shards, with the same bytes. build.json records the
 images and options; a build with other images or options into the same folder is refused.
 
-Labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes. Most networks
-leave output 0 unused. ResNet-50 v1.5 subtracts 1 from the label and leaves the last output unused, so it cannot be
-trained on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in TF-Slim.
+By default labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes.
+Most networks leave output 0 unused. ResNet-50 v1.5 subtracts 1 from the label and leaves the last output unused, so it
+cannot be trained on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in TF-Slim.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from viaduct.data.example import encode_example
 from viaduct.data.jpeg import has_end_marker
 from viaduct.data.notices import describe_error, join_first
 from viaduct.data.origins import Origin, SourceImage, find_image_format, find_origin
-from viaduct.data.shards import LABELS_FILE, SPLITS, find_shard_sets, shard_name
+from viaduct.data.shards import LABELS_FILE, SPLITS, find_shard_sets, format_shard_name
 from viaduct.data.tfrecord import RecordWriter
 from viaduct.errors import BadData, BadValue, DiskFull
 
 Progress = Callable[[int, int], None]
 
 MANIFEST = "build.json"
-VERSION = 1  # of build.json
-SHARD_BYTES = 128 << 20  # about ImageNet's 140 MB
+VERSION = 1  # format of build.json
+SHARD_BYTES = 128 << 20  # default size of a shard, about ImageNet's 140 MB
 MAX_SHARDS = 99_999  # file names have five digits
 # Defaults; also used by folder.py and mindrecord_folder.py, which train on images without building records.
 VALIDATION_SHARE, SEED, FIRST_LABEL = 0.1, 0, 1
@@ -53,27 +53,27 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """Contents of every shard, decided before anything is written."""
 
     shards: Sequence[Shard]
     labels: dict[str, int]  # class name to label
     manifest: dict[str, object]  # the content of build.json
-    train: int  # number of images
-    validation: int  # likewise
+    train: int  # number of training images
+    validation: int  # number of validation images
 
 
 @dataclass(frozen=True)
-class Built:
-    """Outcome of a build."""
+class BuildResult:
+    """What a build wrote."""
 
     folder: Path
-    train: int  # number of images
-    validation: int  # likewise
-    written: int  # number of shards
+    train: int  # number of training images
+    validation: int  # number of validation images
+    written: int  # number of shards that this build wrote
     kept: int  # number of shards that were there already
     labels: dict[str, int]  # class name to label
-    cut_short: Sequence[str] = ()  # names of JPEGs without an end marker, in the shards written by this build
+    truncated: Sequence[str] = ()  # names of JPEGs without an end marker in the shards that this build wrote
 
 
 def build_records(
@@ -88,7 +88,7 @@ def build_records(
     workers: int = 4,
     strict: bool = False,
     on_progress: Progress | None = None,
-) -> Built:
+) -> BuildResult:
     """Build records, or continue a build that was stopped.
 
     `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). If it has no
@@ -98,7 +98,7 @@ def build_records(
     check_options(validation_share, first_label, train_shards, validation_shards, workers)
     origin = source if isinstance(source, Origin) else find_origin(source)
     out = Path(out)
-    refuse_nested(origin.path, out)
+    refuse_output_in_source(origin.path, out)
     plan = make_plan(origin, seed, validation_share, first_label, (train_shards, validation_shards))
     with explain_write_errors(out), lock_folder(out):
         refuse_other_build(out, plan)
@@ -110,7 +110,7 @@ def build_records(
         builder = Builder(origin, plan, out, strict, on_progress)
         builder.write(missing, workers)
     kept = len(plan.shards) - len(missing)
-    return Built(out, plan.train, plan.validation, len(missing), kept, plan.labels, sorted(builder.cut_short))
+    return BuildResult(out, plan.train, plan.validation, len(missing), kept, plan.labels, sorted(builder.truncated))
 
 
 def check_options(
@@ -127,7 +127,7 @@ def check_options(
             raise BadValue(f"{name} must be from 1 to {MAX_SHARDS:,}, got {shards!r}.")
 
 
-def refuse_nested(source: Path, out: Path) -> None:
+def refuse_output_in_source(source: Path, out: Path) -> None:
     """Raise `BadValue` if `out` is the source folder or lies inside it."""
     if source.is_dir() and source.resolve() in (out.resolve(), *out.resolve().parents):
         raise BadValue(f"{out}: the records cannot be written into the folder they are built from.")
@@ -136,18 +136,20 @@ def refuse_nested(source: Path, out: Path) -> None:
 # The plan
 
 
-def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards: tuple[int | None, int | None]) -> Plan:
+def make_plan(
+    origin: Origin, seed: int, share: float, first_label: int, shards: tuple[int | None, int | None]
+) -> BuildPlan:
     """Decide the split, the order and the shard of every image."""
-    labels = number_classes(origin, first_label)
+    labels = assign_labels(origin, first_label)
     train, validation = list(origin.train), origin.validation
     if validation is None:
-        train, validation = set_aside(train, share, seed)
+        train, validation = split_off_validation(train, share, seed)
     splits = [shuffle_images(train, seed), shuffle_images(validation, seed)]
     counts = [count_shards(images, requested) for images, requested in zip(splits, shards, strict=True)]
     train_shards, validation_shards = counts
     planned = [
         Shard(
-            shard_name(split, number, count),
+            format_shard_name(split, number, count),
             members[number * len(members) // count : (number + 1) * len(members) // count],
         )
         for split, members, count in zip(SPLITS, splits, counts, strict=True)
@@ -161,10 +163,10 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
         "validation_shards": validation_shards,
     }
     manifest = {"version": VERSION, "source": summarise_source(origin), "options": options}
-    return Plan(planned, labels, manifest, len(splits[0]), len(splits[1]))
+    return BuildPlan(planned, labels, manifest, len(splits[0]), len(splits[1]))
 
 
-def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
+def assign_labels(origin: Origin, first_label: int) -> dict[str, int]:
     """Return the label of each class name, in label order; numeric class names are their own labels."""
     for name in origin.classes:
         if not name.isprintable() or name != name.strip():
@@ -181,7 +183,9 @@ def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
     return labels
 
 
-def set_aside(images: Sequence[SourceImage], share: float, seed: int) -> tuple[list[SourceImage], list[SourceImage]]:
+def split_off_validation(
+    images: Sequence[SourceImage], share: float, seed: int
+) -> tuple[list[SourceImage], list[SourceImage]]:
     """Split images into training and validation: about the same share of every class, drawn by the seed.
 
     Unless the share is 0, a class of two or more images has at least one in each split; a single image is for training.
@@ -231,7 +235,7 @@ def summarise_source(origin: Origin) -> dict[str, object]:
 # An earlier build
 
 
-def refuse_other_build(out: Path, plan: Plan) -> None:
+def refuse_other_build(out: Path, plan: BuildPlan) -> None:
     """Raise `BadData` if the folder contains other files, or a build of other images or options."""
     if not (out / MANIFEST).is_file():
         files = [
@@ -263,7 +267,7 @@ def read_manifest(path: Path) -> dict[str, object]:
     return manifest if isinstance(manifest, dict) else {}
 
 
-def describe_source_change(earlier: dict[str, object], plan: Plan) -> str:
+def describe_source_change(earlier: dict[str, object], plan: BuildPlan) -> str:
     """Describe how the images differ from those of an earlier build."""
     before, now = earlier.get("source"), plan.manifest["source"]
     assert isinstance(now, dict)
@@ -277,7 +281,7 @@ def describe_source_change(earlier: dict[str, object], plan: Plan) -> str:
     return "; ".join(differences) or "same number and total size, but other names, classes, sizes or modification times"
 
 
-def describe_option_change(earlier: dict[str, object], plan: Plan) -> str:
+def describe_option_change(earlier: dict[str, object], plan: BuildPlan) -> str:
     """Describe how the options differ from those of an earlier build."""
     before, now = earlier.get("options"), plan.manifest["options"]
     assert isinstance(now, dict)
@@ -317,10 +321,10 @@ class StoppedEarly(Exception):
 class Builder:
     """Writer of shards in threads."""
 
-    def __init__(self, origin: Origin, plan: Plan, out: Path, strict: bool, on_progress: Progress | None) -> None:
+    def __init__(self, origin: Origin, plan: BuildPlan, out: Path, strict: bool, on_progress: Progress | None) -> None:
         self.origin, self.plan, self.out, self.strict = origin, plan, out, strict
-        self.cut_short: list[str] = []  # names of JPEGs without an end marker
-        self._total = plan.train + plan.validation  # images
+        self.truncated: list[str] = []  # names of JPEGs without an end marker
+        self._total = plan.train + plan.validation  # images of all shards
         self._done = 0
         self._on_progress = on_progress or (lambda done, total: None)
         self._lock = threading.Lock()
@@ -351,7 +355,7 @@ class Builder:
     def _encode_record(self, image: SourceImage) -> bytes:
         """Return the tf.train.Example of an image.
 
-        A JPEG without an end marker is noted, or refused with `strict`. Only `data check --deep` decodes images.
+        A JPEG without an end marker is added to `truncated`, or refused with `strict`. Images are not decoded here.
         """
         encoded = self.origin.read(image)
         image_format = find_image_format(encoded)
@@ -361,7 +365,7 @@ class Builder:
             if self.strict:
                 raise BadData(f"{self.origin.path}: {image.name}: the JPEG is cut short: it has no end marker.")
             with self._lock:
-                self.cut_short.append(image.name)
+                self.truncated.append(image.name)
         return encode_example(
             {
                 "image/class/label": self.plan.labels[image.class_name],

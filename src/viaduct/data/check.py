@@ -25,11 +25,11 @@ import numpy as np
 from viaduct.data.crc32c import crc32c
 from viaduct.data.example import NO_BOXES, ImageFields, decode_filename, decode_image_fields
 from viaduct.data.mindrecord import MindRecordFile, is_mindrecord
-from viaduct.data.mindrecord_folder import MindRecordFolder, choose_fields, holds_mindrecords, open_files, split_files
+from viaduct.data.mindrecord_folder import MindRecordFolder, choose_fields, has_mindrecords, open_files, split_files
 from viaduct.data.notices import join_first
 from viaduct.data.origins import find_image_format
-from viaduct.data.shards import LABELS_FILE, SPLITS, explain_nothing_found, read_label_names, record_files
-from viaduct.data.tfrecord import BadRecord, Record, find_compression, format_origin, survey_records
+from viaduct.data.shards import LABELS_FILE, SPLITS, explain_nothing_found, list_record_files, read_label_names
+from viaduct.data.tfrecord import BadRecord, Record, find_compression, format_origin, iterate_records
 from viaduct.errors import BadData
 from viaduct.extras import MissingExtra
 
@@ -48,7 +48,7 @@ class Finding:
 
     severity: Severity
     kind: str  # such as corrupt, undecodable, mislabelled, imbalance, duplicates
-    where: str  # a split, "both splits", a file, or a record with its file, number and byte offset
+    where: str  # a split, "both splits", a path, or a record with its file, number and byte offset
     message: str
 
 
@@ -70,7 +70,7 @@ class ShardCheck:
 
     @property
     def record_errors(self) -> int:
-        """Number of errors in records; a record that is both mislabelled and undecodable counts twice."""
+        """Number of errors in records: a record that is both mislabelled and undecodable counts twice."""
         return self.corrupt + self.undecodable + self.mislabelled
 
 
@@ -120,7 +120,7 @@ def check_records(
                 on_progress(done, total)
     report = CheckReport(findings, shards)
     findings += [finding for shard in shards for finding in shard.findings]
-    findings += [*find_empty_splits(shards), *find_spare_output(report, names, classes)]
+    findings += [*find_empty_splits(shards), *find_missing_output(report, names, classes)]
     findings += [*find_imbalance(report, names), *find_duplicates(shards), *find_uneven_shards(shards)]
     findings.sort(key=lambda finding: finding.severity)
     return report
@@ -139,9 +139,9 @@ def read_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
 
 
 def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
-    """List the files to check; add a finding for each incomplete set of files."""
+    """List the files to check; add a finding for each split with an incomplete set of files."""
     shards = []
-    if holds_mindrecords(folder):
+    if has_mindrecords(folder):
         for split, paths in split_files(folder).items():
             try:
                 open_files(paths)
@@ -151,7 +151,7 @@ def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
         return shards
     for split in SPLITS:
         try:
-            files = record_files(folder, split)
+            files = list_record_files(folder, split)
         except BadData as error:
             if not folder.is_dir():
                 raise
@@ -192,7 +192,7 @@ class Checker:
         return shard
 
     def _check_tfrecords(self, shard: ShardCheck) -> None:
-        for record in survey_records(shard.path):
+        for record in iterate_records(shard.path):
             shard.records += 1
             if isinstance(record, BadRecord):
                 add_corrupt(shard, record, record.reason)
@@ -249,7 +249,7 @@ class Checker:
             return f"its label {label} is not in {LABELS_FILE}, which has {min(self.names)} to {max(self.names)}"
         if self.classes is not None:
             # Labels begin with 1 unless labels.txt names a 0. Without labels.txt, labels 0 to `classes` pass here;
-            # `find_spare_output` reports them if both 0 and `classes` occur.
+            # `find_missing_output` reports them if both 0 and `classes` occur.
             last = self.classes - 1 if 0 in self.names else self.classes
             if label > last:
                 return f"its label is {label}, where {self.classes} classes have {last - self.classes + 1} to {last}"
@@ -286,7 +286,7 @@ def describe_record(shard: ShardCheck, record: Record | BadRecord) -> str:
 
 
 def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
-    """Return the same as `describe_record` for a row of a MindRecord file."""
+    """Describe a row of a MindRecord file as `describe_record` does a record."""
     return describe_record(shard, folder.make_error(row, ""))  # an error has the number, the offset and the image file
 
 
@@ -312,8 +312,8 @@ def find_empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
     return findings
 
 
-def find_spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
-    """Report labels up to N if `classes` is N: a network with N outputs has none for the last of them.
+def find_missing_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
+    """Report a label N if `classes` is N, because a network with N outputs (0 to N - 1) has none for it.
 
     Labels 1 to N are N classes, but need a network of N + 1 outputs. Labels 0 to N are N + 1 classes.
     """
@@ -352,7 +352,10 @@ def format_label(names: dict[int, str], label: int) -> str:
 
 
 def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
-    """Find images with equal fingerprints; the chance of a false report is 1 in 20 million for all of ImageNet."""
+    """Find images with equal fingerprints, within each split and between the two.
+
+    The chance of a false report is 1 in 20 million for all of ImageNet.
+    """
     findings, fingerprints = [], {}
     for split in SPLITS:
         arrays = [np.array(shard.fingerprints, np.uint64) for shard in shards if shard.split == split]

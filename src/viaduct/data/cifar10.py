@@ -1,4 +1,4 @@
-"""CIFAR-10 in its binary version: six files of 10,000 records, one label byte and three planes of 32x32.
+"""CIFAR-10 in its binary version: six files of 10,000 records of a label byte and three colour planes of 32x32 bytes.
 
     data_batch_1.bin … data_batch_5.bin, test_batch.bin, batches.meta.txt
 

@@ -28,7 +28,7 @@ FROM_YIQ = np.array([[1, 1, 1], [0.95617069, -0.2726886, -1.103744], [0.62143257
 class SaturationChange:
     """Change of brightness, contrast and saturation."""
 
-    brightness: float  # added on the 0..255 scale, which has almost no effect; the reference has this mistake
+    brightness: float  # -0.4 to 0.4, added on the 0..255 scale: almost no effect, a mistake of the reference
     contrast: float
     saturation: float
 
@@ -63,12 +63,12 @@ def draw_chroma_change(generator: np.random.Generator) -> ChromaChange:
     return ChromaChange(brightness, generator.uniform(-0.1, 0.1), generator.uniform(-0.1, 0.1))
 
 
-class Ranges(NamedTuple):
+class ColourRanges(NamedTuple):
     """Largest changes of colour, given by the recipe with data.increased_aug=on."""
 
-    brightness: float  # largest change, in grey levels of 255; the usual 0.3 has almost no effect, as in the reference
-    contrast: float  # factors from this to two minus this
-    saturation: float  # likewise
+    brightness: float  # largest change, in grey levels of 255: the default 0.3 has almost no effect, as in a reference
+    contrast: float  # the smallest factor; the largest is two minus this
+    saturation: float  # the smallest factor; the largest is two minus this
     hue: float  # largest rotation, as a fraction of half a circle
 
 
@@ -88,7 +88,7 @@ class YiqChange:
         return np.clip(image, 0, 255, out=image)
 
 
-def draw_yiq_change(generator: np.random.Generator, ranges: Ranges) -> YiqChange:
+def draw_yiq_change(generator: np.random.Generator, ranges: ColourRanges) -> YiqChange:
     return YiqChange(
         brightness=generator.uniform(-ranges.brightness, ranges.brightness),
         hue=generator.uniform(-ranges.hue * math.pi, ranges.hue * math.pi),

@@ -10,7 +10,7 @@ from typing import Any
 
 @cache
 def find_compiled(extension: str, name: str) -> Callable[..., Any] | None:
-    """Return a function of an extension; None if the extension was not built, or was built before it had that."""
+    """Return a function of an extension; None if the extension was not built, or was built without this function."""
     try:
         return getattr(import_module(f"viaduct.data.{extension}"), name, None)
     except ImportError:

@@ -1,7 +1,7 @@
 """Training crops of several TFRecords in one call of the C extension, which releases Python's global lock.
 
-    crops = find_crops(records, folder, normalised=False)         None if the extension cannot prepare these data
-    ready = crops.prepare(numbers, positions, seed, epoch, out)   a mask: True for each image that was written to `out`
+    preparer = make_crop_preparer(records, folder, normalised=False)  None if the extension cannot prepare these data
+    ready = preparer.prepare(numbers, positions, seed, epoch, out)    a mask: True for each image written to `out`
 
 An image in `out` is bit for bit that of `preprocess.prepare_image`. The caller prepares the other images with
 `prepare_image`: those of damaged or unusual records and, with data.decode=fast, those with a crop that is shrunk during
@@ -32,7 +32,7 @@ Mask = npt.NDArray[np.bool_]
 COLOUR_CODES: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chroma_change: 2}
 
 
-class Crops:
+class CropPreparer:
     """Prepares training crops of the records of one folder."""
 
     def __init__(self, compiled: Callable[..., None], folder: RecordFolder, records: Records, normalised: bool) -> None:
@@ -46,13 +46,14 @@ class Crops:
         self._starts = np.array(folder.starts)
         self._fancy_upsampling = reference.fancy_upsampling_in_training and not fast
         self._normalisation = make_normalisation_rows(records.preprocess, size) if normalised else (None, None)
+        # In the order of the fields of CropSampler in _crop.h.
         settings = (*sampler.ratio, *sampler.area, sampler.least_covered, sampler.attempts, sampler.uses_boxes)
-        self._sampler = np.array([*settings, sampler.frame or 0], dtype=np.float64)  # in the order that C reads them
+        self._sampler = np.array([*settings, sampler.frame or 0], dtype=np.float64)
         self._mirrors_before = reference.mirrors_before_resize
         self._colours = COLOUR_CODES[None if records.increased_aug == "off" else reference.recolour]
 
     def prepare(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Mask:
-        """Write training crops of the records `numbers` to `out`; they are used at `positions` of the epoch.
+        """Write training crops of the records `numbers`, for these `positions` of the epoch, to `out`.
 
         Return a mask that is True for the crops that were written.
         """
@@ -74,11 +75,11 @@ class Crops:
         return is_ready
 
 
-def find_crops(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
-    """Return the `Crops` of this folder; None if the extension is missing or does not support these data or options."""
+def make_crop_preparer(records: Records, folder: Folder, *, normalised: bool) -> CropPreparer | None:
+    """Return the preparer for a folder; None if the extension is missing, or does not support the data or options."""
     compiled = region.find_function("prepare_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None
     if not isinstance(folder, RecordFolder) or find_preprocessing(records.preprocess).pillow_views:
         return None
-    return Crops(compiled, folder, records, normalised)
+    return CropPreparer(compiled, folder, records, normalised)

@@ -28,7 +28,7 @@ VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = range(6)  # protobuf's wire 
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3  # field numbers in a Feature
 KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "whole numbers"}
 WORD_MASK = (1 << 64) - 1
-MAX_PARTS = 100_000  # values of one field; each becomes a Python object of at least 200 bytes
+MAX_PARTS = 100_000  # limit of the values of one field; each becomes a Python object of at least 200 bytes
 MAX_LABEL_BYTES = 64  # limit of the list that contains the label
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
@@ -52,7 +52,7 @@ class ImageFields(NamedTuple):
 
 
 def decode_example(data: Buffer) -> dict[str, Feature]:
-    """Return every feature by its name; a feature without a list of values is an empty list."""
+    """Return every feature by its name; a feature that has no list of values becomes an empty Python list."""
     view = memoryview(data)
     return {decode_name(name): decode_feature(value) for name, value in iterate_features(view)}
 
@@ -175,7 +175,7 @@ def list_messages(data: memoryview, number: int) -> list[memoryview]:
 
 
 def iterate_features(data: memoryview) -> Iterator[tuple[memoryview, memoryview]]:
-    """Yield name and `Feature` message of each entry."""
+    """Yield name and encoded `Feature` message of each feature."""
     for features in list_messages(data, 1):
         for entry in list_messages(features, 1):
             names, values = list_messages(entry, 1), list_messages(entry, 2)
@@ -196,7 +196,7 @@ def pick_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, memo
 
 
 def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[bytes, memoryview] | None:
-    """Return the `Feature` messages with these names, ten times as fast as above; None for an unusual encoding.
+    """Return the `Feature` messages with these names, ten times as fast as `iterate_features`; None if unusual.
 
     The usual encoding, which common writers produce, has in each entry a name of less than 128 bytes and then a value.
     """
@@ -225,7 +225,7 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
 
 
 def read_sole_field(data: memoryview) -> tuple[int, memoryview]:
-    """Return number and content of a message's only field; (0, data) if it has others, or the field is unusual.
+    """Return number and content of a message's only field; (0, data) if it has several, or the field is unusual.
 
     The usual field is length-delimited and has a number below 16.
     """
@@ -272,7 +272,7 @@ def decode_feature(data: memoryview) -> Feature:
 
 
 def read_list(data: memoryview) -> tuple[int, memoryview]:
-    """Return the kind of list in a `Feature` (0: none) and the list's message; if there are several, the last kind."""
+    """Return the kind of list in a `Feature` (0: none) and the list's message; of several kinds, the last is read."""
     kind, content = read_sole_field(data)
     if kind in KINDS:
         return kind, content

@@ -3,7 +3,7 @@
     train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-images-idx3-ubyte[.gz], t10k-labels-idx1-ubyte[.gz]
 
 `viaduct data fetch fashion-mnist --out fashion` downloads them. Grey becomes three equal channels, as networks expect.
-Other sets in this format (MNIST) can be read, too, but their classes get Fashion-MNIST's names.
+Other sets in files of these names, such as MNIST, can be read, too, but their classes get Fashion-MNIST's names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FashionMnist(Images):
     std: Colour = (0.3530, 0.3530, 0.3530)
 
     @property
-    def usual_count(self) -> int:
+    def usual_image_count(self) -> int:
         return 60_000
 
     @property

@@ -1,4 +1,4 @@
-"""Download of public image sets: files are verified by checksum, and a broken download is continued.
+"""Download of public image sets, verified by checksums; a download that broke off is continued.
 
     fetch("cifar10", Path("data"))                                    -> data/cifar-10-batches-bin
     fetch("fashion-mnist", Path("data"), source="http://mirror/set/") -> data
@@ -8,7 +8,7 @@ Files in the folder besides the set itself:
     NAME.part         the part of a file that was downloaded so far
     NAME.part.json    its address and version; if the server has another version, the download starts over
     NAME.bad          a file with a wrong checksum, kept for inspection
-    MD5SUMS           beside CIFAR-10's unpacked files: their checksums, for `md5sum -c` and for the next fetch
+    MD5SUMS           checksums of CIFAR-10's unpacked files, for `md5sum -c` and for the next fetch; it is beside them
 
 A file gets its final name only when its checksum is right, so a fetch that was killed can be run again.
 """
@@ -44,12 +44,13 @@ Progress = Callable[[int, int | None], None]  # downloaded bytes of the current 
 # Seconds before each retry of a broken connection. The sequence starts again after a retry that received data.
 PAUSES = (0.5, 1.0, 2.0, 4.0)
 STALL_SECONDS = 30.0  # timeout of a connection that receives nothing
-PIECE_BYTES = 1 << 18  # read at once
-MAX_TEXT_BYTES = 1 << 20  # of each text file in the archive
+PIECE_BYTES = 1 << 18  # how much is read at once
+MAX_TEXT_BYTES = 1 << 20  # limit of each text file in the archive
 
 SUMS_FILE = "MD5SUMS"
-RECORD_FILES = (*cifar10.TRAIN_FILES, cifar10.TEST_FILE)  # of CIFAR-10
-TEXT_FILES = (cifar10.NAMES_FILE, "readme.html")  # likewise
+# CIFAR-10's files.
+RECORD_FILES = (*cifar10.TRAIN_FILES, cifar10.TEST_FILE)
+TEXT_FILES = (cifar10.NAMES_FILE, "readme.html")
 
 UNPACKED = "The set is unpacked there already: use it as --data instead of fetching it."
 TRY_ANOTHER = "Give another source with --from: an address, a file or a folder."
@@ -68,7 +69,7 @@ class PublicSet:
     """Public data set: its address and its files."""
 
     address: str
-    files: tuple[tuple[PublicFile, ...], ...]  # each file in all its forms (gzipped, plain); the first is downloaded
+    files: tuple[tuple[PublicFile, ...], ...]  # the forms of each file, such as gzipped and plain; the first is fetched
     is_archive: bool = False  # True: the only file is CIFAR-10's archive, which is unpacked
 
     def list_names(self) -> set[str]:
@@ -135,7 +136,7 @@ def explain_errors(out: Path) -> Iterator[None]:
 
 
 def find_complete(public_set: PublicSet, out: Path) -> Path | None:
-    """Return the folder that contains the whole set; None if a file is missing or has a wrong checksum or size."""
+    """Return the folder that contains the whole set; None if a file is missing or wrong (see `is_unpacked`)."""
     if public_set.is_archive:
         folder = out / cifar10.FOLDER
         return folder if is_unpacked(folder) else None
@@ -294,14 +295,14 @@ class BrokenConnection(Exception):
 
 
 @dataclass(frozen=True)
-class Version:
-    """What the server's headers say about a file; it shows whether the file has changed between two requests."""
+class RemoteVersion:
+    """Version of a file on the server, from its headers; it shows if the file has changed between two requests."""
 
     address: str
     validator: str | None  # ETag or date of modification
     total: int | None  # bytes
 
-    def agrees_with(self, other: Version) -> bool:
+    def agrees_with(self, other: RemoteVersion) -> bool:
         """Return True if validators and sizes are equal where both are known.
 
         A server that continues a file may omit its date (RFC 9110, 15.3.7).
@@ -311,7 +312,7 @@ class Version:
 
 
 def download(address: str, form: PublicFile, out: Path, on_progress: Progress) -> Path:
-    """Download a file; one with a wrong checksum is kept as NAME.bad and raises `BadData`."""
+    """Download a file. If its checksum is wrong, keep it as NAME.bad and raise `BadData`."""
     target = out / form.name
     part = add_suffix(target, ".part")
     was_continued = receive_all(address, part, on_progress)
@@ -359,7 +360,7 @@ def describe_progress(part: Path) -> str:
 
 
 def receive(address: str, part: Path, on_progress: Progress) -> bool:
-    """Continue the part if the server still has the same version, otherwise start over; a complete part stays.
+    """Continue the part if the server still has the same version, otherwise start over; leave a complete part as it is.
 
     Return True if an existing part was continued or complete.
     """
@@ -385,7 +386,7 @@ def receive(address: str, part: Path, on_progress: Progress) -> bool:
     return received > 0
 
 
-def connect(address: str, part: Path, received: int, begun: Version | None) -> HTTPResponse:
+def connect(address: str, part: Path, received: int, begun: RemoteVersion | None) -> HTTPResponse:
     """Request the file from byte `received` on, if the server still has the version that was begun."""
     headers = {"User-Agent": "viaduct", "Accept-Encoding": "identity"}
     if received:
@@ -439,7 +440,7 @@ def write_response(
         raise BrokenConnection("the connection broke off")
 
 
-def read_response_version(address: str, response: HTTPResponse) -> Version:
+def read_response_version(address: str, response: HTTPResponse) -> RemoteVersion:
     """Return the version of a response. If-Range takes an ETag that is not weak, or a date (RFC 9110, 13.1.5)."""
     tag = response.headers["ETag"]
     validator = response.headers["Last-Modified"] if tag is None or tag.startswith("W/") else tag
@@ -447,12 +448,12 @@ def read_response_version(address: str, response: HTTPResponse) -> Version:
         total = (response.headers["Content-Range"] or "").rpartition("/")[2]
     else:
         total = response.headers["Content-Length"] or ""
-    return Version(address, validator, int(total) if total.isdecimal() else None)
+    return RemoteVersion(address, validator, int(total) if total.isdecimal() else None)
 
 
-def read_version(part: Path) -> Version | None:
+def read_version(part: Path) -> RemoteVersion | None:
     try:
-        return Version(**json.loads(add_suffix(part, ".json").read_bytes()))
+        return RemoteVersion(**json.loads(add_suffix(part, ".json").read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -30,10 +30,10 @@ from viaduct.errors import BadData
 
 Int64s = npt.NDArray[np.int64]
 
-VERSION = 2  # of the stored table
-UNKNOWN = np.iinfo(np.int64).min  # label that was not read yet
-CORRUPT = UNKNOWN + 1  # label of a record that cannot be read
-HEADER_READ_BYTES = 1 << 13  # read at once: enough for the headers of several small records
+VERSION = 2  # format of the stored table
+UNKNOWN_LABEL = np.iinfo(np.int64).min  # in place of a label that was not read yet
+CORRUPT_LABEL = UNKNOWN_LABEL + 1  # in place of the label of a record that cannot be read
+HEADER_READ_BYTES = 1 << 13  # how much is read at once: enough for the headers of several small records
 CANNOT_CONTINUE = (
     "The records after it in the file cannot be found, so --on-bad-record skip does not help.",
     "Copy the file again; or delete it and run the same `viaduct data build` again, which writes what is missing.",
@@ -47,7 +47,7 @@ class FileIndex(NamedTuple):
 
     offsets: Int64s
     lengths: Int64s
-    labels: Int64s | None = None  # None until all were read
+    labels: Int64s | None = None  # None until all labels have been read
 
     @property
     def size(self) -> int:
@@ -62,14 +62,14 @@ def load_or_build_index(path: Path) -> FileIndex:
 
 def load_index(path: Path) -> FileIndex | None:
     """Return the stored index of a file, memory-mapped; None if none has the file's size and modification time."""
-    size, modified = read_identity(path)
+    size, modified = read_size_and_time(path)
     for stored_path in sidecar.list_paths(path):
         table = sidecar.load(stored_path)
         if table is None or len(table) != 3 or table[:, :1].ravel().tolist() != [size, modified, VERSION]:
             continue
         offsets, lengths, labels = table[:, 1:]
         if is_gapless(offsets, lengths, size):
-            return FileIndex(offsets, lengths, None if (labels == UNKNOWN).any() else labels)
+            return FileIndex(offsets, lengths, None if (labels == UNKNOWN_LABEL).any() else labels)
     return None
 
 
@@ -82,27 +82,27 @@ def is_gapless(offsets: Int64s, lengths: Int64s, size: int) -> bool:
 
 def rebuild_index(path: Path) -> FileIndex:
     """Build and store the index of a file."""
-    identity = read_identity(path)
+    size_and_time = read_size_and_time(path)
     index = build_index(path)
-    store_index(path, identity, index)
+    store_index(path, size_and_time, index)
     return index
 
 
-def store_index(path: Path, identity: tuple[int, int], index: FileIndex) -> None:
-    """Store an index, with the identity (size and modification time) that the file had before the index was built.
+def store_index(path: Path, size_and_time: tuple[int, int], index: FileIndex) -> None:
+    """Store an index, with the size and modification time that the file had before the index was built.
 
-    If the file changes while the index is built, its identity differs from the stored one, and the index is not loaded.
+    If the file changes while the index is built, these differ from the file's, and the index will not be loaded.
     """
     # Rows: offsets, lengths, labels. The first column is size, modification time and VERSION.
-    table = np.full((3, 1 + len(index.offsets)), UNKNOWN, dtype=np.int64)
-    table[:, 0] = *identity, VERSION
+    table = np.full((3, 1 + len(index.offsets)), UNKNOWN_LABEL, dtype=np.int64)
+    table[:, 0] = *size_and_time, VERSION
     table[0, 1:], table[1, 1:] = index.offsets, index.lengths
     if index.labels is not None:
         table[2, 1:] = index.labels
     sidecar.store(path, table)
 
 
-def read_identity(path: Path) -> tuple[int, int]:
+def read_size_and_time(path: Path) -> tuple[int, int]:
     """Return a file's size in bytes and modification time in nanoseconds."""
     try:
         status = path.stat()
@@ -114,7 +114,7 @@ def read_identity(path: Path) -> tuple[int, int]:
 def build_index(path: Path) -> FileIndex:
     """Build an index from the headers; raise `BadRecord` if one is damaged or the file ends too early."""
     refuse_compressed(path)
-    handle = Handle(path)
+    handle = OpenFile(path)
     size = os.fstat(handle.descriptor).st_size
     offsets, heads = walk_headers(handle, size)
     lengths, stored_crcs = parse_headers(heads)
@@ -135,10 +135,10 @@ def refuse_compressed(path: Path) -> None:
         )
 
 
-def walk_headers(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
+def walk_headers(handle: OpenFile, size: int) -> tuple[list[int], list[bytes]]:
     """Return offsets and headers, up to the first header that is truncated or has an impossible length."""
     offsets, heads = list[int](), list[bytes]()
-    position, begin, window = 0, 0, b""  # `window` are the bytes of the file from `begin` on that were read last
+    position, begin, window = 0, 0, b""  # `window` holds the bytes that were read last; they begin at `begin`
     while position < size:
         if position + HEADER.size > begin + len(window):
             begin, window = position, handle.read(HEADER_READ_BYTES, position)
@@ -176,8 +176,8 @@ def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     return (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(MASK_DELTA)
 
 
-def explain_damage(handle: Handle, path: Path, record: int, offsets: list[int], size: int) -> BadRecord:
-    """Return the error for a record that has a damaged header or is truncated."""
+def explain_damage(handle: OpenFile, path: Path, record: int, offsets: list[int], size: int) -> BadRecord:
+    """Return the error for a record with a damaged header, or for a truncated last record."""
     offset = offsets[record]
 
     def make_error(reason: str) -> BadRecord:
@@ -190,7 +190,7 @@ def explain_damage(handle: Handle, path: Path, record: int, offsets: list[int], 
     return make_error(describe_truncation(length, size - offset - HEADER.size))
 
 
-class Handle:
+class OpenFile:
     """Open file that several threads can read at any offset; it is closed with the last reference to this object."""
 
     def __init__(self, path: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.data.build import FIRST_LABEL, SEED, VALIDATION_SHARE, number_classes, set_aside
+from viaduct.data.build import FIRST_LABEL, SEED, VALIDATION_SHARE, assign_labels, split_off_validation
 from viaduct.data.example import NO_BOXES, ImageFields
 from viaduct.data.index import RecordFolder
-from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, open_mindrecord_splits
+from viaduct.data.mindrecord_folder import MindRecordFolder, has_mindrecords, open_mindrecord_splits
 from viaduct.data.origins import Origin, SourceImage, find_origin
 from viaduct.data.shards import SPLITS, find_shard_sets
 from viaduct.data.source import Labels
@@ -21,7 +21,7 @@ from viaduct.errors import BadData
 
 
 class ImageFolder:
-    """Images of a split by number; has the methods of `RecordFolder` (index.py), so that batches can use either."""
+    """Images of a split by number, with the methods of `RecordFolder` (index.py) that batches use."""
 
     def __init__(self, origin: Origin, images: Sequence[SourceImage], labels: dict[str, int]) -> None:
         self.origin, self.images = origin, images
@@ -31,13 +31,13 @@ class ImageFolder:
     def __len__(self) -> int:
         return len(self.images)
 
-    def fields(self, number: int) -> ImageFields:
+    def read_fields(self, number: int) -> ImageFields:
         """Return image, label and class name; there are no boxes."""
         image = self.images[number]
         encoded = memoryview(self.origin.read(image))
         return ImageFields(encoded, int(self._labels[number]), image.class_name, NO_BOXES)
 
-    def labels(self, *, skip_bad: bool = False) -> Labels:
+    def read_labels(self, *, skip_bad: bool = False) -> Labels:
         """Return the label of every image; `skip_bad` has no effect, because labels do not come from image files."""
         return self._labels
 
@@ -56,7 +56,7 @@ class ImageFolder:
         return f"To find all of them: `viaduct data build {path} --out DIR`, then `viaduct data check DIR --deep`."
 
 
-def holds_images(path: Path) -> bool:
+def has_images(path: Path) -> bool:
     """Return True for a .csv list of images, and for a folder that has subfolders but no TFRecord files."""
     if not path.is_dir():
         return path.suffix.lower() == ".csv"
@@ -66,19 +66,19 @@ def holds_images(path: Path) -> bool:
 
 def read_class_names(path: Path) -> dict[int, str]:
     """Return the class name of each label of class folders or a list."""
-    return {label: name for name, label in number_classes(find_origin(path), FIRST_LABEL).items()}
+    return {label: name for name, label in assign_labels(find_origin(path), FIRST_LABEL).items()}
 
 
 def open_split(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecordFolder:
     """Open one split of records, class folders or a list."""
-    if holds_mindrecords(path):
+    if has_mindrecords(path):
         train_rows, validation_rows = open_mindrecord_splits(path)
         if split != "train":
             return validation_rows
         if train_rows is None:
             raise BadData(f"{path}: there are no MindRecord files to train on.", "Give --split validation.")
         return train_rows
-    if not holds_images(path):
+    if not has_images(path):
         return RecordFolder(path, split)
     train, validation = open_image_splits(path)
     return train if split == "train" else validation
@@ -87,10 +87,10 @@ def open_split(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecor
 def open_image_splits(path: Path) -> tuple[ImageFolder, ImageFolder]:
     """Open the training and the validation images."""
     origin = find_origin(path)
-    labels = number_classes(origin, FIRST_LABEL)
+    labels = assign_labels(origin, FIRST_LABEL)
     train, validation = origin.train, origin.validation
     if validation is None:
-        train, validation = set_aside(train, VALIDATION_SHARE, SEED)
+        train, validation = split_off_validation(train, VALIDATION_SHARE, SEED)
     if not validation:
         raise BadData(f"{path}: there are no validation images, and too few to set some aside.")
     return ImageFolder(origin, train, labels), ImageFolder(origin, validation, labels)

@@ -4,9 +4,9 @@
     axis = stretch_axis(start=10, length=300, size=224)          224 positions from pixel 10 to 309
     resample(image, rows_axis, columns_axis)                     float32, one pixel for each pair of positions
 
-An `Axis` has the positions along one direction at which an image is sampled. The functions for resizing, central crops
-and mirroring return one; `resample` then reads the pixels. As in TensorFlow, interpolation never uses pixels outside of
-the crop.
+An `Axis` has the positions along one direction at which an image is sampled: as many as the result has rows or columns.
+The functions for resizing, central crops and mirroring return one; `resample` then reads the pixels. As in TensorFlow,
+interpolation never uses pixels outside of the crop.
 """
 
 from __future__ import annotations
@@ -42,18 +42,20 @@ class Crop(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sampler:
+class CropSampler:
     """Distribution of a reference's training crops: arguments of `tf.image.sample_distorted_bounding_box`."""
 
     ratio: tuple[float, float]  # range of width / height
     area: tuple[float, float]  # range, as fractions of the image's area
-    uses_boxes: bool = False  # a crop must cover a part of an object
-    frame: int | None = None  # the crop is drawn in a square of this side, and then stretched to the image
-    least_covered: float = 0.1  # share of one box, or of the image without boxes, that the crop must cover
-    attempts: int = 100
+    uses_boxes: bool = False  # True: a crop must cover a part of an object
+    frame: int | None = None  # side of a square that the crop is drawn in and then stretched to the image; None: none
+    least_covered: float = 0.1  # share that the crop must cover of an object, or of the image if there are no boxes
+    attempts: int = 100  # after these the full image is used
 
 
-def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
+def draw_crop(
+    sampler: CropSampler, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator
+) -> Crop:
     """Draw a training crop; `boxes` are ignored unless the sampler uses them.
 
     Heights and ratios are uniformly distributed; in torchvision's RandomResizedCrop, areas and log-ratios are.
@@ -61,7 +63,7 @@ def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, ge
     if sampler.frame is not None:
         frame = sampler.frame
         crop = draw_covering(sampler, frame, frame, [], generator)
-        # Stretched to the image, truncated; at least one pixel.
+        # Sizes are truncated, but have at least one pixel.
         crop_height, crop_width = crop.height * height // frame, crop.width * width // frame
         return Crop(crop.y * height // frame, crop.x * width // frame, max(1, crop_height), max(1, crop_width))
     fractions = np.asarray(boxes, dtype=np.float32) if sampler.uses_boxes and boxes is not None else NO_BOXES
@@ -70,7 +72,7 @@ def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, ge
 
 
 def draw_covering(
-    sampler: Sampler, height: int, width: int, objects: Sequence[Crop], generator: np.random.Generator
+    sampler: CropSampler, height: int, width: int, objects: Sequence[Crop], generator: np.random.Generator
 ) -> Crop:
     """Draw crops until one covers the share `least_covered` of an object, or of the image if there are no objects.
 
@@ -86,7 +88,7 @@ def draw_covering(
 
 
 def draw_with_ratio(
-    sampler: Sampler, height: int, width: int, ratio: float, generator: np.random.Generator
+    sampler: CropSampler, height: int, width: int, ratio: float, generator: np.random.Generator
 ) -> Crop | None:
     """Draw a crop of this ratio with a random height; None if its rounded sides are outside of the sampler's range."""
     least_area, most_area = (fraction * width * height for fraction in sampler.area)
@@ -150,9 +152,14 @@ def convert_to_pixels(boxes: Boxes, height: int, width: int) -> list[Crop]:
 class Axis(NamedTuple):
     """Sampling positions along one direction of an image, each between two neighbouring pixels."""
 
-    first: Indices  # of the pixel before each position
-    second: Indices  # of the pixel after it
-    fraction: Floats  # distance from the first pixel, 0..1
+    first: Indices  # index of the pixel before each position
+    second: Indices  # index of the pixel after each position
+    fraction: Floats  # distance of each position from its first pixel, 0..1
+
+    @property
+    def length(self) -> int:
+        """Number of positions: that of the result's rows or columns."""
+        return len(self.fraction)
 
     @property
     def positions(self) -> Floats:
@@ -171,7 +178,7 @@ def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int |
 
     Position i is at start + i * length / size. The first `skip` positions are left out, and at most `count` follow.
     """
-    numbers = whole_numbers(skip, skip + (size - skip if count is None else count))
+    numbers = make_whole_numbers(skip, skip + (size - skip if count is None else count))
     position = numbers * (np.float32(length) / np.float32(size))
     first = position.astype(np.intp)
     fraction = position - first.astype(np.float32)
@@ -180,7 +187,7 @@ def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int |
 
 
 @lru_cache(maxsize=64)
-def whole_numbers(begin: int, end: int) -> Floats:
+def make_whole_numbers(begin: int, end: int) -> Floats:
     """Return whole numbers as floats; read-only, because they are cached."""
     numbers = np.arange(begin, end, dtype=np.float32)
     numbers.flags.writeable = False
@@ -190,7 +197,7 @@ def whole_numbers(begin: int, end: int) -> Floats:
 def central_axis(length: int, fraction: float, size: int) -> Axis:
     """Resize the central `fraction` of `length` pixels to `size` positions, as `tf.image.crop_and_resize` does.
 
-    The first and the last position are at the two ends of the central part.
+    The first and the last position are at the two ends of this part.
     """
     begin, end, last = np.float32((1 - fraction) / 2), np.float32((1 + fraction) / 2), np.float32(length - 1)
     step = (end - begin) * last / np.float32(max(size - 1, 1))
@@ -206,7 +213,10 @@ def mirror_before(axis: Axis, start: int, length: int) -> Axis:
 
 
 def mirror_after(axis: Axis) -> Axis:
-    """Return the axis for mirroring after resizing; the result differs: TensorFlow's positions are not symmetric."""
+    """Return the axis for mirroring after resizing.
+
+    It differs from mirroring before resizing, because TensorFlow's positions are not symmetric.
+    """
     return Axis(*(np.ascontiguousarray(part[::-1]) for part in axis))
 
 
@@ -221,7 +231,7 @@ def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
 
 def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
     """Return the largest factor, 8, 4, 2 or 1, at which the shrunk image still has a pixel for every position."""
-    spacing = min(np.ptp(axis.positions) / max(len(axis.fraction) - 1, 1) for axis in (rows, columns))
+    spacing = min(np.ptp(axis.positions) / max(axis.length - 1, 1) for axis in (rows, columns))
     factors: tuple[Shrink, ...] = (8, 4, 2)
     return next((factor for factor in factors if spacing >= factor), 1)
 
@@ -231,7 +241,7 @@ def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Float
 
     The compiled function of `_lerp.c` releases Python's global lock.
     """
-    out = np.empty((len(rows.fraction), len(columns.fraction), 3), dtype=np.float32) if out is None else out
+    out = np.empty((rows.length, columns.length, 3), dtype=np.float32) if out is None else out
     lerp = find_compiled("_lerp", "lerp")
     if lerp is None:
         return resample_in_numpy(image, rows, columns, out)
@@ -240,12 +250,11 @@ def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Float
 
 
 def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
-    height = len(rows.fraction)
     left, right = columns.pixel_range
     # Each row is one flat array of values, three for each pixel.
     first, second = (list_channel_indices(pixels - left) for pixels in (columns.first, columns.second))
     across = Axis(first, second, np.repeat(columns.fraction, 3))
-    for start in range(0, height, ROWS_AT_ONCE):
+    for start in range(0, rows.length, ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         down = Axis(rows.first[part], rows.second[part], rows.fraction[part])
         out[part] = blend_columns(blend_rows(image[:, left:right], down), across).reshape(-1, *out.shape[1:])
@@ -259,7 +268,7 @@ def list_channel_indices(pixels: Indices) -> Indices:
 
 def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:
     """Interpolate between rows; return one flat array of values for each position of `down`."""
-    lines = image[down.first].reshape(len(down.fraction), -1).astype(np.float32)
+    lines = image[down.first].reshape(down.length, -1).astype(np.float32)
     change = np.subtract(image[down.second].reshape(lines.shape), lines, dtype=np.float32)
     change *= down.fraction[:, None]
     lines += change

@@ -1,9 +1,9 @@
 """Random access to TFRecord files: all files of a split as one sequence, through an index of each file.
 
     records = RecordFolder("imagenet/", "train")
-    len(records), records.record(1_000_000), records.fields(7).label, records.labels(), records.names
+    len(records), records.read_record(1_000_000), records.read_fields(7).label, records.read_labels(), records.names
 
-`names` are class names by label. Records are read with `pread`: with a memory map, a file that shrinks would kill the
+`names` maps labels to class names. Records are read with `pread`: with a memory map, a file that shrinks would kill the
 process.
 """
 
@@ -21,18 +21,18 @@ import numpy as np
 
 from viaduct.data.example import ImageFields, decode_filename, decode_image_fields, decode_label
 from viaduct.data.file_index import (
-    CORRUPT,
+    CORRUPT_LABEL,
     FileIndex,
-    Handle,
     Int64s,
+    OpenFile,
     load_index,
     load_or_build_index,
-    read_identity,
+    read_size_and_time,
     rebuild_index,
     store_index,
     write_dali_index,
 )
-from viaduct.data.shards import SPLITS, explain_nothing_found, read_label_names, record_files
+from viaduct.data.shards import SPLITS, explain_nothing_found, list_record_files, read_label_names
 from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, describe_truncation, find_checksum_error
 from viaduct.errors import BadData
 
@@ -44,11 +44,11 @@ MAX_OPEN_FILES = 128  # ImageNet has 1,152 files; systems usually allow a proces
 class Location(NamedTuple):
     """Position of a record."""
 
-    file_number: int  # of the split's files
+    file_number: int  # number of the file among the split's files
     path: Path
-    record: int  # number within its file
-    offset: int  # of its header, in bytes
-    length: int  # of its data, in bytes
+    record: int  # number of the record within its file
+    offset: int  # position of its header, in bytes
+    length: int  # size of its data, in bytes
 
 
 class RecordFolder:
@@ -60,7 +60,7 @@ class RecordFolder:
 
     def __init__(self, path: Path | str, split: str = "train", *, check: bool = True) -> None:
         self.path, self.split, self.check = Path(path), split, check
-        self.files = record_files(self.path, split)
+        self.files = list_record_files(self.path, split)
         if not self.files:
             raise BadData(*explain_nothing_found(self.path, split))
         self.names = read_label_names(self.path)
@@ -68,9 +68,10 @@ class RecordFolder:
         # Copied, because each memory-mapped index keeps a file open.
         self.offsets = np.concatenate([index.offsets for index in indices])
         self.lengths = np.concatenate([index.lengths for index in indices])
-        self.starts = [0, *np.cumsum([len(index.offsets) for index in indices]).tolist()]  # each file's first number
+        # Number of the first record of each file, and then the number of all records.
+        self.starts = [0, *np.cumsum([len(index.offsets) for index in indices]).tolist()]
         self._labels: Int64s | None = None
-        self._handles: dict[int, Handle] = {}
+        self._handles: dict[int, OpenFile] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -92,7 +93,7 @@ class RecordFolder:
             int(self.lengths[number]),
         )
 
-    def record(self, number: int) -> memoryview:
+    def read_record(self, number: int) -> memoryview:
         """Return the data of a record; raise `BadRecord` if it is truncated or its checksum is wrong."""
         location = self.locate(number)
         expected = location.length + CHECKSUM.size
@@ -107,9 +108,9 @@ class RecordFolder:
             raise error
         return data
 
-    def fields(self, number: int) -> ImageFields:
+    def read_fields(self, number: int) -> ImageFields:
         """Return image, label, text and boxes of a record; raise `BadRecord` if it is damaged or of another schema."""
-        data = self.record(number)
+        data = self.read_record(number)
         try:
             return decode_image_fields(data)
         except BadData as error:
@@ -136,16 +137,16 @@ class RecordFolder:
         """Hint on how to find all bad records, for messages about one."""
         return f"`viaduct data check {self.path} --deep` counts all of them, and names the first ones of each file."
 
-    def labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
+    def read_labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
         """Return the label of every record, from the stored index or, the first time, from the records.
 
-        A damaged record raises `BadRecord`; with `skip_bad` its label is `CORRUPT`.
+        A damaged record raises `BadRecord`; with `skip_bad` its label is `CORRUPT_LABEL`.
         """
         if self._labels is None:
             files = range(len(self.files))
             self._labels = np.concatenate([self._load_file_labels(file, on_progress, skip_bad) for file in files])
         if not skip_bad:
-            for number in np.flatnonzero(self._labels == CORRUPT).tolist():
+            for number in np.flatnonzero(self._labels == CORRUPT_LABEL).tolist():
                 self._labels[number] = self._read_label(number)  # raises, unless the record was repaired since
         return self._labels
 
@@ -155,16 +156,16 @@ class RecordFolder:
         stored = load_index(path)
         labels = stored.labels if stored is not None else None
         if labels is None:
-            identity = read_identity(path)
+            size_and_time = read_size_and_time(path)
             read_label = self._read_label_or_corrupt if skip_bad else self._read_label
             labels = np.array([read_label(number) for number in range(first, stop)], dtype=np.int64)
-            store_index(path, identity, FileIndex(self.offsets[first:stop], self.lengths[first:stop], labels))
+            store_index(path, size_and_time, FileIndex(self.offsets[first:stop], self.lengths[first:stop], labels))
         if on_progress:
             on_progress(stop, len(self))
         return np.array(labels)
 
     def _read_label(self, number: int) -> int:
-        data = self.record(number)
+        data = self.read_record(number)
         try:
             return decode_label(data)
         except BadData as error:
@@ -174,16 +175,16 @@ class RecordFolder:
         try:
             return self._read_label(number)
         except BadRecord:
-            return CORRUPT
+            return CORRUPT_LABEL
 
-    def open_file(self, file_number: int) -> Handle:
+    def open_file(self, file_number: int) -> OpenFile:
         """Return a file of the split, open; above MAX_OPEN_FILES the one that was opened first is released."""
         handle = self._handles.get(file_number)
         if handle is None:
             with self._lock:
                 if len(self._handles) >= MAX_OPEN_FILES:
                     self._handles.pop(next(iter(self._handles)))
-                handle = self._handles.setdefault(file_number, Handle(self.files[file_number]))
+                handle = self._handles.setdefault(file_number, OpenFile(self.files[file_number]))
         return handle
 
 
@@ -191,8 +192,8 @@ class RecordFolder:
 class Indexed:
     """Outcome of indexing one file."""
 
-    path: Path  # of the TFRecord file
-    records: int
+    path: Path  # the TFRecord file
+    records: int  # number of records
     bytes: int  # size of the file
     is_new: bool  # False: the stored index was up to date
     dali: Path | None  # path of the index in DALI's form, if one was written
@@ -211,7 +212,7 @@ def index_records(
     With `dali` or `dali_folder` also write DALI's form.
     """
     folder = Path(folder)
-    files = [file for split in SPLITS for file in record_files(folder, split)]
+    files = [file for split in SPLITS for file in list_record_files(folder, split)]
     if not files:
         raise BadData(*explain_nothing_found(folder, "train"))
     done: list[Indexed] = []

@@ -4,12 +4,12 @@
     decode(data, dct="accurate")            Pillow's DCT; differs from the fast one by 1 grey level (mean), at most 12
     decode(data, fancy_upsampling=False)    chroma repeated instead of interpolated
     decode(data, shrink=2)                  half the size (also 4, 8), computed by the DCT
-    decode(data, buffer=memory)             into this array, if it is large enough and the image is a JPEG without inks
-    dimensions(data)                        (height, width) from the header
+    decode(data, buffer=memory)             into this array, if it is large enough and the image is not a PNG or CMYK
+    read_dimensions(data)                   (height, width) from the header
 
-Unusual images are treated as in TensorFlow: grey becomes RGB, CMYK and YCCK are converted (`multiply_inks`), a PNG
-named JPEG is decoded (see png.py), EXIF rotation is ignored, damage that causes only a warning of libjpeg is tolerated,
-and a truncated file is an error. GIF, which TensorFlow decodes, BMP, WebP and TIFF are refused, and so is a chroma
+Unusual images are treated as in TensorFlow: grey becomes RGB, inks (CMYK and YCCK) are converted, a PNG named JPEG is
+decoded (see png.py), EXIF rotation is ignored, damage that causes one of the warnings in TOLERATED is tolerated, and a
+truncated file is an error. GIF, which TensorFlow decodes, BMP, WebP and TIFF are refused, and so is a chroma
 subsampling that TurboJPEG does not support. Data that cannot be decoded raise `BadData`.
 """
 
@@ -48,7 +48,7 @@ TOLERATED = (
 def decode(
     data: Encoded, dct: Dct = "fast", fancy_upsampling: bool = True, shrink: Shrink = 1, buffer: Pixels | None = None
 ) -> Pixels:
-    """Decode to height x width x 3; `shrink` has no effect on a PNG."""
+    """Decode to height x width x 3; only `data` has an effect on a PNG."""
     if dct not in ("fast", "accurate"):
         raise BadValue(f"dct must be 'fast' or 'accurate', got {dct!r}.")
     if shrink not in (1, 2, 4, 8):
@@ -59,7 +59,7 @@ def decode(
     has_inks = colour_space in ("CMYK", "YCCK")  # four channels, which do not fit into the buffer
     if has_inks or (buffer is not None and buffer.size < height * width * 3):
         buffer = None
-    # simplejpeg takes the smallest scaled size that is not below these: a half, quarter or eighth, rounded up.
+    # simplejpeg takes the smallest scaled size that is not below this one: a half, quarter or eighth, rounded up.
     least = {"min_height": -(-height // shrink), "min_width": -(-width // shrink)} if shrink > 1 else {}
     pixels: Pixels = tolerate_warnings(
         import_simplejpeg().decode_jpeg,
@@ -73,10 +73,10 @@ def decode(
     return multiply_inks(pixels, inverted=has_adobe_marker(bytes(data))) if has_inks else pixels
 
 
-def dimensions(data: Encoded) -> tuple[int, int]:
+def read_dimensions(data: Encoded) -> tuple[int, int]:
     """Return height and width from the header."""
     if png.is_png(data):
-        return png.dimensions(bytes(data[:33]))
+        return png.read_dimensions(bytes(data[:33]))
     return read_header(data)[:2]
 
 
@@ -126,7 +126,7 @@ def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
 
 
 def has_end_marker(data: bytes) -> bool:
-    """Return True if an end marker follows the last scan."""
+    """Return True if an end marker follows the begin of the last scan."""
     return data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda")
 
 

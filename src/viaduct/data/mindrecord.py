@@ -10,8 +10,8 @@
     an array:   int32 and int64 arrays in a blob are packed: count (uint32, big-endian), two bits for the width of each
                 value, the values, little-endian
 
-The header lists the pages and how many bytes of each are used. Group N of a raw page has the rows of blob page N. The
-SQLite index beside a file (`.db`) is not needed and not read.
+The header lists the pages and how many bytes of each are used. Group N of the raw pages has the rows of blob page N.
+The SQLite index beside a file (`.db`) is not needed and not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.file_index import Handle
+from viaduct.data.file_index import OpenFile
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 from viaduct.terminal import escape_controls
@@ -59,7 +59,7 @@ class MindRecordFile:
 
     def __init__(self, path: Path | str, *, stay_open: bool = True) -> None:
         self.path = Path(path)
-        self._handle: Handle | None = Handle(self.path)
+        self._handle: OpenFile | None = OpenFile(self.path)
         self.size = self.path.stat().st_size
         header = self._read_header()
         try:
@@ -74,7 +74,7 @@ class MindRecordFile:
         return {**self.__dict__, "_handle": None}
 
     def read(self, count: int, offset: int) -> bytes:
-        return (self._handle or Handle(self.path)).read(count, offset)
+        return (self._handle or OpenFile(self.path)).read(count, offset)
 
     def __len__(self) -> int:
         return len(self.blob_offsets)
@@ -211,7 +211,7 @@ class MindRecordFile:
         position = begin
         for row in range(count):
             header = self.read(LENGTH.size, position)
-            # At the end of the file the length is missing; too large a one is then refused below.
+            # At the end of the file the length is missing: the number in its place is refused below.
             length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else MAX_ROW_BYTES + 1
             position += LENGTH.size
             if length > MAX_ROW_BYTES or position + length > end:
@@ -289,7 +289,7 @@ def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
     raise BadData(f"its fields hold a value of the unknown kind 0x{code:02x}.")
 
 
-# Codes of msgpack: one precedes each value.
+# The codes of msgpack that precede a constant, or a number of fixed size.
 CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 NUMBERS = {
     code: struct.Struct(">" + letter)
@@ -320,18 +320,18 @@ def unpack_several(data: memoryview, position: int, count: int, depth: int) -> t
 
 def unpack_integers(data: memoryview) -> list[int]:
     """Decode a packed array of whole numbers: count, two bits for each value's width (1, 2, 4 or 8 bytes), values."""
-    cut_short = BadData("an array of whole numbers does not end.")
+    truncated = BadData("an array of whole numbers does not end.")
     if len(data) < 4:
-        raise cut_short
+        raise truncated
     count = int.from_bytes(data[:4], "big")
     position = 4 + (count + 3) // 4
     if position > len(data):
-        raise cut_short
+        raise truncated
     numbers = []
     for index in range(count):
         width = 1 << (data[4 + index // 4] >> (2 * (3 - index % 4)) & 3)
         if position + width > len(data):
-            raise cut_short
+            raise truncated
         numbers.append(int.from_bytes(data[position : position + width], "little", signed=True))
         position += width
     return numbers

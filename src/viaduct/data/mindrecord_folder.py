@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.data.build import SEED, VALIDATION_SHARE, set_aside
+from viaduct.data.build import SEED, VALIDATION_SHARE, split_off_validation
 from viaduct.data.example import MAX_NAME_LENGTH, NO_BOXES, ImageFields
-from viaduct.data.file_index import CORRUPT
+from viaduct.data.file_index import CORRUPT_LABEL
 from viaduct.data.mindrecord import INTEGERS, Int64s, MindRecordFile, is_mindrecord
 from viaduct.data.origins import Origin, SourceImage
 from viaduct.data.shards import SPLITS, find_shard_sets, read_label_names
@@ -40,7 +40,7 @@ MAX_OPEN_FILES = 128  # if a split has more files, a file is opened for each rea
 
 
 class MindRecordFolder:
-    """Rows of a split over all its files, by number; has the methods of `RecordFolder` (index.py).
+    """Rows of a split over all its files, by number, with the methods of `RecordFolder` (index.py) that batches use.
 
     `image` and `label` are the names of the fields. `rows` selects rows, counted over all files; None selects all.
     """
@@ -64,25 +64,28 @@ class MindRecordFolder:
         file = bisect_right(self.starts, row) - 1
         return self.files[file], row - self.starts[file]
 
-    def fields(self, number: int) -> ImageFields:
+    def read_fields(self, number: int) -> ImageFields:
         """Return image and label of a row; raise `BadRecord` if either cannot be read."""
         file, row = self.locate(number)
         label = int(self._stored_labels[int(self._rows[number])])
-        if label == CORRUPT:
+        if label == CORRUPT_LABEL:
             label = file.integer(row, self.label)  # raises the error of this row
         return ImageFields(file.blob(row, self.image), label, self.names.get(label, ""), NO_BOXES)
 
     @cached_property
     def _stored_labels(self) -> Int64s:
-        """Labels of all rows of the files; CORRUPT for labels that cannot be read."""
+        """Labels of all rows of the files; CORRUPT_LABEL for labels that cannot be read."""
         labels = [read_label(file, row, self.label) for file in self.files for row in range(len(file))]
         return np.array(labels, dtype=np.int64)
 
-    def labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
-        """Return the label of every row; one that cannot be read raises `BadRecord`, or is CORRUPT with `skip_bad`."""
+    def read_labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
+        """Return the label of every row.
+
+        One that cannot be read raises `BadRecord`; with `skip_bad` it is CORRUPT_LABEL.
+        """
         labels: Int64s = self._stored_labels[self._rows]
         if not skip_bad:
-            for number in np.flatnonzero(labels == CORRUPT).tolist():
+            for number in np.flatnonzero(labels == CORRUPT_LABEL).tolist():
                 file, row = self.locate(number)
                 file.integer(row, self.label)  # raises the error of this row
         return labels
@@ -104,11 +107,11 @@ class MindRecordFolder:
 
 
 def read_label(file: MindRecordFile, row: int, field: str) -> int:
-    """Read the label of a row; CORRUPT if it cannot be read."""
+    """Read the label of a row; CORRUPT_LABEL if it cannot be read."""
     try:
         return file.integer(row, field)
     except BadData:
-        return CORRUPT
+        return CORRUPT_LABEL
 
 
 def read_filename(file: MindRecordFile, row: int) -> str:
@@ -125,7 +128,7 @@ def read_filename(file: MindRecordFile, row: int) -> str:
 # Files
 
 
-def holds_mindrecords(path: Path) -> bool:
+def has_mindrecords(path: Path) -> bool:
     """Return True for a MindRecord file, and for a folder with MindRecord files and no TFRecords."""
     if path.is_file():
         return is_mindrecord(path)
@@ -257,7 +260,7 @@ def open_mindrecord_splits(
 ) -> tuple[MindRecordFolder | None, MindRecordFolder]:
     """Return training and validation images; training is None if there are only validation files.
 
-    Without validation files a share of the training images is set aside.
+    Without validation files about a tenth of the training images becomes the validation images.
     """
     folders = open_mindrecords(path, image, label)
     for folder in folders.values():
@@ -265,14 +268,14 @@ def open_mindrecord_splits(
             raise BadData(f"{folder.files[0].path}: there are no records in its set of files.")
     if "validation" in folders:
         return folders.get("train"), folders["validation"]
-    return set_rows_aside(folders["train"])
+    return split_rows(folders["train"])
 
 
-def set_rows_aside(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFolder]:
-    """Set about a tenth of every class aside for validation, as `viaduct data build` does."""
-    labels = folder.labels(skip_bad=True)
+def split_rows(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFolder]:
+    """Split rows into training and validation: about a tenth of every class, as `viaduct data build` does."""
+    labels = folder.read_labels(skip_bad=True)
     rows = [SourceImage(str(row), str(label), 0, 0, row) for row, label in enumerate(labels.tolist())]
-    train, validation = set_aside(rows, VALIDATION_SHARE, SEED)
+    train, validation = split_off_validation(rows, VALIDATION_SHARE, SEED)
     if not validation:
         raise BadData(f"{folder.path}: there are no validation files, and too few images to set some aside.")
 
@@ -294,7 +297,7 @@ def open_mindrecord_origin(path: Path) -> Origin:
 
     def read(image: SourceImage) -> bytes:
         split = image.name.partition("/")[0]
-        return bytes(folders[split].fields(image.position).encoded)
+        return bytes(folders[split].read_fields(image.position).encoded)
 
     return Origin(images["train"], images.get("validation"), classes, read, path, has_numeric_labels=True)
 
@@ -303,7 +306,7 @@ def list_images(folder: MindRecordFolder, split: str) -> list[SourceImage]:
     """List the rows as images, named SPLIT/FILE:ROW."""
     modified = {file.path: file.path.stat().st_mtime_ns for file in folder.files}
     images = []
-    for number, label in enumerate(folder.labels().tolist()):
+    for number, label in enumerate(folder.read_labels().tolist()):
         file, row = folder.locate(number)
         name, size = f"{split}/{file.path.name}:{row}", int(file.blob_lengths[row])
         images.append(SourceImage(name, str(label), size, modified[file.path], number))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-MAX_PRINTED = 10  # notices of the same kind
+MAX_PRINTED = 10  # so many notices of one kind are printed
 
 
 def print_notice(line: str) -> None:

@@ -1,10 +1,11 @@
-"""Fifteen operations of augmentation policies on uint8 H x W x 3, as Pillow has them.
+"""Fifteen operations of augmentation policies on uint8 images, H x W x 3, computed as Pillow does.
 
     OPERATIONS["rotate"](image, 0.9, -1)     rotated clockwise by nine tenths of the strongest rotation, 30 degrees
 
 Each takes an image, a strength and a sign. Strengths of 0 to 1 are the range that AutoAugment published; larger ones
 exceed it. Only operations with a direction use the sign. The input is never modified. Pixels from outside of the image
-are grey, 128. Sampling is Pillow's nearest neighbour. Operations on levels have exactly Pillow's results.
+are grey, 128. Geometric operations take the nearest pixel, as Pillow does. Operations on levels have exactly Pillow's
+results.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import numpy.typing as npt
 Pixels = npt.NDArray[np.uint8]
 Operation = Callable[[Pixels, float, float], Pixels]
 
-FILL_LEVEL = 128  # of pixels from outside of the image
+FILL_LEVEL = 128  # level of pixels from outside of the image
 SHEAR, ROTATION = 0.3, 30.0  # at strength 1: shear factor, degrees
-SHIFT = 150 / 331  # of the side: 150 pixels at 331, the image size in the search of ImageNet's policy
-CIFAR_SHIFT = 10 / 32  # of the side, in the published code for CIFAR-10
+# Shift at strength 1, as a fraction of the side: 150 pixels of 331, the image size in the search of ImageNet's policy.
+SHIFT = 150 / 331
+CIFAR_SHIFT = 10 / 32  # the same in the published code for CIFAR-10
 LEVELS = np.arange(256)
 # Pillow's SMOOTH: eight neighbours of weight 1 and the pixel itself of weight 5. The table has sum / 13, rounded.
 THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)
@@ -89,7 +91,7 @@ def solarize(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def posterize(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Keep 8 bits at strength 0, 4 at 1, and at least one."""
+    """Keep the upper bits of each level: 8 at strength 0, 4 at 1, and always at least one."""
     dropped = min(round(4 * strength), 7)
     return image & np.uint8(256 - (1 << dropped))
 
@@ -147,7 +149,7 @@ def brightness(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def sharpness(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Blend with an image smoothed over 3x3 pixels; its border is not smoothed."""
+    """Blend with an image that is smoothed over 3x3 pixels except at its border."""
     smooth = image.astype(np.float32)
     if min(image.shape[:2]) >= 3:
         wide = image.astype(np.uint16)

@@ -2,7 +2,7 @@
 
 They do not depend on the batch size, the number of ranks or the step at which a run was resumed. Plans (the draws of
 an epoch for all its images) use Philox's raw 64-bit words, which NumPy keeps stable. The methods of
-`np.random.Generator`, used for single records (`sample_generator`), may change between NumPy releases.
+`np.random.Generator`, used for single records (`make_image_generator`), may change between NumPy releases.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.random.bit_generator import ISeedSequence
 
 from viaduct.errors import BadValue
 
-WORD_MASK = (1 << 64) - 1  # makes an unsigned word of a seed or epoch that is negative
+WORD_MASK = (1 << 64) - 1  # `x & WORD_MASK` makes an unsigned 64-bit word of a negative seed or epoch
 
 
 class Purpose(IntEnum):
@@ -28,7 +28,7 @@ class Purpose(IntEnum):
     TRAIN_NOISE = 4
     VALIDATION_SCENES = 5
     VALIDATION_NOISE = 6
-    SAMPLE = 7  # the generator of a single image
+    SAMPLE = 7  # all draws for a single image (`make_image_generator`)
     MIXUP = 8
     BALANCE = 9  # which images an epoch uses with balanced classes
     CUTMIX = 10
@@ -47,7 +47,7 @@ def draw_words(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArr
     return np.asarray(make_stream(seed, epoch, purpose).random_raw(count), dtype=np.uint64)
 
 
-def permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
+def draw_permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
     """Return the order in which an epoch visits `count` images."""
     return np.argsort(draw_words(seed, epoch, Purpose.ORDER, count), kind="stable").astype(np.int64)
 
@@ -63,25 +63,25 @@ def draw_uniforms(
     return (bits.astype(np.float32) * np.float32(2.0**-24)).reshape(count, draws)
 
 
-def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
+def make_image_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
     """Return a generator for the image at one position of an epoch, for any number of draws."""
     counter = np.array([0, position & WORD_MASK, 0, Purpose.SAMPLE], dtype=np.uint64)
     key = PhiloxKey(np.array([seed & WORD_MASK, epoch & WORD_MASK], dtype=np.uint64))
     return np.random.Generator(np.random.Philox(key, counter=counter))  # type: ignore[arg-type]  # takes any ISeedSequence
 
 
-def rank_positions(
-    global_batch: int, rank: int, ranks: int, parts: int = 1, paired: bool = False
+def list_rank_positions(
+    global_batch: int, rank: int, ranks: int, parts: int = 1, keeps_mixup_pairs: bool = False
 ) -> npt.NDArray[np.int64]:
     """Return the sorted positions of a global batch that a rank processes: an equal share of each part.
 
     `parts` is the number of gradient accumulation steps. If a part does not divide evenly, the first ranks get one
-    image more. With `paired`, a rank that has position i of a part also has position i counted from the part's end,
-    because mixup mixes these two images. Each part must then be divisible by twice the number of ranks.
+    image more. With `keeps_mixup_pairs`, a rank that has position i of a part also has position i counted from the
+    part's end, because mixup mixes these two images. Each part must then be divisible by twice the number of ranks.
     """
-    check_ranks(global_batch, rank, ranks, parts, paired)
+    check_ranks(global_batch, rank, ranks, parts, keeps_mixup_pairs)
     size = global_batch // parts
-    if paired:
+    if keeps_mixup_pairs:
         front = np.arange(rank * size // (2 * ranks), (rank + 1) * size // (2 * ranks))
         within = np.concatenate([front, size - 1 - front[::-1]])  # positions within a part
     else:
@@ -92,7 +92,7 @@ def rank_positions(
     return positions
 
 
-def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, paired: bool) -> None:
+def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, keeps_mixup_pairs: bool) -> None:
     """Raise `BadValue` if the rank is out of range or the batch cannot be divided among the ranks."""
     if ranks < 1 or not 0 <= rank < ranks:
         raise BadValue(f"rank must be from 0 to ranks - 1, got rank {rank} of {ranks}.")
@@ -103,7 +103,7 @@ def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, paired: bo
             f"a global batch of {global_batch}{in_parts} leaves some of {ranks} ranks without an image.",
             f"Make it at least {ranks * parts}, or use fewer ranks.",
         )
-    if paired and size % (2 * ranks):
+    if keeps_mixup_pairs and size % (2 * ranks):
         step = 2 * ranks * parts
         raise BadValue(
             f"with mixup a global batch of {global_batch}{in_parts} cannot be divided among {ranks} ranks: images "

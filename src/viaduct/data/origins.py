@@ -4,8 +4,9 @@
     open_image_list("photos.csv")             lines of path,label; paths are relative to the list
     open_idx_files("images.gz", "labels.gz")  grey pixels and their labels, plain or gzipped
 
-Each returns an `Origin`: the images, their classes, and a function that reads an image. The first bytes of each file
-must be those of a JPEG or PNG. A folder or list with other files is refused, unless these are hidden or ignored.
+Each returns an `Origin`: the images, their classes, and a function that reads an image. The first bytes of each image
+file must be those of a JPEG or PNG. A list with other files is refused, and so is a folder unless they are hidden or
+ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class SourceImage(NamedTuple):
     class_name: str
     size: int  # bytes
     modified: int  # time in nanoseconds; for IDX files a checksum of all images and labels instead
-    position: int = 0  # in an IDX file or a MindRecord split
+    position: int = 0  # index of the image in an IDX file or a MindRecord split
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +109,10 @@ def open_class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin
 
 
 def find_split_folders(folder: Path) -> tuple[Path, Path | None]:
-    """Return the folder with the class folders for training, and that for validation, if any.
+    """Return the folder that has the class folders for training, and the one for validation, if any.
 
-    They are train/ and validation/ or val/. Without train/, `folder` itself has the class folders; and also if there
-    are other folders beside train/ but none for validation, because train is then the name of a class.
+    They are train/ and validation/ or val/. Without train/, `folder` itself has the class folders. So it has if other
+    folders are beside train/ but none of them is for validation: train is then the name of a class.
     """
     train = folder / "train"
     validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)

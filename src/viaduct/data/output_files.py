@@ -11,7 +11,7 @@ from viaduct.errors import BadData, BadValue
 
 
 def check_output(out: Path, suffix: str, signature: bytes, kind: str, flag: str = "--out") -> None:
-    """Raise `BadValue` if `out` has another suffix, lies in no writable folder, or is a file of another kind.
+    """Raise `BadValue` if `out` has another suffix, is not in a writable folder, or exists and is of another kind.
 
     `signature` are the first bytes of a file of the right kind; `kind` names it in messages, such as "a PNG".
     """

@@ -23,6 +23,7 @@ from viaduct.errors import BadValue
 Pixels = npt.NDArray[np.uint8]
 PREFIX = "source"
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
+# Parameters of RandomResizedCrop: after so many attempts it takes a central crop; ranges of area and ratio of a crop.
 ATTEMPTS = 10
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
@@ -45,7 +46,7 @@ class PillowViews:
     def cut_centre(self, pixels: Pixels, size: int) -> Pixels:
         """Resize the shorter side and crop the centre, as in evaluation."""
         height, width = pixels.shape[:2]
-        shorter = max(size, math.floor(size / self.crop_share + 1e-6))  # 1e-6: against rounding errors
+        shorter = max(size, math.floor(size / self.crop_share + 1e-6))  # 1e-6: in case the quotient is rounded down
         if height <= width:
             sides = (shorter, int(shorter * width / height))
         else:

@@ -1,12 +1,13 @@
 """Decoding of PNG as in TensorFlow, and encoding.
 
     decode(data)          uint8 HxWx3, equal to `tf.io.decode_png(data, channels=3)`
-    dimensions(data)      (height, width) from the header
+    read_dimensions(data) (height, width) from the header
     encode_png(pixels)    bytes of a file
 
 All colour types, depths and interlacing of the standard are supported. As in TensorFlow, alpha and transparency are
-dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Pillow would fill missing rows with black. So
-checksums and the number of decompressed bytes are verified here, and Pillow then decodes the decompressed rows.
+dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Pillow alone would fill missing rows with
+black. So the checksums of critical chunks and the number of decompressed bytes are verified here, and Pillow then
+decodes the decompressed rows.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette, grey and alpha, RGB and alpha
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
-PALETTE = 3
-LAST_FILTER = 4
-MAX_BYTES = 1 << 29  # of an image's pixels; TensorFlow's limit
+PALETTE = 3  # the colour type of images with a palette
+LAST_FILTER = 4  # filters of rows have the numbers 0 to 4
+MAX_BYTES = 1 << 29  # limit of an image's pixels, as in TensorFlow
 MAX_PIXELS = MAX_BYTES // 8  # a pixel has up to eight bytes: four samples of 16 bits
 # Limit for the decompressed pixels: this many bytes, or this many times the compressed size if that is more.
 MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 25, 200
@@ -63,7 +64,7 @@ def is_png(data: bytes | bytearray | memoryview) -> bool:
     return data[:8] == SIGNATURE
 
 
-def dimensions(data: bytes) -> tuple[int, int]:
+def read_dimensions(data: bytes) -> tuple[int, int]:
     """Return height and width from the header."""
     header = read_header(dict(read_chunks(data[:33])))
     return header.height, header.width
@@ -81,7 +82,7 @@ def decode(data: bytes) -> Bytes:
     if b"IEND" not in chunks:
         raise BadData("the PNG is cut short: it has no end.")
     # Each row has a first byte with the number of its filter.
-    size = sum(rows * (1 + header.count_row_bytes(columns)) for columns, rows in list_sizes(header))
+    size = sum(rows * (1 + header.count_row_bytes(columns)) for columns, rows in list_stored_images(header))
     pixels = read_pixels(header, inflate(b"".join(parts), size))
     return look_up(pixels, chunks.get(b"PLTE", b"")) if header.colour_type == PALETTE else pixels
 
@@ -130,8 +131,8 @@ def read_header(chunks: dict[bytes, bytes]) -> Header:
     return header
 
 
-def list_sizes(header: Header) -> list[tuple[int, int]]:
-    """Return columns and rows of each stored image: one, or seven (some may be empty) if the PNG is interlaced."""
+def list_stored_images(header: Header) -> list[tuple[int, int]]:
+    """Return columns and rows of the stored image, or of the seven (some may be empty) of an interlaced PNG."""
     if not header.interlaced:
         return [(header.width, header.height)]
     sizes = [(-(-(header.width - left) // dx), -(-(header.height - top) // dy)) for left, top, dx, dy in ADAM7]
@@ -183,7 +184,7 @@ def read_pixels(header: Header, lines: Bytes) -> Bytes:
 def check_filters(header: Header, lines: Bytes) -> None:
     """Raise `BadData` if the first byte of a row, the number of its filter, is unknown."""
     offset = 0
-    for columns, rows in list_sizes(header):
+    for columns, rows in list_stored_images(header):
         if not rows:
             continue
         row_size = 1 + header.count_row_bytes(columns)

@@ -14,9 +14,9 @@ Prepared = TypeVar("Prepared")
 def prepare_ahead(
     prepare: Callable[[Item], Prepared], items: Iterable[Item], *, workers: int, ahead: int
 ) -> Generator[Prepared, None, None]:
-    """Yield `map(prepare, items)`; threads prepare up to `ahead` results, or one for each worker if that is more.
+    """Yield `map(prepare, items)`; threads prepare up to `ahead` results in advance, at least one for each of them.
 
-    Without workers each result is prepared when it is requested. The threads end with the iterator.
+    Without threads (`workers` is 0) each result is prepared when it is requested. The threads end with the iterator.
     """
     if workers == 0:
         yield from map(prepare, items)

@@ -2,11 +2,13 @@
 
     preprocess("official", data)                                evaluation: float32 224x224x3, normalised
     preprocess("v15", data, train=True, generator=generator)    training, with random draws distributed as in v15
-    prepare_image("v15", data)                                  the same before normalisation, 0..255
-    normalisation("v15")                                        (mean, scale): (image - mean) * scale
+    prepare_image("v15", data)                                  evaluation, before normalisation: 0..255
+    get_normalisation("v15")                                    (mean, scale): (image - mean) * scale
 
-The names are those of the files in references/. A `View` (views.py) has the positions of the needed pixels and the
-change of colours. It is computed from the size of the image; then the image is decoded and resampled once.
+A name is that of a file in references/, for which the following holds; or it begins with "source:" and describes the
+preprocessing of a network of torchvision or timm, which pillow_views.py does. A `View` (views.py) has the positions of
+the needed pixels and the change of colours. It is computed from the size of the image; then the image is decoded and
+resampled once.
 
 The mode `exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of
 TensorFlow. The mode `fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 during decoding, if the shrunk image still
@@ -16,8 +18,8 @@ references skip pixels. Mean and 99th percentile of the differences, of 255 grey
 1411x1411), 3.0 and 19 (a field of stars, 1000x872), 4.4 and 41 (a portrait, 512x512).
 
 In both modes only the region of a view is decoded, if region.py can do so; its pixels are those of the whole image.
-A reference that decodes regions in training, too, gets slightly different chroma from TensorFlow in the leftmost and
-rightmost column of a region: up to 13 grey levels in 60 crops.
+Where a reference itself decodes only the region of a crop in training, TensorFlow gives it other chroma in the region's
+leftmost and rightmost column than viaduct has there: they differ by up to 13 grey levels in 60 crops.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from viaduct.data.pillow_views import PREFIX, PillowViews, parse_name
 from viaduct.data.views import DrawColour, Floats, Preprocessing, Recolour, View
 from viaduct.errors import BadValue
 
-Mode = Literal["exact", "fast"]  # see above
+Mode = Literal["exact", "fast"]  # how images are decoded, as described above
 Colours = Literal["reference"] | DrawColour | None  # changes of colour in training; None: no changes
 NEEDS_GENERATOR = ("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
 
@@ -63,18 +65,19 @@ def preprocess(
 ) -> Floats:
     """Return an image preprocessed as the reference `name` does: float32, size x size x 3, normalised.
 
-    With `train`, crop, mirroring and colours are drawn from `generator`, which is then required.
+    `jpeg_bytes` is the content of a JPEG or PNG file. With `train`, crop, mirroring and colours are drawn from
+    `generator`, which is then required.
     """
     check_arguments(name, jpeg_bytes, generator, size)
     return prepare_image(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
 
 
-def check_arguments(name: str, jpeg_bytes: object, generator: object, size: object) -> None:
-    """Raise `BadValue` for arguments of wrong types."""
-    find_preprocessing(name)
-    if not isinstance(jpeg_bytes, bytes | bytearray | memoryview):
+def check_arguments(name: str, encoded: object, generator: object, size: object) -> None:
+    """Raise `BadValue` for an unknown name, an argument of a wrong type, or a size below 1."""
+    find_preprocessing(name)  # raises for an unknown name
+    if not isinstance(encoded, bytes | bytearray | memoryview):
         hint = "Read the file first: Path(name).read_bytes()."
-        raise BadValue(f"an image must be given as its encoded bytes, got {describe_value(jpeg_bytes)}.", hint)
+        raise BadValue(f"an image must be given as its encoded bytes, got {describe_value(encoded)}.", hint)
     if generator is not None and not isinstance(generator, np.random.Generator):
         hint = "Try: generator=np.random.default_rng(seed)"
         raise BadValue(f"generator must be a numpy Generator, got {describe_value(generator)}.", hint)
@@ -90,7 +93,7 @@ def describe_value(value: object) -> str:
 
 def prepare_image(
     name: str,
-    jpeg_bytes: jpeg.Encoded,
+    encoded: jpeg.Encoded,
     train: bool = False,
     generator: np.random.Generator | None = None,
     boxes: Boxes | None = None,
@@ -104,31 +107,31 @@ def prepare_image(
 ) -> Floats:
     """Return an image on the scale of 0..255 or `normalised`, written to `out` if that is given.
 
-    `policy` (auto_augment.py) is applied to training images before the changes of colour.
+    In training `policy` (auto_augment.py) is applied before the changes of colour. Evaluation uses neither.
     """
     preprocessing = find_preprocessing(name)
-    normalise_as = name if normalised else None
+    normalise_like = name if normalised else None
     if (pillow_views := preprocessing.pillow_views) is not None:
-        image, recolour = cut_with_pillow(pillow_views, jpeg_bytes, train, generator, size, policy, colours)
+        image, recolour = cut_with_pillow(pillow_views, encoded, train, generator, size, policy, colours)
         out = np.empty((size, size, 3), dtype=np.float32) if out is None else out
         out[:] = image
-        return recolour_and_normalise(out, recolour, normalise_as)
-    height, width = jpeg.dimensions(jpeg_bytes)
+        return recolour_and_normalise(out, recolour, normalise_like)
+    height, width = jpeg.read_dimensions(encoded)
     view = choose_view(name, height, width, train, generator, boxes, size, colours)
     if train:
         fancy_upsampling = preprocessing.fancy_upsampling_in_training and mode == "exact"
     else:
         fancy_upsampling = preprocessing.fancy_upsampling
-    if policy is None or generator is None:
-        return render(jpeg_bytes, view, normalise_as, fancy_upsampling, mode, out)
-    out = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
-    out[:] = policy(as_bytes(out), generator)
-    return recolour_and_normalise(out, view.recolour, normalise_as)
+    if policy is None or generator is None or not train:
+        return render(encoded, view, normalise_like, fancy_upsampling, mode, out)
+    out = render(encoded, view._replace(recolour=None), None, fancy_upsampling, mode, out)
+    out[:] = policy(round_to_uint8(out), generator)
+    return recolour_and_normalise(out, view.recolour, normalise_like)
 
 
 def cut_with_pillow(
     pillow_views: PillowViews,
-    jpeg_bytes: jpeg.Encoded,
+    encoded: jpeg.Encoded,
     train: bool,
     generator: np.random.Generator | None,
     size: int,
@@ -136,7 +139,7 @@ def cut_with_pillow(
     colours: Colours,
 ) -> tuple[jpeg.Pixels, Recolour | None]:
     """Return the crop of an image for a network of torchvision or timm, uint8, and the change of its colours."""
-    pixels = jpeg.decode(jpeg_bytes, dct="accurate")
+    pixels = jpeg.decode(encoded, dct="accurate")
     if not train:
         return pillow_views.cut_centre(pixels, size), None
     if generator is None:
@@ -146,12 +149,12 @@ def cut_with_pillow(
     return image, colours(generator) if callable(colours) else None
 
 
-def as_bytes(image: Floats) -> npt.NDArray[np.uint8]:
+def round_to_uint8(image: Floats) -> npt.NDArray[np.uint8]:
     """Round to whole grey levels of 0..255."""
     return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
-def normalisation(name: str) -> tuple[Floats, Floats]:
+def get_normalisation(name: str) -> tuple[Floats, Floats]:
     """Return (mean, scale) by channel: a pixel p becomes (p - mean) * scale."""
     preprocessing = find_preprocessing(name)
     return np.array(preprocessing.mean, dtype=np.float32), np.array(preprocessing.scale, dtype=np.float32)
@@ -189,7 +192,7 @@ def make_pillow_preprocessing(name: str) -> Preprocessing:
 
 def refuse_view(height: int, width: int, size: int) -> View:
     """Raise `BadValue`, because the positions in a `View` cannot describe Pillow's antialiased resizing."""
-    raise BadValue("images of a network of another package are resized by Pillow, which this step cannot do.")
+    raise BadValue("networks of torchvision and timm need Pillow's resizing, which cannot be used here.")
 
 
 def choose_view(
@@ -204,7 +207,7 @@ def choose_view(
 ) -> View:
     """Return the view of an image of this size; in training draw crop, mirroring and change of colours, in this order.
 
-    These are all random draws except those of a policy, and those in `cut_with_pillow`.
+    There are two other places with random draws: policies (auto_augment.py) and `cut_with_pillow`.
     """
     if size < 1:
         raise BadValue(f"size must be at least 1, got {size}.")
@@ -224,46 +227,49 @@ def choose_view(
 
 
 def render(
-    jpeg_bytes: jpeg.Encoded,
+    encoded: jpeg.Encoded,
     view: View,
-    normalise_as: str | None = None,
+    normalise_like: str | None = None,
     fancy_upsampling: bool = True,
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """Decode, resample and recolour an image, and normalise it as the reference `normalise_as` does, if given."""
+    """Decode an image, sample it at the view's positions, change its colours, and normalise it.
+
+    `normalise_like` names the reference whose mean and scale are used; None: the image is not normalised.
+    """
     if mode not in ("exact", "fast"):
         raise BadValue(f"mode must be 'exact' or 'fast', got {mode!r}.")
     rows, columns, recolour = view
-    out = np.empty((len(rows.fraction), len(columns.fraction), 3), dtype=np.float32) if out is None else out
-    fast = mode == "fast" and jpeg.is_jpeg(jpeg_bytes)
+    out = np.empty((rows.length, columns.length, 3), dtype=np.float32) if out is None else out
+    fast = mode == "fast" and jpeg.is_jpeg(encoded)
     shrink = largest_shrink(rows, columns) if fast else 1
     if shrink > 1:
-        height, width = jpeg.dimensions(jpeg_bytes)
+        height, width = jpeg.read_dimensions(encoded)
         rows = shrink_axis(rows, shrink, -(-height // shrink))
         columns = shrink_axis(columns, shrink, -(-width // shrink))
     # decode_view can normalise, too, but a change of colours has to come first.
     normalisation_rows = (
-        make_normalisation_rows(normalise_as, len(columns.fraction)) if normalise_as and not recolour else None
+        make_normalisation_rows(normalise_like, columns.length) if normalise_like and not recolour else None
     )
     options: dict[str, Any] = {"shrink": shrink, "fancy_upsampling": fancy_upsampling}
-    if region.decode_view(jpeg_bytes, rows, columns, out, **options, normalisation=normalisation_rows):
-        return out if normalisation_rows else recolour_and_normalise(out, recolour, normalise_as)
-    pixels = jpeg.decode(jpeg_bytes, **options)
-    return recolour_and_normalise(resample(pixels, rows, columns, out), recolour, normalise_as)
+    if region.decode_view(encoded, rows, columns, out, **options, normalisation=normalisation_rows):
+        return out if normalisation_rows else recolour_and_normalise(out, recolour, normalise_like)
+    pixels = jpeg.decode(encoded, **options)
+    return recolour_and_normalise(resample(pixels, rows, columns, out), recolour, normalise_like)
 
 
-def recolour_and_normalise(image: Floats, recolour: Recolour | None, normalise_as: str | None) -> Floats:
-    """Recolour an image and normalise it as the reference `normalise_as` does, in place; None skips the step."""
+def recolour_and_normalise(image: Floats, recolour: Recolour | None, normalise_like: str | None) -> Floats:
+    """Change colours and normalise as the reference `normalise_like` does, in place; None skips either."""
     if recolour:
         image = recolour(image)
-    return normalise(normalise_as, image) if normalise_as else image
+    return normalise(normalise_like, image) if normalise_like else image
 
 
 @cache
 def make_normalisation_rows(name: str, width: int) -> region.NormalisationRows:
     """Return -mean and scale, repeated for each pixel of a row: numpy adds a row ten times as fast as three numbers."""
-    mean, scale = normalisation(name)
+    mean, scale = get_normalisation(name)
     return np.tile(-mean, width), np.tile(scale, width)
 
 

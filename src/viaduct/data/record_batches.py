@@ -24,19 +24,19 @@ from torch import Tensor
 from viaduct.cores import count_cores
 from viaduct.data.auto_augment import find_policy
 from viaduct.data.balance import describe_balance, draw_balanced_order
-from viaduct.data.batches import WHOLE, Batch, Share, Stream, check_count, find_mask
+from viaduct.data.batches import WHOLE_BATCH, Batch, BatchStream, RankShare, check_count, find_mask
 from viaduct.data.compiled import find_compiled
-from viaduct.data.crops import find_crops
+from viaduct.data.crops import make_crop_preparer
 from viaduct.data.mindrecord_folder import MindRecordFolder
 from viaduct.data.notices import MAX_PRINTED, print_notice
-from viaduct.data.order import sample_generator
-from viaduct.data.preprocess import normalisation, prepare_image
+from viaduct.data.order import make_image_generator
+from viaduct.data.preprocess import get_normalisation, prepare_image
 from viaduct.data.records import Records, RecordSplit
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
-ROWS_PER_TASK = 8  # images that a thread prepares at once
-MAX_BAD_SHARE = 0.001  # of a split's records; with more bad records a run stops even with on_bad_record=skip
+ROWS_PER_TASK = 8  # number of images that a thread prepares in one task
+MAX_BAD_SHARE = 0.001  # share of bad records in a split above which a run stops, even with on_bad_record=skip
 ZERO_NOTE = (
     "note: the labels of these MindRecord files begin with 0 and are used unchanged; weights trained on ImageNet's "
     "TFRecords count classes from 1: to use such weights, give --set data.label_shift=1"
@@ -48,9 +48,10 @@ SLOW_NOTE = (
 
 
 def has_zero_based_labels(split: RecordSplit) -> bool:
-    """Return True if labels of MindRecord files begin with 0 and the network has an output more than they need.
+    """Return True if labels of MindRecord files begin with 0 and the network has more outputs than they need.
 
-    Pretrained weights of such a network may expect labels that begin with 1. False if the recipe sets label_shift.
+    Pretrained weights of such a network may expect labels that begin with 1. If the recipe sets label_shift, the result
+    is False.
     """
     if not isinstance(split.folder, MindRecordFolder) or split.records.label_shift:
         return False
@@ -58,7 +59,7 @@ def has_zero_based_labels(split: RecordSplit) -> bool:
 
 
 class DeviceCopier:
-    """Copies batches from pinned memory to a CUDA device on a separate stream, while the previous batch is trained on.
+    """Copies batches from pinned memory to a CUDA device, on a separate stream beside the step of the previous batch.
 
     A copy waits for the work that was queued before the previous copy, so at most two batches are on the device.
     """
@@ -100,7 +101,7 @@ class Buffer:
             self.read_event.synchronize()
 
 
-class RecordBatches(Stream):
+class RecordBatches(BatchStream):
     """Batches of one split of record files or class folders."""
 
     def __init__(
@@ -111,11 +112,11 @@ class RecordBatches(Stream):
         device: torch.device,
         train: bool,
         seed: int,
-        share: Share = WHOLE,
+        share: RankShare = WHOLE_BATCH,
     ) -> None:
         super().__init__(seed)
         self.count = len(split)
-        # The rank's positions are those within a global batch.
+        # Positions of the rank's images within a global batch.
         self.global_batch, self._rank_positions = share.split_batch(records.get_batch_size(train), train)
         self._local_batch = len(self._rank_positions)
         self._rank_prefix = f"rank {share.rank}: " if share.rank else ""
@@ -136,12 +137,12 @@ class RecordBatches(Stream):
             print_notice(ZERO_NOTE)
         on_cpu = device.type == "cpu"
         # Prepares several training images in one call; None: images are prepared one by one.
-        self._crops = find_crops(records, split.folder, normalised=on_cpu) if train else None
-        mean, scale = normalisation(records.preprocess)
+        self._crop_preparer = make_crop_preparer(records, split.folder, normalised=on_cpu) if train else None
+        mean, scale = get_normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
         self._workers = records.workers or max(1, count_cores() // share.ranks_on_machine)
         self._copier = DeviceCopier(device) if device.type == "cuda" else None
-        self._buffers: list[Buffer] = []  # that are free
+        self._free_buffers: list[Buffer] = []
 
     def close(self) -> None:
         """End the open iterators and their threads; print how many records were replaced if not all were printed."""
@@ -162,10 +163,10 @@ class RecordBatches(Stream):
                 pending.append(self._submit_batch(pool, order, epoch, step))
                 if len(pending) > self._records.prefetch:
                     yield self._finish(order, *pending[0])
-                    self._buffers.append(pending.popleft()[1])
+                    self._free_buffers.append(pending.popleft()[1])
             while pending:
                 yield self._finish(order, *pending[0])
-                self._buffers.append(pending.popleft()[1])
+                self._free_buffers.append(pending.popleft()[1])
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -183,8 +184,8 @@ class RecordBatches(Stream):
         positions = step * self.global_batch + self._rank_positions[first : first + ROWS_PER_TASK]
         indices = order[positions]
         is_ready = np.zeros(len(indices), dtype=np.bool_)
-        if self._crops:
-            is_ready = self._crops.prepare(indices, positions, self._seed, epoch, images)
+        if self._crop_preparer:
+            is_ready = self._crop_preparer.prepare(indices, positions, self._seed, epoch, images)
         for row in np.flatnonzero(~is_ready).tolist():
             self._prepare_record(int(indices[row]), epoch, int(positions[row]), images[row])
 
@@ -194,9 +195,9 @@ class RecordBatches(Stream):
         A bad record raises `BadData` or is replaced, as `on_bad_record` says.
         """
         records = self._records
-        generator = sample_generator(self._seed, epoch, position) if self._train else None
+        generator = make_image_generator(self._seed, epoch, position) if self._train else None
         try:
-            encoded, _, _, boxes = self._split.folder.fields(index)
+            encoded, _, _, boxes = self._split.folder.read_fields(index)
             prepare_image(
                 records.preprocess,
                 encoded,
@@ -247,7 +248,7 @@ class RecordBatches(Stream):
                 f"The last: {self.skipped[-1]}",
                 self._split.folder.how_to_list_bad,
             )
-        out[:] = 0 if self._device.type == "cpu" else normalisation(self._records.preprocess)[0]
+        out[:] = 0 if self._device.type == "cpu" else get_normalisation(self._records.preprocess)[0]
 
     def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, tasks: list[Future[None]]) -> Batch:
         """Wait for the tasks that fill the buffer, and return its batch on the device."""
@@ -260,7 +261,7 @@ class RecordBatches(Stream):
         return Batch(images, labels, mask, index)
 
     def _move_to_device(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
-        """Return two tensors on the device: images, and index and labels; with CUDA the copy is asynchronous."""
+        """Return the images, and one tensor of index and labels, on the device; with CUDA the copy is asynchronous."""
         if self._device.type == "cpu":
             return buffer.images.permute(0, 3, 1, 2), buffer.index_and_labels.clone()
         if self._copier is None:
@@ -276,8 +277,8 @@ class RecordBatches(Stream):
 
     def _take_buffer(self) -> Buffer:
         """Return a buffer that the device has read, or a new one."""
-        if self._buffers:
-            buffer = self._buffers.pop(0)
+        if self._free_buffers:
+            buffer = self._free_buffers.pop(0)
             buffer.wait()
             return buffer
         shape = (self._local_batch, self._records.size, self._records.size, 3)

@@ -1,4 +1,4 @@
-"""The data of a recipe in files, too large for memory: TFRecord files, MindRecord files or class folders.
+"""The data of a recipe in files that are read image by image: TFRecord files, MindRecord files or class folders.
 
     Records(global_batch=256, size=224, classes=1001, preprocess="official")     --data records/, or class folders
 
@@ -16,17 +16,17 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from viaduct.data import references
-from viaduct.data.file_index import CORRUPT
-from viaduct.data.folder import ImageFolder, holds_images, open_image_splits, read_class_names
+from viaduct.data.file_index import CORRUPT_LABEL
+from viaduct.data.folder import ImageFolder, has_images, open_image_splits, read_class_names
 from viaduct.data.index import RecordFolder
-from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, open_mindrecord_splits
+from viaduct.data.mindrecord_folder import MindRecordFolder, has_mindrecords, open_mindrecord_splits
 from viaduct.data.pillow_views import PREFIX, parse_name
-from viaduct.data.shards import LABELS_FILE, explain_nothing_found, read_label_names, record_files
+from viaduct.data.shards import LABELS_FILE, explain_nothing_found, list_record_files, read_label_names
 from viaduct.data.source import Colour, Dataset, Labels, Pixels, Source
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, UnknownName
 
-COLOUR_FIELDS = ("brightness", "contrast", "saturation", "hue")  # in the order of colour.Ranges
+COLOUR_FIELDS = ("brightness", "contrast", "saturation", "hue")  # in the order of colour.ColourRanges
 Folder = RecordFolder | ImageFolder | MindRecordFolder
 
 
@@ -42,18 +42,20 @@ class Records(Source):
 
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one for each core
-    # The name of a file in references/; or "source": as the network's package, torchvision or timm, prepares images.
+    # Name of a file in references/; or "source", which stands for the settings of the network's package, torchvision or
+    # timm, and may be followed by such settings (pillow_views.py).
     preprocess: str = "official"
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images during decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"  # skip: train on the mean colour in place of a bad image
-    increased_aug: Literal["reference", "on", "off"] = "reference"  # colour changes; on: by the four fields below
-    brightness: Annotated[float, Ge(0), Le(255)] = 0.3  # largest change, in grey levels of 255
-    contrast: Annotated[float, Ge(0), Le(1)] = 0.6  # factors from this to two minus this
-    saturation: Annotated[float, Ge(0), Le(1)] = 0.6  # likewise
-    hue: Annotated[float, Ge(0), Le(1)] = 0.13  # largest rotation, as a fraction of half a circle
+    # Changes of colour in training: those of the reference, none, or by the four fields below (`colour.ColourRanges`).
+    increased_aug: Literal["reference", "on", "off"] = "reference"
+    brightness: Annotated[float, Ge(0), Le(255)] = 0.3
+    contrast: Annotated[float, Ge(0), Le(1)] = 0.6
+    saturation: Annotated[float, Ge(0), Le(1)] = 0.6
+    hue: Annotated[float, Ge(0), Le(1)] = 0.13
     image_field: str = ""  # of MindRecord files: the field of the encoded image; empty: chosen automatically
-    label_field: str = ""  # likewise: the field of the class
+    label_field: str = ""  # of MindRecord files: the field of the class; empty: chosen automatically
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +65,7 @@ class Records(Source):
             raise UnknownName("data.preprocess", self.preprocess, (*references.names(), PREFIX))
 
     def refuse_idle_fields(self) -> None:
-        """Raise `BadValue` for a colour range that has no effect.
+        """Raise `BadValue` if a colour range is set that has no effect.
 
         Called when the data are loaded, because --set changes the recipe's fields one by one.
         """
@@ -76,20 +78,20 @@ class Records(Source):
     @property
     def colours(self) -> Any:
         """Changes of colour in training: "reference" for those of the reference, a function that draws one, or None."""
-        from viaduct.data.colour import Ranges, draw_yiq_change
+        from viaduct.data.colour import ColourRanges, draw_yiq_change
 
         if self.increased_aug == "on":
-            return partial(draw_yiq_change, ranges=Ranges(*(getattr(self, field) for field in COLOUR_FIELDS)))
+            return partial(draw_yiq_change, ranges=ColourRanges(*(getattr(self, field) for field in COLOUR_FIELDS)))
         return None if self.increased_aug == "off" else "reference"
 
     @property
-    def usual_count(self) -> int:
+    def usual_image_count(self) -> int:
         return 1_281_167  # ImageNet's
 
-    def normalisation(self) -> tuple[Colour, Colour]:
-        from viaduct.data.preprocess import normalisation
+    def get_normalisation(self) -> tuple[Colour, Colour]:
+        from viaduct.data.preprocess import get_normalisation
 
-        mean, scale = (tuple(map(float, values)) for values in normalisation(self.preprocess))
+        mean, scale = (tuple(map(float, values)) for values in get_normalisation(self.preprocess))
         return mean, scale  # type: ignore[return-value]
 
     def load(self, path: Path | None) -> Dataset:
@@ -97,14 +99,14 @@ class Records(Source):
         self.refuse_idle_fields()
         if path is None:
             raise BadData("this recipe trains on TFRecord files or class folders: give their folder with --data DIR.")
-        if holds_mindrecords(path):
+        if has_mindrecords(path):
             return RecordSet(self, *open_mindrecord_splits(path, self.image_field, self.label_field))
         for field in ("image_field", "label_field"):
             if getattr(self, field):
                 raise BadValue(f"data.{field} is for MindRecord files, but {path} has none.", "Leave it out.")
-        if holds_images(path):
+        if has_images(path):
             return RecordSet(self, *open_image_splits(path))
-        only_validation = not record_files(path, "train") and record_files(path, "validation")
+        only_validation = not list_record_files(path, "train") and list_record_files(path, "validation")
         train = None if only_validation else RecordFolder(path, "train")
         return RecordSet(self, train, RecordFolder(path, "validation"))
 
@@ -114,7 +116,10 @@ class Records(Source):
         return {label + self.label_shift: name for label, name in find_class_names(path)[1].items()}
 
     def find_stated_classes(self, path: Path) -> StatedClasses | None:
-        """Return the classes that the data at a path define; None if they define none or cannot be read."""
+        """Return the classes that the data at a path define.
+
+        None if they define none, cannot be read, or label_shift leaves no label of 0 or more.
+        """
         try:
             path_of_names, names = find_class_names(path)
         except (OSError, BadData, BadValue):
@@ -125,18 +130,18 @@ class Records(Source):
         return StatedClasses(path_of_names, len(names), min(names), max(names), outputs) if outputs > 0 else None
 
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
-        from viaduct.data.batches import WHOLE
+        from viaduct.data.batches import WHOLE_BATCH
         from viaduct.data.record_batches import RecordBatches  # torch is imported here
 
-        return RecordBatches(self, split, device=device, train=train, seed=seed, share=share or WHOLE)
+        return RecordBatches(self, split, device=device, train=train, seed=seed, share=share or WHOLE_BATCH)
 
 
 def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
-    """Return the file or folder that defines class names, and the name of each label (none if it is not there)."""
-    if holds_mindrecords(path):
+    """Return the file or folder that defines class names, and the name of each label; no names if it does not exist."""
+    if has_mindrecords(path):
         folder = path if path.is_dir() else path.parent
         return folder / LABELS_FILE, read_label_names(folder)
-    if holds_images(path):
+    if has_images(path):
         return path, read_class_names(path)
     return path / LABELS_FILE, read_label_names(path)
 
@@ -147,9 +152,9 @@ class StatedClasses:
 
     path: Path
     count: int
-    first: int  # the smallest label, as it is stored
-    last: int  # the largest
-    outputs: int  # that a network needs for these labels, after the recipe's label_shift
+    first: int  # the smallest stored label
+    last: int  # the largest stored label
+    outputs: int  # number of outputs that a network needs for these labels, after the recipe's label_shift
 
     def fits(self, classes: int) -> bool:
         """Return True if a network with this number of classes has the outputs that these labels need, or one more."""
@@ -181,17 +186,17 @@ class RecordSplit:
         With on_bad_record=skip a record with an unreadable label has label 0, and is reported when a batch needs its
         image. Labels that are not in the index yet are read from the TFRecord files.
         """
-        stored = self.folder.labels(skip_bad=self.records.on_bad_record == "skip")
-        labels: Labels = np.where(stored == CORRUPT, 0, stored + self.records.label_shift)
+        stored = self.folder.read_labels(skip_bad=self.records.on_bad_record == "skip")
+        labels: Labels = np.where(stored == CORRUPT_LABEL, 0, stored + self.records.label_shift)
         wrong = np.flatnonzero((labels < 0) | (labels >= self.records.classes))
         if len(wrong):
             first = int(wrong[0])
             reason = f"its label {labels[first]} is not one of 0 to {self.records.classes - 1}"
-            raise self.folder.make_error(first, reason, *self._advise_on_range(stored[stored != CORRUPT]))
+            raise self.folder.make_error(first, reason, *self._advise_on_range(stored[stored != CORRUPT_LABEL]))
         return labels
 
     def _advise_on_range(self, stored: Labels) -> tuple[str, ...]:
-        """Return advice if all labels would fit with one output more, or if they began with 0."""
+        """Return advice if labels begin with 1 or more and the largest one needs just one output more."""
         classes = self.records.classes
         if self.records.label_shift or stored.min() < 1 or stored.max() != classes:
             return ()
@@ -200,16 +205,16 @@ class RecordSplit:
 
     def read_image(self, index: int) -> Pixels:
         """Return an image preprocessed for evaluation; the mean colour for a bad record with on_bad_record=skip."""
-        from viaduct.data.preprocess import as_bytes, normalisation, prepare_image
+        from viaduct.data.preprocess import get_normalisation, prepare_image, round_to_uint8
 
         side = self.records.size
         try:
-            pixels = prepare_image(self.records.preprocess, self.folder.fields(index).encoded, size=side)
+            pixels = prepare_image(self.records.preprocess, self.folder.read_fields(index).encoded, size=side)
         except BadData as error:
             if self.records.on_bad_record == "stop":
                 raise error if isinstance(error, BadRecord) else self.folder.make_error(index, error.message) from None
-            pixels = np.full((side, side, 3), normalisation(self.records.preprocess)[0])
-        return as_bytes(pixels)
+            pixels = np.full((side, side, 3), get_normalisation(self.records.preprocess)[0])
+        return round_to_uint8(pixels)
 
 
 class RecordSet:

@@ -1,7 +1,8 @@
 """Decoding of only the part of a JPEG that is sampled, by the C extension `_region.c`.
 
     decode_view(data, rows, columns, out)   True: `out` is `resample(decode(data), rows, columns)`, bit for bit
-                                            False: the caller must decode the whole image (PNG, CMYK, any damage)
+                                            False: the caller must decode the whole image (PNG, CMYK, damage in the
+                                            rows that were read, no extension)
     describe_decoder()                      description of the decoder of this installation
 
 The extension is built if a compiler and libjpeg-turbo's headers are present. VIADUCT_NO_REGION=1 disables it. Damage
@@ -25,8 +26,8 @@ from viaduct.data.geometry import Axis
 Floats = npt.NDArray[np.float32]
 NormalisationRows = tuple[Floats, Floats]  # what is added to each row of `out`, and what the sum is multiplied by
 
-SWITCH = "VIADUCT_NO_REGION"
-END = b"\xff\xd9"  # JPEG's end-of-image marker
+DISABLING_VARIABLE = "VIADUCT_NO_REGION"
+END_OF_IMAGE = b"\xff\xd9"  # JPEG's end-of-image marker
 
 
 def decode_view(
@@ -40,9 +41,12 @@ def decode_view(
     fancy_upsampling: bool = True,
     normalisation: NormalisationRows | None = None,
 ) -> bool:
-    """Decode the pixels at these positions into `out`, and normalise them; return False if this is impossible."""
+    """Sample an image at these positions into `out`, and normalise it if `normalisation` is given.
+
+    Return False if the extension cannot decode the image.
+    """
     decode = find_function("decode_view")
-    is_complete = data[-2:] == END or jpeg.has_end_marker(bytes(data))
+    is_complete = data[-2:] == END_OF_IMAGE or jpeg.has_end_marker(bytes(data))
     if decode is None or not jpeg.is_jpeg(data) or not is_complete:
         return False
     shift, factor = normalisation or (None, None)
@@ -51,8 +55,8 @@ def decode_view(
 
 
 def describe_decoder() -> str:
-    if is_switched_off():
-        return f"whole images with simplejpeg ({SWITCH} is set)"
+    if is_disabled():
+        return f"whole images with simplejpeg ({DISABLING_VARIABLE} is set)"
     try:
         return f"the region of a crop with libjpeg-turbo {import_module('viaduct.data._region').VERSION}"
     except ImportError as error:
@@ -61,9 +65,9 @@ def describe_decoder() -> str:
 
 def find_function(name: str) -> Callable[..., Any] | None:
     """Return a function of the extension; None if it is switched off, not built, or too old to have the function."""
-    return None if is_switched_off() else find_compiled("_region", name)
+    return None if is_disabled() else find_compiled("_region", name)
 
 
-def is_switched_off() -> bool:
+def is_disabled() -> bool:
     """Return True if VIADUCT_NO_REGION disables the extension."""
-    return os.environ.get(SWITCH, "") not in ("", "0")
+    return os.environ.get(DISABLING_VARIABLE, "") not in ("", "0")

@@ -24,13 +24,14 @@ NAMES = tuple(SILHOUETTES)
 MIN_SIDE = 16  # pixels; in smaller images a star cannot be told from a disc
 CHUNK = 320  # images painted at a time, to fit in cache; a multiple of 8 (bytes of a word) and of the 10 classes
 
-AREA = (0.09, 0.20)  # of the silhouette, as a fraction of the image's
+# Ranges and limits of the random properties of an image.
+AREA = (0.09, 0.20)  # of the silhouette, as a fraction of the image's area
 MAX_SHIFT = 0.11  # largest distance from the centre in each direction, as a fraction of the side
 TILT = np.pi / 4  # largest rotation in each direction, in radians
 DARK, LIGHT = (0.10, 0.42), (0.68, 1.0)  # V in HSV of the darker and the lighter of silhouette and background
 SATURATION = (0.15, 0.70)
 SHADE = 0.30  # largest relative difference in brightness between an edge of the image and its centre
-GRAIN = (0.01, 0.06)  # standard deviation of the noise
+GRAIN = (0.01, 0.06)  # standard deviation of the noise, as a fraction of white
 
 # Table from a random byte to a value of the normal distribution.
 NORMAL_BY_BYTE = np.array([NormalDist().inv_cdf((byte + 0.5) / 256) for byte in range(256)], dtype=np.float32)
@@ -57,7 +58,7 @@ class Shapes(Images):
             raise BadValue(f"classes must be {len(NAMES)} for shapes, got {self.classes}.")
 
     @property
-    def usual_count(self) -> int:
+    def usual_image_count(self) -> int:
         return self.train_images
 
     @property
@@ -101,19 +102,19 @@ def draw_scenes(draws: Floats) -> Scenes:
     """Return scenes made from numbers in [0, 1), a row for each image; the order of the columns must not change."""
     column = iter(draws.T)
     centre = 0.5 + MAX_SHIFT * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
-    scale = np.sqrt(between(AREA, next(column)))
+    scale = np.sqrt(scale_to_range(AREA, next(column)))
     tilt = TILT * (2 * next(column) - 1)
     hue = next(column)
-    other_hue = hue + between((0.25, 0.75), next(column))
-    dark = hsv_to_rgb(hue, between(SATURATION, next(column)), between(DARK, next(column)))
-    light = hsv_to_rgb(other_hue, between(SATURATION, next(column)), between(LIGHT, next(column)))
+    other_hue = hue + scale_to_range((0.25, 0.75), next(column))
+    dark = hsv_to_rgb(hue, scale_to_range(SATURATION, next(column)), scale_to_range(DARK, next(column)))
+    light = hsv_to_rgb(other_hue, scale_to_range(SATURATION, next(column)), scale_to_range(LIGHT, next(column)))
     swapped = (next(column) < 0.5)[:, None]
     slope = 2 * SHADE * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
     foreground, background = np.where(swapped, dark, light), np.where(swapped, light, dark)
-    return Scenes(centre, scale, tilt, foreground, background, slope, between(GRAIN, next(column)))
+    return Scenes(centre, scale, tilt, foreground, background, slope, scale_to_range(GRAIN, next(column)))
 
 
-def between(ends: tuple[float, float], draw: Floats) -> Floats:
+def scale_to_range(ends: tuple[float, float], draw: Floats) -> Floats:
     """Scale numbers in [0, 1) to a range."""
     low, high = np.float32(ends[0]), np.float32(ends[1])
     return low + (high - low) * draw
@@ -128,7 +129,7 @@ def hsv_to_rgb(hue: Floats, saturation: Floats, value: Floats) -> Floats:
 
 
 def paint(scenes: Scenes, size: int, noise: np.random.Philox) -> Pixels:
-    """Return uint8 images of the scenes; their classes cycle through 0 to 9."""
+    """Return uint8 images of the scenes; scene i shows silhouette i modulo 10."""
     middles = (np.arange(size, dtype=np.float32) + 0.5) / size
     x, y = middles[None, None, :], middles[None, :, None]
     inside = compute_coverage(scenes, x, y, size)[..., None]

@@ -16,8 +16,8 @@ SPLITS: tuple[Split, Split] = ("train", "validation")
 LABELS_FILE = "labels.txt"
 
 
-def record_files(folder: Path, split: str) -> list[Path]:
-    """Return the files of a split in order, from FOLDER or FOLDER/train; empty if there are none.
+def list_record_files(folder: Path, split: str) -> list[Path]:
+    """Return the files of a split in order, from FOLDER or FOLDER/SPLIT; empty if there are none.
 
     Raise `BadData` if a file of the set is missing, or if there are several sets.
     """
@@ -31,7 +31,7 @@ def record_files(folder: Path, split: str) -> list[Path]:
 
 
 def find_shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
-    """Return the sets of a split's files in a folder: [16][3] is `train-00003-of-00016`."""
+    """Return the sets of a split's files in a folder, such that [16][3] is `train-00003-of-00016`."""
     pattern = re.compile(rf"{re.escape(split)}-(\d{{5}})-of-(\d{{5}})")
     sets: dict[int, dict[int, Path]] = {}
     for entry in os.scandir(folder):
@@ -47,7 +47,7 @@ def require_single_set(folder: Path, split: str, sets: dict[int, dict[int, Path]
         sizes = " and ".join(f"of {total}" for total in sorted(sets))
         raise BadData(f"{folder}: there are {len(sets)} sets of {split} files, {sizes}.", "Keep one of them here.")
     ((total, files),) = sets.items()
-    missing = [shard_name(split, number, total) for number in range(total) if number not in files]
+    missing = [format_shard_name(split, number, total) for number in range(total) if number not in files]
     if missing:
         raise BadData(
             f"{folder}: {len(missing):,} of the {total:,} {split} files are missing: {join_first(missing)}.",
@@ -56,7 +56,7 @@ def require_single_set(folder: Path, split: str, sets: dict[int, dict[int, Path]
     return [files[number] for number in sorted(files)]
 
 
-def shard_name(split: str, number: int, total: int) -> str:
+def format_shard_name(split: str, number: int, total: int) -> str:
     return f"{split}-{number:05d}-of-{total:05d}"
 
 

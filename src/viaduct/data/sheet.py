@@ -12,10 +12,10 @@ from viaduct.data.auto_augment import Policy, find_policy
 from viaduct.data.folder import open_split
 from viaduct.data.geometry import resample, stretch_axis
 from viaduct.data.notices import print_first_notices
-from viaduct.data.order import permutation, sample_generator
+from viaduct.data.order import draw_permutation, make_image_generator
 from viaduct.data.output_files import check_output, write_result
 from viaduct.data.png import SIGNATURE, encode_png
-from viaduct.data.preprocess import as_bytes, prepare_image
+from viaduct.data.preprocess import prepare_image, round_to_uint8
 from viaduct.data.records import Folder
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
@@ -29,7 +29,7 @@ BLANK: Pixels = np.full((SIDE, SIDE, 3), 224, np.uint8)
 def write_contact_sheet(
     records: Path, out: Path, reference: str, count: int, split: str, seed: int, auto_augment: str = ""
 ) -> list[str]:
-    """Write the sheet of `count` images, preprocessed as `reference` does; return a line of text for each row.
+    """Write the sheet of `count` random images, preprocessed as `reference` does; return a line of text for each row.
 
     An image that cannot be decoded is reported on stderr and has a blank row; if all fail, the first error is raised.
     """
@@ -37,7 +37,7 @@ def write_contact_sheet(
     policy = find_policy(auto_augment)
     folder = open_split(records, split)
     rows, lines, errors = list[list[Pixels]](), list[str](), list[BadData]()
-    for number in permutation(seed, 0, len(folder))[:count].tolist():
+    for number in draw_permutation(seed, 0, len(folder))[:count].tolist():
         try:
             row, line = build_row(folder, number, reference, seed, policy)
         except BadData as error:
@@ -56,16 +56,16 @@ def build_row(
     folder: Folder, number: int, reference: str, seed: int, policy: Policy | None
 ) -> tuple[list[Pixels], str]:
     """Return an image beside its views, and a line of text about it."""
-    fields = folder.fields(number)
+    fields = folder.read_fields(number)
     image = jpeg.decode(fields.encoded)
     height, width = image.shape[:2]
     views = [prepare_image(reference, fields.encoded, size=SIDE)]
     for crop in range(CROPS):
-        generator = sample_generator(seed, crop, number)
+        generator = make_image_generator(seed, crop, number)
         views.append(prepare_image(reference, fields.encoded, True, generator, fields.boxes, SIDE, policy=policy))
     label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
     line = f"label {label}, {width}x{height}, {folder.describe_location(number)}"
-    return [fit_in_square(image), *map(as_bytes, views)], line
+    return [fit_in_square(image), *map(round_to_uint8, views)], line
 
 
 def fit_in_square(image: Pixels) -> Pixels:
@@ -73,7 +73,7 @@ def fit_in_square(image: Pixels) -> Pixels:
     height, width = image.shape[:2]
     scale = SIDE / max(height, width)
     inner = max(1, round(height * scale)), max(1, round(width * scale))
-    small = as_bytes(resample(image, stretch_axis(0, height, inner[0]), stretch_axis(0, width, inner[1])))
+    small = round_to_uint8(resample(image, stretch_axis(0, height, inner[0]), stretch_axis(0, width, inner[1])))
     square = np.full((SIDE, SIDE, 3), 255, np.uint8)
     top, left = (SIDE - inner[0]) // 2, (SIDE - inner[1]) // 2
     square[top : top + inner[0], left : left + inner[1]] = small

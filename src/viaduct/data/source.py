@@ -4,7 +4,7 @@
     image_set = source.load(Path("cifar/"))                           an `ImageSet`, read when the run starts
     image_set.train.images, image_set.train.labels                    uint8 NHWC and int64
 
-Nothing here imports torch, so that recipes can be listed without it.
+Importing this module does not import torch, so that recipes can be listed without it; the batches need torch.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Source(ABC):
     global_batch: PositiveCount
     size: PositiveCount  # side of the network's square input
     classes: PositiveCount = 10
-    eval_batch: Count = 0  # 0: the same as global_batch
+    eval_batch: Count = 0  # global batch size of evaluation; 0: the same as global_batch
     workers: Count = 1  # threads that prepare batches in host memory; 0: the training thread does
     prefetch: PositiveCount = 2  # batches prepared ahead by these threads
     # In training: 0 uses classes as often as they are in the data, 1 uses all equally often (balance.py).
@@ -115,7 +115,7 @@ class Source(ABC):
         return self.global_batch if train else self.eval_batch or self.global_batch
 
     @property
-    def usual_count(self) -> int:
+    def usual_image_count(self) -> int:
         """Usual number of training images; the length of an epoch with `--data synthetic`."""
         return 50_000
 
@@ -125,11 +125,11 @@ class Source(ABC):
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
-        """Height and width of stored images, if the source fixes them."""
+        """Height and width of the images as they are stored; None if the source does not know them."""
         return None
 
-    def normalisation(self) -> tuple[Colour, Colour]:
-        """Return mean and scale: the network's input is (byte - mean) * scale; here typical values."""
+    def get_normalisation(self) -> tuple[Colour, Colour]:
+        """Return mean and scale, typical values here: the network's input is (byte - mean) * scale."""
         return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)
 
     def open_images(self, path: Path | None) -> Dataset:
@@ -144,10 +144,10 @@ class Source(ABC):
 
         if not isinstance(split, SyntheticSplit):
             return self.batches(split, device=device, train=train, seed=seed, share=share)
-        from viaduct.data.batches import WHOLE
+        from viaduct.data.batches import WHOLE_BATCH
         from viaduct.data.synthetic_batches import SyntheticBatches  # torch is imported here
 
-        return SyntheticBatches(split, device=device, train=train, share=share or WHOLE)
+        return SyntheticBatches(split, device=device, train=train, share=share or WHOLE_BATCH)
 
     @abstractmethod
     def load(self, path: Path | None) -> Dataset:
@@ -155,9 +155,9 @@ class Source(ABC):
 
     @abstractmethod
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
-        """Return a `viaduct.data.batches.Stream` of a split that `load` returned.
+        """Return a `viaduct.data.batches.BatchStream` of a split that `load` returned.
 
-        `share` is a `viaduct.data.batches.Share`: the part of each batch for this rank; None: whole batches.
+        `share` is a `viaduct.data.batches.RankShare`, the part of each batch for this rank; None means whole batches.
         """
 
 
@@ -178,9 +178,9 @@ class Images(Source):
         if min(self.std) <= 0:  # checked here because subclasses annotate the field again
             raise BadValue(f"std must be greater than zero in every channel, got {self.std!r}.")
 
-    def normalisation(self) -> tuple[Colour, Colour]:
+    def get_normalisation(self) -> tuple[Colour, Colour]:
         if self.normalise == "per_image":
-            return super().normalisation()  # typical values: the exact ones are computed for each image
+            return super().get_normalisation()  # typical values; the real ones are computed for each image
         red, green, blue = (255 * mean for mean in self.mean)
         return (red, green, blue), (1 / (255 * self.std[0]), 1 / (255 * self.std[1]), 1 / (255 * self.std[2]))
 
@@ -188,9 +188,9 @@ class Images(Source):
     def load(self, path: Path | None) -> ImageSet: ...
 
     def batches(self, split: Split, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
-        from viaduct.data.batches import WHOLE, Batches  # torch is imported here, not when recipes are listed
+        from viaduct.data.batches import WHOLE_BATCH, Batches  # torch is imported here, not when recipes are listed
 
-        return Batches(split, self, device=device, train=train, seed=seed, share=share or WHOLE)
+        return Batches(split, self, device=device, train=train, seed=seed, share=share or WHOLE_BATCH)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Noise instead of images: `--data synthetic`, for every recipe.
 
 This measures training without the cost of reading images: one batch of noise on the device is used for every step. An
-epoch has the usual length of the recipe's data; an evaluation has four batches. Nothing here imports torch.
+epoch has the usual number of images of the recipe's data, or one batch if that is more; an evaluation has four batches.
+Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SyntheticSplit:
 
     @cached_property
     def labels(self) -> Labels:
-        # Uniform over all but the last class, as in TensorFlow's official models.
+        # Uniform over all classes except the last, as in TensorFlow's official models.
         drawn = np.random.default_rng(0).integers(0, max(self.source.classes - 1, 1), self.batch)
         return np.resize(drawn, self.count)
 
@@ -43,7 +44,7 @@ class SyntheticSet:
 
     def __init__(self, source: Source) -> None:
         train_batch, evaluation_batch = source.get_batch_size(train=True), source.get_batch_size(train=False)
-        self.train = SyntheticSplit(source, max(source.usual_count, train_batch), train_batch)
+        self.train = SyntheticSplit(source, max(source.usual_image_count, train_batch), train_batch)
         self.validation = SyntheticSplit(source, EVALUATED_BATCHES * evaluation_batch, evaluation_batch)
         self.names = tuple(map(str, range(source.classes)))
 

@@ -30,7 +30,7 @@ OVERHEAD = HEADER.size + CHECKSUM.size  # bytes of a record besides its data
 MAX_RECORD_BYTES = (1 << 31) - 1  # limit of protocol buffers
 MAX_UNPACKED_RECORD_BYTES = 1 << 26  # limit of a record in a compressed file, which could expand to any length
 MASK_DELTA = 0xA282EAD8  # constant of the format, in its masked checksums
-INFLATE_BYTES = 1 << 14  # of compressed input read at once; deflate expands them at most 1,032 times, to 17 MB
+INFLATE_BYTES = 1 << 14  # compressed input that is read at once; deflate expands it at most 1,032 times, to 17 MB
 
 Compression = Literal["", "gzip", "zlib"]
 MakeError = Callable[[str], "BadRecord"]  # turns a reason into the error of one record
@@ -58,8 +58,8 @@ def format_origin(made_from: str) -> str:
 class Record(NamedTuple):
     """Record of a file."""
 
-    number: int
-    offset: int  # of its header, in bytes
+    number: int  # 0 for the first record of the file
+    offset: int  # position of its header, in bytes
     data: memoryview
 
 
@@ -83,16 +83,16 @@ def make_header(length: int) -> bytes:
 def read_records(path: Path | str, *, check: bool = True) -> Iterator[memoryview]:
     """Yield the data of a file's records; raise `BadRecord` at the first damage.
 
-    Lengths are always verified; `check=False` does not verify the checksums of the data.
+    The checksums of lengths are always verified, those of the data unless `check` is False.
     """
-    for record in survey_records(path, check=check):
+    for record in iterate_records(path, check=check):
         if isinstance(record, BadRecord):
             raise record
         yield record.data
 
 
-def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record | BadRecord]:
-    """Yield every record, or its error if it is damaged; stop when the next record cannot be located."""
+def iterate_records(path: Path | str, *, check: bool = True) -> Iterator[Record | BadRecord]:
+    """Yield every record, or its error if it is damaged; stop if the next record cannot be located."""
     path = Path(path)
     number = offset = 0
     is_compressed = find_compression(path) != ""
@@ -191,7 +191,7 @@ def find_compression(path: Path) -> Compression:
 
 
 class PlainStream:
-    """Stream of an uncompressed file; a read never allocates more than the size of the file."""
+    """Stream of an uncompressed file; a read never allocates more than the rest of the file."""
 
     max_record_bytes = MAX_RECORD_BYTES
 

@@ -1,7 +1,7 @@
-"""Views of an image, and what describes the preprocessing of one reference.
+"""Views of an image, and the record that describes the preprocessing of one reference implementation.
 
-    shorter_side_then_centre(height, width, size)     `View` of an image of this size in evaluation
-    Preprocessing(evaluation=…, sampler=…, …)         preprocessing of one reference implementation (references/)
+    shorter_side_then_centre(height, width, size)     `View` of an image of this height and width in evaluation
+    Preprocessing(evaluation=…, sampler=…, …)         preprocessing of one reference (references/)
 
 A `View` says which part of an image becomes the network's input: the positions, between pixels, at which the image is
 sampled. It is computed from the size of the image, before the image is decoded.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.geometry import Axis, Sampler, central_axis, stretch_axis
+from viaduct.data.geometry import Axis, CropSampler, central_axis, stretch_axis
 from viaduct.data.pillow_views import PillowViews
 from viaduct.data.source import Colour
 
@@ -26,7 +26,7 @@ DrawColour = Callable[[np.random.Generator], Recolour]
 
 
 class View(NamedTuple):
-    """Positions in the image of the result's rows and columns, and a change of colours."""
+    """Positions in the image at which the result's rows and columns are sampled, and a change of colours."""
 
     rows: Axis
     columns: Axis
@@ -37,15 +37,15 @@ class View(NamedTuple):
 class Preprocessing:
     """Preprocessing of one reference, in evaluation and in training."""
 
-    evaluation: Callable[[int, int, int], View]  # takes height and width of the image and the size of the input
+    evaluation: Callable[[int, int, int], View]  # from height and width of the image, and size of the network's input
     mean: Colour  # a pixel p of 0..255 becomes (p - mean) * scale
     scale: Colour
-    sampler: Sampler | None = None  # draws training crops; None: `pillow_views` does
+    sampler: CropSampler | None = None  # distribution of training crops; None: `pillow_views` draws them
     fancy_upsampling: bool = True  # in evaluation: chroma is interpolated, not repeated
     fancy_upsampling_in_training: bool = True
     mirrors_before_resize: bool = True  # False: mirrors after it, which gives other values
     recolour: DrawColour | None = None  # draws a change of colours in training
-    pillow_views: PillowViews | None = None  # for networks of torchvision and timm: cuts images with Pillow instead
+    pillow_views: PillowViews | None = None  # for networks of torchvision and timm: Pillow cuts the images
 
 
 def shorter_side_then_centre(height: int, width: int, size: int) -> View:

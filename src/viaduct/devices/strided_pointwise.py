@@ -60,7 +60,8 @@ def compute_gradients(
     if transposed or not any(output_mask[1:]) or not is_affected(weight, stride, padding, groups):
         return _call_torch_kernel(gradient, x, weight, bias_sizes, stride, padding, dilation, *fixed, output_mask)
     strides = stride * (x.dim() - 2) if len(stride) == 1 else stride  # one number stands for all spatial dimensions
-    selected = x[(slice(None), slice(None), *(slice(None, None, step) for step in strides))]
+    index = (slice(None), slice(None), *(slice(None, None, step) for step in strides))
+    selected = x[index]
     weight_and_bias = [False, *output_mask[1:]]
     _, weight_gradient, bias_gradient = _call_torch_kernel(
         gradient, selected, weight, bias_sizes, [1], padding, dilation, *fixed, weight_and_bias

@@ -38,7 +38,7 @@ def is_image(head: bytes) -> bool:
 def read_size(data: bytes) -> tuple[int, int]:
     """Return height and width from the header; raise BadData if this is not an image."""
     if png.is_png(data) or jpeg.is_jpeg(data):
-        return jpeg.dimensions(data)
+        return jpeg.read_dimensions(data)
     with open_pillow(data) as image:
         width, height = image.size
         return height, width

@@ -46,4 +46,4 @@ def encode_split(split: object) -> Iterator[bytes]:
     if folder is None:
         return
     for index in range(len(folder)):
-        yield bytes(folder.fields(index).encoded)
+        yield bytes(folder.read_fields(index).encoded)

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from viaduct.data.batches import Batch, Stream
+from viaduct.data.batches import Batch, BatchStream
 from viaduct.data.source import Dataset
 from viaduct.devices.base import Device
 from viaduct.errors import BadValue
@@ -153,7 +153,7 @@ def recompute_statistics(computation: Computation, batches: Iterable[Batch], max
     return used
 
 
-def iterate_training_batches(stream: Stream) -> Iterator[Batch]:
+def iterate_training_batches(stream: BatchStream) -> Iterator[Batch]:
     """Yield training batches, epoch after epoch."""
     for epoch in count():
         yield from stream.epoch(epoch)
@@ -180,7 +180,7 @@ class BatchScores:
 
 @torch.no_grad()
 def score_batches(
-    computation: Computation, stream: Stream, loss: Loss, max_batches: int, seconds: float
+    computation: Computation, stream: BatchStream, loss: Loss, max_batches: int, seconds: float
 ) -> BatchScores:
     """Score the first `max_batches` validation batches, or fewer if they take longer than `seconds`."""
     computation.train(False)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from viaduct.data.batches import Batch, Stream
+from viaduct.data.batches import Batch, BatchStream
 from viaduct.data.source import Dataset
 from viaduct.devices.base import Device
 from viaduct.errors import BadValue
@@ -93,8 +93,8 @@ class Training:
         batches = partial(recipe.data.open_batches, device=torch_device, seed=recipe.seed)
         if group.ranks > 1:
             batches = partial(batches, share=self.parallel.share)
-        self.train_batches: Stream = batches(images.train, train=True)
-        self.validation: Stream = batches(images.validation, train=False)
+        self.train_batches: BatchStream = batches(images.train, train=True)
+        self.validation: BatchStream = batches(images.validation, train=False)
         rates = [float(parameters["lr"]) for parameters in self.optimizer.param_groups]
         self.progress = Progress(recipe, find_pace(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()

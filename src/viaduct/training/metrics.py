@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from viaduct.data.batches import Stream
+from viaduct.data.batches import BatchStream
 from viaduct.errors import BadValue, MetricFails
 from viaduct.run_files import EVALUATION_FIELDS
 from viaduct.training.distributed import ALONE, Group
@@ -76,7 +76,7 @@ def build_scorer(loss: Loss, classes: int) -> BatchScorer:
 @torch.no_grad()
 def evaluate(
     forward: Callable[[Tensor], Tensor],
-    batches: Stream,
+    batches: BatchStream,
     classes: int,
     loss: Loss,
     after_batch: Callable[[int, int], bool] = lambda done, total: True,

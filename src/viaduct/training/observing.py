@@ -127,7 +127,7 @@ def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
         low, high = values.amin((1, 2, 3), keepdim=True), values.amax((1, 2, 3), keepdim=True)
         values = (values - low) / (high - low).clamp_min(1e-9) * 255
     else:
-        mean, scale = (torch.tensor(numbers).view(1, 3, 1, 1) for numbers in recipe.data.normalisation())
+        mean, scale = (torch.tensor(numbers).view(1, 3, 1, 1) for numbers in recipe.data.get_normalisation())
         values = values / scale + mean
     pixels: Pixels = values.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
     return pixels

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, distributed, nn
 
-from viaduct.data.batches import Share
+from viaduct.data.batches import RankShare
 from viaduct.recipes import Recipe
 from viaduct.torch_compat import clip_gradients
 from viaduct.training.distributed import Group, wrap_network
@@ -52,7 +52,7 @@ class SingleRank:
 
     def __init__(self, recipe: Recipe, group: Group) -> None:
         self.recipe, self.group = recipe, group
-        self.share = Share(group.rank, group.ranks, recipe.accumulate, recipe.mixes_images, group.local_ranks)
+        self.share = RankShare(group.rank, group.ranks, recipe.accumulate, recipe.mixes_images, group.local_ranks)
         # The positions of this rank's images in a global batch.
         _, self.positions = self.share.split_batch(recipe.data.global_batch, train=True)
 

@@ -94,7 +94,7 @@ def count_training_images(data: Source) -> int:
     Raise BadValue for a source whose number is known only once it is read.
     """
     if isinstance(data, Cifar10 | Records | Shapes):
-        return data.usual_count
+        return data.usual_image_count
     message = f"the number of training images of {data.name} is not known before they are read."
     raise BadValue(message, "Give it: learning_rate(recipe, step, images=…).")
 

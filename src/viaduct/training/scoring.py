@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import devices
-from viaduct.data.batches import Share, Stream
+from viaduct.data.batches import BatchStream, RankShare
 from viaduct.data.source import Dataset
 from viaduct.data.synthetic import SYNTHETIC, get_stored_data_path
 from viaduct.errors import BadValue
@@ -132,7 +132,7 @@ def score_all(
     if (note := describe_emulation(plan, device_module)) and group.is_first:
         print(note, file=sys.stderr)
     computation = Computation(model, plan, torch_device, compiled, device_graphs=False, compile=recipe.compile)
-    share = {"share": Share(group.rank, group.ranks, ranks_on_machine=group.local_ranks)} if group.ranks > 1 else {}
+    share = {"share": RankShare(group.rank, group.ranks, ranks_on_machine=group.local_ranks)} if group.ranks > 1 else {}
     stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
     with contextlib.ExitStack() as streams:
         batches, recompute = streams.enter_context(stream), None
@@ -154,7 +154,12 @@ def score_all(
 
 
 def recompute_and_save(
-    computation: Computation, stream: Stream, recomputing: Recomputing, recipe: Recipe, group: Group, step: int | None
+    computation: Computation,
+    stream: BatchStream,
+    recomputing: Recomputing,
+    recipe: Recipe,
+    group: Group,
+    step: int | None,
 ) -> None:
     """Recompute the batch norms' running averages; rank 0 writes the weights with them if `save` is given."""
     recompute_statistics(computation, iterate_training_batches(stream), recomputing.batches)
@@ -169,7 +174,7 @@ def score(
     saved: Weights,
     recipe: Recipe,
     computation: Computation,
-    batches: Stream,
+    batches: BatchStream,
     names: tuple[str, ...],
     group: Group = ALONE,
     recompute: Callable[[int | None], None] | None = None,

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from viaduct import devices
 from viaduct.atomic_files import NO_ROOM, replace_file
-from viaduct.data.batches import Share
+from viaduct.data.batches import RankShare
 from viaduct.data.records import Records
 from viaduct.data.source import Arrays, Dataset, Source
 from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
@@ -159,7 +159,7 @@ def check_before_start(request: Request, ranks: int) -> None:
     """Raise an error if dump, profile, batch size or --data are not possible; called before ranks are started."""
     recipe = request.loaded.recipe
     refuse_observation(request, ranks)
-    Share(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
+    RankShare(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
     check_path(recipe.data, request.data)
 
 

@@ -195,7 +195,7 @@ def choose_origin(
     source: Path | None, idx: tuple[Path, Path] | None, idx_validation: tuple[Path, Path] | None, ignore: list[str]
 ) -> Any:
     """Return the source to build from; raise BadValue unless exactly one is given."""
-    from viaduct.data.mindrecord_folder import holds_mindrecords, open_mindrecord_origin
+    from viaduct.data.mindrecord_folder import has_mindrecords, open_mindrecord_origin
     from viaduct.data.origins import find_origin, open_idx_files
 
     if source and idx:
@@ -208,7 +208,7 @@ def choose_origin(
         return open_idx_files(*idx, validation=idx_validation)
     if source is None:
         raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
-    if not ignore and holds_mindrecords(source):  # --ignore is for folders of images
+    if not ignore and has_mindrecords(source):  # --ignore is for folders of images
         return open_mindrecord_origin(source)
     return find_origin(source, ignore)
 
@@ -244,7 +244,7 @@ def name_flags_in_errors() -> Iterator[None]:
 def print_warnings(built: Any) -> None:
     from viaduct.data.notices import print_first_notices, print_notice
 
-    warnings = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
+    warnings = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.truncated]
     print_first_notices(warnings, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
     if not built.validation:
         print_notice("warning: there are no validation images; training needs some to evaluate with.")

@@ -31,7 +31,7 @@ SIZES = ((1, 1), (1, 300), (7, 5), (33, 32), (224, 224), (375, 500), (500, 333),
 def test_pixels_of_any_size_become_what_evaluation_sees(name: str, size: int) -> None:
     source = Records(global_batch=1, size=size, preprocess=name)  # type: ignore[arg-type]
     prepare, pixels = build_prepare(source, None), build_pixels(source, None)
-    _, scale = preprocess.normalisation(name)
+    _, scale = preprocess.get_normalisation(name)
     for number, shape in enumerate(SIZES):
         image = np.random.default_rng(number).integers(0, 256, (*shape, 3), dtype=np.uint8)
         expected = prepare(encode_png(image))

@@ -1,6 +1,6 @@
 """Preprocessing of the reference networks: one file each, registered by its file name.
 
-names()              ("amoebanet", "official", …): the values that a recipe's data.preprocess may have
+names()              ("amoebanet", "official", …): values of a recipe's data.preprocess
 load("official")     the `Preprocessing` in official.py
 """
 

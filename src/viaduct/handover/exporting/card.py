@@ -100,7 +100,7 @@ def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str
     if source.normalise == "per_image":
         words = "subtract its mean and divide by max(its standard deviation, 1 / sqrt(its number of values))"
         return {**facts, "words": f"An image of {width}x{height} pixels, 0..255: {words}{resize}."}
-    mean, scale = source.normalisation()
+    mean, scale = source.get_normalisation()
     words = f"An image of {width}x{height} pixels, 0..255: (value - mean) * scale{resize}."
     return {**facts, "words": words, "mean": list(mean), "scale": list(scale)}
 

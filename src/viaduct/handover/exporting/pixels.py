@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.data.augment import compute_standardisation
-from viaduct.data.preprocess import find_preprocessing, normalisation
+from viaduct.data.preprocess import find_preprocessing, get_normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images, Source
 from viaduct.data.views import central_four_fifths, central_seven_eighths
@@ -56,7 +56,7 @@ class RecordPixels(Pixels):
     def __init__(self, name: str, size: int) -> None:
         super().__init__()
         self.evaluation, self.size = find_preprocessing(name).evaluation, size
-        mean, scale = normalisation(name)
+        mean, scale = get_normalisation(name)
         self.register_buffer("mean", torch.from_numpy(mean).view(1, 1, 1, 3))
         self.register_buffer("scale", torch.from_numpy(scale).view(1, 1, 1, 3))
         self.register_buffer("steps", torch.arange(size, dtype=torch.float32))  # numbers of the samples along an axis

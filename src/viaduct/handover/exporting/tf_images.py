@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from viaduct.data.preprocess import find_preprocessing, normalisation
+from viaduct.data.preprocess import find_preprocessing, get_normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images
 from viaduct.data.views import central_four_fifths, central_seven_eighths
@@ -39,7 +39,7 @@ def prepare_record(tf: Any, source: Records, data: Any) -> Any:
     reference = find_preprocessing(source.preprocess)
     fancy = reference.fancy_upsampling
     pixels = tf.cast(tf.image.decode_jpeg(data, channels=3, fancy_upscaling=fancy), tf.float32)
-    mean, scale = normalisation(source.preprocess)
+    mean, scale = get_normalisation(source.preprocess)
     cropped = CROPS.get(reference.evaluation, crop_after_resize)(tf, pixels, source.size)
     return (cropped - mean) * scale
 
@@ -83,7 +83,7 @@ def normalise_images(tf: Any, source: Images, pixels: Any) -> Any:
         variance = tf.cast(count * squares - total * total, tf.float32) / float(count**2)
         mean, scale = tf.cast(total, tf.float32) / count, tf.math.rsqrt(tf.maximum(variance, 1 / count))
     else:
-        mean, scale = (list(colour) for colour in source.normalisation())
+        mean, scale = (list(colour) for colour in source.get_normalisation())
     values = (values - mean) * scale
     if tuple(values.shape[1:3]) == (source.size, source.size):
         return values
