@@ -11,7 +11,7 @@ from pathlib import Path
 
 from viaduct.errors import BadValue, UnknownName, fold_lookalikes
 from viaduct.migration.rule import Rule, all_rules
-from viaduct.migration.specification import ELSEWHERE, ROWS, RULES_BY_ROW, SECTIONS
+from viaduct.migration.specification import ELSEWHERE, ROWS, SECTIONS
 
 RUN_CONDITIONS = {True: "always", False: "when asked for, by an option or by `--only`"}
 
@@ -85,8 +85,9 @@ def render_page() -> str:
 def render_rows() -> str:
     """Return the table of the specification's rows and the rules that implement them."""
     lines = ["| row | about | rule |", "| --- | --- | --- |"]
+    rules = sorted(all_rules(), key=lambda rule: rule.name)
     for row, about in {**list_rows(), **SECTIONS}.items():
-        links = [f"[{name}](#{name.replace('.', '')})" for name in RULES_BY_ROW.get(row, ())]
+        links = [f"[{rule.name}](#{rule.name.replace('.', '')})" for rule in rules if row in rule.rows]
         implemented = "; ".join([", ".join(links), ELSEWHERE.get(row, "")]).strip("; ")
         lines.append(f"| {row} | {about} | {implemented or '**none yet**'} |")
     return "\n".join(lines)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.migration.candidates import Candidate, Mark, find_candidates
 from viaduct.migration.findings import UNFINISHED_STATUSES, Finding, Status
 from viaduct.migration.graphs import group_connected
-from viaduct.migration.requirements import REQUIREMENT_BY_RULE, REQUIREMENTS, REQUIREMENTS_BY_NAME
+from viaduct.migration.requirements import REQUIREMENTS, REQUIREMENTS_BY_NAME
+from viaduct.migration.rule import all_rules
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import MigratedFile
@@ -124,7 +126,7 @@ class Claims:
         self.claimed: set[int] = set()
         self.lines = ByLine()
         for number, finding in enumerate(findings):
-            self.lines.add(subject_of(finding), finding.line, finding.end_line, number)
+            self.lines.add(requirement_of(finding), finding.line, finding.end_line, number)
         self.unfinished = {finding.line: finding for finding in findings if finding.status in UNFINISHED_STATUSES}
 
     def claim(self, candidate: Candidate, status: Status) -> Finding | None:
@@ -210,9 +212,16 @@ def make_introduced_place(path: str, line: int, candidate: Candidate) -> Place:
     return Place(candidate.requirement, path, line, "unresolved", excerpt, message, zh, is_unreported=True)
 
 
-def subject_of(finding: Finding) -> str:
+@lru_cache(maxsize=1)
+def map_rules_to_requirements() -> dict[str, str]:
+    """Return the name of each rule, and of each message of the engine about a whole file -> its requirement."""
+    engine_messages = ("engine.unparsable", "engine.left_alone", "engine.helper")
+    return {**dict.fromkeys(engine_messages, "files"), **{rule.name: rule.requirement for rule in all_rules()}}
+
+
+def requirement_of(finding: Finding) -> str:
     """Return the requirement of a finding's rule, but "amp" if the finding is about torch.cuda.amp."""
-    requirement = REQUIREMENT_BY_RULE.get(finding.rule, "other")
+    requirement = map_rules_to_requirements().get(finding.rule, "other")
     return "amp" if requirement == "device_calls" and ".amp" in finding.message else requirement
 
 
@@ -225,7 +234,7 @@ def is_counted(finding: Finding) -> bool:
 
 def make_place_of_finding(finding: Finding) -> Place:
     """Return the entry of a finding for which `is_counted` is true."""
-    location = subject_of(finding), finding.file, finding.line
+    location = requirement_of(finding), finding.file, finding.line
     excerpt = finding.before.strip().split("\n", 1)[0][:60]
     return Place(*location, finding.status, excerpt, finding.message, finding.message_zh)  # type: ignore[arg-type]
 

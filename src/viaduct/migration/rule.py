@@ -31,7 +31,6 @@ from viaduct.migration.findings import Category, Finding, Status
 from viaduct.migration.options import Mode, Options, TargetName
 from viaduct.migration.predicates import find_argument
 from viaduct.migration.source import Source
-from viaduct.migration.specification import ROWS_BY_RULE
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import MigratedFile
@@ -52,6 +51,8 @@ class Rule:
     category: Category = "mandatory"  # of its findings, also with --to any unless `category_for_any` is given
     targets: tuple[TargetName, ...] = ("npu",)
     category_for_any: Category | None = None
+    requirement: str = "other"  # what the target requires of the code that the rule changes or reports: requirements.py
+    rows: tuple[str, ...] = ()  # rows of the specification that the rule implements: specification.py
     former_names: tuple[str, ...] = ()  # older names, without the family, that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before this one
     runs_last: bool = False  # runs after all rules without `runs_last`, to see their result
@@ -78,11 +79,6 @@ class Rule:
     def family(self) -> str:
         """Folder of the rule's module: torch or tf1."""
         return self.module.split(".")[-2]
-
-    @property
-    def rows(self) -> list[str]:
-        """Rows of the specification of `viaduct migrate` (specification.py) that the rule implements."""
-        return ROWS_BY_RULE.get(self.name, [])
 
     @property
     def skips_lines_left_alone(self) -> bool:

@@ -25,7 +25,7 @@ from viaduct.migration.rules.tf1._batchers import (
     report_dropped_batch,
 )
 
-rule = Rule(__name__)
+rule = Rule(__name__, requirement="batches", rows=("D1",))
 
 
 @rule.call(*QUEUE_FUNCTIONS)

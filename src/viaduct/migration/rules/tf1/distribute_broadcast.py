@@ -37,7 +37,13 @@ from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1 import _ranks as ranks
 from viaduct.migration.sessions import SESSION_CLASSES
 
-rule = Rule(__name__, when=lambda options: options.distributed, after=("session_config",))
+rule = Rule(
+    __name__,
+    requirement="broadcast",
+    rows=("E14", "V4"),
+    when=lambda options: options.distributed,
+    after=("session_config",),
+)
 
 HOOKS_POSITIONS = {  # session -> position of its argument `hooks`
     "tensorflow.train.MonitoredTrainingSession": 4,

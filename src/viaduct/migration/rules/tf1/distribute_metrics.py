@@ -26,7 +26,11 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
 rule = Rule(
-    __name__, category="advice", when=lambda options: options.metrics_allreduce, after=("tpu_spec", "seed_tuning")
+    __name__,
+    rows=("V6",),
+    category="advice",
+    when=lambda options: options.metrics_allreduce,
+    after=("tpu_spec", "seed_tuning"),
 )
 
 SPEC_CLASSES = ("tensorflow.estimator.EstimatorSpec", full_name("NPUEstimatorSpec"))

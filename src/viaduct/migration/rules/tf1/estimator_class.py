@@ -22,7 +22,9 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import comes_from_converter
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(__name__, after=("estimator_run_config", "preset_resnet_seed"))
+rule = Rule(
+    __name__, requirement="estimators", rows=("E5", "E6", "E7"), after=("estimator_run_config", "preset_resnet_seed")
+)
 
 CONTRIB_CLASSES = (
     *(f"{family}{kind}" for family in ("DNN", "Linear", "DNNLinearCombined") for kind in ("Classifier", "Regressor")),

@@ -21,7 +21,7 @@ from viaduct.migration.predicates import is_in_annotation, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import is_only_for_canned_estimators, is_only_passed_to_converter
 
-rule = Rule(__name__)
+rule = Rule(__name__, requirement="run_configs", rows=("E1", "E2", "E3", "E4"))
 
 # The parameters of RunConfig in order: first those that NPURunConfig has, then the others.
 KEPT_PARAMETERS = (

@@ -12,7 +12,14 @@ from viaduct.cards import NPU
 from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="tensorflow_functions",
+    rows=("I4",),
+    category="report",
+    targets=("npu", "mlu"),
+    runs_last=True,
+)
 
 ALTERNATIVES = {
     "cupy": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),

@@ -22,7 +22,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 from viaduct.migration.rules.tf1._broadcast import prepend_item
 
-rule = Rule(__name__, when=lambda options: options.distributed)
+rule = Rule(__name__, requirement="broadcast", rows=("K6",), when=lambda options: options.distributed)
 
 CALLBACKS_POSITIONS = {"fit": 5, "fit_generator": 4}
 CALLBACK = "NPUBroadcastGlobalVariablesCallback"

@@ -21,7 +21,7 @@ from viaduct.migration.predicates import is_literal
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, when=lambda options: options.distributed)
+rule = Rule(__name__, requirement="optimizers", rows=("K5",), when=lambda options: options.distributed)
 
 WRAPPERS = (
     *("KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper", "npu_keras_optimizer"),

@@ -33,7 +33,7 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits, _keras
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(__name__, after=("session_config",))
+rule = Rule(__name__, requirement="keras_sessions", rows=("K1", "K2", "K3"), after=("session_config",))
 
 
 # A script without the word "keras" may run models that other files define.

@@ -37,7 +37,13 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
 
-rule = Rule(__name__, when=communication.needs_communication, after=("lifecycle_init",))
+rule = Rule(
+    __name__,
+    requirement="communication",
+    rows=("C2", "C4", "C5"),
+    when=communication.needs_communication,
+    after=("lifecycle_init",),
+)
 
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_if_file_contains=(".train(", ".evaluate("))

@@ -46,7 +46,11 @@ from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
-    __name__, when=communication.needs_communication, after=("tpu_spec", "distribute_broadcast", "session_close")
+    __name__,
+    requirement="communication",
+    rows=("C1", "C3", "C4", "C5"),
+    when=communication.needs_communication,
+    after=("tpu_spec", "distribute_broadcast", "session_close"),
 )
 
 

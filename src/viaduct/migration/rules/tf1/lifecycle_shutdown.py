@@ -10,7 +10,7 @@ from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._communication import START_CALLS, STOP_CALLS
 
-rule = Rule(__name__, category="advice", after=("lifecycle_cycles",), runs_last=True)
+rule = Rule(__name__, rows=("C6",), category="advice", after=("lifecycle_cycles",), runs_last=True)
 
 
 @rule.call(*START_CALLS)

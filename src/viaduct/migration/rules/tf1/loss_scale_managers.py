@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__)
+rule = Rule(__name__, requirement="loss_scale", rows=("L1", "L2"))
 
 DYNAMIC_PARAMETERS = ("initial_loss_scale", "increment_period", "multiplier")  # of DynamicLossScale, in order
 NEW_NAMES = {  # parameter -> parameter of the managers

@@ -5,7 +5,9 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import counts_devices
 
-rule = Rule(__name__, category="report", targets=("mlu",), runs_last=True)
+rule = Rule(
+    __name__, requirement="tensorflow_functions", rows=("6.1",), category="report", targets=("mlu",), runs_last=True
+)
 
 ONLY_NVIDIA = ("tensorflow.contrib.nccl.*", "tensorflow.contrib.tensorrt.*", "tensorflow.distribute.NcclAllReduce")
 GPU_TESTS = (

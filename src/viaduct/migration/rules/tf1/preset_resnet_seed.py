@@ -17,7 +17,11 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
-    __name__, category="advice", when=lambda options: options.preset == "resnet-seed", after=("estimator_run_options",)
+    __name__,
+    rows=("2.11",),
+    category="advice",
+    when=lambda options: options.preset == "resnet-seed",
+    after=("estimator_run_options",),
 )
 
 PRESET = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_per_loop": "100"}

@@ -44,6 +44,8 @@ rules = (
         ),
         category="report",
         targets=("npu", "mlu"),
+        requirement="tensorflow_functions",
+        rows=("8",),
     ),
     report_rule(
         __name__,
@@ -80,6 +82,8 @@ rules = (
             "TensorFlow 集群:请改由启动脚本配合 rank table 启动各 rank",
         ),
         category="report",
+        requirement="communication",
+        rows=("V1",),
     ),
     report_rule(
         __name__,
@@ -98,5 +102,7 @@ rules = (
         category="report",
         when=lambda options: options.distributed and options.reduction == "sum",
         after=("keras_distributed_optimizer",),
+        requirement="optimizers",
+        rows=("V2",),
     ),
 )

@@ -20,7 +20,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="advice", when=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, rows=("2.11",), category="advice", when=lambda options: options.preset == "resnet-seed")
 
 ABSL = "absl.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}

@@ -19,7 +19,9 @@ import ast
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="performance", when=lambda options: options.preset == "resnet-seed")
+rule = Rule(
+    __name__, rows=("N5", "N6", "N7"), category="performance", when=lambda options: options.preset == "resnet-seed"
+)
 
 SCHEDULES = {  # schedule -> name and position of the argument that gets the step counter
     "tensorflow.train.piecewise_constant": ("x", 0),

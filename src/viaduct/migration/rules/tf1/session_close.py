@@ -30,7 +30,7 @@ from viaduct.migration.rules.tf1._communication import starts_communication
 from viaduct.migration.rules.tf1._session_uses import find_keeper, only_handles_files, reads_within
 from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
-rule = Rule(__name__, after=("device_block",))
+rule = Rule(__name__, requirement="closing", rows=("S9", "S10"), after=("device_block",))
 
 CLOSING_FUNCTIONS = {"closing", "enter_context", "push", "callback", "register"}  # of contextlib and atexit
 CLOSE_METHODS = ("close", "__exit__")

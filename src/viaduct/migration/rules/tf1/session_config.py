@@ -40,7 +40,7 @@ from viaduct.migration.rules.tf1._session_configs import (
 from viaduct.migration.rules.tf1._session_uses import advise_if_only_for_files
 from viaduct.migration.sessions import CONFIG_ARGUMENTS, CONFIG_ARGUMENTS_BY_KIND_AND_METHOD, SESSION_CLASSES
 
-rule = Rule(__name__, after=("horovod_devices",))
+rule = Rule(__name__, requirement="sessions", rows=("S1", "S2", "S3", "S4", "S6", "K2"), after=("horovod_devices",))
 
 
 @rule.call(*CONFIG_ARGUMENTS)

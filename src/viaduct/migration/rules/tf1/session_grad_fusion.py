@@ -29,7 +29,9 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1._communication import starts_communication
 
-rule = Rule(__name__, when=lambda options: options.distributed, after=("keras_session",))
+rule = Rule(
+    __name__, requirement="sessions", rows=("S8",), when=lambda options: options.distributed, after=("keras_session",)
+)
 
 # The list of optimizers as it is written, in two lines.
 FIRST_LINE = '"pruning", "function", "constfold", "shape", "arithmetic",'

@@ -33,6 +33,8 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 rule = Rule(
     __name__,
+    requirement="sessions",
+    rows=("S13", "L6"),
     when=lambda options: bool(
         options.precision or options.profile or options.dump or options.fusion_switch or options.loop > 1
     ),

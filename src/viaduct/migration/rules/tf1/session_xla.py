@@ -21,7 +21,7 @@ from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-rule = Rule(__name__, after=("session_graph_options",))
+rule = Rule(__name__, requirement="compiler", rows=("S5", "S12"), after=("session_graph_options",))
 
 JIT_SCOPES = ("tensorflow.xla.experimental.jit_scope", "tensorflow.contrib.compiler.jit.experimental_jit_scope")
 NEEDED_PASSES = {"constant_folding", "layout_optimizer"} | {

@@ -10,7 +10,14 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import counts_devices
 from viaduct.migration.support_table import find_symbol, names_without_rule
 
-rule = Rule(__name__, category="report", after=("seed_gpu_question",), runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="tensorflow_functions",
+    rows=("8",),
+    category="report",
+    after=("seed_gpu_question",),
+    runs_last=True,
+)
 
 SUPPORT_ZH = {
     "unsupported": "不支持",

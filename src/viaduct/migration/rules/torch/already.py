@@ -17,7 +17,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
+rule = Rule(__name__, rows=("P1", "6"), category="advice", targets=("npu", "mlu"))
 
 
 @rule.file(only_if_file_contains=("cuda", "CUDA", "nccl", "NCCL"))

@@ -18,7 +18,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._dotted_names import replace_qualified_name
 
-rule = Rule(__name__, targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="amp", rows=("P11", "6"), targets=("npu", "mlu"))
 
 AUTOCAST_PARAMETERS = ("enabled", "dtype", "cache_enabled")
 # With the cards' own names, since positional arguments in code that was migrated before become keyword arguments too.

@@ -29,7 +29,7 @@ from viaduct.migration.rules.torch._mixed_precision import (
 )
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("any",))
+rule = Rule(__name__, requirement="amp", rows=("P11",), targets=("any",))
 
 AUTOCAST_PARAMETERS = ("device_type", "dtype", "enabled", "cache_enabled")  # parameters of torch.autocast
 

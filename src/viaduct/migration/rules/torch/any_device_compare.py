@@ -30,7 +30,7 @@ from viaduct.migration.rules.torch._helper import device_number_text, parenthesi
 from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("any",))
+rule = Rule(__name__, requirement="device_strings", rows=("P9", "P10"), targets=("any",))
 OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
 SPLITTING_METHODS = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
 TYPE_ADVICE = ("compare with accelerator.TYPES here", "请在此处与 accelerator.TYPES 比较")

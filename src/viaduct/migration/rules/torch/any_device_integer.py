@@ -25,7 +25,7 @@ from viaduct.migration.rules.torch._devices import is_method_of_project
 from viaduct.migration.rules.torch._helper import report_if_in_torchscript
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("any",))
+rule = Rule(__name__, requirement="device_strings", rows=("P8", "P27"), targets=("any",))
 
 
 @rule.call("torch.device")

@@ -27,7 +27,13 @@ from viaduct.migration.rules.torch._helper import device_expression, device_numb
 from viaduct.migration.rules.torch._options import option_names, option_values
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=("any",), after=("rng_state", "any_amp"))
+rule = Rule(
+    __name__,
+    requirement="device_strings",
+    rows=("P8", "P9", "P18", "P25"),
+    targets=("any",),
+    after=("rng_state", "any_amp"),
+)
 
 
 @rule.file(only_if_file_contains=("cuda",))

@@ -19,7 +19,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import string_branches
 from viaduct.migration.rules.torch._mixed_precision import AUTOCAST_NAMES, CUSTOM_DECORATORS, SCALER_NAMES
 
-rule = Rule(__name__, targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="amp", rows=("P11", "6"), targets=("npu", "mlu"))
 
 
 @rule.call(*AUTOCAST_NAMES, *CUSTOM_DECORATORS)

@@ -19,7 +19,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._dotted_names import rename_or_report
 from viaduct.migration.rules.torch._imports import move_names
 
-rule = Rule(__name__, targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="amp", rows=("P11", "6"), targets=("npu", "mlu"))
 
 DTYPE_FUNCTIONS = {
     "torch.get_autocast_gpu_dtype": "get_autocast_dtype",

@@ -20,7 +20,9 @@ from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._collectives import is_backend_expression, is_nccl, replace_backend
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=ALL_TARGETS, modes=ALL_MODES, former_names=("any_backend",))
+rule = Rule(
+    __name__, requirement="backend", rows=("P13",), targets=ALL_TARGETS, modes=ALL_MODES, former_names=("any_backend",)
+)
 
 
 @rule.node(ast.Compare, only_if_file_contains=("nccl", "NCCL"))

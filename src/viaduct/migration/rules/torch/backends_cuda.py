@@ -10,7 +10,15 @@ import ast
 
 from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="device_calls",
+    rows=("P6", "P19", "6"),
+    category="report",
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+    runs_last=True,
+)
 
 SETTINGS_PREFIX = "torch.backends.cuda."
 VALUES_WITHOUT_CUDA = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}

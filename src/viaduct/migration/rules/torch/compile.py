@@ -11,7 +11,7 @@ import ast
 from viaduct.cards.advice import TORCH_COMPILE
 from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="advice", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
+rule = Rule(__name__, rows=("P21", "6"), category="advice", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
 
 
 @rule.use("torch.compile")

@@ -34,7 +34,14 @@ from viaduct.migration.rules.torch._helper import replace_by_helper, runs_only_w
 from viaduct.migration.rules.torch._mixed_precision import CUDA_AMP_NAMES
 from viaduct.migration.rules.torch._type_uses import is_compared, is_in_set_default_tensor_type
 
-rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_cuda_api",), after=("rng_state", "amp"))
+rule = Rule(
+    __name__,
+    requirement="device_calls",
+    rows=("P2", "P11", "6"),
+    targets=ALL_TARGETS,
+    former_names=("any_cuda_api",),
+    after=("rng_state", "amp"),
+)
 
 # torch.cuda.device is a context manager for one card; accelerator.device() is a torch.device.
 HELPER_NAMES = {"device": "device_index"}

@@ -10,7 +10,15 @@ from __future__ import annotations
 from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu"), after=("cuda_api",), runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="device_calls",
+    rows=("P6", "6"),
+    category="report",
+    targets=("npu", "mlu"),
+    after=("cuda_api",),
+    runs_last=True,
+)
 
 SHARED_NAMES = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
 CUDA_GRAPH_NAMES = tuple(f"torch.cuda.{name}" for name in (*SHARED_NAMES, "CUDAGraph", "graphs.*"))

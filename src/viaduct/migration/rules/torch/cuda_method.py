@@ -36,7 +36,14 @@ from viaduct.migration.rules.torch._devices import is_method_of_project, is_of_o
 from viaduct.migration.rules.torch._helper import device_number_text, report_if_in_torchscript
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_cuda_method",), after=("already",))
+rule = Rule(
+    __name__,
+    requirement="moves",
+    rows=("P7", "P18", "6"),
+    targets=ALL_TARGETS,
+    former_names=("any_cuda_method",),
+    after=("already",),
+)
 # A message for one card, and one for `--to any`:
 METHOD_BY_NAME: tuple[Bilingual, Bilingual] = (
     (

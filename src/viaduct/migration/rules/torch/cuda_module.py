@@ -15,7 +15,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._dotted_names import rename_or_report
 
-rule = Rule(__name__, targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="device_calls", rows=("P2", "6"), targets=("npu", "mlu"))
 
 
 @rule.reference("torch.cuda")

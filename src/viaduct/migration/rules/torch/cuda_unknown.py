@@ -10,7 +10,14 @@ from viaduct.cards import NPU
 from viaduct.cards.torch_api import NAMES_MISSING_ON_A_CARD, NAMES_REPORTED_BY_OTHER_RULES, counterpart
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="device_calls",
+    rows=("P2", "P6", "6"),
+    category="report",
+    targets=("npu", "mlu"),
+    runs_last=True,
+)
 
 COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")
 KERNELS = ("it compiles or tunes CUDA kernels", "它用于编译或调优 CUDA 内核")

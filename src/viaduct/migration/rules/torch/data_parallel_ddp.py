@@ -51,7 +51,12 @@ from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_c
 from viaduct.migration.rules.torch._ddp_edits import Rewriter
 
 rule = Rule(
-    __name__, targets=("npu", "mlu"), when=lambda options: options.data_parallel == "ddp", after=("device_string",)
+    __name__,
+    requirement="data_parallel",
+    rows=("P14",),
+    targets=("npu", "mlu"),
+    when=lambda options: options.data_parallel == "ddp",
+    after=("device_string",),
 )
 OPEN_MODE = re.compile(r"[rwaxbt+]{1,3}")
 REMOVING_FUNCTIONS = ("shutil.rmtree", "os.remove", "os.unlink")

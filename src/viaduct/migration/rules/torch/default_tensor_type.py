@@ -14,7 +14,14 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._type_uses import SET_DEFAULT_TYPE
 
-rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES)
+rule = Rule(
+    __name__,
+    requirement="device_strings",
+    rows=("P2", "5", "6"),
+    category="report",
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+)
 
 CARD_MODULES = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}

@@ -23,7 +23,7 @@ from viaduct.migration.rules.torch._device_texts import device_literal, is_devic
 from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.rules.torch._options import option_names, option_values
 
-rule = Rule(__name__, targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="device_strings", rows=("P9",), targets=("npu", "mlu"))
 
 
 @rule.file(only_if_file_contains=("add_argument", "click", "DEFINE_"))

@@ -22,7 +22,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_device, is_membership_key, rename_device
 from viaduct.migration.rules.torch._devices import Devices, find_devices
 
-rule = Rule(__name__, targets=("npu", "mlu"), after=("cuda_api",))
+rule = Rule(__name__, requirement="device_strings", rows=("P9",), targets=("npu", "mlu"), after=("cuda_api",))
 
 TEXT_METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip")
 EDITED_OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn

@@ -29,7 +29,7 @@ from viaduct.migration.rules.torch._device_numbers import (
 from viaduct.migration.rules.torch._devices import is_method_of_project
 from viaduct.migration.rules.torch._plugin_use import is_plugin_imported_elsewhere
 
-rule = Rule(__name__, targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="device_strings", rows=("P8", "6"), targets=("npu", "mlu"))
 
 
 @rule.node(ast.Call, only_if_file_contains=(".to(", "device"))

@@ -19,7 +19,15 @@ from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._device_texts import is_cuda_device
 from viaduct.migration.rules.torch._devices import find_devices
 
-rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="device_strings",
+    rows=("P9", "6"),
+    category="report",
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+    runs_last=True,
+)
 
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda"))

@@ -19,7 +19,15 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._devices import KERNEL_APIS, is_of_other_library
 from viaduct.migration.rules.torch._options import is_in_add_argument
 
-rule = Rule(__name__, category="report", targets=ALL_TARGETS, after=("device_string",), runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="device_strings",
+    rows=("P8", "P9", "6"),
+    category="report",
+    targets=ALL_TARGETS,
+    after=("device_string",),
+    runs_last=True,
+)
 
 DEVICES_TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")  # "cuda", "cuda:0,cuda:1"
 FUNCTIONS_WITHOUT_DEVICE = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")

@@ -23,7 +23,13 @@ from viaduct.migration.rules.torch._device_texts import is_cuda_device, rename_d
 from viaduct.migration.rules.torch._devices import find_devices, report_possible_device
 from viaduct.migration.rules.torch._options import is_in_add_argument
 
-rule = Rule(__name__, targets=("npu", "mlu"), after=("cuda_api", "autocast", "profiler"))
+rule = Rule(
+    __name__,
+    requirement="device_strings",
+    rows=("P8", "P9", "P18", "P24", "P25", "6"),
+    targets=("npu", "mlu"),
+    after=("cuda_api", "autocast", "profiler"),
+)
 
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda"))

@@ -15,6 +15,8 @@ from viaduct.migration.rules.torch._locations import CARD_NAMES, is_cpu, is_move
 
 rule = Rule(
     __name__,
+    requirement="torch_functions",
+    rows=("P5", "6"),
     category="report",
     targets=ALL_TARGETS,
     modes=ALL_MODES,

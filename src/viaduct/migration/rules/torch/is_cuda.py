@@ -19,7 +19,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
 from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
 
-rule = Rule(__name__, targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="moves", rows=("P10", "6"), targets=("npu", "mlu"))
 
 
 @rule.node(ast.Attribute, only_if_file_contains=("is_cuda",))

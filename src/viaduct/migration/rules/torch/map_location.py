@@ -38,7 +38,7 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._device_texts import OPENING_QUOTE, device_literal
 from viaduct.migration.rules.torch._loaded import find_device_variable, load_destination
 
-rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_map_location",))
+rule = Rule(__name__, requirement="checkpoints", rows=("P18",), targets=ALL_TARGETS, former_names=("any_map_location",))
 
 LOADED_ON_HOST: tuple[Bilingual, Bilingual] = (
     ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),

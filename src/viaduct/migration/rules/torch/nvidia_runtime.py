@@ -18,7 +18,14 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="report", targets=ALL_TARGETS, visits_lines_left_alone=True)
+rule = Rule(
+    __name__,
+    requirement="torch_functions",
+    rows=("P6",),
+    category="report",
+    targets=ALL_TARGETS,
+    visits_lines_left_alone=True,
+)
 
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
 ENGINES = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")

@@ -10,7 +10,9 @@ from viaduct.cards import MLU
 from viaduct.cards.torch_api import NVTX_FUNCTIONS
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
+rule = Rule(
+    __name__, requirement="device_calls", rows=("P6", "6"), category="report", targets=("npu", "mlu"), runs_last=True
+)
 
 MLU_MARKS = f"{MLU.torch_module}.{MLU.range_module}"  # torch.mlu.cnpx, after `cuda_api`
 NVTX_NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")

@@ -16,6 +16,8 @@ from viaduct.migration.rules.torch._locations import is_in_dataset, location_of
 
 rule = Rule(
     __name__,
+    requirement="torch_functions",
+    rows=("5", "6"),
     category="report",
     targets=ALL_TARGETS,
     modes=ALL_MODES,

@@ -19,7 +19,7 @@ import re
 from viaduct.migration.lookups import literal_text, method_name
 from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="advice", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
+rule = Rule(__name__, rows=("P6",), category="advice", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
 
 CUDA_MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCH_METHODS = ("startswith", "find", "count", "search", "match")

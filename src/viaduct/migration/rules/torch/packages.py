@@ -23,6 +23,8 @@ from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
 rule = Rule(
     __name__,
+    requirement="torch_functions",
+    rows=("P6",),
     category="report",
     targets=ALL_TARGETS,
     modes=ALL_MODES,

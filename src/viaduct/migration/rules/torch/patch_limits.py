@@ -13,7 +13,15 @@ from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, category="report", targets=("npu", "mlu"), modes=("patch",), runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="torch_functions",
+    rows=("P9", "P18", "P20", "P21"),
+    category="report",
+    targets=("npu", "mlu"),
+    modes=("patch",),
+    runs_last=True,
+)
 WITHOUT_COUNTERPART = {  # name -> card without a counterpart, "" for both cards
     "torch.cuda.get_device_capability": "",
     "torch.cuda.CUDAGraph": "npu",

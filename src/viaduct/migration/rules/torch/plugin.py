@@ -22,6 +22,8 @@ from viaduct.migration.rules.torch._plugin_use import card_uses, is_plugin_impor
 
 rule = Rule(
     __name__,
+    requirement="plugin",
+    rows=("P1", "6"),
     targets=("npu", "mlu"),
     completes_other_rules=True,  # their edits may need the import
     visits_lines_left_alone=True,

@@ -11,7 +11,15 @@ import ast
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="report", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="device_calls",
+    rows=("P4", "6"),
+    category="report",
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+    runs_last=True,
+)
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
 GENERATION_NUMBERS = {"major", "minor"}

@@ -23,6 +23,8 @@ rules = (
         ),
         category="report",
         targets=ALL_TARGETS,
+        requirement="device_calls",
+        rows=("P3", "6"),
     ),
     report_rule(
         __name__,
@@ -42,6 +44,7 @@ rules = (
         category="advice",
         targets=("npu",),
         visits_lines_left_alone=True,
+        rows=("P22",),
     ),
     report_rule(
         __name__,
@@ -61,5 +64,6 @@ rules = (
         ),
         category="advice",
         targets=ALL_TARGETS,
+        rows=("P21", "6"),
     ),
 )

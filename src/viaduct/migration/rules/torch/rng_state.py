@@ -14,7 +14,14 @@ from __future__ import annotations
 
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, targets=ALL_TARGETS, category_for_any="advice", former_names=("any_rng_state",))
+rule = Rule(
+    __name__,
+    requirement="device_calls",
+    rows=("P2",),
+    targets=ALL_TARGETS,
+    category_for_any="advice",
+    former_names=("any_rng_state",),
+)
 
 SETTERS = tuple(
     f"torch.{module}{name}"

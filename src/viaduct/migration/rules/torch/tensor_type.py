@@ -28,7 +28,9 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_type_text",))
+rule = Rule(
+    __name__, requirement="device_strings", rows=("P2", "P9"), targets=ALL_TARGETS, former_names=("any_type_text",)
+)
 
 CUDA_TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char|Byte|Bool)Tensor")
 

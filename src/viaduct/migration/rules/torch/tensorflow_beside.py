@@ -14,7 +14,7 @@ from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, category="advice", targets=ALL_TARGETS, visits_lines_left_alone=True, runs_last=True)
+rule = Rule(__name__, rows=("6",), category="advice", targets=ALL_TARGETS, visits_lines_left_alone=True, runs_last=True)
 
 SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.python.client.session.Session")
 

@@ -20,7 +20,15 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
-rule = Rule(__name__, category="report", targets=("any",), former_names=("any_vendor_code",), runs_last=True)
+rule = Rule(
+    __name__,
+    requirement="torch_functions",
+    rows=("P1", "6"),
+    category="report",
+    targets=("any",),
+    former_names=("any_vendor_code",),
+    runs_last=True,
+)
 
 PLUGINS = tuple(card.plugin for card in CARDS.values())
 VENDOR_NAMES = tuple(f"{card.torch_module}.*" for card in CARDS.values())

@@ -30,7 +30,13 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch import _environment_variables as variables
 
-rule = Rule(__name__, targets=ALL_TARGETS, former_names=("any_visible_devices",))
+rule = Rule(
+    __name__,
+    requirement="visible_devices",
+    rows=("P20", "6"),
+    targets=ALL_TARGETS,
+    former_names=("any_visible_devices",),
+)
 
 RUNNERS = ("os.system", "os.popen", "subprocess.")
 ASSIGNMENT = re.compile(rf"\b{CUDA_VISIBLE_DEVICES}=([\w,-]*)")
