@@ -15,25 +15,20 @@ A run may be truncated by a full disk, copied in part or edited by hand; none of
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from viaduct.errors import BadRun
-from viaduct.path_errors import refuse_special_file
-from viaduct.typed_fields import matches, show_value, spell_type
+from viaduct.json_records import Damaged, Json, has_fields, load_object, parse_object, require_fields, require_type
+from viaduct.typed_fields import show_value
 
-MAX_JSON_BYTES = 64 << 20  # of a JSON file
 MAX_METRICS_BYTES = 4 << 30  # of metrics.jsonl
-MAX_NESTING = 50  # levels of lists and objects
 STEP_LIMIT = 1 << 62  # steps are below this number; a larger one is damage
 MANIFEST = "manifest.json"
 LABELS = "labels.json"
 ENDING = "ending.json"
-Json = dict[str, Any]
 Number = float | None  # null in JSON means not finite
 
 STEP_FOLDER = re.compile(r"step-(0|[1-9][0-9]{0,18})")
@@ -59,73 +54,12 @@ RECORD_FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
-class Damaged(ValueError):
-    """JSON text that cannot be used."""
-
-
-def read_json_object(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Json:
+def read_json_object(path: Path) -> Json:
     """Return the object in a JSON file; raise BadRun if it is damaged or too large, OSError if it is missing."""
-    refuse_special_file(path)
-    size = path.stat().st_size
-    if size > max_bytes:
-        raise BadRun(f"{path} has {size:,} bytes; the limit is {max_bytes:,}.")
     try:
-        return parse_object(path.read_bytes())
+        return load_object(path)
     except Damaged as error:
         raise BadRun(f"{path} is damaged: {error}.") from None
-
-
-def parse_object(text: str | bytes) -> Json:
-    """Parse a JSON object; raise Damaged for anything else."""
-    try:
-        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
-        record = json.loads(decoded, parse_constant=refuse_constant)
-    except UnicodeDecodeError as error:
-        raise Damaged(f"byte {error.start:,} is not UTF-8") from None
-    except RecursionError:
-        raise Damaged("it is nested too deeply") from None
-    except ValueError as error:
-        raise Damaged(str(error).rstrip(".")) from None
-    if is_deeper(record, MAX_NESTING):
-        raise Damaged("it is nested too deeply")
-    if not isinstance(record, dict):
-        raise Damaged(f"it holds {describe_kind(record)}, not an object")
-    return record
-
-
-def is_deeper(value: Any, limit: int) -> bool:
-    """Return True if lists and objects are nested more than `limit` levels deep."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(limit):
-        level = [item for part in level for item in (part.values() if isinstance(part, dict) else part)]
-        level = [item for item in level if isinstance(item, dict | list)]
-        if not level:
-            return False
-    return True
-
-
-def refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def describe_kind(value: object) -> str:
-    kinds = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return kinds.get(type(value), "a number")
-
-
-def require_fields(record: Mapping[str, Any], fields: Mapping[str, Any], prefix: str = "") -> None:
-    """Raise Damaged for the first field that is missing or has another type."""
-    for name, kind in fields.items():
-        if name not in record:
-            raise Damaged(f"{prefix}{name} is missing")
-        require_type(record[name], kind, f"{prefix}{name}")
-
-
-def require_type(value: Any, kind: Any, name: str) -> None:
-    if not matches(value, kind):
-        # spell_type uses the words of recipes; these are the words of JSON.
-        expected = spell_type(kind).replace("dict", "an object").replace("a name", "a text")
-        raise Damaged(f"{name} is {show_value(value)}; it must be {expected}")
 
 
 def read_recipe_record(run: Path) -> Json:
@@ -265,20 +199,3 @@ def read_metrics(run: Path, kind: str) -> list[Json]:
     """Return the records of a kind (log, evaluation, restart …) that have the fields in RECORD_FIELDS."""
     records = [record for _, record in read_metric_lines(run) if record is not None and record["kind"] == kind]
     return [record for record in records if has_fields(record, RECORD_FIELDS.get(kind, {}))]
-
-
-def has_fields(record: Json, fields: Mapping[str, Any]) -> bool:
-    try:
-        require_fields(record, fields)
-    except Damaged:
-        return False
-    return True
-
-
-def finite_or_null(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None."""
-    if isinstance(value, dict):
-        return {name: finite_or_null(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [finite_or_null(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

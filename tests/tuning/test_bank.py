@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tuning.bank_entries import ELSEWHERE, HERE, make_entry
-from viaduct.tuning.bank import IMPLEMENTATIONS, BadBank, Bank, BankContents, DamagedBank, Verdict
+from viaduct.tuning.bank import IMPLEMENTATIONS, BadBank, Bank, BankContents, DamagedBank, FailedPoint, Verdict
 from viaduct.tuning.operators import conv2d, linear, optimizer
 from viaduct.tuning.signature import Signature
 from viaduct.tuning.table import describe_state
@@ -27,7 +27,7 @@ for number in range(25):
 
 
 def test_entries_survive_writing_and_reading(tmp_path: Path) -> None:
-    failed = (({"layout": "channels_last"}, "killed by SIGSEGV"),)
+    failed = (FailedPoint({"layout": "channels_last"}, "killed by SIGSEGV"),)
     entry = make_entry("1x3x8x8", failed=failed, installed=True, note="why", date="2026-01-01")
     verdict = Verdict("step of a recipe", {entry.signature.key: entry.choice}, 10.0, 8.0, 1.25, 9, True)
     written = Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(entry).with_verdict(verdict))
@@ -74,13 +74,24 @@ def test_a_damaged_file_is_named_and_never_overwritten(tmp_path: Path, text: str
     assert bank.list_files() == []
 
 
-def test_a_damaged_entry_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("best_us", "fast", r"entries\.conv2d x=a\.best_us is 'fast'; it must be a number"),
+        ("best_us", -1.0, r"entries\.conv2d x=a\.best_us is -1\.0; it must be 0 or more"),
+        ("choice", {"layout": [1]}, r"entries\.conv2d x=a\.choice\.layout is \[1\]"),
+        ("failed", [{"reason": "hung"}], r"entries\.conv2d x=a\.failed\[0\]\.configuration is missing"),
+        ("signature", {"x": "a"}, "a signature has no kind"),
+        ("signature", {"kind": "conv2d", "x": "b"}, "entry 'conv2d x=a' contains another operator's signature"),
+    ],
+)
+def test_a_damaged_entry_is_named(field: str, value: object, message: str, tmp_path: Path) -> None:
     Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(make_entry("a")))
     file = tmp_path / HERE.file_name
     record = json.loads(file.read_text())
-    record["entries"]["conv2d x=a"]["best_us"] = "fast"
+    record["entries"]["conv2d x=a"][field] = value
     file.write_text(json.dumps(record))
-    with pytest.raises(DamagedBank, match="best_us of 'conv2d x=a' is 'fast'"):
+    with pytest.raises(DamagedBank, match=message):
         Bank(tmp_path).read(HERE)
 
 
@@ -92,11 +103,11 @@ def test_a_newer_schema_is_not_called_damaged(tmp_path: Path) -> None:
 
 
 def test_the_larger_gain_wins_and_failures_are_kept() -> None:
-    slow = make_entry("a", 100, 95, failed=(({"layout": "x"}, "crashed"),))
-    fast = make_entry("a", 200, 150, failed=(({"layout": "y"}, "hung"),))
+    slow = make_entry("a", 100, 95, failed=(FailedPoint({"layout": "x"}, "crashed"),))
+    fast = make_entry("a", 200, 150, failed=(FailedPoint({"layout": "y"}, "hung"),))
     merged = BankContents(HERE).with_entry(slow).merge(BankContents(HERE).with_entry(fast).with_entry(make_entry("b")))
     assert merged.entries["conv2d x=a"].best_us == 150
-    assert [reason for _, reason in merged.entries["conv2d x=a"].failed] == ["crashed", "hung"]
+    assert [row.reason for row in merged.entries["conv2d x=a"].failed] == ["crashed", "hung"]
     assert set(merged.entries) == {"conv2d x=a", "conv2d x=b"}
 
 

@@ -7,7 +7,8 @@ from dataclasses import asdict, fields, replace
 import pytest
 
 from tuning.bank_entries import ELSEWHERE, HERE
-from viaduct.tuning.fingerprint import Fingerprint, decode_fingerprint, read_fingerprint
+from viaduct.json_records import Damaged, decode_record
+from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Fingerprint)])
@@ -21,14 +22,12 @@ def test_machines_that_differ_in_anything_have_files_of_their_own(field: str) ->
     [({"threads": "2"}, "fingerprint.threads is '2'"), ({"threads": True}, "is True"), ({"name": None}, "is None")],
 )
 def test_a_damaged_field_is_named(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        decode_fingerprint({**asdict(HERE), **change})
-    with pytest.raises(ValueError, match="not an object"):
-        decode_fingerprint([])
+    with pytest.raises(Damaged, match=message):
+        decode_record(Fingerprint, {**asdict(HERE), **change}, "fingerprint")
 
 
 def test_a_fingerprint_is_read_back() -> None:
-    assert decode_fingerprint(asdict(HERE)) == HERE
+    assert decode_record(Fingerprint, asdict(HERE)) == HERE
 
 
 def test_file_names_hold_no_path_and_are_not_too_long() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.tuning.signature import MAX_SHOWN_CHARS, Signature, decode_signature
+from viaduct.tuning.signature import MAX_SHOWN_CHARS, Signature
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ from viaduct.tuning.signature import MAX_SHOWN_CHARS, Signature, decode_signatur
 )
 def test_a_damaged_record_is_refused(record: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        decode_signature(record)
+        Signature.decode_json(record)
 
 
 def test_a_signature_is_read_back_with_its_key() -> None:
     signature = Signature.of("linear", x="8x4", bias=True, groups=2)
-    assert decode_signature(signature.encode()) == signature
+    assert Signature.decode_json(signature.encode()) == signature
     assert signature.key == "linear x=8x4 bias=True groups=2"
     assert signature["bias"] is True
 

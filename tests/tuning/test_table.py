@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tuning.bank_entries import HERE, make_entry
 from tuning.in_process import make_operator
-from viaduct.tuning.bank import BankContents, Verdict
+from viaduct.tuning.bank import BankContents, FailedPoint, Verdict
 from viaduct.tuning.table import (
     describe_state,
     encode_banks,
@@ -80,7 +80,7 @@ def test_an_operator_without_a_result_has_dashes_and_its_reason() -> None:
 
 def test_failures_and_a_busy_machine_are_reported_below_the_table() -> None:
     outcome = Outcome(
-        make_operator("a"), search_result=make_entry("a", failed=(({"tile": 8, "fast": False}, "crashed"),))
+        make_operator("a"), search_result=make_entry("a", failed=(FailedPoint({"tile": 8, "fast": False}, "crashed"),))
     )
     lines = list_conclusions(make_report(outcomes=[outcome], other_load=0.5, reused=2))
     assert lines[0] == "Discarded tile=8: crashed"

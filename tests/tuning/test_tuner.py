@@ -75,7 +75,7 @@ def test_what_crashes_or_computes_wrong_values_is_remembered_and_not_chosen(tmp_
     tune(tmp_path, FakeWorker(ratio))
     entry = Bank(tmp_path).read(HERE).entries["conv2d x=op"]
     assert entry.is_default
-    assert {reason for _, reason in entry.failed} == {"killed by SIGSEGV", "wrong values: output is off by 3e-01"}
+    assert {row.reason for row in entry.failed} == {"killed by SIGSEGV", "wrong values: output is off by 3e-01"}
     again = FakeWorker(ratio)
     tune(tmp_path, again, repeat=True)
     assert {"tile": 4, "fast": True} not in again.asked

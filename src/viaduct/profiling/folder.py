@@ -27,12 +27,10 @@ from typing import Any
 
 from viaduct.atomic_files import write_file
 from viaduct.errors import BadData
-from viaduct.path_errors import refuse_special_file
-from viaduct.run_files import Damaged, parse_object, require_type
+from viaduct.json_records import Damaged, decode_record, encode_record, load_object, require_fields, require_type
 from viaduct.typed_fields import show_value
 
 from .events import RawEvent
-from .json_fields import decode_record, encode_record
 from .merge import find_offsets, merge_profiles
 from .record import SCHEMA, Kernel, Operator, Profile
 from .trace import read_events, write_trace
@@ -79,39 +77,27 @@ def read_profile(folder: Path) -> Profile:
     """Return the profile in a folder of `write_profile`; raise BadData, naming the field, if it is damaged."""
     path = folder / PROFILE_FILE
     try:
-        record = read_json(path)
-        if "schema" not in record:
-            raise Damaged("schema is missing; it is not a profile")
-        require_type(record["schema"], int, "schema")
+        record = load_object(path, MAX_PROFILE_BYTES)
+        require_fields(record, {"schema": int})
         if record["schema"] != SCHEMA:
             raise Damaged(f"schema is {show_value(record['schema'])}; this version of viaduct reads schema {SCHEMA}")
         profile: Profile = decode_record(Profile, record)
         check_tables(profile)
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadData(
+            f"{str(folder)!r} is not a profile of viaduct: it has no {PROFILE_FILE}.",
+            "`viaduct profile run` writes one; `viaduct profile read` reads other tools' files.",
+        ) from None
     except Damaged as error:
         raise BadData(f"{path} is damaged: {error}.", "Profile once more, or copy the folder again.") from None
     return profile
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        refuse_special_file(path)
-        size = path.stat().st_size
-        if size > MAX_PROFILE_BYTES:
-            raise BadData(f"{path} has {size:,} bytes; a profile has at most {MAX_PROFILE_BYTES:,}.")
-        return parse_object(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise BadData(
-            f"{str(path.parent)!r} is not a profile of viaduct: it has no {PROFILE_FILE}.",
-            "`viaduct profile run` writes one; `viaduct profile read` reads other tools' files.",
-        ) from None
 
 
 def check_tables(profile: Profile) -> None:
     """Raise Damaged for a table without columns and rows, or with a row of another length."""
     for name, table in profile.tables.items():
         require_type(table, dict, f"tables.{name}")
-        for key in ("columns", "rows"):
-            require_type(table.get(key), list, f"tables.{name}.{key}")
+        require_fields(table, {"columns": list, "rows": list}, f"tables.{name}.")
         for number, row in enumerate(table["rows"]):
             require_type(row, list, f"tables.{name}.rows[{number}]")
             if len(row) != len(table["columns"]):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from viaduct.json_records import decode_record, load_object
 from viaduct.profiling.collector import clear_constant_interruptions, convert_to_unix, measure_recorded_us
-from viaduct.profiling.json_fields import decode_record
 from viaduct.profiling.merge import start_at_zero
 from viaduct.profiling.record import Facts, Profile, Step
 from viaduct.profiling.script_job import ENDED_FILE, FINISHED_FILE, STEPS_FILE, ScriptJob
@@ -138,5 +138,5 @@ def match_end(ends: Sequence[ScriptEnd], rank: int | None, code: int) -> ScriptE
 
 def read_ends(job: ScriptJob) -> list[ScriptEnd]:
     files = [folder / ENDED_FILE for folder in list_folders(job)]
-    ends = [ScriptEnd(**json.loads(file.read_text(encoding="utf-8"))) for file in files if file.exists()]
+    ends: list[ScriptEnd] = [decode_record(ScriptEnd, load_object(file)) for file in files if file.exists()]
     return sorted(ends, key=lambda end: end.time_s)

@@ -20,7 +20,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from viaduct.profiling.json_fields import decode_record
+from viaduct.json_records import decode_record
 from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1

@@ -13,6 +13,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from viaduct.json_records import decode_record, load_object
 from viaduct.profiling.collector import Plan
 
 JOB_VARIABLE = "VIADUCT_PROFILE_JOB"  # environment variable with the path of job.json
@@ -51,5 +52,5 @@ def load_job() -> ScriptJob | None:
     path = os.environ.get(JOB_VARIABLE)
     if not path:
         return None
-    fields = json.loads(Path(path).read_text(encoding="utf-8"))
-    return ScriptJob(**{**fields, "arguments": tuple(fields["arguments"])})
+    job: ScriptJob = decode_record(ScriptJob, load_object(Path(path)))
+    return job

@@ -22,7 +22,7 @@ from typing import Any
 
 from viaduct.atomic_files import replace_file
 from viaduct.errors import BadData
-from viaduct.run_files import finite_or_null
+from viaduct.json_records import finite_or_null
 
 from .events import RawEvent
 from .record import Profile, Step

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from viaduct.errors import BadRun
+from viaduct.json_records import Damaged, decode_record, load_object
 
 Platform = Literal["npu", "mlu", "original"]  # the card to stand in for; "original": the CPU as a GPU
 FrameworkName = Literal["torch", "tf1"]
@@ -102,11 +103,10 @@ class Plan:
 def load_plan(path: str | Path) -> Plan:
     """Read a plan; raise BadRun if it cannot be read."""
     try:
-        fields = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        plan: Plan = decode_record(Plan, load_object(Path(path)))
+    except (OSError, Damaged) as error:
         raise BadRun(f"the plan of the rehearsal cannot be read: {path}: {error}.") from None
-    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}  # JSON has no tuples
-    return Plan(**{**fields, **lists})
+    return plan
 
 
 def current_plan() -> Plan | None:

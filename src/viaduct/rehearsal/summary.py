@@ -18,6 +18,7 @@ from signal import valid_signals
 from typing import Any
 
 from viaduct import __version__
+from viaduct.json_records import decode_record
 from viaduct.rehearsal.observe import find_rank_folder
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import gather_notes, read_notes
@@ -98,11 +99,12 @@ class Summary:
 def load_summary(record: str) -> Summary | None:
     """Read a record folder's summary.json; return None if there is none, or if it cannot be read."""
     names = {key: name for name, key in JSON_KEYS.items()}
-    try:
+    try:  # losses may be NaN, which `json_records.load_object` refuses
         values = json.loads((Path(record) / "summary.json").read_text(encoding="utf-8"))
-        return Summary(**{names.get(key, key): value for key, value in values.items()})
-    except (OSError, ValueError, TypeError, AttributeError):
+        summary: Summary = decode_record(Summary, {names.get(key, key): value for key, value in values.items()})
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None
+    return summary
 
 
 def make_summary(plan: Plan, end: ProcessEnd, written_files: list[str], changed_originals: list[str]) -> Summary:

@@ -27,7 +27,8 @@ from typing import Any
 
 from viaduct.atomic_files import name_temporary
 from viaduct.errors import BadValue
-from viaduct.run_files import EVALUATION_FIELDS, Json, read_metric_lines
+from viaduct.json_records import Json
+from viaduct.run_files import EVALUATION_FIELDS, read_metric_lines
 from viaduct.runs.facts import RunFacts
 
 STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5}

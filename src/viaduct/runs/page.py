@@ -11,6 +11,7 @@ import numpy as np
 
 from viaduct.cluster.findings import join_first
 from viaduct.errors import BadRun
+from viaduct.json_records import Json
 from viaduct.reporting import (
     Callout,
     DataColumn,
@@ -29,7 +30,7 @@ from viaduct.reporting import (
     VirtualTable,
 )
 from viaduct.reporting.thinning import choose_points
-from viaduct.run_files import Json, read_metrics
+from viaduct.run_files import read_metrics
 from viaduct.runs.choosing import is_on_noise
 from viaduct.runs.facts import RunFacts, percent
 from viaduct.runs.finding import Problem

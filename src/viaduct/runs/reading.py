@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from viaduct.run_files import (
-    ENDING,
-    count_steps,
-    list_step_folders,
-    read_ending,
-    read_recipe_record,
-    read_summary,
-)
+from viaduct.run_files import ENDING, count_steps, list_step_folders, read_ending, read_recipe_record, read_summary
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.metrics import MetricsDigest, number_or_none, update_digest
 from viaduct.typed_fields import matches

@@ -10,7 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from viaduct.run_files import Json, read_metrics
+from viaduct.json_records import Json
+from viaduct.run_files import read_metrics
 from viaduct.runs.choosing import is_on_noise
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.importance import is_bookkeeping, rank_importance

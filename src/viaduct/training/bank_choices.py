@@ -16,12 +16,13 @@ import torch
 
 from viaduct.devices.base import summarise_error
 from viaduct.errors import BadRun
+from viaduct.json_records import Damaged, decode_record
 from viaduct.training.layout import keep_unchanged
 from viaduct.training.loop import Training
 from viaduct.training.tuned import choose_for_training, read_built_in
 from viaduct.training.tuning_worker import find_module_obstacle, make_step_signature
 from viaduct.tuning.applying import AppliedChoices, Call, apply_choices, observe_calls
-from viaduct.tuning.bank import BankContents, Choice, decode_choice
+from viaduct.tuning.bank import BankContents, Choice
 from viaduct.tuning.fingerprint import read_fingerprint
 from viaduct.tuning.location import Location
 
@@ -54,8 +55,8 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
             return None
         return f"Bank {location.describe()}: not used, because this run was begun without tuned operators."
     try:
-        choices = {str(key): decode_choice(choice, key) for key, choice in stored["choices"].items()}
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        choices: Mapping[str, Choice] = decode_record(Mapping[str, Choice], stored.get("choices"), "choices")
+    except Damaged as error:
         file = training.run.path / "recipe.json"
         raise BadRun(f"{file} is damaged: its field 'tuning' cannot be read ({error}).") from None
     training.tuned = dict(stored)

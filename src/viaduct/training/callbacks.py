@@ -46,7 +46,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from viaduct.errors import Diverged
-from viaduct.run_files import finite_or_null
+from viaduct.json_records import finite_or_null
 from viaduct.training.checkpoint import SavedCheckpoint, find_newest_intact, prune
 from viaduct.training.events import EventFile
 from viaduct.training.metrics import Score

@@ -27,16 +27,8 @@ from viaduct.atomic_files import NO_ROOM, write_file
 from viaduct.data.notices import join_first
 from viaduct.devices.base import summarise_error
 from viaduct.errors import BadRun, DiskFull, is_out_of_memory
-from viaduct.run_files import (
-    MANIFEST,
-    Damaged,
-    compute_sha256,
-    finite_or_null,
-    list_step_folders,
-    read_manifest,
-    require_fields,
-    require_type,
-)
+from viaduct.json_records import Damaged, finite_or_null, require_fields, require_type
+from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_manifest
 from viaduct.training.messages import sendable
 
 MODEL_FILE, STATE_FILE = "model.safetensors", "state.pt"

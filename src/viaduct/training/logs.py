@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
+from viaduct.json_records import finite_or_null
 from viaduct.recipes import DEFAULT_FORMAT
-from viaduct.run_files import finite_or_null
 from viaduct.training.callbacks import Callback, LogRecord
 from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.metrics import Score

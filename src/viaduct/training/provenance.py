@@ -25,8 +25,9 @@ from viaduct import __version__
 from viaduct.data.source import Dataset
 from viaduct.data.synthetic import SyntheticSet
 from viaduct.errors import BadRun
+from viaduct.json_records import Damaged, parse_object
 from viaduct.repository import UnreadableRepository, open_repository
-from viaduct.run_files import Damaged, parse_object, read_recipe_record
+from viaduct.run_files import read_recipe_record
 
 PACKAGE = Path(__file__).parents[1]
 # Packages whose source decides what a run computes.

@@ -19,17 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.errors import BadRun
+from viaduct.json_records import Damaged, has_fields, parse_object
 from viaduct.reporting import Histogram
-from viaduct.run_files import (
-    RECORD_FIELDS,
-    Damaged,
-    count_steps,
-    has_fields,
-    parse_metric,
-    parse_object,
-    read_count,
-    read_recipe_record,
-)
+from viaduct.run_files import RECORD_FIELDS, count_steps, parse_metric, read_count, read_recipe_record
 
 IMAGE_NAME = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)  # of a sheet of input images in RUN/images
 KEPT_HISTOGRAMS = 8  # steps whose histograms are shown; twice as many are held in memory

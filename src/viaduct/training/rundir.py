@@ -35,16 +35,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from viaduct.errors import BadRun, BadValue
+from viaduct.json_records import finite_or_null
 from viaduct.recipes import Loaded, Recipe, load, load_file, names
 from viaduct.recipes._fields import compare_records, from_record, to_record
-from viaduct.run_files import (
-    STEP_LIMIT,
-    finite_or_null,
-    read_metric_lines,
-    read_metrics,
-    read_recipe_record,
-    read_summary,
-)
+from viaduct.run_files import STEP_LIMIT, read_metric_lines, read_metrics, read_recipe_record, read_summary
 from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import replace_contents
 from viaduct.training.networks import find_changed_model_file

@@ -34,7 +34,7 @@ from viaduct.tuning.location import BUILT_IN_BANK, Location, prepare_writing, re
 from viaduct.tuning.operators import list_kinds
 from viaduct.tuning.result_file import write_result_file
 from viaduct.tuning.search import make_searcher
-from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature, decode_signature
+from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature
 from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divide_budget
 from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
 
@@ -199,7 +199,7 @@ class TuningSession:
         )
         self.search_all(operators)
         self.refuse_small_budget(startup_s)
-        self.judge(decode_signature(observed["threads"]))  # the signature of the number of threads is the step's
+        self.judge(Signature.decode_json(observed["threads"]))  # the signature of the number of threads is the step's
 
     def request_answer(self, request: dict[str, Any], seconds: float, activity: str) -> dict[str, Any]:
         """Return the worker's answer to a request; raise ViaductError with its message if it fails."""
@@ -217,11 +217,11 @@ class TuningSession:
         kinds = list_kinds()
         with_compiler = self.request.budget_s >= COMPILER_S * len(observed["operators"])
         for row in observed["operators"]:
-            signature = decode_signature(row["signature"])
+            signature = Signature.decode_json(row["signature"])
             space = kinds[signature.kind].make_space(signature, self.device_type, with_compiler)
             operators.append(Operator(signature, tuple(row["names"]), int(row["count"]), space))
         if self.device_type == "cpu":
-            signature = decode_signature(observed["threads"])
+            signature = Signature.decode_json(observed["threads"])
             space = make_threads_space(self.report.fingerprint.threads)
             operators.append(Operator(signature, ("the whole step",), 1, space))
         return [operator for operator in operators if operator.space.size > 1]

@@ -18,17 +18,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge
 
 from viaduct.atomic_files import write_file
 from viaduct.errors import ViaductError
-from viaduct.tuning.fingerprint import Fingerprint, decode_fingerprint
-from viaduct.tuning.signature import Signature, decode_signature
+from viaduct.json_records import Damaged, decode_record, load_object, require_fields
+from viaduct.tuning.fingerprint import Fingerprint
+from viaduct.tuning.signature import Signature
 
 SCHEMA = 1
 RESULT_PREFIX = "tune_result_"
 MAX_BYTES = 256 << 20
 Choice = Mapping[str, int | str | bool]  # a configuration of an operator: a point of its space
+Microseconds = Annotated[float, Ge(0)]
 IMPLEMENTATIONS = {
     "conv2d": ("convolution", "matrix_product", "compiled"),
     "linear": ("linear", "transposed", "compiled"),
@@ -53,23 +57,30 @@ class DamagedBank(BadBank):
 
 
 @dataclass(frozen=True)
+class FailedPoint:
+    """A configuration that crashed, hung or computed wrong values."""
+
+    configuration: Choice
+    reason: str
+
+
+@dataclass(frozen=True)
 class Entry:
     """Stored result of tuning one operator."""
 
     signature: Signature
-    choice: Choice
-    default: Choice
-    default_us: float
-    best_us: float
-    spread: float  # interquartile range of the chosen variant's times, as a share of their median
-    mode: str = ""  # of the search: "GA", "RL", …
+    choice: Choice  # the fastest variant
+    default: Choice  # the variant that is used without tuning
+    default_us: Microseconds
+    best_us: Microseconds
+    spread: Annotated[float, Ge(0)]  # interquartile range of the chosen variant's times, as a share of their median
+    mode: str = ""  # search method: "GA", "RL", …
     seed: int = 0
     measurements: int = 0
     date: str = ""
     installed: bool = False  # True if training applies the choice: a recipe's step was faster with it
     note: str = ""
-    failed: tuple[tuple[Choice, str], ...] = ()
-    """Configurations that crashed, hung or computed wrong values, with the reason."""
+    failed: tuple[FailedPoint, ...] = ()
 
     @property
     def is_default(self) -> bool:
@@ -84,10 +95,7 @@ class Entry:
         return describe_choice(self.choice, self.default)
 
     def encode(self) -> dict[str, Any]:
-        record = asdict(self)
-        record["signature"] = self.signature.encode()
-        record["failed"] = [{"configuration": dict(point), "reason": reason} for point, reason in self.failed]
-        return record
+        return asdict(self) | {"signature": self.signature.encode()}
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,9 @@ class Verdict:
 
     step: str  # key of the step, made by training/tuned.py
     choices: Mapping[str, Choice]  # by key of the operator's signature
-    without_us: float
-    with_us: float
-    gain: float
+    without_us: Microseconds
+    with_us: Microseconds
+    gain: Annotated[float, Ge(0)]  # `without_us` / `with_us`, by the median of the turns
     turns: int
     is_gain: bool
     date: str = ""
@@ -154,9 +162,7 @@ class BankContents:
 def choose_better(first: Entry, second: Entry) -> Entry:
     """Return the entry with the larger gain over the default, with the failed configurations of both."""
     better = max(first, second, key=lambda entry: (entry.gain, entry.installed, -entry.best_us))
-    failed = {
-        json.dumps(dict(point), sort_keys=True): (point, reason) for point, reason in (*first.failed, *second.failed)
-    }
+    failed = {json.dumps(dict(row.configuration), sort_keys=True): row for row in (*first.failed, *second.failed)}
     return replace(better, failed=tuple(failed.values()))
 
 
@@ -235,91 +241,28 @@ class Bank:
 def read_bank_file(file: Path) -> BankContents:
     """Return the checked contents of a bank's file; raise DamagedBank or, for a newer schema, BadBank."""
     try:
-        if not file.is_file() or file.stat().st_size > MAX_BYTES:
-            raise DamagedBank(file, f"it is not a regular file, or has more than {MAX_BYTES >> 20} MiB")
-        record = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise DamagedBank(file, f"it is not JSON ({str(error)[:80]})") from None
-    if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
-        raise DamagedBank(file, "it has no schema number")
-    if record["schema"] > SCHEMA:
-        raise BadBank(
-            f"{file} has schema {record['schema']}; this viaduct knows {SCHEMA}.", "Use the viaduct that wrote it."
-        )
-    try:
-        entries = {key: decode_entry(key, entry) for key, entry in require_object(record, "entries").items()}
-        verdicts = {key: decode_verdict(entry) for key, entry in require_object(record, "verdicts").items()}
-        return BankContents(decode_fingerprint(record.get("fingerprint")), entries, verdicts).uninstall_unmeasured()
-    except ValueError as error:
+        record = load_object(file, MAX_BYTES)
+        require_fields(record, {"schema": int})
+        if record["schema"] > SCHEMA:
+            raise BadBank(
+                f"{file} has schema {record['schema']}; this viaduct knows {SCHEMA}.", "Use the viaduct that wrote it."
+            )
+        require_fields(record, {"entries": dict, "verdicts": dict})
+        contents: BankContents = decode_record(BankContents, record)
+        for key, entry in contents.entries.items():
+            check_entry(key, entry)
+    except Damaged as error:
         raise DamagedBank(file, str(error)) from None
+    return contents.uninstall_unmeasured()
 
 
-def require_object(record: dict[str, Any], name: str) -> dict[str, Any]:
-    value = record.get(name)
-    if not isinstance(value, dict):
-        raise ValueError(f"its {name} are not an object")
-    return value
-
-
-def decode_entry(key: str, record: Any) -> Entry:
-    if not isinstance(record, dict):
-        raise ValueError(f"entry {key!r:.60} is not an object")
-    signature = decode_signature(record.get("signature"))
-    if signature.key != key:
-        raise ValueError(f"entry {key!r:.60} contains another operator's signature")
-    failed = record.get("failed", [])
-    if not isinstance(failed, list) or not all(isinstance(row, dict) for row in failed):
-        raise ValueError(f"`failed` of {key!r:.60} is not a list of objects")
-    choice = decode_choice(record.get("choice"), key)
-    implementations = IMPLEMENTATIONS.get(signature.kind, ())
-    if implementations and choice.get("implementation", implementations[0]) not in implementations:
-        implementation = choice["implementation"]
-        raise ValueError(
+def check_entry(key: str, entry: Entry) -> None:
+    """Raise Damaged for an entry of another operator, or for an implementation that its kind of operator lacks."""
+    if entry.signature.key != key:
+        raise Damaged(f"entry {key!r:.60} contains another operator's signature")
+    implementations = IMPLEMENTATIONS.get(entry.signature.kind, ())
+    implementation = entry.choice.get("implementation")
+    if implementations and implementation is not None and implementation not in implementations:
+        raise Damaged(
             f"the implementation of {key!r:.60} is {implementation!r:.60}; there are {', '.join(implementations)}"
         )
-    return Entry(
-        signature=signature,
-        choice=choice,
-        default=decode_choice(record.get("default"), key),
-        default_us=decode_number(record, "default_us", key),
-        best_us=decode_number(record, "best_us", key),
-        spread=decode_number(record, "spread", key),
-        mode=str(record.get("mode", "")),
-        seed=int(decode_number(record, "seed", key, default=0)),
-        measurements=int(decode_number(record, "measurements", key, default=0)),
-        date=str(record.get("date", "")),
-        installed=record.get("installed") is True,
-        note=str(record.get("note", "")),
-        failed=tuple((decode_choice(row.get("configuration"), key), str(row.get("reason", ""))) for row in failed),
-    )
-
-
-def decode_verdict(record: Any) -> Verdict:
-    if not isinstance(record, dict):
-        raise ValueError("a verdict is not an object")
-    step = str(record.get("step", ""))
-    choices = require_object(record, "choices")
-    return Verdict(
-        step=step,
-        choices={key: decode_choice(choice, step) for key, choice in choices.items()},
-        without_us=decode_number(record, "without_us", step),
-        with_us=decode_number(record, "with_us", step),
-        gain=decode_number(record, "gain", step),
-        turns=int(decode_number(record, "turns", step)),
-        is_gain=record.get("is_gain") is True,
-        date=str(record.get("date", "")),
-    )
-
-
-def decode_choice(value: Any, key: str) -> Choice:
-    if not isinstance(value, dict) or not all(isinstance(part, int | str | bool) for part in value.values()):
-        raise ValueError(f"a configuration of {key!r:.60} is {value!r:.60}")
-    return value
-
-
-def decode_number(record: dict[str, Any], name: str, key: str, default: float | None = None) -> float:
-    """Return a number of the operator or step `key`; raise ValueError if it is invalid or missing."""
-    value = record.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
-        raise ValueError(f"{name} of {key!r:.60} is {value!r:.60}")
-    return value

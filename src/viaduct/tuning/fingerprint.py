@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
 
 from viaduct.devices.hardware import find_package_version
 
@@ -42,20 +41,6 @@ class Fingerprint:
         values, stored_values = asdict(self), asdict(stored)
         names = [name for name in values if values[name] != stored_values[name]]
         return [f"{name} {stored_values[name] or 'none'}, here {values[name] or 'none'}" for name in names]
-
-
-def decode_fingerprint(record: Any) -> Fingerprint:
-    """Return the fingerprint in a bank's file; raise ValueError that names an invalid field."""
-    if not isinstance(record, dict):
-        raise ValueError("its fingerprint is not an object")
-    values: dict[str, Any] = {}
-    for field in fields(Fingerprint):
-        value = record.get(field.name)
-        kind = int if field.name == "threads" else str
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise ValueError(f"fingerprint.{field.name} is {value!r:.60}")
-        values[field.name] = value
-    return Fingerprint(**values)
 
 
 @cache

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from viaduct.json_records import Damaged, require_type
+
 Value = int | str | bool
 THREADS = "threads"
 """Kind of the number of threads, which is tuned with complete steps; operators/ has the kinds of operators."""
@@ -52,13 +54,12 @@ class Signature:
     def encode(self) -> dict[str, Value]:
         return {"kind": self.kind, **dict(self.fields)}
 
-
-def decode_signature(record: Any) -> Signature:
-    """Return the signature in a record; raise ValueError that names an invalid field."""
-    if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
-        raise ValueError("a signature has no kind")
-    fields = {name: value for name, value in record.items() if name != "kind"}
-    for name, value in fields.items():
-        if not isinstance(value, int | str | bool):
-            raise ValueError(f"a signature's {name} is {value!r:.60}")
-    return Signature(str(record["kind"]), tuple(fields.items()))
+    @classmethod
+    def decode_json(cls, record: Any) -> Signature:
+        """Return the signature that `encode` returned as a record; raise Damaged for an invalid one."""
+        if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
+            raise Damaged("a signature has no kind")
+        fields = {name: value for name, value in record.items() if name != "kind"}
+        for name, value in fields.items():
+            require_type(value, Value, f"a signature's {name}")
+        return cls(record["kind"], tuple(fields.items()))

@@ -120,8 +120,10 @@ def list_conclusions(report: Report) -> list[str]:
             "the environment variable REPEAT_TUNE=True searches again."
         )
     for outcome in report.outcomes:
-        for point, reason in outcome.search_result.failed if outcome.search_result is not None else ():
-            lines.append(f"Discarded {describe_choice(point, outcome.operator.space.default)}: {reason}")
+        for row in outcome.search_result.failed if outcome.search_result is not None else ():
+            lines.append(
+                f"Discarded {describe_choice(row.configuration, outcome.operator.space.default)}: {row.reason}"
+            )
     if report.other_load > MAX_OTHER_LOAD:
         lines.append(
             f"Other programs used {report.other_load:.0%} of the processors while operators were measured; "

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from viaduct.search_space import Space
-from viaduct.tuning.bank import Bank, BankContents, Choice, Entry, describe_choice
+from viaduct.tuning.bank import Bank, BankContents, Choice, Entry, FailedPoint, describe_choice
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.journal import Journal, encode_point
 from viaduct.tuning.measuring import CONFIRMING_TURNS, MARGIN, MAX_TURNS, MIN_TURNS
@@ -135,7 +135,7 @@ class Tuner:
         searcher = make_searcher(self.mode, space, self.seed, neighbours=neighbours)
         searcher.tell(default, outcome.default_us)
         best, best_ratio = default, 1.0  # the fastest point, and its time as a share of the default's
-        failed = {encode_point(point): (point, reason) for point, reason in (hit.failed if hit else ())}
+        failed = {encode_point(row.configuration): row for row in (hit.failed if hit else ())}
         measurement_count, is_complete = 0, False
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
         measured = journal.read()
@@ -157,7 +157,7 @@ class Tuner:
                 journal.remove()
                 return None
             if "us" not in result:
-                failed[key] = (point, result["failed"])
+                failed[key] = FailedPoint(point, result["failed"])
                 searcher.tell(point, None)
                 continue
             searcher.tell(point, outcome.default_us * result["ratio"])
@@ -177,7 +177,7 @@ class Tuner:
         operator: Operator,
         outcome: Outcome,
         winner: Choice,
-        failed: tuple[tuple[Choice, str], ...],
+        failed: tuple[FailedPoint, ...],
         measurement_count: int,
     ) -> Entry:
         """Measure the winner again; return its entry or, without a significant gain above MARGIN, the default's."""
@@ -200,7 +200,7 @@ class Tuner:
             return replace(entry, spread=float(measured.get(encode_point(default), {}).get("spread", 0.0)))
         result = self.measure(operator, winner, default, CONFIRMING_TURNS, MAX_TURNS, confirming=True)
         if "us" not in result:
-            return replace(entry, failed=(*failed, (winner, result["failed"])))
+            return replace(entry, failed=(*failed, FailedPoint(winner, result["failed"])))
         default_us, ratio = result["default_us"], result["ratio"]
         entry = replace(entry, spread=result["spread"], default_us=default_us, best_us=default_us)
         if ratio <= 1 - MARGIN and result["beats_default"]:

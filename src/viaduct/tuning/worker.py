@@ -63,9 +63,9 @@ class OperatorRequests:
         The turns end early if the ranking of candidate and incumbent is significant. A candidate with wrong values is
         not timed; the answer then has only the key `wrong`.
         """
-        from viaduct.tuning.signature import decode_signature
+        from viaduct.tuning.signature import Signature
 
-        signature = decode_signature(request["signature"])
+        signature = Signature.decode_json(request["signature"])
         default, candidate, incumbent = request["default"], request["candidate"], request["incumbent"]
         wrong = self.timer.check_values(signature, candidate, default)
         if wrong is not None:

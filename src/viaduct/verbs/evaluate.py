@@ -115,7 +115,7 @@ def main(
     if not rows:  # rank 0 prints the results
         return
     if as_json:
-        from viaduct.run_files import finite_or_null
+        from viaduct.json_records import finite_or_null
 
         print(json.dumps(finite_or_null(rows if every else rows[-1]), indent=1))
     else:

@@ -165,7 +165,7 @@ def diff(
     The field that most likely matters comes first. If the folder has runs of the same recipe with other seeds, the
     final difference is compared with their spread. Exit code 0: no difference was found; 1: they differ.
     """
-    from viaduct.run_files import finite_or_null
+    from viaduct.json_records import finite_or_null
     from viaduct.runs.differences import diff_runs
     from viaduct.runs.listing import open_run
 

@@ -18,7 +18,7 @@ from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.checking import Outcome
 from viaduct.handover.exporting.format import FileDescription
 from viaduct.handover.exporting.request import Request
-from viaduct.run_files import finite_or_null
+from viaduct.json_records import finite_or_null
 
 CROPS: dict[Any, str] = {
     shorter_side_then_centre: "resize bilinearly (pixel i from position i * old / new) so that the shorter side has "

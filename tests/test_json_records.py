@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
+from annotated_types import Ge
 
-from viaduct.profiling.json_fields import decode_record, encode_record
-from viaduct.run_files import Damaged
+from viaduct.json_records import Damaged, decode_record, encode_record
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,26 @@ class Tree:
     best: Leaf | None = None
     counts: dict[str, int] = field(default_factory=dict)
     is_green: bool = False
+
+
+class Point:
+    """A class that converts itself."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @classmethod
+    def decode_json(cls, value: object) -> Point:
+        if not isinstance(value, str):
+            raise Damaged("a point is no text")
+        return cls(value)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    at: Point
+    seconds: Annotated[float, Ge(0)]
+    values: Mapping[str, int | str] = field(default_factory=dict)
 
 
 FULL = Tree("oak", [Leaf("x"), Leaf("y", "b", 0.5)], (1, 2), Leaf("z"), {"rings": 7}, True)
@@ -51,6 +71,24 @@ FULL = Tree("oak", [Leaf("x"), Leaf("y", "b", 0.5)], (1, 2), Leaf("z"), {"rings"
 def test_the_first_wrong_field_is_named_with_its_place(record: object, message: str) -> None:
     with pytest.raises(Damaged, match=message):
         decode_record(Tree, record)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seconds": -1}, r"seconds is -1; it must be 0 or more"),
+        ({"at": 3}, "a point is no text"),
+        ({"values": {"x": 0.5}}, r"values\.x is 0\.5"),
+    ],
+)
+def test_bounds_mappings_and_classes_that_convert_themselves_are_checked(
+    change: dict[str, object], message: str
+) -> None:
+    record = {"at": "here", "seconds": 0, "values": {"x": 1, "y": "two"}}
+    read = decode_record(Measurement, record)
+    assert (read.at.text, read.seconds, read.values) == ("here", 0, {"x": 1, "y": "two"})
+    with pytest.raises(Damaged, match=message):
+        decode_record(Measurement, record | change)
 
 
 def test_every_field_is_read_back() -> None:
