@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 
 from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
+from viaduct.migration.device_texts import is_device_name
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.manifests import MAX_BYTES, find_rule_name
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule
-from viaduct.migration.rules.torch import any_device_text, backend, device_string, lightning
-from viaduct.migration.rules.torch._device_texts import is_device_name
+from viaduct.migration.rules.torch import backend, device_string, lightning
 from viaduct.migration.targets import target_cards
 from viaduct.migration.walk import Walk
 
@@ -139,8 +139,7 @@ class SettingsMigration:
         is_device = is_device_name(key) and "cuda" in value
         is_backend = "backend" in key.lower() and "nccl" in value
         is_exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
-        device_rule = any_device_text.rule if self.options.to == "any" else device_string.rule
-        rule = device_rule if is_device else backend.rule
+        rule = device_string.rule if is_device else backend.rule
         if not (is_device or is_backend) or not rule.is_wanted(self.options):
             return ""
         if self.options.to == "any":

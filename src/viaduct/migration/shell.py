@@ -27,6 +27,7 @@ from viaduct.cards.environment import (
     is_valid_device_list,
 )
 from viaduct.cards.limits import Risk
+from viaduct.migration.device_texts import EXACT_CUDA_DEVICE, device_literal, is_device_name
 from viaduct.migration.engine import make_unparsable_finding
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.lookups import last_name
@@ -36,7 +37,6 @@ from viaduct.migration.project import Project
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import backend, device_argparse, launch_commands, nccl_variables, visible_devices
-from viaduct.migration.rules.torch._device_texts import EXACT_CUDA_DEVICE, device_literal, is_device_name
 from viaduct.migration.shell_words import Script, Word, find_uses, read_script
 from viaduct.migration.source import Undecodable, lines_of
 from viaduct.migration.walk import Walk

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from viaduct.cards import CARDS, environment
 from viaduct.cards.environment import CUDA_VISIBLE_DEVICES
 from viaduct.migration.rule import Rule
-from viaduct.migration.rules.torch import any_device_text, backend, launch_commands, visible_devices
+from viaduct.migration.rules.torch import launch_commands, visible_devices
 from viaduct.migration.rules.torch import nccl_variables as nccl
 from viaduct.migration.shell import ASSIGNMENT, ShellMigration
 from viaduct.migration.shell_words import Word
@@ -68,7 +68,6 @@ class AnyShellMigration(ShellMigration):
 
     def change_option(self, rule: Rule, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Report the value of an option, which names CUDA on every machine."""
-        rule = backend.rule if rule is backend.rule else any_device_text.rule
         message = f"{option} {value.plain} names CUDA on every machine: remove it where the default is right"
         zh = f"{option} {value.plain} 在任何机器上都指定 CUDA:若默认值可用,请去掉此选项"
         self.report(

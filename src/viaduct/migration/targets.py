@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, Card
 from viaduct.cards.packages import Bilingual
+from viaduct.migration.device_texts import device_number_text, rename_cuda
 from viaduct.migration.helper_cell import find_pasted_helper
 from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.options import Options
@@ -39,6 +40,26 @@ class CardTarget:
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
         return f'"{self.card.device}"'
+
+    def describe_device(self, number: str = "") -> str:
+        """Return, for a message, what to write for a CUDA device with a number, such as 0 in "cuda:0"."""
+        return self.card.device
+
+    def render_device_text(self, site: Site, node: ast.expr) -> str | None:
+        """Return the code for a text that names a CUDA device, such as `f"cuda:{rank}"`; None if no edit is safe."""
+        return rename_cuda(site.source, node, self.card.device)
+
+    def render_torch_device(self, site: Site, call: ast.Call) -> str | None:
+        """Return the code for `torch.device("cuda:0")`; None if its argument is to be replaced instead."""
+        return None
+
+    def render_numbered_device(self, site: Site, number: ast.expr) -> str:
+        """Return the code for a device that is given by its number, as in `x.to(0)`."""
+        return site.text_of(number)  # with the plug-in imported, a number means the card
+
+    def render_is_cuda(self, site: Site, tensor: str) -> str:
+        """Return the code for `x.is_cuda`; `tensor` is the code of x."""
+        return f"{tensor}.{self.card.tensor_flag}"  # is_npu, is_mlu
 
     def render_host_location(self, site: Site) -> str:
         """Return the `map_location` that loads a checkpoint on the host."""
@@ -71,6 +92,26 @@ class AnyTarget:
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
         return f"{import_helper(site, at)}.device()"
+
+    def describe_device(self, number: str = "") -> str:
+        return f"{HELPER_OBJECT}.name({number})"
+
+    def render_device_text(self, site: Site, node: ast.expr) -> str | None:
+        number = None if site.source.is_in_f_string(node) else device_number_text(site.source, node)
+        return f"{import_helper(site, node)}.name({number})" if number is not None else None
+
+    def render_torch_device(self, site: Site, call: ast.Call) -> str | None:
+        index = [*call.args[1:], *(keyword.value for keyword in call.keywords)]  # torch.device("cuda", rank)
+        number = None if site.source.is_in_f_string(call) else device_number_text(site.source, call.args[0])
+        if number is None or len(index) > 1 or (index and number):  # with both numbers the call is not valid
+            return None
+        return f"{import_helper(site, call)}.device({site.text_of(index[0]) if index else number})"
+
+    def render_numbered_device(self, site: Site, number: ast.expr) -> str:
+        return f"{import_helper(site, number)}.device({site.text_of(number)})"
+
+    def render_is_cuda(self, site: Site, tensor: str) -> str:
+        return f"{tensor}.device.type in {import_helper(site)}.TYPES"
 
     def render_host_location(self, site: Site) -> str:
         """Return a `map_location` that loads a checkpoint on the host, but on CUDA is None, torch.load's default."""

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite
+from migration.checking import check_noop, check_rewrite, check_says
 
 HEAD = "import torch\n"
+HELPER = "from accelerator_device import accelerator\n"
 DONE = "import torch\nimport torch_npu\n"
 
 
@@ -44,3 +45,50 @@ def test_names_imported_from_torch_amp_are_known() -> None:
     before = "from torch.amp import GradScaler, autocast\nscaler = GradScaler('cuda')\nwith autocast('cuda'): pass\n"
     after = before.replace("'cuda'", "'mlu'").replace("autocast\n", "autocast\nimport torch_mlu\n", 1)
     check_rewrite("torch.autocast", before, after, to="mlu")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nwith torch.autocast(device.type):\n    pass\n",
+        "import torch\nwith torch.autocast(device_type=kind, dtype=torch.bfloat16):\n    pass\n",
+        "import torch\nwith torch.autocast('cpu'):\n    pass\n",
+        "import torch\nscaler = torch.amp.GradScaler(device)\n",
+        "from mine import autocast, GradScaler\nwith autocast():\n    scaler = GradScaler()\n",
+    ],
+)
+def test_a_device_that_is_not_cuda_stays_for_any_card(source: str) -> None:
+    check_noop("autocast", source, to="any")
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "after"),
+    [
+        ("import torch", "torch.autocast('cuda')", "accelerator.autocast()"),
+        ("import torch", "torch.autocast('cuda', d, on)", "accelerator.autocast(dtype=d, enabled=on)"),
+        ("import torch", "torch.autocast(dtype=d, device_type='cuda')", "accelerator.autocast(dtype=d)"),
+        ("import torch", "torch.amp.autocast(device_type='cuda', enabled=on)", "accelerator.autocast(enabled=on)"),
+        (
+            "from torch.amp import GradScaler",
+            "GradScaler('cuda', init_scale=2.0)",
+            "accelerator.GradScaler(init_scale=2.0)",
+        ),
+        ("from torch.amp import GradScaler", "GradScaler(enabled=on)", "accelerator.GradScaler(enabled=on)"),
+        (
+            "import torch",
+            "torch.autocast('cuda' if on else 'cpu', dtype=d)",
+            "torch.autocast(accelerator.card() if on else 'cpu', dtype=d)",
+        ),
+        (
+            "import torch",
+            "torch.amp.custom_fwd(device_type='cuda')(f)",
+            "torch.amp.custom_fwd(device_type=accelerator.card())(f)",
+        ),
+    ],
+)
+def test_mixed_precision_is_the_available_cards(head: str, before: str, after: str) -> None:
+    check_rewrite("autocast", f"{head}\nx = {before}  # kept\n", f"{head}\n{HELPER}x = {after}  # kept\n", to="any")
+
+
+def test_arguments_that_are_not_seen_need_manual_review() -> None:
+    check_says("autocast", "import torch\ntorch.autocast('cuda', **options)\n", "manual", "of the helper", to="any")

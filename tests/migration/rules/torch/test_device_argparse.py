@@ -56,3 +56,21 @@ def test_what_offers_no_cuda_device_stays(source: str) -> None:
 )
 def test_default_and_choices_follow(before: str, after: str) -> None:
     check_rewrite("device_argparse", HEAD + before + "\n", HEAD + after + "\n")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "parser.add_argument('--kernel', default='cuda', choices=['cuda', 'triton'])\n",
+        "parser.add_argument('--device', default='cpu', help='cuda')\n",
+        "parser.add_argument('--device', choices=['cuda', 'npu', 'mlu'])\n",
+    ],
+)
+def test_what_offers_no_cuda_device_stays_for_any_card(source: str) -> None:
+    check_noop("device_argparse", HEAD.replace("import torch_npu\n", "") + source, to="any")
+
+
+def test_default_and_choices_are_the_available_card() -> None:
+    before = "parser.add_argument('--device', default='cuda', choices=['cuda', 'cpu'], help='cuda')\n"
+    after = "from accelerator_device import accelerator\n" + before.replace("'cuda',", "accelerator.name(),", 2)
+    check_rewrite("device_argparse", f"import torch\n{before}", f"import torch\n{after}", to="any")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrate_source
+from migration.checking import check_noop, check_rewrite, migrate_source
 
+HELPER = "from accelerator_device import accelerator\n"
 HEAD = "import argparse\nimport os\nimport torch\nimport torch.distributed as dist\n"
 PARSER = "p = argparse.ArgumentParser()\np.add_argument('--gpu', {})\nargs = p.parse_args()\n"
 
@@ -71,3 +72,23 @@ def test_a_number_stays_and_the_plug_in_is_imported(source: str, to: str) -> Non
 def test_a_file_beside_one_that_imports_the_plug_in_needs_no_import() -> None:
     others = {"main.py": "import torch\nimport torch_npu\nimport layers\n"}
     check_noop("", "import torch\ndef place(x, rank):\n    return x.to(rank)\n", path="layers.py", others=others)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x.to(0)", "x.to(accelerator.device(0))"),
+        ("x.to(local_rank, torch.float16)", "x.to(accelerator.device(local_rank), torch.float16)"),
+        ("torch.device(args.gpu)", "accelerator.device(args.gpu)"),
+        ("x.to(device=0, non_blocking=True)", "x.to(device=accelerator.device(0), non_blocking=True)"),
+        ("x.new_zeros(3, device=1)", "x.new_zeros(3, device=accelerator.device(1))"),
+        ("m.to_empty(device=local_rank)", "m.to_empty(device=accelerator.device(local_rank))"),
+        ("torch.zeros(3, device=rank)", "torch.zeros(3, device=accelerator.device(rank))"),
+        (
+            "r = int(os.environ['LOCAL_RANK'])\nx.to(r)",
+            "r = int(os.environ['LOCAL_RANK'])\nx.to(accelerator.device(r))",
+        ),
+    ],
+)
+def test_a_number_gets_its_card(before: str, after: str) -> None:
+    check_rewrite("device_integer", f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")

@@ -13,9 +13,9 @@ from migration.checking import check_noop, check_says
 )
 def test_what_is_no_number_stays(line: str) -> None:
     source = f"import torch\nclass Foo:\n    def to(self, n):\n        return self\n{line}\n"
-    check_noop("any_device_integer", source, to="any")
+    check_noop("device_integer", source, to="any")
 
 
 def test_a_number_for_something_unknown_needs_manual_review() -> None:
     source = "import torch\nfrom things import Thing\nThing().to(device=0)\n"
-    check_says("any_device_integer", source, "manual", "if this moves a tensor", to="any")
+    check_says("device_integer", source, "manual", "if this moves a tensor", to="any")

@@ -1,26 +1,19 @@
-"""Calls of the helper module, and branches that ask for a card."""
+"""Calls of the helper module, and code that cannot call it."""
 
 from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says
+from migration.checking import check_noop, check_says
 
 
-def test_a_case_needs_manual_review() -> None:
-    source = "import torch\nmatch device.type:\n    case 'cuda':\n        pass\n"
-    check_says("any_device_compare", source, "manual", 'case "cuda" | "npu"', to="any")
+@pytest.mark.parametrize("rule", ["is_cuda", "cuda_api", "device_compare"])
+def test_code_that_torchscript_compiles_is_reported(rule: str) -> None:
+    body = "torch.cuda.synchronize() if x.is_cuda or x.device.type == 'cuda' else None"
+    source = f"import torch\n@torch.jit.script\ndef f(x):\n    {body}\n"
+    check_says(rule, source, "manual", "torch.jit.script compiles this", to="any")
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "if d.type == 'cuda':\n    a()\nelif d.type == 'npu':\n    b()\n",
-        "if d.type == 'npu':\n    b()\nelif d.type == 'cuda':\n    a()\nelse:\n    c()\n",
-        "k = 1 if d.type == 'cuda' else 2 if d.type == 'mlu' else 3\n",
-        "if d.type == 'cpu':\n    c()\nelif d.type == 'xpu':\n    b()\nelif d.type == 'cuda':\n    a()\n",
-    ],
-)
-def test_a_branch_beside_that_of_another_card_needs_manual_review(source: str) -> None:
-    text = f"import torch\nd = torch.device(name)\n{source}"
-    check_says("torch.any_device_compare", text, "manual", "its branch", to="any")
+@pytest.mark.parametrize("test", ["torch.cuda.is_available()", "torch.accelerator.is_available() and big"])
+def test_a_branch_under_a_test_for_a_card_needs_no_other(test: str) -> None:
+    check_noop("pinned_memory", f"import torch\nif {test}:\n    x.pin_memory()\n", to="any")

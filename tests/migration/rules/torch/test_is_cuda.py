@@ -59,3 +59,31 @@ def test_within_an_f_string() -> None:
         "import torch\nimport torch_mlu\nprint(f'{x.is_mlu}')\n",
         to="mlu",
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a = x.is_cuda", "a = x.device.type in accelerator.TYPES"),
+        ("a = not x.is_cuda", "a = not x.device.type in accelerator.TYPES"),
+        (
+            "assert x.is_cuda == y.is_cuda",
+            "assert (x.device.type in accelerator.TYPES) == (y.device.type in accelerator.TYPES)",
+        ),
+    ],
+)
+def test_any_card_is_compared_by_the_type_of_its_device(before: str, after: str) -> None:
+    helper = "from accelerator_device import accelerator\n"
+    check_rewrite(RULE, f"import torch\n{before}\n", f"import torch\n{helper}{after}\n", to="any")
+
+
+def test_a_field_is_left_alone_for_any_card() -> None:
+    check_noop(
+        RULE, "import torch\nclass T:\n    def __init__(self):\n        self.is_cuda = 0\nT().is_cuda\n", to="any"
+    )
+
+
+def test_within_an_f_string_for_any_card() -> None:
+    after = "import torch\nfrom accelerator_device import accelerator\n"
+    after += "print(f'{(x.device.type in accelerator.TYPES)}')\n"
+    check_rewrite(RULE, "import torch\nprint(f'{x.is_cuda}')\n", after, to="any")

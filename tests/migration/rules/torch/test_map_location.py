@@ -226,3 +226,15 @@ def test_it_follows_the_available_card(head: str, before: str, after: str) -> No
 )
 def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("map_location", source, status, word, to="any")
+
+
+@pytest.mark.parametrize(
+    ("table", "after"),
+    [
+        ("{'cuda:0': 'cuda:1'}", "{'cuda:0': accelerator.name(1), accelerator.name(0): accelerator.name(1)}"),
+        ("{'cuda:%d' % i: 'cpu'}", "{'cuda:%d' % i: 'cpu', accelerator.name(i): 'cpu'}"),
+    ],
+)
+def test_a_table_gets_an_entry_for_the_available_card(table: str, after: str) -> None:
+    before = f"import torch\ntorch.load(f, map_location={table})\n"
+    check_rewrite("map_location", before, f"import torch\n{HELPER}torch.load(f, map_location={after})\n", to="any")

@@ -10,7 +10,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from viaduct.cards.packages import Bilingual
 from viaduct.migration.classes import OBJECT, find_class, find_method_owner
+from viaduct.migration.device_texts import device_expression, device_literal, device_number_text, is_device_name
 from viaduct.migration.lookups import (
     argument_values,
     bind_arguments,
@@ -27,7 +29,7 @@ from viaduct.migration.lookups import (
 from viaduct.migration.names import Function, all_parameters
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Site, cache_per_file
-from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
+from viaduct.migration.rules.torch._helper import availability_tests, report_if_in_torchscript
 
 # Libraries whose `device="cuda"`, `.to` and `.cuda` are not PyTorch's.
 OTHER_LIBRARIES = (
@@ -49,7 +51,6 @@ DEVICE_POSITIONS = {
     },
 }
 MOVING_METHODS = ("to", "cuda", "npu", "mlu")
-AVAILABILITY_TESTS = {f"torch.{card}.is_available" for card in ("cuda", "npu", "mlu", "accelerator")}
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
 OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
 FIELD_FUNCTIONS = ("field", "Field", "Option", "Argument")  # of dataclasses, pydantic and typer: they take a default
@@ -165,7 +166,7 @@ class Devices:
     def is_availability_test(self, test: ast.expr) -> bool:
         """Return True for a condition with `torch.cuda.is_available()` or a variable that holds its result."""
         origins = (self.site.values.assigned_value(part) for part in ast.walk(test))
-        return any(contains_call(self.site, origin, AVAILABILITY_TESTS) for origin in origins)
+        return any(contains_call(self.site, origin, availability_tests(self.site)) for origin in origins)
 
     def is_under_availability(self, node: ast.AST) -> bool:
         """Return True for the assignment in `if torch.cuda.is_available(): name = "cuda"`."""
@@ -368,7 +369,7 @@ class Devices:
 def entries(table: ast.AST) -> list[ast.expr]:
     """Return the entries of a list, tuple, dict or comprehension; none for a dict such as a map_location.
 
-    The keys of a map_location are devices; `map_location` and `any_device_text` edit it.
+    The keys of a map_location are devices; the rule `map_location` edits it.
     """
     if isinstance(table, ast.List | ast.Tuple):
         return table.elts
@@ -389,6 +390,45 @@ def qualified_root(site: Site, node: ast.AST) -> str | None:
     while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
     return site.qualified_name(node)
+
+
+UNEDITABLE_DEVICE: tuple[Bilingual, Bilingual] = (  # a message for one card, and one for `--to any`
+    (
+        "this names a CUDA device and cannot be edited safely: write {card.device} instead of cuda",
+        "此处指定了 CUDA 设备但无法安全改写:请将 cuda 手工改为 {card.device}",
+    ),
+    (
+        "this names a CUDA device and cannot be edited safely: write accelerator.name(NUMBER)",
+        "此处指定了 CUDA 设备但无法安全改写:请改为 accelerator.name(编号)",
+    ),
+)
+
+
+def replace_device_text(site: Site, literal: ast.expr) -> None:
+    """Replace a text that begins with a literal, such as `"cuda:%d" % rank`, by the target's device, or report it.
+
+    With `--to any`, `torch.device(text)` is replaced as a whole.
+    """
+    node = device_expression(site.source, literal)
+    if site.file.is_left_alone(node) or not mark_once(site, "device", node):
+        return
+    call = site.source.parents.get(node)
+    is_argument = isinstance(call, ast.Call) and site.qualified_name(call.func) == "torch.device"
+    is_first = is_argument and call.args[:1] == [node]  # type: ignore[union-attr]
+    if device_number_text(site.source, node) is not None and report_if_in_torchscript(site, node):
+        return
+    new = site.target.render_torch_device(site, call) if is_first else None  # type: ignore[arg-type]
+    replaced = node if new is None else call
+    new = site.target.render_device_text(site, node) if new is None else new
+    if new is None:
+        site.request_review(*site.target.select_message(*UNEDITABLE_DEVICE), node=literal)
+        return
+    site.edit.replace_node(replaced, new)  # type: ignore[arg-type]
+    message = site.target.select_message(
+        ("the device is {card.device}", "设备改为 {card.device}"),
+        (f"the device is the available card: {new}", f"设备改为现有的加速卡:{new}"),
+    )
+    site.report_change(*message, node=literal)
 
 
 def report_possible_device(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:

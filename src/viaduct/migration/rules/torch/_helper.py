@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.helper_location import HELPER_OBJECT
-from viaduct.migration.lookups import argument_values, dotted_name, literal_text, plain_name
+from viaduct.migration.lookups import dotted_name, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
 from viaduct.migration.targets import import_helper
@@ -20,7 +20,12 @@ TIGHTER_NODES = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.St
 
 
 def report_if_in_torchscript(site: Site, node: ast.AST) -> bool:
-    """Report a node in code that torch.jit.script compiles, which cannot use the helper; return True if reported."""
+    """Report a node in code that torch.jit.script compiles, which cannot call the helper; return True if reported.
+
+    A target other than `--to any` needs no helper, so nothing is reported.
+    """
+    if not site.target.is_any_card:
+        return False
     ancestors = [*site.source.ancestors(node)]
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
     outer_names = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}
@@ -53,43 +58,6 @@ def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
         )
 
 
-def device_expression(site: Site, literal: ast.expr) -> ast.expr:
-    """Return the expression that begins with a device's literal: `"cuda:%d" % rank`, `"cuda:{}".format(rank)`."""
-    parent = site.source.parents.get(literal)
-    if isinstance(parent, ast.BinOp) and parent.left is literal:
-        return parent
-    if isinstance(parent, ast.Attribute) and parent.attr == "format":
-        call = site.source.parents.get(parent)
-        return call if isinstance(call, ast.Call) and call.func is parent else literal
-    return literal
-
-
-def device_number_text(site: Site, node: ast.expr) -> str | None:
-    """Return the code of the number in a device's text: "rank" for `f"cuda:{rank}"`, "" for "cuda"; None if unknown."""
-    if isinstance(node, ast.Constant):
-        return str(node.value).partition(":")[2]
-    if isinstance(node, ast.JoinedStr):
-        return number_in_f_string(node)
-    if isinstance(node, ast.BinOp):
-        values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
-        if isinstance(node.op, ast.Add) and isinstance(node.right, ast.Call) and dotted_name(node.right.func) == "str":
-            values = node.right.args
-    else:
-        values = argument_values(node) if isinstance(node, ast.Call) else []
-    return site.text_of(values[0]) if len(values) == 1 else None
-
-
-def number_in_f_string(node: ast.JoinedStr) -> str | None:
-    """Return the number of `f"cuda:{rank}"` and of `f"cuda:0"`; None for any other f-string."""
-    prefix, *others = node.values
-    if not others and isinstance(prefix, ast.Constant):
-        return str(prefix.value).partition(":")[2]
-    number = others[0] if len(others) == 1 and literal_text(prefix) == "cuda:" else None
-    if not isinstance(number, ast.FormattedValue) or number.format_spec is not None or number.conversion != -1:
-        return None
-    return ast.unparse(number.value)
-
-
 def runs_only_with_card(site: Site, node: ast.AST) -> bool:
     """Return True if the node is in a branch that runs only if there is a card."""
     child = node
@@ -106,16 +74,22 @@ def runs_only_with_card(site: Site, node: ast.AST) -> bool:
 
 
 def is_availability_test(site: Site, test: ast.expr) -> bool:
-    """Return True for a call of `torch.cuda.is_available` or the helper's, also as a part of an `and`."""
+    """Return True for a call of one of the `availability_tests`, also as a part of an `and`."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.assigned_value(part) for part in parts]
     names = {site.qualified_name(call.func) for call in calls if isinstance(call, ast.Call)}
+    return bool(names & availability_tests(site))
+
+
+def availability_tests(site: Site) -> set[str]:
+    """Return the functions that test for a card: torch's, and the helper's."""
     helper_test = f"{site.file.project.helper_module_of(site.file.path)}.{HELPER_OBJECT}.is_available"
-    return bool(names & {"torch.cuda.is_available", helper_test})
+    return {helper_test, *(f"torch.{module}.is_available" for module in ("cuda", "npu", "mlu", "accelerator"))}
 
 
-def parenthesize(site: Site, node: ast.AST, comparison: str) -> str:
-    """Return the code of a comparison, in parentheses if they are needed in place of the node."""
+def parenthesize(site: Site, node: ast.AST, code: str) -> str:
+    """Return the code that replaces a node, in parentheses if it is a comparison and needs them there."""
     parent = site.source.parents.get(node)
     is_sign = isinstance(parent, ast.UnaryOp) and not isinstance(parent.op, ast.Not)
-    return f"({comparison})" if isinstance(parent, TIGHTER_NODES) or is_sign else comparison
+    needs_parentheses = " in " in code and (isinstance(parent, TIGHTER_NODES) or is_sign)
+    return f"({code})" if needs_parentheses else code

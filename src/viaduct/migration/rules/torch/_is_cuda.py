@@ -20,16 +20,14 @@ def may_be_tensor_attribute(site: Site) -> bool:
     return site.node.attr == "is_cuda" and isinstance(site.node.ctx, ast.Load) and not is_own_field(site)
 
 
-def report_if_ambiguous(site: Site, replacement: str) -> bool:
-    """Report an `is_cuda` that may be a tensor's or the project's; return True if it is reported.
-
-    `replacement` is the attribute to write if it is a tensor's: `is_npu`.
-    """
+def report_if_ambiguous(site: Site) -> bool:
+    """Report an `is_cuda` that may be a tensor's attribute or the project's field; return True if it is reported."""
     if site.values.kind(site.node.value) in ("tensor", "module") or not is_defined_in_program(site):
         return False
+    new, _ = site.target.select_message(("{card.tensor_flag}", ""), ("x.device.type in accelerator.TYPES", ""))
     site.report_unresolved(
-        f"this may be the field is_cuda of this program: if it is the is_cuda of a tensor, write {replacement}",
-        zh=f"该程序自有 is_cuda 字段,此处可能是它:若判断的是张量,请改为 {replacement}",
+        f"this may be the field is_cuda of this program: if it is the is_cuda of a tensor, write {new}",
+        zh=f"该程序自有 is_cuda 字段,此处可能是它:若判断的是张量,请改为 {new}",
     )
     return True
 

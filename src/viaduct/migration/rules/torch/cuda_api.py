@@ -12,8 +12,8 @@ numbers, the old tensor types. A name that they do not have stays and is reporte
 
 With `--to any` the helper module accelerator_device, which the migration adds to the project, forwards every name to
 torch.cuda, torch.npu or torch.mlu, or without a card to a substitute. A name that only CUDA has stays and is reported.
-A type that is only compared, as in `isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`,
-which no tensor of the CPU has:
+A type that is only compared, as in `isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`:
+on a machine without a card no tensor is an instance of that type.
 
      import torch
     -torch.cuda.set_device(0)
@@ -28,10 +28,11 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, counterpart
+from viaduct.migration.lookups import called_name
+from viaduct.migration.predicates import is_in_annotation
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import rename_or_report
 from viaduct.migration.rules.torch._helper import replace_by_helper, runs_only_with_card
-from viaduct.migration.rules.torch._mixed_precision import CUDA_AMP_NAMES
 from viaduct.migration.rules.torch._type_uses import is_compared, is_in_set_default_tensor_type
 
 rule = Rule(
@@ -39,12 +40,18 @@ rule = Rule(
     requirement="device_calls",
     rows=("P2", "P11", "6"),
     targets=ALL_TARGETS,
-    former_names=("any_cuda_api",),
-    after=("rng_state", "amp"),
+    former_names=("any_cuda_api", "any_amp"),
+    after=("rng_state", "amp", "device_string", "device_argparse", "device_compare", "device_integer"),
 )
 
-# torch.cuda.device is a context manager for one card; accelerator.device() is a torch.device.
-HELPER_NAMES = {"device": "device_index"}
+# Name in torch.cuda -> name in the helper, if they differ.
+HELPER_NAMES = {
+    "device": "device_index",  # a context manager for one card, as in torch.accelerator; `device` is a torch.device
+    **{f"amp.{name}": name for name in ("autocast", "GradScaler")},
+    **{"amp.autocast_mode.autocast": "autocast", "amp.grad_scaler.GradScaler": "GradScaler"},
+    **{f"amp.autocast_mode.{name}": f"amp.{name}" for name in ("custom_fwd", "custom_bwd")},
+    **{name: name for name in ("amp.custom_fwd", "amp.custom_bwd")},
+}
 REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"}  # by `capability` and `double`
 # Submodules whose names torch.cuda has too: torch.cuda.memory.empty_cache is torch.cuda.empty_cache.
 REEXPORTED_MODULES = ("memory", "random", "streams")
@@ -52,18 +59,21 @@ REEXPORTED_MODULES = ("memory", "random", "streams")
 
 @rule.node(ast.Attribute, only_if_file_contains=("cuda",))
 def rename_assigned(site: Site) -> None:
-    """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`."""
-    is_stored = not site.target.is_any_card and not isinstance(site.node.ctx, ast.Load)
-    name = site.qualified_name(site.node) if is_stored else None
+    """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`.
+
+    With `--to any` it stays, since the script still uses torch.cuda on a machine with CUDA.
+    """
+    is_renamed = not site.target.is_any_card and not isinstance(site.node.ctx, ast.Load)
+    name = site.qualified_name(site.node) if is_renamed else None
     if name is not None and name.startswith("torch.cuda."):
-        rename_or_replace(Site(site.rule, site.file, site.node, name))
+        replace_cuda_name(Site(site.rule, site.file, site.node, name))
 
 
 @rule.use("torch.cuda.*")
-def rename_or_replace(site: Site) -> None:
+def replace_cuda_name(site: Site) -> None:
     """Replace a name of torch.cuda by the card's, or by the helper's."""
     if site.target.is_any_card:
-        replace_or_report(site, site.name_node)
+        replace_by_helper_or_report(site, site.name_node)
         return
     card = site.target.card
     card_name = counterpart(site.name[len("torch.cuda.") :], card)
@@ -72,25 +82,50 @@ def rename_or_replace(site: Site) -> None:
     rename_or_report(site, site.name_node, f"{card.torch_module}.{card_name}")
 
 
-def replace_or_report(site: Site, node: ast.expr) -> None:
+def replace_by_helper_or_report(site: Site, node: ast.expr) -> None:
     """Replace a name that all cards have by the helper's; report a name that only CUDA has."""
     name = site.name.removeprefix("torch.cuda.")
     module, _, inner = name.partition(".")
     if module in REEXPORTED_MODULES and inner in SUBMODULES[module]:
         name = inner
     root_name = name.partition(".")[0]
-    if is_in_set_default_tensor_type(site, node):
+    if is_in_set_default_tensor_type(site, node):  # the rule default_tensor_type reports it
         return
-    if root_name.endswith(("Tensor", "Storage")) and root_name in NPU_AND_MLU_NAMES and is_compared(site, node):
+    if root_name == "amp":
+        replace_amp_name(site, node, name)
+    elif root_name.endswith(("Tensor", "Storage")) and root_name in NPU_AND_MLU_NAMES and is_compared(site, node):
         replace_by_helper(site, node, f"types.{name}")
     elif root_name in NPU_AND_MLU_NAMES:
         replace_by_helper(site, node, HELPER_NAMES.get(root_name, root_name) + name[len(root_name) :])
-    elif site.name not in CUDA_AMP_NAMES and name != "amp" and root_name not in REPORTED_ELSEWHERE:
+    elif root_name not in REPORTED_ELSEWHERE:
         report_cuda_only(site, name)
 
 
+def replace_amp_name(site: Site, node: ast.expr, name: str) -> None:
+    """Replace a name of torch.cuda.amp; report a class in isinstance, and leave one in an annotation.
+
+    torch.cuda.amp itself, as a value, stays.
+    """
+    is_called = isinstance(site.node, ast.Call)
+    if name == "amp" or (not is_called and is_in_annotation(site.source, node)):
+        return
+    if not is_called and is_within_isinstance(site, node):
+        site.request_review(
+            "each card has its own class: check for the common base class, torch.amp.GradScaler or torch.autocast",
+            zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",
+        )
+    elif name in HELPER_NAMES:
+        replace_by_helper(site, node, HELPER_NAMES[name])
+    else:
+        report_cuda_only(site, name)
+
+
+def is_within_isinstance(site: Site, node: ast.expr) -> bool:
+    return any(called_name(parent) == "isinstance" for parent in site.source.ancestors(node))
+
+
 def report_cuda_only(site: Site, name: str) -> None:
-    """Report a name that only CUDA is known to have."""
+    """Report a name that only CUDA is known to have; the risk is lower under a test for a card or for CUDA."""
     if name == "OutOfMemoryError":
         site.advise(
             "torch.OutOfMemoryError, since torch 2.5, is the error of every card; this one may stay",
@@ -109,7 +144,10 @@ def report_cuda_only(site: Site, name: str) -> None:
 
 @rule.reference("torch.cuda")
 def report_module_value(site: Site) -> None:
-    """Report torch.cuda as a value, except in `cuda = torch.cuda`: there the uses of the variable are replaced."""
+    """Report torch.cuda as a value, except in `cuda = torch.cuda`: there the uses of the variable are replaced.
+
+    For one card the rule cuda_module replaces it.
+    """
     parent = site.source.parents.get(site.node)
     is_assigned = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
     if site.target.is_any_card and not is_assigned:

@@ -28,12 +28,12 @@ import ast
 
 from viaduct.cards.packages import Bilingual
 from viaduct.migration.classes import OBJECT, find_classes_defining, is_module
+from viaduct.migration.device_texts import device_literal, device_number_text
 from viaduct.migration.lookups import last_name, literal_text, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._device_texts import device_literal
 from viaduct.migration.rules.torch._devices import is_method_of_project, is_of_other_library, qualified_root
-from viaduct.migration.rules.torch._helper import device_number_text, report_if_in_torchscript
+from viaduct.migration.rules.torch._helper import report_if_in_torchscript
 from viaduct.migration.targets import import_helper
 
 rule = Rule(
@@ -205,7 +205,7 @@ def render_number(site: Site, device: ast.expr) -> str:
     """Return the argument of accelerator.device: "" for `.cuda(None)`, "1" for `.cuda("cuda:1")`, else the value."""
     if is_none(device):
         return ""
-    index = device_number_text(site, device) if device_literal(device) is not None else None
+    index = device_number_text(site.source, device) if device_literal(device) is not None else None
     return site.text_of(device) if index is None else index
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.device_texts import is_cuda_device
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._device_texts import is_cuda_device
 from viaduct.migration.rules.torch._devices import find_devices
 
 rule = Rule(

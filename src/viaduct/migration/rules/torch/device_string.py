@@ -11,24 +11,37 @@ The rule edits a string that PyTorch takes for a device (`.to`, `device=`, `torc
 or through variables, parameters, defaults, attributes and dictionaries, and a string that is assigned to a name with
 "device". Messages, help texts, paths, keys of dictionaries and names of kernels stay. A string that may be a device
 stays and is reported.
+
+With `--to any` the helper module accelerator_device, which the migration adds to the project, names the available card.
+`accelerator.name(1)` is "cuda:1" on CUDA, "npu:1" on an NPU, "cpu" without a card:
+
+     import torch
+    -device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    +from accelerator_device import accelerator
+    +device = torch.device(accelerator.name() if torch.cuda.is_available() else "cpu")
+    -model.to(f"cuda:{rank}")
+    +model.to(accelerator.name(rank))
 """
 
 from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_in_torch_program
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import is_cuda_device, rename_device
-from viaduct.migration.rules.torch._devices import find_devices, report_possible_device
+from viaduct.migration.device_texts import device_number_text, is_cuda_device
+from viaduct.migration.lookups import elements
+from viaduct.migration.predicates import is_in_torch_program, is_literal_in
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch._compared_devices import find_constructor_texts
+from viaduct.migration.rules.torch._devices import find_devices, replace_device_text, report_possible_device
 from viaduct.migration.rules.torch._options import is_in_add_argument
 
 rule = Rule(
     __name__,
     requirement="device_strings",
     rows=("P8", "P9", "P18", "P24", "P25", "6"),
-    targets=("npu", "mlu"),
-    after=("cuda_api", "autocast", "profiler"),
+    targets=ALL_TARGETS,
+    former_names=("any_device_text",),
+    after=("autocast", "profiler"),
 )
 
 
@@ -38,11 +51,36 @@ def replace_devices(site: Site) -> None:
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
-    device = site.target.card.device
+    compared = set(find_constructor_texts(site))
     for literal in devices.cuda_literals:
-        # The rule device_argparse edits those in an add_argument.
-        if not is_in_add_argument(site, literal) and rename_device(site, literal, device):
-            site.report_change(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
+        # The rule device_argparse edits texts in an add_argument, device_compare texts in a comparison.
+        if is_in_add_argument(site, literal) or literal in compared:
+            continue
+        if not (site.target.is_any_card and extend_annotation(site, literal)):
+            replace_device_text(site, literal)
     for node in site.source.nodes_of_type(ast.Constant):
         if is_cuda_device(node) and node not in devices.cuda_literals:
-            report_possible_device(site, node, device, devices)
+            number = device_number_text(site.source, node) or ""
+            report_possible_device(site, node, site.target.describe_device(number), devices)
+
+
+def extend_annotation(site: Site, literal: ast.expr) -> bool:
+    """Add the other cards to `device: Literal["cuda", "cpu"]`; return False for a text outside such an annotation."""
+    parent = site.source.parents[literal]
+    annotation = site.source.parents[parent] if isinstance(parent, ast.Tuple) else parent
+    qualified = site.qualified_name(annotation.value) if isinstance(annotation, ast.Subscript) else None
+    if not isinstance(annotation, ast.Subscript) or not (qualified or "").endswith(".Literal"):
+        return False
+    if any(is_literal_in(element, "npu") for element in elements(annotation.slice)):
+        return True
+    if not is_literal_in(literal, "cuda"):
+        site.request_review(
+            "this annotation names a CUDA device: add those of the other cards",
+            zh="该类型注解指定了 CUDA 设备:请同时列出其他加速卡",
+            node=literal,
+        )
+        return True
+    quote = site.text_of(literal)[-1]
+    site.edit.replace_node(literal, ", ".join(f"{quote}{name}{quote}" for name in ("cuda", "npu", "mlu")))
+    site.report_change("the annotation names every card", zh="类型注解列出所有加速卡", node=literal)
+    return True

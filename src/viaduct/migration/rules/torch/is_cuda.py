@@ -8,6 +8,14 @@
 
 A field `is_cuda` that the project defines or assigns (`self.is_cuda = …`, `args.is_cuda` of an option) stays. An
 expression that may be either is reported as unresolved.
+
+With `--to any` the type of the tensor's device is compared with the types of all cards:
+
+     import torch
+    +from accelerator_device import accelerator
+     def place(x):
+    -    return x.is_cuda
+    +    return x.device.type in accelerator.TYPES
 """
 
 from __future__ import annotations
@@ -15,22 +23,24 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import dotted_name
-from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
+from viaduct.migration.rule import ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch._dotted_names import replace_in_f_string
+from viaduct.migration.rules.torch._helper import parenthesize, report_if_in_torchscript
 from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
 
-rule = Rule(__name__, requirement="moves", rows=("P10", "6"), targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="moves", rows=("P10", "6"), targets=ALL_TARGETS, former_names=("any_device_compare",))
 
 
 @rule.node(ast.Attribute, only_if_file_contains=("is_cuda",))
-def rename_attribute(site: Site) -> None:
-    card = site.target.card
-    if not may_be_tensor_attribute(site) or report_if_ambiguous(site, card.tensor_flag):  # is_npu, is_mlu
+def replace_is_cuda(site: Site) -> None:
+    if not may_be_tensor_attribute(site) or report_if_ambiguous(site) or report_if_in_torchscript(site, site.node):
         return
-    name = dotted_name(site.node)
-    if not site.source.is_in_f_string(site.node):
-        site.edit.replace_attribute(site.node, card.tensor_flag)
-    elif not name or not replace_dotted_name(site, site.node, name, name.replace(".is_cuda", f".{card.tensor_flag}")):
-        site.request_review(f"write {card.tensor_flag} for is_cuda", zh=f"请把 is_cuda 改为 {card.tensor_flag}")
+    old, receiver = ast.unparse(site.node), site.node.value
+    # In an f-string the receiver's position may be wrong (Source.is_in_f_string).
+    new = site.target.render_is_cuda(site, site.text_of(receiver) if site.is_editable else ast.unparse(receiver))
+    if site.is_editable:
+        site.edit.replace_node(site.node, parenthesize(site, site.node, new))
+    elif not dotted_name(site.node) or not replace_in_f_string(site, site.node, old, f"({new})" if " " in new else new):
+        site.request_review(f"write {new} for {old}", zh=f"请把 {old} 改为 {new}")
         return
-    site.report_change(f"is_cuda becomes {card.tensor_flag}", zh=f"is_cuda 替换为 {card.tensor_flag}")
+    site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}")

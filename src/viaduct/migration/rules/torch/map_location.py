@@ -31,14 +31,20 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.packages import Bilingual
+from viaduct.migration.device_texts import device_literal
 from viaduct.migration.flows import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._device_texts import OPENING_QUOTE, device_literal
 from viaduct.migration.rules.torch._loaded import find_device_variable, load_destination
 
-rule = Rule(__name__, requirement="checkpoints", rows=("P18",), targets=ALL_TARGETS, former_names=("any_map_location",))
+rule = Rule(
+    __name__,
+    requirement="checkpoints",
+    rows=("P18",),
+    targets=ALL_TARGETS,
+    former_names=("any_map_location", "any_device_text"),
+)
 
 LOADED_ON_HOST: tuple[Bilingual, Bilingual] = (
     ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),
@@ -58,6 +64,13 @@ UNKNOWN_USE: tuple[Bilingual, Bilingual] = (
         "在加速卡上使用的网络或张量应传入 map_location=accelerator.device()",
     ),
 )
+ENTRY_ADDED: tuple[Bilingual, Bilingual] = (
+    (
+        "tensors that were saved on CUDA or on {card.device} are loaded on {card.device}",
+        "在 CUDA 上保存的张量加载到 {card.device};在 {card.device} 上保存的同样处理",
+    ),
+    ("tensors that were saved on the available card have an entry too", "在现有加速卡上保存的张量也有对应条目"),
+)
 
 
 @rule.call(*CHECKPOINT_LOADS)
@@ -68,9 +81,10 @@ def set_location(site: Site) -> None:
         add_location(site, location)
         return
     table = site.values.assigned_value(location)
-    if isinstance(table, ast.Dict) and not site.target.is_any_card:
+    if isinstance(table, ast.Dict):
         for key, value in zip(table.keys, table.values, strict=True):
-            add_entry(site, table, key, value)
+            if key is not None and device_literal(key) is not None and mark_once(site, "entry", key):
+                add_entry(site, table, key, value)
 
 
 def add_location(site: Site, given: ast.expr | None) -> None:
@@ -102,38 +116,20 @@ def load_on_card(site: Site) -> None:
     site.report_change(f"the content of the file is loaded on {location}", zh=f"文件内容加载到 {location}")
 
 
-def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr) -> None:
+def add_entry(site: Site, table: ast.Dict, key: ast.expr, value: ast.expr) -> None:
     """Change the value of `"cuda:0": "cuda:1"` to the card, and add an entry for tensors saved on the card."""
-    if (
-        key is None
-        or device_literal(key) is None
-        or site.source.is_in_f_string(key)
-        or not mark_once(site, "entry", key)
-    ):
+    new_key = site.target.render_device_text(site, key)
+    if new_key is None:
         return
-    device = site.target.card.device
-    new_key, new_value = render_renamed(site, key, device), render_renamed(site, value, device)
+    new_value = site.target.render_device_text(site, value) if device_literal(value) is not None else None
+    new_value = site.text_of(value) if new_value is None else new_value
     has_entry = any(is_same(site, other, new_key) for other in table.keys)
     added = "" if has_entry else f", {new_key}: {new_value}"
     if added or new_value != site.text_of(value):
         site.edit.replace(*site.source.span(value), f"{new_value}{added}")
-        site.report_change(
-            f"tensors that were saved on CUDA or on {device} are loaded on {device}",
-            zh=f"在 CUDA 上保存的张量加载到 {device};在 {device} 上保存的同样处理",
-            node=key,
-        )
+        site.report_change(*site.target.select_message(*ENTRY_ADDED), node=key)
 
 
 def is_same(site: Site, key: ast.expr | None, text: str) -> bool:
     """Return True if a key is this text, with any quotes."""
     return key is not None and (site.text_of(key) == text or is_literal_in(key, text.strip("\"'")))
-
-
-def render_renamed(site: Site, node: ast.expr, device: str) -> str:
-    """Return the text of an expression with CUDA replaced by another device."""
-    literal, text = device_literal(node), site.text_of(node)
-    start = site.source.span(literal)[0] - site.source.span(node)[0] if literal is not None else 0
-    opening = OPENING_QUOTE.match(text, start) if literal is not None else None
-    if opening is None:
-        return text
-    return text[: opening.end()] + device + text[opening.end() + len("cuda") :]

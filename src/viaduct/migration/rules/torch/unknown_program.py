@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.device_texts import device_literal, is_device_name
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root
 
 rule = Rule(__name__, requirement="moves", rows=("P7", "P8"), category="report", targets=ALL_TARGETS, runs_last=True)
