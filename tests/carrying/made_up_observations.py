@@ -10,7 +10,7 @@ import numpy as np
 from viaduct.carrying.observations import Observations, Rank
 from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.rows import Explanation
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.tensors import StoredDump
 
 
 def make_observation(shift: float = 0.0, **given: Any) -> Observations:
@@ -26,5 +26,5 @@ def make_observation(shift: float = 0.0, **given: Any) -> Observations:
 
 def no_drift() -> Drift:
     """A comparison of two runs that recorded nothing of their modules."""
-    side = Side(Path("runs"), "rehearsal", ())
+    side = StoredDump(Path("runs"), "rehearsal", ())
     return Drift(side, side, (), Explanation("nothing could be compared.", None), Options())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from comparison.comparison_builder import Array, ComparisonBuilder
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.tensors import StoredDump
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def side(tmp_path_factory: pytest.TempPathFactory) -> Side:
+def side(tmp_path_factory: pytest.TempPathFactory) -> StoredDump:
     """Dump of two steps of the network `Awkward`."""
     from comparison.networks import dump_training
 

@@ -11,7 +11,7 @@ import numpy as np
 from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.measures import Measures, measure
 from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
-from viaduct.comparison.tensors import Pair, Result, Role, Side, StoredTensor
+from viaduct.comparison.tensors import Pair, Result, Role, StoredDump, StoredTensor
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 ORIGIN = "layer3.0.bn2"
@@ -97,13 +97,13 @@ def odd_rows(order: int) -> list[Row]:
     ]
 
 
-def sample_sides(rows: list[Row]) -> tuple[Side, Side]:
+def sample_sides(rows: list[Row]) -> tuple[StoredDump, StoredDump]:
     left = tuple(row.pair.left for row in rows if row.pair.left)
     right = tuple(row.pair.right for row in rows if row.pair.right)
     facts = {"precision": "fp32", "mode": "eager", "deterministic": "yes", "seed": "1"}
     return (
-        Side(Path("runs/npu/dump"), "viaduct", left, settings={"device": "Ascend 910B", **facts}),
-        Side(
+        StoredDump(Path("runs/npu/dump"), "viaduct", left, settings={"device": "Ascend 910B", **facts}),
+        StoredDump(
             Path("runs/gpu/dump"),
             "viaduct",
             right,

@@ -20,7 +20,7 @@ from viaduct.comparison.align import Alignment
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.readers import read
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Pair, Role, Side, StoredTensor
+from viaduct.comparison.tensors import Pair, Role, StoredDump, StoredTensor
 
 
 def tensor(op: str, role: Role = "output", index: int = 0, order: int = 0, **more: Any) -> StoredTensor:
@@ -29,8 +29,8 @@ def tensor(op: str, role: Role = "output", index: int = 0, order: int = 0, **mor
     return StoredTensor(op=op, role=role, index=index, order=order, **{**fields, **more})
 
 
-def side(tensors: Iterable[StoredTensor], kind: str = "viaduct", **more: Any) -> Side:
-    return Side(Path("dump"), kind, tuple(tensors), **more)
+def side(tensors: Iterable[StoredTensor], kind: str = "viaduct", **more: Any) -> StoredDump:
+    return StoredDump(Path("dump"), kind, tuple(tensors), **more)
 
 
 def names(alignment: Alignment) -> list[tuple[str | None, str | None]]:
@@ -46,7 +46,7 @@ def values_agree(pair: Pair) -> bool:
     return left.shape == right.shape and np.allclose(left, right, atol=2e-3)
 
 
-def nothing_lost(left: Side, right: Side, alignment: Alignment) -> None:
+def nothing_lost(left: StoredDump, right: StoredDump, alignment: Alignment) -> None:
     ours = {
         (p.left.tensor_index, p.left.call, p.left.step, p.left.rank, p.left.parameter)
         for p in alignment.pairs
@@ -57,7 +57,9 @@ def nothing_lost(left: Side, right: Side, alignment: Alignment) -> None:
     assert theirs == {id(stored) for stored in right.tensors}
 
 
-def world(tmp_path: Path, ops: Sequence[GeOp], truth: dict[str, Any], form: str = "text") -> tuple[Side, Side, Path]:
+def world(
+    tmp_path: Path, ops: Sequence[GeOp], truth: dict[str, Any], form: str = "text"
+) -> tuple[StoredDump, StoredDump, Path]:
     graph = tmp_path / "ge_proto_00292_Build.txt"
     graph.write_text(as_text(ops) if form == "text" else json.dumps(as_json(ops)))
     return read(npu(tmp_path / "npu", ops)), read(tfdbg(tmp_path / "gpu", truth)), graph

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from viaduct.comparison import Dump
 from viaduct.comparison.measuring import check_file
-from viaduct.comparison.readers.viaduct import read
+from viaduct.comparison.readers.viaduct_dump import read
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Side, StoredTensor
+from viaduct.comparison.tensors import StoredDump, StoredTensor
 
 
 class Block(nn.Module):
@@ -121,7 +121,7 @@ def dumping(network: nn.Module, folder: Path | None, options: dict[str, Any]) ->
         yield dump
 
 
-def find_tensor(side: Side, op: str, role: str, index: int = 0, step: int = 0, call: int = 0) -> StoredTensor:
+def find_tensor(side: StoredDump, op: str, role: str, index: int = 0, step: int = 0, call: int = 0) -> StoredTensor:
     """The one tensor of that name."""
     (only,) = (
         tensor
@@ -131,20 +131,20 @@ def find_tensor(side: Side, op: str, role: str, index: int = 0, step: int = 0, c
     return only
 
 
-def values(side: Side, op: str, role: str, index: int = 0, **where: int) -> np.ndarray[Any, Any]:
+def values(side: StoredDump, op: str, role: str, index: int = 0, **where: int) -> np.ndarray[Any, Any]:
     path = find_tensor(side, op, role, index, **where).path
     assert path is not None
     return np.asarray(np.load(path))
 
 
-def dump_training(folder: Path, **options: Any) -> Side:
+def dump_training(folder: Path, **options: Any) -> StoredDump:
     train(folder, **options)
     side = read(folder)
     check_checksums(side)
     return side
 
 
-def check_checksums(side: Side) -> None:
+def check_checksums(side: StoredDump) -> None:
     """Raise BadData if a file of the dump is not what its index says."""
     for tensor in side.tensors:
         if tensor.path is not None and not tensor.fault:

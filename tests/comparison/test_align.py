@@ -17,7 +17,7 @@ from comparison.foreign_dumps import (
 from comparison.made_up_sides import names, nothing_lost, side, tensor, world
 from viaduct.comparison.align import align
 from viaduct.comparison.readers import read
-from viaduct.comparison.tensors import Side, StoredTensor
+from viaduct.comparison.tensors import StoredDump, StoredTensor
 
 # By name.
 
@@ -144,7 +144,7 @@ def test_ranks_are_paired_by_number() -> None:
 
 
 def test_five_thousand_tensors_take_a_moment() -> None:
-    def many(prefix: str, kind: str = "viaduct") -> Side:
+    def many(prefix: str, kind: str = "viaduct") -> StoredDump:
         made = []
         for n in range(1250):
             made += [
@@ -161,7 +161,7 @@ def test_five_thousand_tensors_take_a_moment() -> None:
     assert by_structure < 4.0, f"{by_structure:.2f} s by structure"
 
 
-def time_alignment(left: Side, right: Side) -> float:
+def time_alignment(left: StoredDump, right: StoredDump) -> float:
     begin = time.process_time()
     align(left, right)
     return time.process_time() - begin

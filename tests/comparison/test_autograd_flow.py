@@ -10,13 +10,13 @@ import torch
 
 from comparison.networks import Awkward, values
 from viaduct.comparison import Dump
-from viaduct.comparison.readers.viaduct import read
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.readers.viaduct_dump import read
+from viaduct.comparison.tensors import StoredDump
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_edges_lead_through_functions_that_no_module_sees(side: Side) -> None:
+def test_edges_lead_through_functions_that_no_module_sees(side: StoredDump) -> None:
     assert set(side.edges["block"]) == {"act", "block.norm"}
     assert side.edges["drop"] == ("block",)
     assert side.edges["head"] == ("shared",)

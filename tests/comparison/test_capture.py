@@ -11,13 +11,13 @@ from torch import nn
 
 from comparison.networks import dump_training, find_tensor, values
 from viaduct.comparison import Dump
-from viaduct.comparison.readers.viaduct import read
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.readers.viaduct_dump import read
+from viaduct.comparison.tensors import StoredDump
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_what_is_the_same_tensor_is_stored_once(side: Side) -> None:
+def test_what_is_the_same_tensor_is_stored_once(side: StoredDump) -> None:
     assert find_tensor(side, "block", "input").path == find_tensor(side, "act", "output").path
     assert find_tensor(side, "network", "output").path == find_tensor(side, "head", "output").path
     assert find_tensor(side, "act", "input").path != find_tensor(side, "act", "output").path

@@ -95,7 +95,7 @@ def test_similar_rows_are_of_the_same_shape_not_bad_and_nearest_first() -> None:
     builder.add("bad", 2 * ONES, ONES, order=5)
     builder.add("flat", ONES.reshape(-1), ONES.reshape(-1), order=5)
     builder.add("origin", 2 * ONES, ONES, order=6)
-    assert [row.op for row in scene_of(builder).find_similar()] == ["near", "far"]
+    assert [row.op for row in scene_of(builder).list_rows_of_same_shape()] == ["near", "far"]
 
 
 def test_the_weight_is_the_largest_parameter() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from comparison.networks import Awkward, check_checksums, dump_training, train, values
 from viaduct.comparison import Dump
 from viaduct.comparison.dump import describe_tf32
-from viaduct.comparison.readers.viaduct import read
+from viaduct.comparison.readers.viaduct_dump import read
 from viaduct.devices import cuda
 from viaduct.errors import BadRun, BadValue
 
@@ -131,6 +131,8 @@ def test_a_pattern_that_names_nothing_is_warned_of(tmp_path: Path) -> None:
 def test_a_step_that_never_comes_is_warned_of(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"did not reach step 7-9: 3 steps were taken"):
         train(tmp_path, steps="1,7-9", only="head")
+    with pytest.warns(UserWarning, match=r"did not reach step 107: 3 steps were taken, from 100\."):
+        train(tmp_path / "resumed", steps="101,107", only="head", first_step=100)
 
 
 def test_ranks_have_folders_of_their_own(tmp_path: Path) -> None:

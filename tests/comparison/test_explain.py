@@ -53,3 +53,12 @@ def test_the_neighbourhood_follows_the_edges_two_hops_far() -> None:
     edges = {f"op{number}": [f"op{number - 1}"] for number in range(1, 6)}
     around = {neighbour.op: neighbour.hops for neighbour in builder.explained(edges).neighbours}
     assert around == {"op0": -2, "op1": -1, "op2": 0, "op3": 1, "op4": 2}
+
+
+def test_without_edges_the_neighbours_are_those_that_ran_before_and_after_and_no_edge_is_claimed() -> None:
+    builder = ComparisonBuilder()
+    chain(builder, 0, 0, 0.2, 0.2, 0.2, 0.2)
+    explanation = builder.explained({"op5": ["op4"]})  # nothing is known about op2, the origin
+    around = {neighbour.op: neighbour.hops for neighbour in explanation.neighbours}
+    assert around == {"op0": -2, "op1": -1, "op2": 0, "op3": 1, "op4": 2}
+    assert explanation.edges == ()

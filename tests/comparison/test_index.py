@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.comparison.index import INDEX_FILE, Entry, Index, read_index, write_index
-from viaduct.comparison.readers.viaduct import read
+from viaduct.comparison.readers.viaduct_dump import read
 from viaduct.errors import BadData
 
 

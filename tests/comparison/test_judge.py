@@ -276,7 +276,7 @@ def test_a_relu_s_kink_explains_a_gradient_only_where_the_forward_pass_differs(f
     builder.add("norm", off(second, 5.5e-3), second, "grad_output", order=6)
     judgement = builder.judged({"head": ["norm"]})
     assert len(judgement.origins) == origins
-    assert (judgement.growth is None) == bool(origins)
+    assert (judgement.error_range is None) == bool(origins)
 
 
 @pytest.mark.parametrize(("wrong", "apart"), [(10, True), (1, False)])
@@ -314,7 +314,7 @@ def test_after_a_step_that_only_drifts_no_later_step_is_blamed() -> None:
     judgement = builder.judged()
     assert any(row.result == "bad" for row in judgement.rows if row.tensor.step == 0)
     assert judgement.origins == ()
-    assert judgement.growth is not None
+    assert judgement.error_range is not None
     assert not any(row.follows_from for row in judgement.rows)
 
 

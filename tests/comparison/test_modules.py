@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from comparison.networks import Awkward, Entangled, dump_training, find_tensor, values
 from viaduct.comparison import Dump
-from viaduct.comparison.readers.viaduct import read
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.readers.viaduct_dump import read
+from viaduct.comparison.tensors import StoredDump
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_values_are_those_of_the_operators(side: Side) -> None:
+def test_values_are_those_of_the_operators(side: StoredDump) -> None:
     weight, bias = values(side, "conv", "parameter", 0), values(side, "conv", "parameter", 1)
     images = torch.from_numpy(values(side, "network", "input"))
     made = F.conv2d(images, torch.from_numpy(weight), torch.from_numpy(bias))
@@ -28,7 +28,7 @@ def test_values_are_those_of_the_operators(side: Side) -> None:
     assert np.array_equal(values(side, "block", "input"), made.relu().numpy())
 
 
-def test_a_gradient_is_what_one_module_sends_back_not_the_sum_of_all(side: Side) -> None:
+def test_a_gradient_is_what_one_module_sends_back_not_the_sum_of_all(side: StoredDump) -> None:
     """The block's input goes into its convolution and around it: each way has its own gradient."""
     through = values(side, "block.conv", "grad_input")
     around = values(side, "block", "grad_output")
@@ -38,7 +38,7 @@ def test_a_gradient_is_what_one_module_sends_back_not_the_sum_of_all(side: Side)
     assert np.array_equal(values(side, "act", "grad_input"), values(side, "act", "grad_output") * passed)
 
 
-def test_containers_come_after_their_parts_forward_and_backward(side: Side) -> None:
+def test_containers_come_after_their_parts_forward_and_backward(side: StoredDump) -> None:
     for role in ("output", "grad_input"):
         assert find_tensor(side, "block", role).order > find_tensor(side, "block.conv", role).order
         assert find_tensor(side, "block", role).order > find_tensor(side, "block.norm", role).order
@@ -46,7 +46,7 @@ def test_containers_come_after_their_parts_forward_and_backward(side: Side) -> N
     assert find_tensor(side, "conv", "parameter").order < find_tensor(side, "conv", "output").order
 
 
-def test_each_call_of_a_shared_module_is_kept(side: Side) -> None:
+def test_each_call_of_a_shared_module_is_kept(side: StoredDump) -> None:
     first, second = (values(side, "shared", "input", call=call) for call in (0, 1))
     assert np.allclose(np.tanh(values(side, "shared", "output", call=0)), second)
     assert not np.array_equal(first, second)

@@ -11,7 +11,7 @@ from torch import nn
 
 from comparison.networks import dump_training, values
 from viaduct.comparison import Dump
-from viaduct.comparison.readers.viaduct import read
+from viaduct.comparison.readers.viaduct_dump import read
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

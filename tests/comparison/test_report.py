@@ -80,9 +80,9 @@ def test_the_answer_names_origin_cause_and_what_to_try(html):
 
 
 def test_the_origin_comes_first_then_what_is_bad_by_itself_and_the_good_last(html):
-    order = report_rows.order_rows(ROWS, EXPLANATION.origin.row)
+    order = report_rows.order_rows(ROWS, EXPLANATION.origin.row_index)
     results = [ROWS[number].result for number in order]
-    assert order[0] == EXPLANATION.origin.row
+    assert order[0] == EXPLANATION.origin.row_index
     assert results == ["bad"] * 472 + ["refused", "flag", "new"] + ["good"] * 424
     follows = [bool(ROWS[number].follows_from) for number in order[:472]]
     assert follows == sorted(follows)
@@ -127,10 +127,10 @@ def test_a_hostile_name_never_becomes_markup(html):
 
 
 def test_the_chart_shows_the_origins_step_and_leaves_out_inputs_that_are_outputs_elsewhere():
-    shown = report.select_charted(ROWS, EXPLANATION.origin.row)
+    shown = report.select_charted(ROWS, EXPLANATION.origin.row_index)
     assert {ROWS[n].tensor.step for n in shown} == {0}
     assert {ROWS[n].tensor.role for n in shown} == {"output", "grad_output"}
-    assert EXPLANATION.origin.row in shown
+    assert EXPLANATION.origin.row_index in shown
 
 
 def test_inputs_are_charted_where_nothing_else_was_dumped():
@@ -222,13 +222,19 @@ def test_further_origins_are_linked():
     origins = tuple(Origin("fc", "operator", 0, 0, row, "by itself") for row in (440, 441))
     links = report.make_links(ROWS, replace(EXPLANATION, further=origins))
     assert [link.address for link in links] == [
-        f"#rows-{EXPLANATION.origin.row}",
+        f"#rows-{EXPLANATION.origin.row_index}",
         "#rows-440",
         "#rows-441",
         "drift.csv",
     ]
     assert links[1].text == f"also by itself: {ROWS[440].tensor_index}, step 0"
     assert len({link.text for link in links}) == 4, "an operator may have several tensors: no text twice"
+
+
+def test_without_edges_the_drawing_shows_the_order_and_no_producers():
+    drawing = report.draw_neighbourhood(replace(EXPLANATION, edges=()))
+    assert drawing.title == "Operators in the order they ran"
+    assert "does not show what feeds the origin" in drawing.text
 
 
 def test_a_crowd_of_neighbours_is_thinned_and_the_rest_counted():
@@ -241,7 +247,11 @@ def test_details_of_a_bad_row_lead_to_what_it_follows_from(html):
     details = details_of(html)
     number = next(n for n, row in enumerate(ROWS) if row.follows_from == ORIGIN and row.tensor.step == 1)
     (link,) = [block for block in details[str(number)] if block["kind"] == "link"]
-    assert link == {"kind": "link", "text": f"follows from {ORIGIN}", "address": f"#rows-{EXPLANATION.origin.row}"}
+    assert link == {
+        "kind": "link",
+        "text": f"follows from {ORIGIN}",
+        "address": f"#rows-{EXPLANATION.origin.row_index}",
+    }
 
 
 def test_details_hold_histograms_distances_errors_and_the_places_of_nan(html):

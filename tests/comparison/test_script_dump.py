@@ -10,9 +10,9 @@ import pytest
 
 from comparison.networks import check_checksums, values
 from viaduct.comparison.dump import make_plan
-from viaduct.comparison.readers.viaduct import read
+from viaduct.comparison.readers.viaduct_dump import read
 from viaduct.comparison.script_dump import ScriptDump
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.tensors import StoredDump
 from viaduct.scripts.runner import ScriptResult, load_script, run_script
 
 HEAD = """
@@ -49,7 +49,7 @@ class Result:
         self.dump, self.ended, self.folder = dump, ended, folder
 
     @property
-    def side(self) -> Side:
+    def side(self) -> StoredDump:
         side = read(self.folder)
         check_checksums(side)
         return side

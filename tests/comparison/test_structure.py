@@ -17,11 +17,11 @@ from comparison.foreign_dumps import (
 from comparison.made_up_sides import names, nothing_lost, side, tensor
 from viaduct.comparison.align import align
 from viaduct.comparison.readers import read
-from viaduct.comparison.tensors import Role, Side, StoredTensor
+from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
 from viaduct.models import build
 
 
-def network_dump(name: str, seed: int = 0, drift: float = 0.0) -> Side:
+def network_dump(name: str, seed: int = 0, drift: float = 0.0) -> StoredDump:
     """Module by module what a forward pass of a real network leaves behind, as statistics."""
     torch.manual_seed(0)
     network = build(name, classes=10).eval()
@@ -62,18 +62,18 @@ def stored_of(
 
 
 @pytest.fixture(scope="module")
-def resnet() -> Side:
+def resnet() -> StoredDump:
     return network_dump("resnet50_v1")
 
 
 @pytest.fixture(scope="module")
-def drifted() -> Side:
+def drifted() -> StoredDump:
     return network_dump("resnet50_v1", drift=0.3)
 
 
 def rename_operators(
-    dump: Side, forget_types: bool = False, without: float = 0.0, seed: int = 0
-) -> tuple[Side, dict[str, str]]:
+    dump: StoredDump, forget_types: bool = False, without: float = 0.0, seed: int = 0
+) -> tuple[StoredDump, dict[str, str]]:
     """Every operator under a name that says nothing; some operators gone."""
     rng = random.Random(seed)
     ops = list(dict.fromkeys(stored.op for stored in dump.tensors))
@@ -89,7 +89,7 @@ def rename_operators(
     return replace(dump, tensors=tuple(kept)), numbers_of
 
 
-def precision(ours: Side, theirs: Side, truth: dict[str, str]) -> tuple[float, float]:
+def precision(ours: StoredDump, theirs: StoredDump, truth: dict[str, str]) -> tuple[float, float]:
     """Return precision and recall of the pairs."""
     alignment = align(ours, theirs)
     nothing_lost(ours, theirs, alignment)
@@ -104,7 +104,7 @@ def precision(ours: Side, theirs: Side, truth: dict[str, str]) -> tuple[float, f
 @pytest.mark.parametrize("without", [0.0, 0.1])
 @pytest.mark.parametrize("drift", [False, True])
 def test_a_renamed_resnet_is_recognised(
-    resnet: Side, drifted: Side, forget_types: bool, without: float, drift: bool
+    resnet: StoredDump, drifted: StoredDump, forget_types: bool, without: float, drift: bool
 ) -> None:
     theirs, truth = rename_operators(resnet, forget_types, without)
     exact, found = precision(drifted if drift else resnet, theirs, truth)
@@ -112,7 +112,7 @@ def test_a_renamed_resnet_is_recognised(
     assert found >= 0.95, f"{found:.3f} of the pairs were found"
 
 
-def test_half_a_network_of_known_names_helps_the_rest(resnet: Side) -> None:
+def test_half_a_network_of_known_names_helps_the_rest(resnet: StoredDump) -> None:
     theirs, truth = rename_operators(resnet, forget_types=True)
     back = {new: old for old, new in truth.items() if old.startswith(("layer1", "layer2", "stem"))}
     half = replace(theirs, tensors=tuple(replace(t, op=back.get(t.op, t.op)) for t in theirs.tensors))
@@ -121,7 +121,7 @@ def test_half_a_network_of_known_names_helps_the_rest(resnet: Side) -> None:
     assert sum(right) >= 0.95 * len(resnet.tensors)
 
 
-def test_other_networks_do_not_become_the_same(resnet: Side) -> None:
+def test_other_networks_do_not_become_the_same(resnet: StoredDump) -> None:
     """A wrong pair is worse than none: what agrees in nothing but a shape by chance must not meet."""
     other = side([tensor(f"x{n}", order=n, shape=(7, 11, n + 1), op_type="Weird") for n in range(20)])
     assert not any(p.left and p.right for p in align(resnet, other).pairs)

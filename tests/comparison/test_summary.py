@@ -31,7 +31,7 @@ def test_the_origin_comes_with_its_tensor_cause_and_measures() -> None:
     summary = make_summary(DRIFT)
     assert (summary["verdict"], summary["origin"], summary["cause"]) == ("bad", ORIGIN, "wrong BN epsilon")
     where = summary["where"]
-    row = ROWS[DRIFT.explanation.origin.row]
+    row = ROWS[DRIFT.explanation.origin.row_index]
     assert (where["op"], where["tensor"], where["result"]) == (ORIGIN, row.tensor_index, "bad")
     assert where["measures"]["max_absolute"] == row.measures.max_absolute
     assert sum(summary["counts"].values()) == len(ROWS)
@@ -44,7 +44,7 @@ def test_numbers_that_json_does_not_have_become_texts() -> None:
         "d": 1,
         "e": None,
     }
-    row = DRIFT.explanation.origin.row
+    row = DRIFT.explanation.origin.row_index
     rows = list(ROWS)
     rows[row] = replace(rows[row], measures=replace(rows[row].measures, cosine=math.nan, max_absolute=math.inf))
     summary = make_summary(replace(DRIFT, rows=tuple(rows)))

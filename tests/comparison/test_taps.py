@@ -13,7 +13,7 @@ from torch import nn
 
 from comparison.networks import Awkward, Entangled
 from viaduct.comparison import Dump
-from viaduct.comparison.readers.viaduct import read
+from viaduct.comparison.readers.viaduct_dump import read
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

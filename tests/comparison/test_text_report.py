@@ -43,7 +43,7 @@ def test_good_rows_alone_make_no_table_of_the_worst() -> None:
 
 def test_the_origin_is_the_first_of_the_worst_and_comes_once() -> None:
     lines = print_table(make_worst_table(DRIFT, len(ROWS)))[1:]
-    origin = ROWS[DRIFT.explanation.origin.row]
+    origin = ROWS[DRIFT.explanation.origin.row_index]
     assert f"{origin.tensor.step}  {origin.tensor_index}" in lines[0]
     assert len(lines) == sum(row.result in ("bad", "refused") for row in ROWS)
     assert len(print_table(make_worst_table(DRIFT, 3))) == 4
@@ -64,8 +64,16 @@ def test_only_the_full_explanation_has_evidence_and_advice() -> None:
     assert "likely cause      wrong BN epsilon (92%)" in full
     assert "or perhaps        stale weight (20%)" in full
     assert "Load both from the same checkpoint." not in full, "only the likeliest cause has advice"
-    assert f"first divergence  {ROWS[DRIFT.explanation.origin.row].tensor_index}" in full
+    assert f"first divergence  {ROWS[DRIFT.explanation.origin.row_index].tensor_index}" in full
     assert "reads from        layer3.0.conv2" in full
+
+
+def test_operators_that_only_ran_before_and_after_are_not_said_to_feed_each_other() -> None:
+    explanation = replace(DRIFT.explanation, edges=())
+    text = describe_explanation(replace(DRIFT, explanation=explanation), full=True)
+    assert "ran before it     layer3.0.conv2" in text
+    assert "ran after it      layer3.0.relu2" in text
+    assert "reads from" not in text
 
 
 def test_without_a_cause_the_text_says_that_none_fits_and_counts_other_origins() -> None:

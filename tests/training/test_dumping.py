@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from training.tiny_runs import RECIPE, After, Recorder, build_normed_network, forgetful, train_recipe, training, within
-from viaduct.comparison.readers.viaduct import read
+from viaduct.comparison.readers.viaduct_dump import read
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe, Thor
 from viaduct.training.dumping import Dumping, DumpOptions

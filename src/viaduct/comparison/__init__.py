@@ -1,4 +1,4 @@
-"""Dump, read, align, measure and judge tensors: find the first divergence between two devices.
+"""Dump, read, align, measure and judge tensors: find the first divergence of two runs, for example on two devices.
 
 `Dump` needs torch and is imported when it is first used; comparing needs NumPy only.
 """

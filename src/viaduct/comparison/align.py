@@ -24,7 +24,7 @@ from viaduct.comparison.naming import WRAPPERS
 from viaduct.comparison.readers.listing import join_some
 from viaduct.comparison.rules import Rules, read_rules
 from viaduct.comparison.structure import UnmatchedCall, align_operators
-from viaduct.comparison.tensors import INSERTED, MatchedBy, Pair, Role, Side, StoredTensor
+from viaduct.comparison.tensors import INSERTED, MatchedBy, Pair, Role, StoredDump, StoredTensor
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
@@ -115,8 +115,8 @@ def _group_by(
 
 
 def align(
-    left: Side,
-    right: Side,
+    left: StoredDump,
+    right: StoredDump,
     graph: Graph | Path | None = None,
     rules: Rules | Path | None = None,
     graph_right: Graph | Path | None = None,
@@ -146,7 +146,7 @@ def align(
 # Steps and ranks.
 
 
-def pair_steps(left: Side, right: Side, offset: int, notes: list[str]) -> list[StepPairing]:
+def pair_steps(left: StoredDump, right: StoredDump, offset: int, notes: list[str]) -> list[StepPairing]:
     """Match steps and ranks by number; if both sides have a single one, these are matched whatever their numbers."""
     ours, theirs = (_group_by(side.tensors, lambda tensor: (tensor.step, tensor.rank)) for side in (left, right))
     steps = _match_numbers({step for step, _ in ours}, {step for step, _ in theirs}, offset, "step", notes)
@@ -433,7 +433,9 @@ def number_groups(pairing: StepPairing, first: int) -> list[Pair]:
     return [replace(pair, group=numbers[group]) for pair, group, _ in pairing.ordered_pairs]
 
 
-def select_edges(left: Side, right: Side, graph: Graph | None, pairs: Iterable[Pair]) -> Mapping[str, tuple[str, ...]]:
+def select_edges(
+    left: StoredDump, right: StoredDump, graph: Graph | None, pairs: Iterable[Pair]
+) -> Mapping[str, tuple[str, ...]]:
     """Return the graph's edges, else the left dump's, else those of the right dump with the names of the left."""
     if graph:
         return fusion.find_edges(graph, {pair.left.op for pair in pairs if pair.left})

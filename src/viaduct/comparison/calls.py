@@ -86,7 +86,7 @@ def compute_error(row: Row) -> float:
 
 
 def estimate_error(measures: Measures) -> float:
-    """Return the largest error that can be derived from dumped statistics alone."""
+    """Return the largest error that can be derived from dumped statistics alone; 0 if none can."""
     errors = [divide_by_size(measures.max_absolute, measures.right.size), measures.relative_euclidean]
     return max((error for error in errors if not math.isnan(error)), default=0.0)
 

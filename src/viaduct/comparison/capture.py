@@ -62,16 +62,16 @@ class DumpPlan:
 
 
 class Capture:
-    """The tensors of one step. Without a writer only their statistics are recorded."""
+    """Collects the tensors of one step. Without a writer only their statistics are recorded."""
 
     def __init__(self, plan: DumpPlan, writer: Writer | None) -> None:
         self.plan, self.writer = plan, writer
         self.entries: list[Entry] = []
-        self._local = threading.local()  # its attribute `is_busy` is that of the property
+        self._local = threading.local()  # holds the value of the property `is_busy` for each thread
         self._last_order = 0
         self._names = FileNames()
         self._stored: dict[int, tuple[TensorWeakRef, int, Entry]] = {}  # by id: tensor, its version, its entry
-        self._same: list[tuple[Entry, Entry]] = []  # an entry, and the entry that stored the same tensor before
+        self._repeated: list[tuple[Entry, Entry]] = []  # an entry, and the entry that stored the same tensor before
         self._lock = threading.RLock()  # gradients come from one thread per device
 
     def next_order(self) -> int:
@@ -79,15 +79,18 @@ class Capture:
             self._last_order += 1
             return self._last_order
 
-    def add(self, entry: Entry, tensor: Tensor, owned: bool = False, anew: bool = False) -> Entry:
-        """Record one tensor. `owned`: nobody else will write to it, so no copy is needed. `anew`: store it again."""
+    def add(self, entry: Entry, tensor: Tensor, owned: bool = False, always_store: bool = False) -> Entry:
+        """Record one tensor.
+
+        `owned`: nobody else will write to it, so no copy is needed. `always_store`: even if it was stored before.
+        """
         with self._lock, self.suspend_watching():
             entry.dtype, entry.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
             self.entries.append(entry)
             if reason := explain_unreadable(tensor):
                 entry.fault = reason
-            elif (stored_before := None if anew else self._find_stored(tensor)) is not None:
-                self._same.append((entry, stored_before))
+            elif (stored_before := None if always_store else self._find_stored(tensor)) is not None:
+                self._repeated.append((entry, stored_before))
             else:
                 self._store(entry, tensor, owned)
                 if not tensor.is_inference():
@@ -127,7 +130,7 @@ class Capture:
 
     def finish_entries(self) -> list[Entry]:
         """Return all entries in execution order. Call it after the writer has finished: it fills in checksums."""
-        for entry, stored_before in self._same:
+        for entry, stored_before in self._repeated:
             entry.file, entry.bytes, entry.crc32 = stored_before.file, stored_before.bytes, stored_before.crc32
             entry.statistics = dict(stored_before.statistics)
         return sorted(self.entries, key=lambda entry: entry.order)

@@ -37,18 +37,16 @@ class Curve:
     loss: Array
     evaluations: tuple[dict[str, float], ...] = ()
     skipped_lines: int = 0
-    cut_short: bool = False  # the last line was skipped
+    is_last_line_skipped: bool = False
 
     @property
-    def skipped_text(self) -> str:
+    def skipped_note(self) -> str:
         """Return a sentence about the skipped lines; empty if there are none."""
         if not self.skipped_lines:
             return ""
         lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines:,} lines"
-        last = (
-            "; the last one may be incomplete: was the run stopped, or is it still running?" if self.cut_short else ""
-        )
-        return f"{lines} of {METRICS_FILE} could not be read{last}"
+        question = "; the last one may be incomplete: was the run stopped, or is it still running?"
+        return f"{lines} of {METRICS_FILE} could not be read{question if self.is_last_line_skipped else ''}"
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,10 @@ class FirstDifference:
 
 
 @dataclass(frozen=True)
-class Curves:
+class CurveComparison:
     """Two curves on their common steps, and their first difference.
 
-    A loss that is NaN or infinite on both sides does not count as agreement.
+    Steps at which both losses are NaN or infinite are not part of a first difference, and do not count as agreement.
     """
 
     left: Curve
@@ -121,10 +119,10 @@ class Curves:
     def notes(self) -> tuple[str, ...]:
         """Return notes on the lines that could not be read."""
         sides = (("left", self.left), ("right", self.right))
-        return tuple(f"{name}: {curve.skipped_text}" for name, curve in sides if curve.skipped_text)
+        return tuple(f"{name}: {curve.skipped_note}" for name, curve in sides if curve.skipped_note)
 
 
-def compare_curves(left: Path, right: Path) -> Curves:
+def compare_curves(left: Path, right: Path) -> CurveComparison:
     """Read the loss curves of both runs, and find their first difference."""
     curves = read_curve(left), read_curve(right)
     steps, at_left, at_right = np.intersect1d(curves[0].steps, curves[1].steps, return_indices=True)
@@ -138,7 +136,7 @@ def compare_curves(left: Path, right: Path) -> Curves:
             "Log every step on both sides, or compare dumps: viaduct train … --dump-steps 0.",
         )
     losses = curves[0].loss[at_left], curves[1].loss[at_right]
-    return Curves(*curves, steps, *losses, find_first_difference(steps, *losses))
+    return CurveComparison(*curves, steps, *losses, find_first_difference(steps, *losses))
 
 
 def has_curve(path: Path) -> bool:
@@ -150,10 +148,10 @@ def read_curve(run: Path) -> Curve:
     """Read RUN/metrics.jsonl, and count lines that cannot be read; raise BadData if there is no loss."""
     path = run / METRICS_FILE
     losses: dict[int, float] = {}
-    evaluations, skipped, broken = [], 0, False
+    evaluations, skipped, is_skipped = [], 0, False
     for line in read_lines(path):
         try:
-            broken = False
+            is_skipped = False
             record = json.loads(line)
             kind, step = record["kind"], parse_step(record["step"])
             if kind == "log":
@@ -161,11 +159,12 @@ def read_curve(run: Path) -> Curve:
             elif kind == "evaluation":
                 evaluations.append({name: parse_number(record.get(name)) for name in ("step", "loss", "top1")})
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            skipped, broken = skipped + 1, True
+            skipped, is_skipped = skipped + 1, True
     if not losses:
         raise BadData(f"{path} holds no loss.", "It should have lines of kind log, as `viaduct train` writes them.")
     steps = np.array(sorted(losses))
-    return Curve(run, steps, np.array([losses[step] for step in steps.tolist()]), tuple(evaluations), skipped, broken)
+    loss = np.array([losses[step] for step in steps.tolist()])
+    return Curve(run, steps, loss, tuple(evaluations), skipped, is_skipped)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -237,7 +236,7 @@ def smooth_by_median(values: Array) -> Array:
 
 
 def compute_running_medians(values: Array, width: int) -> Array:
-    """Return running medians over `width` values, fewer at the ends, without NaN."""
+    """Return running medians over `width` values, fewer at the ends; NaN does not count."""
     half = min(width, len(values)) // 2
     padded = np.concatenate([np.full(half, np.nan), values, np.full(half, np.nan)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)

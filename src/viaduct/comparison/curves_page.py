@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.comparison.curves import Curve, Curves
+from viaduct.comparison.curves import Curve, CurveComparison
 from viaduct.comparison.report import shorten_paths
 from viaduct.reporting import Callout, Facts, LineChart, Page, Remark, Section, Series, Tile, Tone, write_page
 from viaduct.reporting.line_chart import LOG_SCALE_RATIO
@@ -17,7 +17,7 @@ ADVICE = (
 )
 
 
-def write_curves_report(path: Path, curves: Curves) -> None:
+def write_curves_report(path: Path, curves: CurveComparison) -> None:
     first = curves.first_difference
     remarks = [] if first is None else [Remark("What to try", ADVICE.format(step=max(0, first.step - 1)))]
     tone: Tone = "good" if curves.exit_code == 0 else "bad"
@@ -39,7 +39,7 @@ def write_curves_report(path: Path, curves: Curves) -> None:
     write_page(page, path)
 
 
-def make_tiles(curves: Curves) -> list[Tile]:
+def make_tiles(curves: CurveComparison) -> list[Tile]:
     last = f"at step {curves.steps[-1]:,}"
     return [
         Tile("common steps", f"{len(curves.steps):,}"),
@@ -49,19 +49,19 @@ def make_tiles(curves: Curves) -> list[Tile]:
     ]
 
 
-def describe_first_difference(curves: Curves) -> str:
+def describe_first_difference(curves: CurveComparison) -> str:
     if curves.first_difference is not None:
         return f"{curves.first_difference.step:,}"
     return "no finite loss" if curves.nonfinite_steps.size else "none"
 
 
-def describe_losses(curves: Curves) -> str:
+def describe_losses(curves: CurveComparison) -> str:
     text = "Every step that both runs logged."
     equal = bool(np.isfinite(curves.left_loss).all() and (curves.difference == 0).all())
     return f"{text} The logged losses are all equal, so only one line is visible." if equal else text
 
 
-def draw_difference(curves: Curves) -> list[LineChart]:
+def draw_difference(curves: CurveComparison) -> list[LineChart]:
     """Return the chart of the signed difference, or of its magnitude if that spans decades; none for equal curves."""
     difference = curves.difference
     size = np.abs(difference[np.isfinite(difference)])
@@ -73,7 +73,7 @@ def draw_difference(curves: Curves) -> list[LineChart]:
     return [LineChart("Difference", "step", "left − right", [Series("left − right", curves.steps, difference)])]
 
 
-def make_evaluation_sections(curves: Curves) -> list[Section]:
+def make_evaluation_sections(curves: CurveComparison) -> list[Section]:
     if not (curves.left.evaluations and curves.right.evaluations):
         return []
     both = [make_evaluation_series("left", curves.left), make_evaluation_series("right", curves.right)]

@@ -23,7 +23,7 @@ from viaduct.comparison.tensors import Array, Pair, Role, StoredTensor
 from viaduct.errors import ViaductError
 
 MAX_ELEMENTS = 1 << 24  # of one tensor that a cause reads
-WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # of a weight's shape: axis 0 is its outputs
+WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # these tensors have a weight's shape
 Opener = Callable[[StoredTensor], Array]
 
 
@@ -36,7 +36,7 @@ class ArrayPair(NamedTuple):
 
 @dataclass
 class Divergence:
-    """The origin (the first operator, weight or input that differs), and all rows; tensors are opened when needed."""
+    """The origin (the first operator, weight or input that is bad), and all rows; tensors are opened when needed."""
 
     rows: Sequence[Row]
     origin: Origin
@@ -48,7 +48,7 @@ class Divergence:
     @property
     def row(self) -> Row:
         """Return the origin's first bad row."""
-        return self.rows[self.origin.row]
+        return self.rows[self.origin.row_index]
 
     @property
     def role(self) -> Role:
@@ -122,7 +122,7 @@ class Divergence:
         rows = self.find_rows("parameter")
         return max(rows, key=lambda row: math.prod(row.tensor.shape), default=None)
 
-    def find_similar(self) -> list[Row]:
+    def list_rows_of_same_shape(self) -> list[Row]:
         """Return the rows of the origin's step and shape that are not bad, nearest in execution order first."""
         row, tensor = self.row, self.row.tensor
         similar = [
@@ -159,7 +159,7 @@ def select_leading_slices(shape: tuple[int, ...]) -> Any:
 
 
 def widen(array: Array, dtype: str) -> Array:
-    """Return floating point as float64, bfloat16 bits included; integers and booleans unchanged."""
+    """Return floats as float64, also bfloat16 that is stored as its bits; integers and booleans unchanged."""
     if dtype == "bfloat16" and array.dtype == np.uint16:
         array = widen_bfloat16(array)
     return np.asarray(array, dtype=np.float64) if array.dtype.kind == "f" else np.asarray(array)

@@ -17,11 +17,11 @@ from viaduct.comparison.naming import Steps
 from viaduct.comparison.passes import KldVariant
 from viaduct.comparison.rounding_noise import flag_rounding_noise
 from viaduct.comparison.rows import Explanation, Row
-from viaduct.comparison.tensors import INSERTED, Pair, Result, Side
+from viaduct.comparison.tensors import INSERTED, Pair, Result, StoredDump
 from viaduct.comparison.thresholds import Thresholds, judge_measures
 from viaduct.errors import BadData, BadValue
 
-LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}
+LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}  # what a dump of each --level holds
 Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]  # wraps the measured pairs; gets their number too
 ChooseThresholds = Callable[[Pair], Thresholds | None]
 
@@ -45,8 +45,8 @@ class Options:
 class Drift:
     """Result of comparing two dumps."""
 
-    left: Side
-    right: Side
+    left: StoredDump
+    right: StoredDump
     rows: tuple[Row, ...]
     explanation: Explanation
     options: Options
@@ -77,8 +77,8 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
 
 
 def compare_pairs(
-    left: Side,
-    right: Side,
+    left: StoredDump,
+    right: StoredDump,
     pairs: list[Pair],
     options: Options,
     *,
@@ -103,7 +103,7 @@ def compare_pairs(
     return Drift(left, right, judgement.rows, explanation, options, explanation.notes)
 
 
-def require_same_level(left: Side, right: Side) -> None:
+def require_same_level(left: StoredDump, right: StoredDump) -> None:
     """Raise BadValue if only one dump is of operators: its tensors would be paired with unrelated ones by shape."""
     ours, theirs = left.settings.get("level", ""), right.settings.get("level", "")
     if ours and theirs and ours != theirs:
@@ -113,7 +113,7 @@ def require_same_level(left: Side, right: Side) -> None:
         )
 
 
-def iterate_notes(name: str, side: Side) -> Iterator[str]:
+def iterate_notes(name: str, side: StoredDump) -> Iterator[str]:
     return (f"{name}: {note}" for note in side.notes)
 
 
@@ -124,20 +124,22 @@ def select_pairs(pairs: Iterable[Pair], options: Options) -> list[Pair]:
     if options.steps is not None and not any(step in options.steps for step in steps):
         available = ", ".join(map(str, sorted(steps)))
         raise BadValue(f"the dumps hold no step {options.steps.describe_missing(())}.", f"They hold: {available}.")
-    selected = [pair for pair in pairs if is_selected(pair, options)]
-    if pairs and not selected:
-        raise BadValue(f"no operator is called like {options.only!r}.", f"There is, for example, {pairs[0].left_op!r}.")
     if not pairs:
         raise BadData("the two dumps hold no tensors.")
+    selected = [pair for pair in pairs if is_selected(pair, options)]
+    if not selected:
+        where = "" if options.steps is None else " in the selected steps"
+        example = f"There is, for example, {pairs[0].left_op!r}."
+        raise BadValue(f"no operator is called like {options.only!r}{where}.", example)
     return selected
 
 
 def is_selected(pair: Pair, options: Options) -> bool:
-    sides = [tensor for tensor in (pair.left, pair.right) if tensor is not None]
-    if options.steps is not None and not any(tensor.step in options.steps for tensor in sides):
+    tensors = [tensor for tensor in (pair.left, pair.right) if tensor is not None]
+    if options.steps is not None and not any(tensor.step in options.steps for tensor in tensors):
         return False
     patterns = [part.strip() for part in options.only.split(",") if part.strip()]
-    names = [name for side in sides for name in (side.op, side.tensor_index)]
+    names = [name for tensor in tensors for name in (tensor.op, tensor.tensor_index)]
     return not patterns or any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
@@ -150,7 +152,10 @@ def make_row(pair: Pair, answer: Answer, thresholds: Thresholds | None) -> Row:
 
 
 def choose_missing_result(pair: Pair) -> Result:
-    """Return the result of a pair without measures: new if a compiler inserted or fused its operator, else refused."""
+    """Return the result of a pair without measures: new if one side's operator is named *, else refused.
+
+    The name * says that nothing corresponds to the other side's operator, by the graph or the rules file.
+    """
     if any(tensor is not None and tensor.fault for tensor in (pair.left, pair.right)):
         return "refused"
     return "new" if INSERTED in (pair.left_op, pair.right_op) else "refused"

@@ -162,9 +162,9 @@ class Dump(DumpBase):
 
     A step ends with the step of an optimizer that holds weights of the network. Without an optimizer, call `step()`;
     after an optimizer's step it does nothing. Passes without gradients are dumped until an optimizer has stepped; later
-    ones count as evaluations. With `evaluations` True they are always dumped, with False never. `weights`: the module
-    that holds the optimizer's weights, if it is not `model`. A folder that holds steps is refused. With `force` these
-    steps stay, except those that are dumped again.
+    ones count as evaluations, which are not dumped. With `evaluations` True passes without gradients are always dumped,
+    with False never. `weights`: the module that holds the optimizer's weights, if it is not `model`. A folder with
+    steps is refused, unless `force` is set: then these steps stay, except those that are dumped again.
     """
 
     def __init__(
@@ -192,6 +192,7 @@ class Dump(DumpBase):
         self.model, self.weights = unwrap_module(model), unwrap_module(weights or model)
         self.rank, self.ranks = rank, ranks
         self.settings, self.evaluations = dict(settings or {}), evaluations
+        self._first_step = first_step
         if compiled and level == "op":
             raise BadValue("a compiled network has fused its operators.", "Dump it at level module, or not compiled.")
         self._taps = Taps(self.model, self.plan) if compiled else None
@@ -206,7 +207,7 @@ class Dump(DumpBase):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Discard an unfinished step, but write it if it is the only one: a single pass needs no call of `step`."""
+        """Discard an unfinished step, but write it if it is step 0: a single pass needs no call of `step`."""
         self._steps.__exit__()
         current = self._current
         has_run = current is not None and current.recorder.edges  # a module has been called
@@ -221,7 +222,8 @@ class Dump(DumpBase):
         if misses := self.plan.explain_no_match():
             warnings.warn(f"Dump recorded nothing: {misses}", stacklevel=3)
         elif missing := self.plan.steps.describe_missing(self.written):
-            progress = f"{self._steps.step} steps were taken, from 0" if self._steps.step else "no step was taken"
+            taken = self._steps.step - self._first_step
+            progress = f"{taken} steps were taken, from {self._first_step}" if taken else "no step was taken"
             warnings.warn(f"Dump did not reach step {missing}: {progress}.", stacklevel=3)
 
     def close(self) -> None:

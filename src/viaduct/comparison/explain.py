@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from viaduct.comparison.calls import compute_error
@@ -17,7 +16,7 @@ from viaduct.comparison.rows import SEVERITY, Cause, Explanation, Neighbour, Ori
 from viaduct.comparison.storage import open_tensor
 
 MAX_HOPS = 2  # neighbours up to this distance from the origin are shown
-MAX_NEIGHBOURS = 40
+MAX_PER_DISTANCE = 20  # neighbours at one distance before or after the origin
 ACCUMULATED = "accumulated rounding"
 ADVICE = (
     "Nothing stands out: the formats differ, or the order of sums. If this precision is meant, give thresholds for it "
@@ -38,14 +37,15 @@ def explain(judgement: Judgement, producers: Mapping[str, Sequence[str]], open_:
     `producers`: operator -> the operators whose outputs it reads.
     """
     if not judgement.origins:
-        return explain_accumulation(judgement) if judgement.growth else explain_no_mismatch(judgement.rows)
+        return explain_accumulation(judgement) if judgement.error_range else explain_no_mismatch(judgement.rows)
     origin, *further = judgement.origins
     divergence = Divergence(judgement.rows, origin, open_)
     causes = find_causes(divergence)
-    hops = find_neighbourhood(judgement.rows, origin, producers)
-    neighbours, edges = describe_neighbourhood(judgement.rows, origin, hops, producers)
+    hops = find_linked_neighbours(origin, producers)
+    edges = [(other, op) for op in hops for other in producers.get(op, ()) if other in hops]
+    neighbours = make_neighbours(judgement.rows, origin, hops if edges else find_adjacent_calls(judgement.rows, origin))
     headline, notes = make_headline(origin, causes), tuple(divergence.failures)
-    return Explanation(headline, origin, tuple(further), causes, neighbours, edges, notes)
+    return Explanation(headline, origin, tuple(further), causes, neighbours, tuple(edges), notes)
 
 
 def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
@@ -67,7 +67,7 @@ def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
 
 def explain_accumulation(judgement: Judgement) -> Explanation:
     """Return the explanation if errors grow without a single origin."""
-    low, high = judgement.growth or (0.0, 0.0)
+    low, high = judgement.error_range or (0.0, 0.0)
     grows = f"the error grows from {low:.2g} to {high:.2g} of the size"
     evidence = f"{grows}; no operator adds a jump of its own{describe_formats(judgement.rows)}"
     if judgement.weight_drift is not None:
@@ -76,7 +76,8 @@ def explain_accumulation(judgement: Judgement) -> Explanation:
     if (amplified := find_amplification(judgement.rows)) is not None:
         headline = "no single origin: the network enlarges small differences from layer to layer."
         return Explanation(headline, None, causes=(amplified, replace(cause, confidence=0.4)))
-    return Explanation("no single origin: rounding accumulates along the network.", None, causes=(cause,))
+    headline = "no single origin: errors grow along the network, as if rounding accumulates."
+    return Explanation(headline, None, causes=(cause,))
 
 
 def find_amplification(rows: Sequence[Row]) -> Cause | None:
@@ -93,7 +94,7 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
     factor = (late / early) ** (1 / max(1, errors.index(late)))  # from one output to the next
     evidence = (
         f"the error grows from {early:.2g} to {late:.2g} over {errors.index(late) + 1} outputs, {factor:.3g} times a "
-        f"layer; rounding that only adds up would give {len(errors) * early:.2g} at most"
+        f"layer; rounding that only adds up would give about {len(errors) * early:.2g} at most"
     )
     return Cause(amplifying_structure.NAME, evidence, AMPLIFICATION_ADVICE, confidence=0.85)
 
@@ -102,7 +103,7 @@ def explain_drift(drift: WeightDrift, growth: str) -> Explanation:
     """Return the explanation if weights drifted apart between dumped steps; `growth` describes how the errors grow."""
     steps = f"{drift.before} to {drift.after}"
     counts = f"{drift.weights} of {drift.all_weights} weights"
-    evidence = f"{counts} differ as step {drift.after} begins, none as {drift.before} began"
+    evidence = f"{counts} are bad as step {drift.after} begins, none was as step {drift.before} began"
     advice = f"Dump every step from {steps} (--dump-steps {drift.before}-{drift.after}) to see where they part."
     cause = Cause(ACCUMULATED, f"{evidence}; {growth}", f"{advice} {ADVICE}", confidence=0.6)
     return Explanation(f"no single origin: the sides drift apart over steps {steps}.", None, causes=(cause,))
@@ -123,33 +124,24 @@ def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:
     return f"{beginnings[origin.kind]} {origin.op} (step {origin.step}){cause}."
 
 
-def find_neighbourhood(rows: Sequence[Row], origin: Origin, producers: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the operators up to MAX_HOPS edges from the origin with their distances, negative for producers.
-
-    Without edges, these are the calls just before and after the origin.
-    """
+def find_linked_neighbours(origin: Origin, producers: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return the operators up to MAX_HOPS edges from the origin with their distances, negative for producers."""
     consumers: dict[str, list[str]] = defaultdict(list)
     for op, others in producers.items():
         for other in others:
             consumers[other].append(op)
-    around = {origin.op: 0}
-    add_neighbours(around, [origin.op], producers, -1)
-    add_neighbours(around, [origin.op], consumers, 1)
-    return around if len(around) > 1 else find_neighbours_by_order(rows, origin)
+    hops = {origin.op: 0}
+    for links, direction in ((producers, -1), (consumers, 1)):
+        front = [origin.op]
+        for distance in range(1, MAX_HOPS + 1):
+            front = [op for known in front for op in links.get(known, ()) if op not in hops]
+            for op in front[:MAX_PER_DISTANCE]:
+                hops.setdefault(op, direction * distance)
+    return hops
 
 
-def add_neighbours(
-    around: dict[str, int], front: Iterable[str], links: Mapping[str, Sequence[str]], direction: int
-) -> None:
-    """Add the operators up to MAX_HOPS links away from `front` with their distances, whose sign is `direction`."""
-    for hop in range(1, MAX_HOPS + 1):
-        front = [op for known in front for op in links.get(known, ()) if op not in around]
-        for op in front[: MAX_NEIGHBOURS // 2]:
-            around.setdefault(op, direction * hop)
-
-
-def find_neighbours_by_order(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
-    """Return the calls just before and after the origin."""
+def find_adjacent_calls(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
+    """Return the operators that ran just before (negative distances) and just after the origin."""
     here = [row for row in rows if (row.tensor.step, row.tensor.rank) == (origin.step, origin.rank)]
     ran = [row for row in here if row.tensor.role in ("input", "output")]
     ops = list(dict.fromkeys(row.op for row in sorted(ran, key=lambda row: row.tensor.order)))
@@ -158,18 +150,14 @@ def find_neighbours_by_order(rows: Sequence[Row], origin: Origin) -> dict[str, i
     return {origin.op: 0} | {ops[index]: index - position for index in span}
 
 
-def describe_neighbourhood(
-    rows: Sequence[Row], origin: Origin, around: Mapping[str, int], producers: Mapping[str, Sequence[str]]
-) -> tuple[tuple[Neighbour, ...], tuple[tuple[str, str], ...]]:
-    """Return the neighbours with their verdicts, and the edges among them; without edges a chain in order."""
+def make_neighbours(rows: Sequence[Row], origin: Origin, hops: Mapping[str, int]) -> tuple[Neighbour, ...]:
+    """Return the neighbours with their results, in order of their distances. `hops`: the distance of each operator."""
     rows_by_op: dict[str, list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
-        if row.op in around and (row.tensor.step, row.tensor.rank) == (origin.step, origin.rank):
+        if row.op in hops and (row.tensor.step, row.tensor.rank) == (origin.step, origin.rank):
             rows_by_op[row.op].append(index)
-    nearest = sorted(around.items(), key=lambda item: item[1])
-    neighbours = tuple(make_neighbour(rows, op, hops, rows_by_op[op]) for op, hops in nearest)
-    links = tuple((other, op) for op in around for other in producers.get(op, ()) if other in around)
-    return neighbours, links or tuple(itertools.pairwise(neighbour.op for neighbour in neighbours))
+    ordered = sorted(hops.items(), key=lambda item: item[1])
+    return tuple(make_neighbour(rows, op, distance, rows_by_op[op]) for op, distance in ordered)
 
 
 def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequence[int]) -> Neighbour:

@@ -55,8 +55,8 @@ HALF_FORMATS = (BFLOAT16, FLOAT16)  # the coarser first: most bfloat16 numbers a
 def is_one_rounding(left: Array, right: Array, float_format: FloatFormat) -> bool:
     """Return True if the left looks like the right rounded to the format.
 
-    All left values are numbers of the format, not all right ones are, and more than 98 % of the elements differ by
-    half the spacing or less.
+    All finite left values are numbers of the format, not all right ones are, and more than 98 % of the elements differ
+    by about half the spacing or less.
     """
     finite = np.isfinite(left) & np.isfinite(right)
     left, right = left[finite], right[finite]

@@ -1,16 +1,16 @@
-"""The origin (first divergence): the first operator with a bad output, while none of its inputs is bad.
+"""The origin (first divergence): the first operator with a bad output and no bad input.
 
 It is sought in the first step with a bad row: in the parameters, then in the forward pass, in the backward pass and in
 the updates of the weights.
 
-- A module with a bad output, and without bad inputs and bad inner modules, is itself the origin.
+- A module with a bad output is itself the origin if neither its inputs nor its inner modules are bad.
 - A call before the first bad one is the origin if its inputs agree up to rounding and its output is off by far more:
   the error then grew from call to call until it crossed a threshold.
-- Rounding that grows from layer to layer until it crosses a threshold has no origin.
+- If errors grow from layer to layer without a jump, as rounding does, until they cross a threshold, there is no origin.
 - If the dump shows no inputs, the first bad tensor in execution order is the origin.
 
-Other bad rows of the origin's step or later are marked as following from it, except further origins. The golden size in
-messages is the size of the right tensor (SideStatistics.size).
+Other bad rows of the origin's step or later are marked as following from it, except further origins; nothing checks
+that they do. The golden size in messages is the size of the right tensor (SideStatistics.size).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from viaduct.comparison.tensors import Role, StoredTensor
 
 JUMP_FACTOR = 6.0  # an operator has an error of its own if its output's error is this many times that of its inputs
 EXACT_ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
-CANCELLATION_FACTOR = 10.0  # the terms of a weight's gradient mostly cancel: errors grow by this factor without a fault
+CANCELLATION_FACTOR = 10.0  # most terms of a weight's gradient cancel, so its relative error may be this much larger
 REORDERING_ROUNDINGS = 200  # sums in another order differ by fewer roundings, given equal inputs
 MAX_FURTHER = 20  # origins that are listed after the first
 # If more weights than this number and this share differ in a later step, the two trainings drifted apart; fewer wrong
@@ -50,17 +50,17 @@ class Judgement:
 
     rows: tuple[Row, ...]
     origins: tuple[Origin, ...] = ()
-    growth: tuple[float, float] | None = None  # smallest and largest error, if rounding only accumulates
-    weight_drift: WeightDrift | None = None  # if the weights drifted apart in training
+    error_range: tuple[float, float] | None = None  # smallest and largest error, if errors grow without an origin
+    weight_drift: WeightDrift | None = None  # if the weights drifted apart between dumped steps
 
 
 @dataclass(frozen=True)
 class WeightDrift:
-    """Weights that were equal in one dumped step, while many of them differ in a later one."""
+    """Weights of which none was bad in one dumped step, while many are bad in a later one."""
 
-    before: int  # the last dumped step that began with equal weights
-    after: int  # the step in which they differ
-    weights: int  # number of weights that differ
+    before: int  # the last dumped step that began without a bad weight
+    after: int  # the step that began with bad weights
+    weights: int  # number of bad weights
     all_weights: int
 
 
@@ -73,16 +73,16 @@ def judge(rows: Sequence[Row], producers: Mapping[str, tuple[str, ...]]) -> Judg
         return Judgement(tuple(rows))
     is_gradual = False
     weight_drift: WeightDrift | None = None
-    equal_step: dict[int, int] = {}  # of each rank, the last step that began with equal weights
+    last_equal_step: dict[int, int] = {}  # of each rank, the last step that began without a bad weight
     first_bad = min(row.tensor.step for row in rows if row.result == "bad")
     for step in group_by_step(rows, producers):
         if step.number > first_bad:
             break  # the first bad step had no single origin; later bad rows follow from it
-        if step.rank in equal_step and (drift := find_weight_drift(step, equal_step[step.rank])):
+        if step.rank in last_equal_step and (drift := find_weight_drift(step, last_equal_step[step.rank])):
             is_gradual, weight_drift = True, weight_drift or drift
             continue
         if step.parameters and not find_wrong_parameters(step):
-            equal_step[step.rank] = step.number
+            last_equal_step[step.rank] = step.number
         candidates = find_candidates(step)
         is_gradual = is_gradual or bool(candidates)
         if jumps := [candidate for candidate in candidates if candidate.is_jump]:
@@ -94,13 +94,13 @@ def judge(rows: Sequence[Row], producers: Mapping[str, tuple[str, ...]]) -> Judg
         before = [row for row in rows if row.tensor.step <= first_bad]
         outputs = [row for row in before if row.tensor.role == "output"]
         finite = [error for row in outputs or before if 0 < (error := compute_error(row)) < math.inf] or [0.0]
-        return Judgement(tuple(rows), growth=(min(finite), max(finite)), weight_drift=weight_drift)
+        return Judgement(tuple(rows), error_range=(min(finite), max(finite)), weight_drift=weight_drift)
     origin = find_first_bad(rows)
     return Judgement(mark_followers(rows, [origin]), (origin,))
 
 
 def find_weight_drift(step: RankStep, before: int) -> WeightDrift | None:
-    """Return the drift if many weights differ, else None. `before`: the last step that began with equal weights."""
+    """Return the drift if many weights are bad, else None. `before`: the last step that began without a bad one."""
     bad = sum(is_bad(step, index) for index in step.parameters)
     if bad <= max(MAX_WRONG_WEIGHTS, MAX_WRONG_SHARE * len(step.parameters)):
         return None
@@ -130,7 +130,8 @@ class Candidate:
 def find_candidates(step: RankStep) -> list[Candidate]:
     """Return the candidates of the first phase of a step that has any, in execution order.
 
-    Wrong outputs, gradients and updates are preceded by a hidden origin, if there is one that ran before them.
+    The phases are parameters, outputs, gradients and updates. A hidden origin that ran before the candidates precedes
+    them, except before wrong parameters.
     """
     for phase in (find_wrong_parameters, find_wrong_outputs, find_wrong_gradients, find_wrong_updates):
         if candidates := sorted(phase(step), key=lambda candidate: candidate.order):
@@ -154,14 +155,14 @@ def find_hidden_origin(step: RankStep, before: float) -> list[Candidate]:
             why = (
                 f"its output differs by {own_error:.2g} of the golden size: within the thresholds, but far beyond "
                 f"rounding, while its inputs agree up to rounding (largest difference {input_error:.2g}); what is bad "
-                "grows from it"
+                "ran after it"
             )
             return [make_candidate(step, outputs, "operator", why, input_error=input_error, order=call.order)]
     return []
 
 
 def find_wrong_parameters(step: RankStep) -> list[Candidate]:
-    """Return parameters that differ before the step."""
+    """Return the candidates for the parameters that are bad before the step."""
     why = "it differs before anything was computed in this step"
     return [make_candidate(step, [index], "parameter", why) for index in step.parameters if is_bad(step, index)]
 
@@ -175,7 +176,7 @@ def find_wrong_updates(step: RankStep) -> list[Candidate]:
 
 
 def explain_update(step: RankStep, update: StoredTensor) -> str:
-    """Describe how an update differs, and what is known about its gradient."""
+    """Describe how an update differs, and what is known about its gradient. No weight or gradient here is bad."""
     gradients = [
         step.rows[index]
         for call in step.calls_by_op.get(update.op, ())
@@ -222,9 +223,10 @@ def find_wrong_outputs(step: RankStep) -> list[Candidate]:
 
 
 def check_output(step: RankStep, call: Call) -> Candidate | None:
-    """Return the candidate if the call's output is bad, but none of its inputs and of the modules within it.
+    """Return the candidate if the call's output is bad, while neither its inputs nor the modules within it are bad.
 
-    Without dumped inputs, the outputs that it reads must not be bad; if these are unknown, nothing before it.
+    If its inputs were not dumped, the outputs that it reads must not be bad. If these are unknown, no earlier call may
+    be bad.
     """
     bad = step.bad_rows(call, "output")
     if not bad or step.bad_rows(call, "input"):
@@ -417,7 +419,7 @@ def find_first_bad(rows: Sequence[Row]) -> Origin:
 def mark_followers(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row, ...]:
     """Set `follows_from` of bad rows that are not an origin."""
     origin_calls = {(origin.op, origin.step, origin.rank) for origin in origins}
-    origin_rows = {origin.row for origin in origins}
+    origin_rows = {origin.row_index for origin in origins}
     main = origins[0]
     return tuple(
         replace(row, follows_from=main.op)

@@ -1,9 +1,9 @@
 """Measurement of many pairs of tensors on all cores.
 
 Few pairs are measured in this process, many in worker processes. Workers are not forked, since forking a process with
-threads is not safe. They do not import torch, so they are ready in a fifth of a second. A worker opens one pair at a
-time, as memory maps. If it dies (out of memory, a file cut short while it was mapped), that pair is refused with the
-reason, and another worker measures the remaining pairs.
+threads is not safe. They do not import torch (except for unusual .pt files), so they are ready in a fifth of a second.
+A worker opens one pair at a time. If it dies (out of memory, a file cut short while it was mapped), that pair is
+refused with the reason, and another worker measures the remaining pairs.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def make_batches(jobs: list[Job]) -> list[list[Job]]:
 
 
 def measure_pair(pair: Pair, kld: KldVariant = "book") -> Answer:
-    """Measure one pair. An error in its files becomes the reason of a refusal."""
+    """Measure one pair. A missing side, or an error in its files, becomes the reason of a refusal."""
     if pair.left is None or pair.right is None:
         for side, tensor in (("left", pair.left), ("right", pair.right)):
             if tensor is not None and tensor.fault:

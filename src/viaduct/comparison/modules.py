@@ -31,7 +31,7 @@ WRAPPER_CLASSES = (
 
 
 @dataclass
-class Call:
+class ModuleCall:
     """One call of one module."""
 
     module: nn.Module
@@ -69,7 +69,10 @@ class HookRecorder:
         self._handles.clear()
 
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        """Handle the begin of a module's call. `kwargs` None: this call ended the step, which removed the hook."""
+        """Handle the begin of a module's call.
+
+        `kwargs` is None if the caller, not a hook, reports the call without its keyword arguments.
+        """
         raise NotImplementedError
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -84,9 +87,9 @@ class ModuleRecorder(HookRecorder):
         self.producers = TensorProducers()
         self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to: its name, index of the input
         self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not separate
-        self.stack: list[Call | None] = []  # the running modules; None: outside of the step
-        self.calls: list[Call] = []
-        self._gradient_listeners: dict[Edge, list[tuple[Call, Role, int]]] = {}
+        self.stack: list[ModuleCall | None] = []  # the running modules; None: outside of the step
+        self.calls: list[ModuleCall] = []
+        self._gradient_listeners: dict[Edge, list[tuple[ModuleCall, Role, int]]] = {}
 
     def close(self) -> None:
         """Remove all hooks and number the gradients."""
@@ -100,7 +103,7 @@ class ModuleRecorder(HookRecorder):
         if self.is_outside_step():
             self.stack.append(None)
             return
-        call = Call(module, name, type(module).__name__, self._count[name])
+        call = ModuleCall(module, name, type(module).__name__, self._count[name])
         self._count[name] += 1
         self.stack.append(call)
         self.calls.append(call)
@@ -112,7 +115,7 @@ class ModuleRecorder(HookRecorder):
             self.record(call, "input", index, tensor)
 
     def is_outside_step(self) -> bool:
-        """Return True if this call is not part of the step: an evaluation, a recomputation, or inside one."""
+        """Return True if this call is not part of the step: an evaluation, a recomputation, or a call inside one."""
         if self.stack:
             return self.stack[-1] is None
         # In a backward pass, activation checkpointing computes the module a second time.
@@ -152,12 +155,12 @@ class ModuleRecorder(HookRecorder):
         self.add_producers(op, tensor, edge)
         self.producers.add_producer(tensor, edge, op)
 
-    def record(self, call: Call, role: Role, index: int, tensor: Tensor) -> None:
+    def record(self, call: ModuleCall, role: Role, index: int, tensor: Tensor) -> None:
         """Record one tensor of a call if the plan selects it."""
         if self.capture.plan.selects(call.op, role):
             call.entries.append(self.capture.add(Entry(call.op, call.type, role, index, 0, call.number), tensor))
 
-    def follow_gradients(self, call: Call, outputs: list[tuple[Tensor, Edge | None]]) -> None:
+    def follow_gradients(self, call: ModuleCall, outputs: list[tuple[Tensor, Edge | None]]) -> None:
         """Register hooks for the gradients of a call's inputs and outputs."""
         inputs = [edge for edge in dict.fromkeys(call.edges) if edge is not None]
         ends = [edge for edge in dict.fromkeys(edge for _, edge in outputs) if edge is not None]
@@ -169,7 +172,7 @@ class ModuleRecorder(HookRecorder):
         if inputs:
             self.hook_leaving_gradients(call, ends, inputs)
 
-    def can_record_gradient(self, call: Call, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
+    def can_record_gradient(self, call: ModuleCall, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
         """Return True if a gradient is unambiguous and selected by the plan.
 
         Autograd has one gradient for each tensor. If several modules pass a tensor on, their shares are not separate.
@@ -179,7 +182,7 @@ class ModuleRecorder(HookRecorder):
             return False
         return self.capture.plan.selects(call.op, role)
 
-    def hook_gradient(self, tensor: Tensor, edge: Edge, call: Call, role: Role, index: int) -> None:
+    def hook_gradient(self, tensor: Tensor, edge: Edge, call: ModuleCall, role: Role, index: int) -> None:
         """Register a hook for the complete gradient of a tensor."""
         listeners = self._gradient_listeners.get(edge)
         if listeners is None:
@@ -188,12 +191,12 @@ class ModuleRecorder(HookRecorder):
             self._handles.append(hooked.register_hook(partial(self.notify_listeners, listeners)))
         listeners.append((call, role, index))
 
-    def notify_listeners(self, listeners: list[tuple[Call, Role, int]], gradient: Tensor) -> None:
+    def notify_listeners(self, listeners: list[tuple[ModuleCall, Role, int]], gradient: Tensor) -> None:
         """Record a gradient for each call that has the tensor as input or output."""
         for call, role, index in listeners:
             self.record_gradient(call, role, index, gradient)
 
-    def hook_leaving_gradients(self, call: Call, outputs: Collection[Edge], inputs: Collection[Edge]) -> None:
+    def hook_leaving_gradients(self, call: ModuleCall, outputs: Collection[Edge], inputs: Collection[Edge]) -> None:
         """Register hooks for the gradients that leave a module through its inputs, without the shares of others."""
         leaving, mixed = find_exits(outputs, inputs), set(outputs)
         for index, edge in enumerate(call.edges):
@@ -206,7 +209,13 @@ class ModuleRecorder(HookRecorder):
                 self._handles.append(node.register_hook(hook))
 
     def add_gradient_part(
-        self, parts: GradientSum, call: Call, index: int, output_index: int, gradients: Iterable[Tensor | None], _: Any
+        self,
+        parts: GradientSum,
+        call: ModuleCall,
+        index: int,
+        output_index: int,
+        gradients: Iterable[Tensor | None],
+        _: Any,
     ) -> None:
         """Add one node's part of an input gradient; record the sum once it is complete."""
         gradient = tuple(gradients)[output_index]
@@ -215,8 +224,8 @@ class ModuleRecorder(HookRecorder):
         if total is not None:
             self.record_gradient(call, "grad_input", index, total)
 
-    def record_gradient(self, call: Call, role: Role, index: int, gradient: Tensor) -> None:
-        """Record a gradient; a second backward pass through the same graph is ignored."""
+    def record_gradient(self, call: ModuleCall, role: Role, index: int, gradient: Tensor) -> None:
+        """Record a gradient; that of a second backward pass through the same graph is not stored."""
         call.last_gradient = self.capture.next_order()
         if (role, index) not in call.backward:
             entry = Entry(call.op, call.type, role, index, 0, call.number)

@@ -1,6 +1,6 @@
 """The output folder of a comparison: report.html, summary.json, and drift.csv if tensors were compared.
 
-All files are first written to a folder beside it, so an error in writing does not change it.
+All files are first written to a folder beside it and then moved, so an error in writing leaves the folder unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Writer = Callable[[Path], object]  # writes one file
 
 
 def check_output_folder(out: Path, force: bool) -> None:
-    """Raise BadValue for a folder with other content."""
+    """Raise BadValue for a file, and without `force` for a folder with content other than an earlier comparison."""
     if out.exists() and not out.is_dir():
         raise BadValue(f"--out {str(out)!r} is a file.", "Give a folder; it is created if it does not exist.")
     if force or not out.exists() or not any(out.iterdir()) or is_comparison_output(out):

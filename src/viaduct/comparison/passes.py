@@ -84,7 +84,7 @@ class SideTotals:
 
 
 class FirstPass:
-    """Sums, extremes and the largest errors of both tensors.
+    """Computes sums, extremes and the largest errors of both tensors.
 
     `keep`: how many of the largest errors, and of the positions of NaN and Inf, are kept.
     """
@@ -287,10 +287,10 @@ def choose_scale(size: float) -> float:
 
 
 class SecondPass:
-    """KL divergence, variances, the share within tolerance, and a histogram.
+    """Computes KL divergence, variances, the share within tolerance, and a histogram.
 
-    `means`: that of a side, if the variance must be computed from deviations from the mean, else None. Without
-    `tolerated` or `kld` this result is not computed.
+    `means`: for each side its mean if the variance must be computed from deviations from the mean, else None. If
+    `tolerated` or `kld` is None, that result is not computed.
     """
 
     def __init__(

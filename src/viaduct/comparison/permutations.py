@@ -8,7 +8,7 @@ from viaduct.comparison.divergence import ArrayPair, explained_share, flatten_ch
 from viaduct.comparison.tensors import Array
 
 MAX_SLICES = 4096  # all pairs of slices are compared
-ENOUGH = 0.9  # share of the difference that the new order must explain
+ENOUGH = 0.9  # share of the difference that the new order must explain at least
 
 
 def find_order(arrays: ArrayPair, axis: int) -> Array | None:

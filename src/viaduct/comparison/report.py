@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from pathlib import Path
 
 from viaduct.comparison.drift import Drift
@@ -21,7 +21,7 @@ from viaduct.comparison.rows import (
     Row,
     count_results,
 )
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.tensors import StoredDump
 from viaduct.comparison.thresholds import Thresholds, default_thresholds
 from viaduct.comparison.ulps import find_coarser_dtype
 from viaduct.reporting import (
@@ -119,12 +119,14 @@ def format_confidence(share: float) -> str:
 
 def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
     """Return links to the origin's row, to further origins and to the table."""
-    origin = [Link("the origin's row", link_to_row(explanation.origin.row))] if explanation.origin else []
+    origin = [Link("the origin's row", link_to_row(explanation.origin.row_index))] if explanation.origin else []
     several_steps = has_several(row.tensor.step for row in rows)
     further = []
     for other in explanation.further[:MAX_FURTHER]:
-        step = f", step {rows[other.row].tensor.step}" if several_steps else ""
-        further.append(Link(f"also by itself: {rows[other.row].tensor_index}{step}", link_to_row(other.row)))
+        step = f", step {rows[other.row_index].tensor.step}" if several_steps else ""
+        further.append(
+            Link(f"also by itself: {rows[other.row_index].tensor_index}{step}", link_to_row(other.row_index))
+        )
     return [*origin, *further, Link(CSV, CSV)]
 
 
@@ -150,7 +152,7 @@ def list_threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) ->
 def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels: Sequence[Level]) -> list[Section]:
     """Return the chart of errors along the network."""
     origin = explanation.origin
-    shown = select_charted(rows, origin.row if origin else None)
+    shown = select_charted(rows, origin.row_index if origin else None)
     if not shown:
         return []
     first = rows[shown[0]].tensor
@@ -164,7 +166,7 @@ def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels:
         levels,
         make_spans([rows[n] for n in shown], positions),
         LEGEND,
-        marked=shown.index(origin.row) if origin and origin.row in shown else None,
+        marked=shown.index(origin.row_index) if origin and origin.row_index in shown else None,
         mark=f"origin: {origin.op}" if origin else "",
     )
     return [Section("Along the network", describe_chart(rows, shown), [chart])]
@@ -206,7 +208,7 @@ def number_positions(rows: Sequence[Row]) -> list[int]:
 def make_spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
     """Return the spans of consecutive rows of one stage: layer1, layer2 …, backward, parameters."""
     spans = []
-    for name, group in groupby(zip(positions, name_stages(rows), strict=True), key=lambda entry: entry[1]):
+    for name, group in itertools.groupby(zip(positions, name_stages(rows), strict=True), key=lambda entry: entry[1]):
         numbers = [position for position, _ in group]
         spans.append(Span(min(numbers) - 0.5, max(numbers) + 0.5, name))
     return spans
@@ -255,24 +257,28 @@ def make_origin_sections(rows: Sequence[Row], explanation: Explanation, names: t
     parts: list[Part] = []
     if explanation.neighbours:
         parts.append(draw_neighbourhood(explanation))
-    measures = rows[explanation.origin.row].measures
+    measures = rows[explanation.origin.row_index].measures
     if measures:
         parts += [part for part in (draw_values(measures, names), draw_distances(measures)) if part]
     if len(explanation.causes) > 1:
         causes = [[c.name, format_confidence(c.confidence), c.evidence, c.advice] for c in explanation.causes]
         columns = ["cause", "confidence", "evidence", "what to try"]
         parts.append(Table(columns, causes, "Explanations, the likeliest first"))
-    text = f"Both tensors of {rows[explanation.origin.row].tensor_index}, and the operators before and after it."
+    text = f"Both tensors of {rows[explanation.origin.row_index].tensor_index}, and the operators before and after it."
     return [Section("Around the origin", text, parts)]
 
 
 def draw_neighbourhood(explanation: Explanation) -> GraphDrawing:
     drawn, hidden = select_nearest(explanation.neighbours)
-    text = "What feeds the origin stands above it, what it feeds below; the number is the relative error of the output."
+    title, text = "Producers and consumers", "What feeds the origin stands above it, what it feeds below"
+    edges = explanation.edges
+    if not edges:
+        title, text = "Operators in the order they ran", "The dump does not show what feeds the origin"
+        edges = tuple(itertools.pairwise(neighbour.op for neighbour in drawn))
+    text += "; the number is the relative error of the output."
     if hidden:
         text += f" {hidden} further neighbours are not drawn."
-    nodes = [make_node(neighbour) for neighbour in drawn]
-    return GraphDrawing("Producers and consumers", nodes, explanation.edges, text)
+    return GraphDrawing(title, [make_node(neighbour) for neighbour in drawn], edges, text)
 
 
 def select_nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], int]:
@@ -286,7 +292,7 @@ def select_nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], in
 def make_node(neighbour: Neighbour) -> Node:
     error = "no measure" if neighbour.error is None else f"{neighbour.error:.2g}"
     note = ", ".join(filter(None, [neighbour.op_type, error]))
-    link = "" if neighbour.row is None else link_to_row(neighbour.row)
+    link = "" if neighbour.row_index is None else link_to_row(neighbour.row_index)
     return Node(neighbour.op, TONES[neighbour.result], neighbour.op, note, link, focus=neighbour.hops == 0)
 
 
@@ -298,7 +304,7 @@ def make_table_section(rows: Sequence[Row], explanation: Explanation, names: tup
         "A click on a row, or Enter, shows both tensors: their values, distances and largest errors. "
         "The arrow keys go from row to row."
     )
-    origin = explanation.origin.row if explanation.origin else None
+    origin = explanation.origin.row_index if explanation.origin else None
     return Section("Tensors", text, [make_row_table(rows, names, CSV, origin)])
 
 
@@ -318,13 +324,13 @@ def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
     return Section("The two sides", "Left is the accelerator's side, right is the reference.", parts)
 
 
-def number_notes(notes: Sequence[str], *sides: Side) -> dict[str, object]:
-    """Return notes as facts, without the notes of these sides, which are shown elsewhere."""
+def number_notes(notes: Sequence[str], *sides: StoredDump) -> dict[str, object]:
+    """Return notes as facts, without the notes of these dumps, which are shown elsewhere."""
     known = tuple(note for side in sides for note in side.notes)  # in `notes` with the prefix "left: " or "right: "
     return {f"note {number}": note for number, note in enumerate((n for n in notes if not n.endswith(known)), 1)}
 
 
-def make_side_facts(caption: str, side: Side) -> Facts:
+def make_side_facts(caption: str, side: StoredDump) -> Facts:
     facts: dict[str, object] = {
         "path": str(side.path),
         "kind": side.kind,

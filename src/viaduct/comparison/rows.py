@@ -71,7 +71,7 @@ class Origin:
     kind: OriginKind
     step: int
     rank: int
-    row: int  # number of the operator's first bad row
+    row_index: int  # of the operator's first bad row in the comparison's rows
     why: str  # one sentence: what differs, and what is known about its inputs
 
 
@@ -91,10 +91,10 @@ class Neighbour:
 
     op: str
     op_type: str
-    hops: int  # links from the origin: 0: the origin; -1: feeds it; 1: is fed by it
+    hops: int  # distance from the origin: 0: the origin; -1: feeds it or ran before it; 1: is fed by it or ran after it
     result: Result
     error: float | None  # the largest error of its outputs (calls.compute_error); None if nothing was measured
-    row: int | None  # number of its worst row
+    row_index: int | None  # of its worst row
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,9 @@ class Explanation:
     further: tuple[Origin, ...] = ()  # other, independent origins
     causes: tuple[Cause, ...] = ()  # likeliest first
     neighbours: tuple[Neighbour, ...] = ()
-    edges: tuple[tuple[str, str], ...] = ()  # (producer, consumer) among the neighbours
+    # (producer, consumer) among the neighbours; empty if the dump does not show what the origin reads from or feeds.
+    # Then the neighbours are the operators that ran just before and after it.
+    edges: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()  # what could not be examined
 
     @property

@@ -50,8 +50,8 @@ KINDS = {  # part of a type's name -> kind of operator
 class UnmatchedCall:
     """One call of an operator without a partner."""
 
-    name: str
-    type: str
+    name: str  # of the operator
+    type: str  # of the operator
     matched_before: int  # number of the last matched call before it, counted on the left; 0: none
     tensors: list[StoredTensor]
 
@@ -69,7 +69,7 @@ class UnmatchedCall:
 
 
 class Match(NamedTuple):
-    """Indices of a matched pair of operators."""
+    """Indices of a matched pair of operators in the lists of both sides."""
 
     left: int
     right: int

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from viaduct import __version__
-from viaduct.comparison.curves import Curves
+from viaduct.comparison.curves import CurveComparison
 from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.index import encode_float
 from viaduct.comparison.rows import Origin, count_results
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.tensors import StoredDump
 from viaduct.comparison.thresholds import DEFAULTS
 
 SUMMARY_KIND = "drift"  # by which an earlier summary is recognised (output.py)
@@ -43,7 +43,7 @@ def make_summary(drift: Drift) -> dict[str, Any]:
 
 def describe_origin(drift: Drift, origin: Origin) -> dict[str, Any]:
     """Return an origin with its tensor and measures."""
-    row = drift.rows[origin.row]
+    row = drift.rows[origin.row_index]
     measures = {name: encode_nonfinite(getattr(row.measures, name)) for name in MAIN_MEASURES} if row.measures else None
     return {
         **{"op": origin.op, "kind": origin.kind, "step": origin.step, "rank": origin.rank},
@@ -62,11 +62,11 @@ def describe_thresholds(options: Options) -> dict[str, Any]:
     return {"defaults": {dtype: limit.limits_by_name() for dtype, limit in DEFAULTS.items()}}
 
 
-def describe_side(side: Side) -> dict[str, Any]:
+def describe_side(side: StoredDump) -> dict[str, Any]:
     return {"path": str(side.path), "kind": side.kind, "tensors": len(side.tensors), "settings": dict(side.settings)}
 
 
-def make_curve_summary(curves: Curves) -> dict[str, Any]:
+def make_curve_summary(curves: CurveComparison) -> dict[str, Any]:
     """Return the summary of a comparison of loss curves: the fields of `make_summary` that apply, and `curves`."""
     first = curves.first_difference
     return {

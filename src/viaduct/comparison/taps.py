@@ -79,7 +79,7 @@ class Taps:
         self.tapped: list[TappedTensor] = []  # by tag
         self.survey = Survey({}, frozenset(), frozenset())
         self._originals: dict[str, list[Any]] = {}  # by module: untapped arguments of calls that overwrite an input
-        self.runs = 0
+        self.runs = 0  # passes of the tapped network so far
         self._first_tags: dict[tuple[str, Role], int] = {}  # module and role -> first tag
         # A new function, since compiled code is cached by function, and the network's own code must have no taps.
         self._compiled: Any = torch.compile(lambda *args: network(*args), dynamic=False)
@@ -127,6 +127,7 @@ class Taps:
 
 
 def tap_inputs(tags: Tags, originals: list[Any] | None, module: nn.Module, args: Any) -> Any:
+    """Forward pre-hook: return the tapped arguments, and append the untapped ones to `originals` if it is given."""
     if originals is not None:
         originals.append(args)
     return tap_tensors(args, *tags)
@@ -135,6 +136,7 @@ def tap_inputs(tags: Tags, originals: list[Any] | None, module: nn.Module, args:
 def tap_outputs(
     tags: Tags, originals: list[Any], written: tuple[int, ...], module: nn.Module, args: Any, output: Any
 ) -> Any:
+    """Forward hook: return the tapped outputs. `written`: numbers of the arguments that the module overwrites."""
     is_tuple = type(output) is tuple
     outputs = output if is_tuple else (output,)
     passed = tap_tensors(outputs, *tags)
@@ -205,9 +207,9 @@ class TapRecorder:
 
     def receive(self, tag: int, tensor: Tensor) -> None:
         op, kind, role, index = self.taps.tapped[tag]
-        # Compiled code reuses memory without raising the tensor's version: always store the tensor anew.
+        # Compiled code reuses memory without raising the tensor's version: always store the tensor always_store.
         # `close` sets its order. Its call is the number of tensors that had this tag before.
-        entry = self.capture.add(Entry(op, kind, role, index, 0, self._count[tag]), tensor, anew=True)
+        entry = self.capture.add(Entry(op, kind, role, index, 0, self._count[tag]), tensor, always_store=True)
         self._count[tag] += 1
         self._records.append(TapRecord(entry, self.capture.next_order(), tag, self.taps.runs))
 

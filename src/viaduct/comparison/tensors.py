@@ -1,6 +1,6 @@
-"""Data types of the comparison: a stored tensor, a side (all tensors of one dump), a pair of tensors.
+"""Data types of the comparison: a stored tensor, a stored dump (all its tensors), a pair of tensors.
 
-`readers/` makes sides, align.py makes pairs, measuring.py and judge.py make rows (rows.py) of the pairs.
+`readers/` reads dumps, align.py makes pairs, measuring.py measures them, and drift.py makes rows (rows.py) of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StoredTensor:
     shape: tuple[int, ...] = ()
     path: Path | None = None  # None: only `statistics` were dumped, or there is a fault
     member: str = ""  # key within the file, for .npz and .safetensors
-    call: int = 0  # number of the call of the same operator within a step, from 0
+    call: int = 0  # number among the calls of this operator within the step, from 0
     layout: str = ""  # NCHW, NHWC, NC1HWC0 …, if the graph or the dump says it
     statistics: Mapping[str, float] | None = None  # min max mean std norm nan inf, if the dump has them
     fault: str = ""  # why the tensor cannot be read
@@ -49,11 +49,11 @@ class StoredTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """All tensors of one dump directory."""
+class StoredDump:
+    """All tensors of one dump: one side of a comparison."""
 
     path: Path
-    kind: str  # viaduct, rehearsal, npu, tfdbg, msprobe, folder
+    kind: str  # of the dump, by the tool that wrote it: viaduct, rehearsal, npu, tfdbg, msprobe, folder
     tensors: tuple[StoredTensor, ...]
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # operator -> the operators that feed it
     notes: tuple[str, ...] = ()  # for the user: name collisions, files that were left out
@@ -64,8 +64,8 @@ class Side:
 class Pair:
     """A tensor of the left side and its counterpart on the right.
 
-    A tensor without a partner has `matched_by` "none" and a `reason`: the compiler inserted the operator or fused it
-    away (shown as *), or the other side does not have it.
+    A tensor without a partner has `matched_by` "none" and a `reason`: for example, the compiler inserted the operator
+    or fused it away (shown as *), or the other side does not have it.
     """
 
     group: int  # the Index column: rows of one fused group share it

@@ -29,7 +29,7 @@ def make_counts_table(drift: Drift) -> Table:
 def make_worst_table(drift: Drift, most: int) -> Table | None:
     """Return a table of the origin, the largest errors and the refused rows, at most `most`; None if empty."""
     origin = drift.explanation.origin
-    first = [drift.rows[origin.row]] if origin else []
+    first = [drift.rows[origin.row_index]] if origin else []
     bad = sorted((row for row in drift.rows if row.result == "bad"), key=lambda row: -compute_error(row))
     refused = [row for row in drift.rows if row.result == "refused"]
     rows = list({id(row): row for row in (*first, *bad, *refused)}.values())[:most]
@@ -63,11 +63,11 @@ def describe_explanation(drift: Drift, full: bool) -> str:
             lines.append("  --explain shows its inputs, what speaks for that cause, and what to try.")
         return "\n".join(lines)
     if origin is not None:
-        lines.append(f"  first divergence  {drift.rows[origin.row].tensor_index}, step {origin.step}")
+        lines.append(f"  first divergence  {drift.rows[origin.row_index].tensor_index}, step {origin.step}")
         lines.append(f"  how we know       {origin.why}")
         first_hop = 0 if origin.kind == "input" else -1  # no operator feeds the network's input
         shown = [neighbour for neighbour in explanation.neighbours if first_hop <= neighbour.hops <= 1]
-        lines += [f"  {describe_neighbour(neighbour)}" for neighbour in shown]
+        lines += [f"  {describe_neighbour(neighbour, bool(explanation.edges))}" for neighbour in shown]
     lines += [line for number, cause in enumerate(explanation.causes) for line in describe_cause(cause, number)]
     if origin is not None and not explanation.causes:
         lines.append("  likely cause      none of the known ones fits; the page (--out) draws the operators around it")
@@ -78,8 +78,10 @@ def describe_explanation(drift: Drift, full: bool) -> str:
     return "\n".join(lines)
 
 
-def describe_neighbour(neighbour: Neighbour) -> str:
-    relation = {-1: "reads from", 0: "the origin", 1: "is read by"}[neighbour.hops]
+def describe_neighbour(neighbour: Neighbour, is_linked: bool) -> str:
+    """Describe an operator near the origin. `is_linked`: it is a neighbour by data flow, not by order of execution."""
+    before, after = ("reads from", "is read by") if is_linked else ("ran before it", "ran after it")
+    relation = {-1: before, 0: "the origin", 1: after}[neighbour.hops]
     error = "" if neighbour.error is None else f", error {neighbour.error:.2g}"
     kind = f" ({neighbour.op_type})" if neighbour.op_type else ""
     return f"{relation:16s}  {neighbour.op}{kind}: {neighbour.result}{error}"

@@ -2,8 +2,8 @@
 
 The defaults depend on the coarser dtype of the two. A float32 sum in another order differs by about 1e-6 of its size,
 and a deep network multiplies that by some tens. float16 rounds each element by up to 5e-4 of its size, bfloat16 by
-4e-3, and the limits are what the errors of about fifty consecutive operators add up to. A threshold on the command line
-replaces all defaults.
+4e-3, and the limits are what the errors of about fifty consecutive operators add up to. Thresholds on the command line
+replace all defaults, except for a pair to which none of them applies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Thresholds:
     cosine: float | None = None  # at least
     euclid: float | None = None  # relative Euclidean distance, at most
     max_abs: float | None = None  # largest absolute error, at most
-    scaled_max: float | None = None  # the same relative to the right side's size (SideStatistics.size), at most
+    scaled_max: float | None = None  # max_abs relative to the right side's size (SideStatistics.size), at most
     differing: float | None = None  # share of integers or truth values that may differ
 
     def limits_by_name(self) -> dict[str, float]:

@@ -16,7 +16,7 @@ from viaduct.comparison.tensors import Array
 
 _COARSEST_FIRST = ("bfloat16", "float16", "float32", "float64")
 _BIT_TYPES = {"bfloat16": np.int16, "float16": np.int16, "float32": np.int32, "float64": np.int64}
-BINS = 66
+BINS = 66  # equal elements, then distances up to 2^65: those of float64 have 64 bits
 SAMPLE = 1 << 18  # approximate number of elements that are counted of a larger tensor
 _EXPONENT_BIAS = 1023  # of float64: the exponent bits of d are the bias plus floor(log2(d))
 

@@ -1,7 +1,7 @@
 """Writes tensors to disk in a thread while the step continues.
 
-A step's folder is written under a temporary name and renamed when it is complete. The run waits only when more than
-`max_pending_bytes` are pending, and at the end of the step, where an error of the thread is raised.
+A step's folder is written under a temporary name and renamed when it is complete. The run waits only while more than
+`max_pending_bytes` would be pending, and at the end of the step, where an error of the thread is raised.
 """
 
 from __future__ import annotations

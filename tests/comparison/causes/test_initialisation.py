@@ -1,4 +1,4 @@
-"""Weights that were drawn anew."""
+"""Weights that were drawn always_store."""
 
 from __future__ import annotations
 

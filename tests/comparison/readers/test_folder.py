@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from comparison.foreign_dumps import fused_network, npu, numbers, tfdbg
 from viaduct.comparison.readers import describe_swap, read
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.tensors import StoredDump
 from viaduct.errors import BadData
 
 
@@ -102,7 +102,7 @@ def test_swapped_directories_are_noticed(tmp_path: Path) -> None:
     warning = describe_swap(right, left)
     assert warning is not None
     assert "viaduct compare" in warning
-    cpu, cuda = (Side(tmp_path, "viaduct", (), settings={"device": device}) for device in ("cpu", "cuda:0"))
+    cpu, cuda = (StoredDump(tmp_path, "viaduct", (), settings={"device": device}) for device in ("cpu", "cuda:0"))
     assert describe_swap(cuda, cpu) is None
     assert "dumped on the cpu" in str(describe_swap(cpu, cuda))
     assert describe_swap(cpu, cpu) is None

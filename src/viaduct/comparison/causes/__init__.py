@@ -1,8 +1,8 @@
 """Likely causes of a divergence: one file per cause; being in this folder is registration.
 
 Each file has a `NAME`, which is written to summary.json, and `find_cause(divergence)`. It returns a `Cause` with
-evidence, advice and confidence if it explains why the sides differ in the origin (the first tensor that differs), else
-None. Helpers for several causes live outside the folder.
+evidence, advice and confidence if it may explain why the sides differ in the origin (the first tensor that is bad),
+else None. Some files report a second cause under a name of its own. Helpers for several causes live outside the folder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from viaduct.comparison.rows import Cause
 
 
 def find_causes(divergence: Divergence) -> tuple[Cause, ...]:
-    """Return the causes that explain the origin, most likely first."""
+    """Return the causes that may explain the origin, most likely first."""
     with np.errstate(all="ignore"):  # the tensors may hold NaN and Inf
         causes = [examine_cause(name, divergence) for name in list_causes()]
     return tuple(sorted((cause for cause in causes if cause is not None), key=lambda cause: -cause.confidence))

@@ -1,4 +1,4 @@
-"""A batch norm with another epsilon, or with running instead of batch statistics.
+"""A batch norm with another epsilon, or one side's with the statistics of the batch and the other's with others.
 
 A norm is y = s x + t in every channel, with s = gamma / sqrt(variance + epsilon). Each side's s and t are fitted from
 the dumped input and output. gamma^2 / s^2 is variance + epsilon, so its difference between the sides is that of their
@@ -104,7 +104,7 @@ def explain_epsilon(
 
 
 def explain_mode(left: NormFit, right: NormFit, gamma: Array, beta: Array) -> Cause | None:
-    """Report that one side normalises with batch statistics and the other with running statistics."""
+    """Report that one side normalises with the statistics of the batch and the other does not."""
     errors = [float(np.median(measure_deviation_from_batch(side, gamma, beta))) for side in (left, right)]
     by_batch = [error < MAX_BATCH_ERROR for error in errors]
     if by_batch[0] == by_batch[1]:

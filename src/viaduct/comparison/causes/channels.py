@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from viaduct.comparison import permutations
 from viaduct.comparison.divergence import Divergence
 from viaduct.comparison.permutations import describe_order, find_order
 from viaduct.comparison.replay import Replay, replay_origin
@@ -24,7 +25,8 @@ def find_cause(divergence: Divergence) -> Cause | None:
         if order is not None:
             slices = f"slices along axis {axis} reordered: {describe_order(order)}"
             extra = " (RGB against BGR)" if list(order) == [2, 1, 0] else ""
-            evidence = f"the left side is the right side with its {slices}{extra}"
+            explained = f"which explains at least {permutations.ENOUGH:.0%} of the difference"
+            evidence = f"the left side is the right side with its {slices}{extra}, {explained}"
             return Cause(NAME, evidence, ADVICE, confidence=0.96)
     replay = replay_origin(divergence)
     return None if replay is None else explain_reversed_input(replay)

@@ -23,11 +23,11 @@ def find_cause(divergence: Divergence) -> Cause | None:
     similarity = abs(correlation(arrays.left, arrays.right))
     if similarity > 0.3 or not right or not 0.75 < left / right < 1.33:
         return None
-    # Norms and biases, which have one axis, are not initialised at random.
+    # Parameters with one axis are not counted: many begin as constants, such as those of norms.
     weights = [row for row in divergence.step_rows if row.tensor.role == "parameter" and len(row.tensor.shape) > 1]
     bad = sum(row.result == "bad" for row in weights)
     evidence = (
-        f"correlation {similarity:.2f} between the sides, but the same spread ({left:.3g} and {right:.3g}); "
-        f"{bad} of {len(weights)} weights of this step differ"
+        f"correlation {similarity:.2f} between the sides, but about the same standard deviation ({left:.3g} and "
+        f"{right:.3g}); {bad} of the {len(weights)} weights of this step with two axes or more are bad"
     )
     return Cause(NAME, evidence, ADVICE, confidence=0.95 if bad > 1 else 0.8)

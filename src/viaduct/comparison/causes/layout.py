@@ -33,7 +33,8 @@ def find_cause(divergence: Divergence) -> Cause | None:
         return None
     kind = "parameter" if divergence.is_weight else "activation"
     if arrangement := find_arrangement(arrays, kind):
-        return Cause(NAME, f"the left side is the right side {arrangement}", ADVICE, confidence=0.97)
+        explained = f"which explains more than {ENOUGH:.0%} of the difference"
+        return Cause(NAME, f"the left side is the right side {arrangement}, {explained}", ADVICE, confidence=0.97)
     replay = replay_origin(divergence)
     return None if replay is None else explain_weight_layout(replay)
 

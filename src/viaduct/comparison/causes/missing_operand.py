@@ -28,14 +28,14 @@ def find_cause(divergence: Divergence) -> Cause | None:
         return None
     sample = np.random.default_rng(3).integers(0, arrays.left.size, min(SAMPLE, arrays.left.size))
     sampled = ArrayPair(arrays.left.reshape(-1)[sample], arrays.right.reshape(-1)[sample])
-    for row in divergence.find_similar()[:MAX_CANDIDATES]:
+    for row in divergence.list_rows_of_same_shape()[:MAX_CANDIDATES]:
         operand = divergence.load_right(row)
         if operand is not None and operand.shape == arrays.right.shape:
             relation = describe_relation(sampled, operand.reshape(-1)[sample]) and describe_relation(arrays, operand)
             if relation:
-                return Cause(
-                    NAME, f"the left side is the right side {relation} {row.tensor_index}", ADVICE, confidence=0.95
-                )
+                explained = f"explains more than {ENOUGH:.0%} of the difference"
+                evidence = f"the left side is the right side {relation} {row.tensor_index}, which {explained}"
+                return Cause(NAME, evidence, ADVICE, confidence=0.95)
     return None
 
 

@@ -1,6 +1,6 @@
 """An operator that does nothing on the left, or that one side lacks.
 
-It is a ReLU or a bias of the first operator that differs (the origin), or an operator just before it.
+It is the first operator that is bad (the origin), its ReLU or bias, or an operator just before it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ def find_cause(divergence: Divergence) -> Cause | None:
 
 
 def describe_unchanged_input(divergence: Divergence, arrays: ArrayPair) -> str:
-    """Describe an output that equals its input; empty if it does not."""
+    """Describe an output of the left side that equals its input; empty if it does not."""
     for row in divergence.find_rows("input") if divergence.role == "output" else ():
         source = divergence.load_row(row)
-        if (
-            source is not None
-            and source.left.shape == arrays.left.shape
-            and explained_share(source.left, arrays) > ENOUGH
-        ):
-            return f"the left side's output is its own {row.tensor_index}: the operator does nothing"
+        if source is None or source.left.shape != arrays.left.shape:
+            continue
+        share = explained_share(source.left, arrays)
+        if share > ENOUGH:
+            return (
+                f"the left side's output is its own {row.tensor_index}, which explains {share:.0%} of the difference: "
+                "the operator seems to do nothing"
+            )
     return ""
 
 
@@ -58,13 +60,15 @@ def describe_missing_bias(divergence: Divergence, arrays: ArrayPair) -> str:
         if arrays.left.ndim > 1 and vector is not None and vector.right.shape == (arrays.left.shape[channel],):
             shape = [1] * arrays.left.ndim
             shape[channel] = -1
-            if np.any(vector.right) and explained_share(arrays.right - vector.right.reshape(shape), arrays) > ENOUGH:
-                return f"the left side is the right side without {row.tensor_index}"
+            share = explained_share(arrays.right - vector.right.reshape(shape), arrays)
+            if np.any(vector.right) and share > ENOUGH:
+                without = f"the left side is the right side without {row.tensor_index}"
+                return f"{without}, which explains {share:.0%} of the difference"
     return ""
 
 
 def explain_by_unmatched(divergence: Divergence) -> Cause | None:
-    """Report an operator of the right side without a partner, run at most two places before the origin."""
+    """Report an operator of the right side without a partner, which ran at most two places before the origin."""
     order = divergence.row.tensor.order
     right_only = [row for row in divergence.step_rows if row.pair.left is None]
     unmatched = [row for row in right_only if 0 <= order - row.tensor.order <= 2]

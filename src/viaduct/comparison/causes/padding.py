@@ -60,10 +60,11 @@ def explain_shift(arrays: ArrayPair) -> Cause | None:
     for down in range(-top, top + 1):
         for across in range(-side, side + 1):
             if (down or across) and explained_share(cut_window(arrays, down, across).right, middle) > 0.9:
-                moved = f"moved by {down} rows, {across} columns"
-                return Cause(
-                    NAME, f"away from the border the left side is the right side {moved}", ADVICE, confidence=0.9
+                evidence = (
+                    f"away from the border the left side is the right side moved by {down} rows, {across} columns, "
+                    "which explains more than 90% of the difference"
                 )
+                return Cause(NAME, evidence, ADVICE, confidence=0.9)
     return None
 
 

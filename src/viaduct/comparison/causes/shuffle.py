@@ -1,9 +1,10 @@
-"""Examples in another order, because one side shuffles them."""
+"""Examples in another order, as if one side shuffles them."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from viaduct.comparison import permutations
 from viaduct.comparison.divergence import ArrayPair, Divergence
 from viaduct.comparison.permutations import describe_order, find_order
 from viaduct.comparison.rows import Cause
@@ -21,7 +22,10 @@ def find_cause(divergence: Divergence) -> Cause | None:
         return None
     order = find_order(arrays, axis=0)  # the axis of the examples
     if order is not None:
-        evidence = f"the left side holds the right side's examples in another order: {describe_order(order)}"
+        evidence = (
+            f"the left side holds the right side's examples in another order ({describe_order(order)}), which explains "
+            f"at least {permutations.ENOUGH:.0%} of the difference"
+        )
         return Cause(NAME, evidence, ADVICE, confidence=0.96)
     if has_same_integers(arrays):
         return Cause(NAME, "both sides hold the same whole numbers, in another order", ADVICE, confidence=0.8)

@@ -13,8 +13,6 @@ ADVICE = (
     "Check that this weight is in the optimizer's list and its requires_grad is on, that nothing keeps an old copy (a "
     "cast copy, a captured graph, an unsynchronised rank), and that both sides loaded the same checkpoint."
 )
-
-
 ENOUGH = 0.8  # share of the difference that an earlier weight must explain
 
 
@@ -61,15 +59,14 @@ def explain_earlier_value(divergence: Divergence, arrays: ArrayPair) -> Cause | 
         earlier = divergence.load_row(row)
         if earlier is None:
             continue
-        for side, now, then in (
-            ("left", arrays.left, earlier.left),
-            ("left", arrays.left, earlier.right),
-            ("right", arrays.right, earlier.right),
+        for side, now, weight, then in (
+            ("left", arrays.left, "its weight", earlier.left),
+            ("left", arrays.left, "the right side's weight", earlier.right),
+            ("right", arrays.right, "its weight", earlier.right),
         ):
             if np.array_equal(now, then):
-                evidence = (
-                    f"at step {divergence.origin.step} the {side} side still holds the weight of step {row.tensor.step}"
-                )
+                step = divergence.origin.step
+                evidence = f"at step {step} the {side} side holds {weight} of step {row.tensor.step}, unchanged"
                 return Cause(NAME, evidence, ADVICE, confidence=0.97)
     similarity = correlation(arrays.left, arrays.right)
     if similarity < 0.9:

@@ -32,8 +32,8 @@ def find_cause(divergence: Divergence) -> Cause | None:
         return None
     side = "left" if factor < 0 else "right"
     evidence = (
-        f"the updates differ by {factor:.4g} times the weight, which explains {share:.0%} of the difference: learning "
-        f"rate times weight decay is larger by {abs(factor):.4g} on the {side}"
+        f"the updates differ by {factor:.4g} times the weight, which explains {share:.0%} of the difference, as if "
+        f"learning rate times weight decay were larger by {abs(factor):.4g} on the {side}"
     )
     return Cause(NAME, evidence, ADVICE, confidence=0.97 * share)
 

@@ -1,8 +1,8 @@
 """.pt files with one tensor, as torch.save writes it and msprobe stores its tensors.
 
 The file is a zip archive: a pickle with shape, strides and type, and the uncompressed bytes. The pickle is read by an
-unpickler that knows a few names and refuses all others, so nothing is executed and no worker imports torch, which takes
-a second. Files that torch wrote before 2020, and other unusual ones, are read by torch.load(weights_only=True).
+unpickler that knows a few names and refuses all others. So nothing is executed, and torch need not be imported, which
+takes a second. Files that torch wrote before 2020, and other unusual ones, are read by torch.load(weights_only=True).
 
 An untrusted file must not take more memory than it has bytes. So a pickle must be short, its opcodes are checked before
 they are executed (one opcode can ask for a memo of 2^32 entries), and no member of the archive may be compressed.

@@ -14,10 +14,10 @@ from typing import get_args
 
 from viaduct.comparison.formats import Header, Members
 from viaduct.comparison.index import INDEX_FILE, read_index
-from viaduct.comparison.readers import viaduct
+from viaduct.comparison.readers import viaduct_dump
 from viaduct.comparison.readers.listing import find_unread, join_some, list_files, natural_key
 from viaduct.comparison.storage import SUFFIXES, read_headers
-from viaduct.comparison.tensors import Role, Side, StoredTensor
+from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "folder"
@@ -35,7 +35,7 @@ def can_read(path: Path) -> bool:
     return any(name.endswith(SUFFIXES) for name in list_files(path).files)
 
 
-def read(path: Path) -> Side:
+def read(path: Path) -> StoredDump:
     """Read all tensors of a folder, or of one file."""
     if not path.is_dir():
         notes: list[str] = []
@@ -52,7 +52,7 @@ def read(path: Path) -> Side:
         tensors += [_make_refused(name, why) for name, why in find_unread(listing, SUFFIXES).items()]
     if not tensors:
         raise BadData(f"{str(path)!r} holds no tensors.", f"Looked for files ending in {', '.join(SUFFIXES)}.")
-    return Side(path, KIND, tuple(_sort_naturally(tensors)), notes=tuple(notes))
+    return StoredDump(path, KIND, tuple(_sort_naturally(tensors)), notes=tuple(notes))
 
 
 def _read_tensors(root: Path, name: str, alone: bool) -> list[StoredTensor]:
@@ -72,7 +72,7 @@ def _read_tensors(root: Path, name: str, alone: bool) -> list[StoredTensor]:
 
 def _apply_index(tensor: StoredTensor, notes: list[str]) -> StoredTensor:
     """Return a tensor with dtype, shape, checksum and type from the index, if its file is part of a viaduct dump."""
-    if tensor.path is None or not viaduct.can_read(tensor.path.parent):
+    if tensor.path is None or not viaduct_dump.can_read(tensor.path.parent):
         return tensor
     try:
         index = read_index(tensor.path.parent / INDEX_FILE)

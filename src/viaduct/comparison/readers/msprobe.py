@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from viaduct.comparison.readers.listing import join_some, list_files, load_json, resolve_inside
-from viaduct.comparison.tensors import Role, Side, StoredTensor
+from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "msprobe"
@@ -98,7 +98,7 @@ def _list_candidates(path: Path) -> list[str]:
     return ["/".join(parts) for parts in below if all(any(k.fullmatch(name) for k in kinds) for name in parts[:-1])]
 
 
-def read(path: Path) -> Side:
+def read(path: Path) -> StoredDump:
     """Read all steps and ranks of a dump."""
     notes: list[str] = []
     damaged: list[StoredTensor] = []
@@ -119,7 +119,9 @@ def read(path: Path) -> Side:
     if not dump_readers:
         raise BadData(f"{str(path)!r} holds no dump of msprobe that can be read.", *notes)
     tensors = (*(tensor for reader in dump_readers for tensor in reader.tensors), *damaged)
-    return Side(path, KIND, tensors, {op: tuple(producers) for op, producers in edges.items()}, tuple(notes), settings)
+    return StoredDump(
+        path, KIND, tensors, {op: tuple(producers) for op, producers in edges.items()}, tuple(notes), settings
+    )
 
 
 def _read_dump(reader: DumpReader, dump_path: Path, settings: dict[str, str], notes: list[str]) -> None:

@@ -29,7 +29,7 @@ from viaduct.comparison.readers.listing import (
     read_header_of,
     resolve_inside,
 )
-from viaduct.comparison.tensors import Side, StoredTensor
+from viaduct.comparison.tensors import StoredDump, StoredTensor
 from viaduct.errors import BadData
 
 KIND = "npu"
@@ -60,7 +60,7 @@ class FileName(NamedTuple):
     raw: bool  # a file of the device that was not converted
 
 
-class Call(NamedTuple):
+class OperatorCall(NamedTuple):
     """A call of an operator, as a file's name states it."""
 
     op_type: str
@@ -85,13 +85,13 @@ class DumpFile:
     identity: FolderIdentity
     path: Path
     name: FileName
-    call: Call
+    call: OperatorCall
 
 
 def can_read(path: Path) -> bool:
-    """Return True if files beside a mapping.csv have numbers as names, or if there are many names of an NPU.
+    """Return True if files beside a mapping.csv have numbers as names, or if many files have names of NPU dumps.
 
-    They are many if they are more than half as many as the tensor files.
+    They are many if their number exceeds half the number of tensor files.
     """
     listing = list_files(path)
     matches = [split_name(Path(name).name) is not None for name in listing.files]
@@ -109,7 +109,7 @@ def _count_tensor_files(listing: Listing) -> int:
     return sum(name.endswith(suffixes) and not _is_number(Path(name).name) for name in listing.files)
 
 
-def read(path: Path) -> Side:
+def read(path: Path) -> StoredDump:
     """Read a dump directory of an NPU."""
     listing = list_files(path)
     notes = list(listing.notes)
@@ -128,7 +128,7 @@ def read(path: Path) -> Side:
         notes.append(f"not named as NPU dumps are: {join_some(names)}")
     if not tensors and not refused:
         raise BadData(f"{str(path)!r} holds no tensors of an NPU dump.", *notes)
-    return Side(path, KIND, tuple(tensors + refused), notes=tuple(notes), settings=_make_settings(files))
+    return StoredDump(path, KIND, tuple(tensors + refused), notes=tuple(notes), settings=_make_settings(files))
 
 
 def _read_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[DumpFile], list[Path]]:
@@ -198,13 +198,13 @@ def find_time_part(parts: list[str]) -> int:
     return long_numbers[-1] if long_numbers else len(parts) - 1
 
 
-def parse_call(text: str, before_time: int) -> Call:
+def parse_call(text: str, before_time: int) -> OperatorCall:
     """Return the call of a file's name; `before_time`: the number of numbers before the time."""
     parts = text.split(".")
     time = find_time_part(parts)
     task = max(time - before_time, 2)
     op = ".".join(parts[1:task])
-    return Call(parts[0], op, int(parts[task]) if task < time else 0, int(parts[time]))
+    return OperatorCall(parts[0], op, int(parts[task]) if task < time else 0, int(parts[time]))
 
 
 def _find_original_name(name: str, mapping: dict[str, str]) -> str:
@@ -298,7 +298,7 @@ def _make_tensors(files: list[DumpFile], notes: list[str]) -> list[StoredTensor]
     return tensors
 
 
-def _number_calls(order: dict[Call, int]) -> dict[Call, int]:
+def _number_calls(order: dict[OperatorCall, int]) -> dict[OperatorCall, int]:
     """Return each call's number among the calls of its operator, from 0."""
     count: Counter[str] = Counter()
     numbers = {}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.storage import read_headers
-from viaduct.comparison.tensors import Role, Side, StoredTensor
+from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "rehearsal"
@@ -25,7 +25,7 @@ LOSS = "loss"
 FILES = ("losses.npz", "forward.npz", "gradients.npz", "weights.npz")
 RANK = re.compile(r"rank-(\d+)")
 CALL = re.compile(r"(\d+) ?(.*?) ?(?:input (\d+))?", re.DOTALL)
-AFTER_CALLS = 1_000_000  # order of a loss, after the call of any module; gradients come after it
+AFTER_CALLS = 1_000_000  # order of a loss: it is larger than that of any module's call; gradients come after it
 
 Identity = tuple[str, Role, int, int, int]  # operator, role, index, order and step
 
@@ -41,7 +41,7 @@ def find_ranks(path: Path) -> dict[int, Path]:
     return {n: folder for n, folder in sorted(ranks.items()) if any((folder / name).is_file() for name in FILES)}
 
 
-def read(path: Path) -> Side:
+def read(path: Path) -> StoredDump:
     """Read the headers of all tensors that a rehearsal recorded; raise BadData if there are none."""
     side = read_record(path)
     if not side.tensors:
@@ -49,10 +49,10 @@ def read(path: Path) -> Side:
     return side
 
 
-def read_record(path: Path) -> Side:
+def read_record(path: Path) -> StoredDump:
     """Read the headers of all tensors that a rehearsal recorded, if any."""
     tensors = [tensor for number, folder in find_ranks(path).items() for tensor in read_rank(folder, number)]
-    return Side(path, KIND, tuple(sorted(tensors, key=lambda tensor: (tensor.step, tensor.order))))
+    return StoredDump(path, KIND, tuple(sorted(tensors, key=lambda tensor: (tensor.step, tensor.order))))
 
 
 def read_rank(folder: Path, rank: int) -> Iterator[StoredTensor]:

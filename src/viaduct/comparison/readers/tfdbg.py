@@ -19,7 +19,7 @@ from viaduct.comparison.readers.listing import (
     natural_key,
     read_header_of,
 )
-from viaduct.comparison.tensors import Side, StoredTensor
+from viaduct.comparison.tensors import StoredDump, StoredTensor
 
 KIND = "tfdbg"
 SUFFIX = ".npy"
@@ -35,7 +35,7 @@ def can_read(path: Path) -> bool:
     return bool(names) and 2 * sum(NAME.fullmatch(Path(name).name) is not None for name in names) > len(names)
 
 
-def read(path: Path) -> Side:
+def read(path: Path) -> StoredDump:
     """Read the newest file of each tensor."""
     listing = list_files(path)
     newest: dict[tuple[str, int], tuple[int, str]] = {}  # (operator, output) -> (time, file)
@@ -57,7 +57,7 @@ def read(path: Path) -> Side:
     for unnamed_path in (listing.root / name for name in unnamed):
         tensors.append(read_header_of(StoredTensor(unnamed_path.stem, order=len(order), path=unnamed_path)))
     tensors += list_refused_tensors(listing, (SUFFIX,), len(order) + 1)
-    return Side(path, KIND, tuple(tensors), notes=tuple(_make_notes(listing, unnamed, older)))
+    return StoredDump(path, KIND, tuple(tensors), notes=tuple(_make_notes(listing, unnamed, older)))
 
 
 def _list_arrays(listing: Listing) -> list[str]:

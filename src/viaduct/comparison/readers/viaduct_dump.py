@@ -14,7 +14,7 @@ from typing import get_args
 
 from viaduct.comparison.index import FORMAT, INDEX_FILE, Entry, Index, read_index
 from viaduct.comparison.naming import RANK_FOLDER, STEP_FOLDER, is_plain_file_name
-from viaduct.comparison.tensors import Role, Side, StoredTensor
+from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
 from viaduct.errors import BadData
 
 KIND = "viaduct"
@@ -68,7 +68,7 @@ def list_numbered_folders(path: Path, pattern: re.Pattern[str]) -> list[Path]:
     return [path / name for _, name in sorted(numbered)]
 
 
-def read(path: Path) -> Side:
+def read(path: Path) -> StoredDump:
     """Read all steps and ranks. Checksums are verified when a tensor is opened (measuring.py)."""
     indexes, notes, damaged = [], [], []
     for index_path in find_indexes(path):
@@ -85,7 +85,7 @@ def read(path: Path) -> Side:
     tensors += damaged
     notes += describe_different_settings([index for _, index in indexes])
     settings = describe_settings(indexes[0][1], tensors)
-    return Side(path, KIND, tuple(tensors), join_edges(indexes), tuple(notes), settings)
+    return StoredDump(path, KIND, tuple(tensors), join_edges(indexes), tuple(notes), settings)
 
 
 def identify_index(index: Path) -> tuple[int, int, str]:

@@ -17,7 +17,7 @@ from viaduct.comparison.drift import Options, compare
 from viaduct.comparison.index import INDEX_FILE, Entry, Index, write_index
 from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measuring import open_checked
-from viaduct.comparison.readers.viaduct import can_read, read
+from viaduct.comparison.readers.viaduct_dump import can_read, read
 from viaduct.errors import BadData
 
 
