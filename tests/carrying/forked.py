@@ -178,7 +178,7 @@ def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
 
 def finish(second: Any) -> Any:
     """The second run of a side, in forks too."""
-    from viaduct.carrying import provenance
+    from viaduct.carrying.executed_files import read_executed_files
     from viaduct.carrying.observations import read_observations
     from viaduct.carrying.output_capture import capture_output
     from viaduct.carrying.running import OUTPUT_FILE, Run
@@ -188,4 +188,4 @@ def finish(second: Any) -> Any:
     Path(plan.record_folder).mkdir(parents=True)
     with capture_output(Path(plan.record_folder) / OUTPUT_FILE, "again"):
         summary = rehearse(plan, lambda line: None)
-    return Run(second.side, plan, summary, read_observations(plan), provenance.read(plan))
+    return Run(second.side, plan, summary, read_observations(plan), read_executed_files(plan))

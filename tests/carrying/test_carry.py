@@ -65,7 +65,7 @@ def test_an_interruption_is_no_verdict_and_leaves_nothing(number: signal.Signals
         os.kill(command.pid, number)
         output, stderr = command.communicate(60)
     assert (command.returncode, output) == (code, ""), stderr
-    assert "viaduct carry: interrupted while the original ran; nothing is left behind." in stderr
+    assert "viaduct carry: interrupted while the original ran; the output folder is as it was before." in stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["carried", "table.csv", "train.py"]
     assert [path.name for path in (tmp_path / "carried").iterdir()] == ["mine.txt"]
     assert (tmp_path / "table.csv").read_bytes() == b"x" * 2**20
@@ -77,7 +77,7 @@ def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path
     assert (result.code, result.record["verdict"]) == (2, "could not run")
     json.loads((result.out / "carry.json").read_text(), parse_constant=pytest.fail)
     assert "data.bin" in result.stdout
-    assert "At fault: a file that is not there, original train.py:5." in result.stdout
+    assert "At fault: a file or other input that is not there, original train.py:5." in result.stdout
     assert result.record["fault"]["whose"] == "file"
     assert "migrated" not in result.record["runs"]
 
@@ -87,7 +87,7 @@ def test_a_migrated_script_that_the_card_refuses_is_no_pass(tmp_path: Path) -> N
     assert (result.code, result.record["verdict"]) == (2, "could not run")
     assert result.record["fault"]["whose"] == "limit"
     assert [hit["name"] for hit in result.record["limits"]] == ["cuda-left"]
-    assert "Its last lines." in (result.out / "report.html").read_text()
+    assert "The last lines that the failed run printed." in (result.out / "report.html").read_text()
 
 
 @pytest.mark.slow

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from carrying.carry_scripts import ON_THE_NPU, TORCH, replace_once, with_copy, with_copy_in_forks
 from carrying.made_up_observations import make_observation, no_drift
-from viaduct.carrying.agreement import judge, pair_observations
-from viaduct.carrying.causes import explain, find_changed_settings, find_ineffective
+from viaduct.carrying.agreement import Agreement, judge, pair_observations
+from viaduct.carrying.causes import (
+    Explanation,
+    explain,
+    explain_ranks,
+    find_changed_settings,
+    find_ineffective_settings,
+)
+from viaduct.carrying.observations import Observations, Rank
 from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Pair, StoredTensor
 from viaduct.rehearsal.inspection import Fact
@@ -88,7 +96,7 @@ def test_constants_that_gradients_take_from_shapes_are_not_made_differently() ->
 
 def test_of_operators_only_lines_that_nobody_expects_are_reported() -> None:
     left, right = (make_observation(facts=[op("a", value, 1), op("b", value, 2)]) for value in (1, 2))
-    assert [other.name for other in find_ineffective(left, right, {("train.py", 2)})] == ["b"]
+    assert [other.name for other in find_ineffective_settings(left, right, {("train.py", 2)})] == ["b"]
 
 
 def test_an_input_that_could_not_be_compared_is_not_reported_to_differ() -> None:
@@ -106,3 +114,29 @@ def test_gradients_that_have_no_factor_are_not_reported_to_be_1_times_those() ->
     twice = make_observation(gradients={"w": np.full(4, 2, np.float32)})
     found = explain(judge(pair_observations(make_observation(), twice)), make_observation(), twice, no_drift(), "npu")
     assert found.remarks == ["The gradients of rank 0 are 2 times those of the original."]
+
+
+def test_ranks_without_gradients_are_not_said_to_apply_the_same_or_different_ones() -> None:
+    gradients = [{"w": np.full(4, value, np.float32)} for value in (1, 2)]
+    equal, different, none = ([gradients[0]] * 2, gradients, [{}, {}])
+
+    def find_remarks(left: list[Any], right: list[Any]) -> list[str]:
+        explanation, sides = Explanation(""), []
+        for side in (left, right):
+            ranks = [Rank(number, gradients=arrays) for number, arrays in enumerate(side)]
+            sides.append(Observations(ranks))
+        explain_ranks(explanation, Agreement("differ", []), sides[0], sides[1])
+        return explanation.remarks
+
+    assert find_remarks(none, different) == find_remarks(equal, none) == find_remarks(equal, equal) == []
+    assert "probably the gradients are not averaged" in find_remarks(equal, different)[0]
+
+
+def test_a_gradient_is_not_said_to_differ_after_an_equal_loss_that_was_not_recorded() -> None:
+    other = make_observation(gradients={"w": np.full(4, 2, np.float32)})
+    found = explain(judge(pair_observations(make_observation(), other)), make_observation(), other, no_drift(), "npu")
+    assert "in the first step, though its loss agrees" in found.headline
+    left = make_observation(losses=[[], [1.0]])
+    right = make_observation(losses=[[], [1.0]], gradients={"w": np.full(4, 2, np.float32)})
+    found = explain(judge(pair_observations(left, right)), left, right, no_drift(), "npu")
+    assert found.headline == "They differ in the first step: the gradient of w is off by 100.00%."

@@ -22,7 +22,7 @@ from viaduct.rehearsal.inspection import describe_ranks
 
 def carrying(left: Observations, right: Observations, ranks: int = 2) -> Any:
     base, migrated = SimpleNamespace(observations=left), SimpleNamespace(observations=right)
-    return SimpleNamespace(base=base, migrated=migrated, request=SimpleNamespace(ranks=ranks))
+    return SimpleNamespace(golden_run=base, migrated=migrated, request=SimpleNamespace(ranks=ranks))
 
 
 def test_ranks_that_train_together_on_one_side_only_hide_differences() -> None:
@@ -59,7 +59,7 @@ def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Pat
 def test_a_file_that_an_earlier_carry_executed_is_not_called_never_executed() -> None:
     missed = Edit("migrated", "model.py", 3, "x", 0)
     ran_earlier = Edit("migrated", "model.py", 9, "y", 0, earlier="first")
-    migrated = SimpleNamespace(provenance=SimpleNamespace(positions={"train.py"}))
+    migrated = SimpleNamespace(executed_files=SimpleNamespace(positions={"train.py"}))
     result: Any = SimpleNamespace(
         migrated=migrated, edits=[missed, ran_earlier], sides=SimpleNamespace(diffs={"model.py": []})
     )

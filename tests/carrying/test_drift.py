@@ -47,6 +47,12 @@ def results(drift: Drift) -> dict[str, str]:
     return {f"{row.tensor.step} {row.tensor_index}": row.result for row in drift.rows}
 
 
+def test_thresholds_are_called_measured_only_with_a_run_that_measured_them(tmp_path: Path) -> None:
+    original, migrated, perturbed = (write_record(tmp_path / name) for name in ("cuda", "npu", "shaken"))
+    assert compare(migrated, original)[1].options.threshold_source.startswith("not measured")
+    assert compare(migrated, original, perturbed)[1].options.threshold_source.startswith("measured: 16 times")
+
+
 def test_equal_runs_have_good_rows_only(tmp_path: Path) -> None:
     agreement, drift = compare(write_record(tmp_path / "npu"), write_record(tmp_path / "cuda"))
     assert agreement.verdict == "same"

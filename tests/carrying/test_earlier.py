@@ -76,8 +76,8 @@ def write_record(folder: Path, **changed: object) -> Path:
         ({"not_proved": [{"kind": "never executed"}, {"kind": "printed"}]}, "its verdict is 'not proved'"),
         ({"to": "mlu"}, "was carried to mlu"),
         ({"limits_mode": "off"}, "was carried with --limits off"),
-        ({"edits": None}, "is not of this version of carry"),
-        ({"verdict": []}, "is not of this version of carry"),
+        ({"edits": None}, "was written by another version of carry"),
+        ({"verdict": []}, "was written by another version of carry"),
     ],
 )
 def test_a_carry_that_proves_nothing_of_its_edits_is_refused(
@@ -92,7 +92,7 @@ def test_a_folder_that_is_no_carry_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="No such file"):
         read_earlier(tmp_path, tmp_path / "out", "npu", "error")
     (tmp_path / "carry.json").write_text("[1]")
-    with pytest.raises(BadValue, match="is not of this version"):
+    with pytest.raises(BadValue, match="was written by another version"):
         read_earlier(tmp_path, tmp_path / "out", "npu", "error")
 
 

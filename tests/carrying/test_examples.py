@@ -56,7 +56,7 @@ def test_a_batch_that_is_dropped_on_purpose_is_no_difference(tmp_path: Path) -> 
     )
     result = carry_script(tmp_path, source, "--steps", "10")
     check_agrees_on_what_ran(result)
-    assert "Meant: Done in the original, too" in result.stdout
+    assert "Intended: Done in the original, too" in result.stdout
     assert "the last, smaller batch of each pass over the data is dropped" in result.stdout
 
 

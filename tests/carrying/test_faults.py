@@ -139,10 +139,17 @@ def test_only_the_number_of_a_signal_is_called_one(tmp_path: Path, code: int, en
     assert ending in find_fault(failed).text
 
 
+def test_after_a_crash_viaduct_is_at_fault_only_probably(tmp_path: Path) -> None:
+    run = run_that_failed(tmp_path, [], "")
+    fault = find_fault(replace(run, summary=replace(run.summary, script_exit_code=139)))
+    assert (fault.owner, fault.is_certain) == ("viaduct", False)
+    assert fault.advice.startswith("This is probably a fault of viaduct")
+
+
 def test_horovod_that_a_migration_left_is_a_matter_of_review(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, ["OWN"], "ModuleNotFoundError: No module named 'horovod'")
     assert find_fault(run).owner == "viaduct"  # the original's is served by gloo
-    on_the_npu = replace(run, side="migrated", plan=replace(run.plan, platform="npu"))
+    on_the_npu = replace(run, name="migrated", plan=replace(run.plan, platform="npu"))
     found = find_fault(on_the_npu)
     assert found.owner == "limit"
     assert "--migrated" in found.advice

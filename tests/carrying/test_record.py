@@ -28,8 +28,8 @@ def test_a_run_that_failed_leaves_a_record_with_its_fault_and_without_numbers_th
 
 
 def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> None:
-    original = replace(run_that_failed(tmp_path, ["OWN"], ""), side="original")
-    migrated = replace(original, side="migrated")
+    original = replace(run_that_failed(tmp_path, ["OWN"], ""), name="original")
+    migrated = replace(original, name="migrated")
     pairs = [ValuePair("loss", "loss", 0, 0, 1.0, math.nan, math.inf), ValuePair("loss", "loss", 0, 1, 1.0, 1.0, 0.0)]
     suspect = Suspect("train.py", 3, "lr = 1", "lr = 2", "a number changed", 15)
     result = make_carried(
@@ -55,15 +55,15 @@ def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> 
 def test_where_a_limit_was_met_no_run_is_at_fault(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, [], "", steps=2)
     finished = replace(run, summary=replace(run.summary, script_exit_code=0))
-    result = make_carried(tmp_path, finished, migrated=replace(finished, side="migrated"))
+    result = make_carried(tmp_path, finished, migrated=replace(finished, name="migrated"))
     assert describe_fault(result) == {"side": "migrated", "whose": "limit"}
     assert describe_fault(replace(result, verdict="agrees")) is None
 
 
 def test_a_run_that_is_named_twice_is_listed_once(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, [], "")
-    result = make_carried(tmp_path, run, migrated=replace(run, side="migrated"))
-    assert [item.side for item in list_runs(result)] == ["original", "migrated"]
+    result = make_carried(tmp_path, run, migrated=replace(run, name="migrated"))
+    assert [item.name for item in list_runs(result)] == ["original", "migrated"]
 
 
 def test_nan_and_infinity_become_null_and_other_values_stay() -> None:

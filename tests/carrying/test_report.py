@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from viaduct.carrying import report
-from viaduct.carrying.agreement import Agreement, Kind, ValuePair, judge
+from viaduct.carrying.agreement import Agreement, ValueKind, ValuePair, judge
 from viaduct.carrying.carry import choose_verdict
 from viaduct.carrying.doubts import find_changed_originals
 from viaduct.carrying.sentences import make_headline
@@ -28,7 +28,7 @@ def make_journey(pairs: list[ValuePair], limits: str = "error", finished: bool =
     agreement = judge(pairs)
     run = SimpleNamespace(
         is_finished=finished,
-        side="original",
+        name="original",
         summary=SimpleNamespace(steps=1),
         observations=SimpleNamespace(ranks=[SimpleNamespace(losses=[[1.0]])]),
     )
@@ -39,12 +39,12 @@ def make_journey(pairs: list[ValuePair], limits: str = "error", finished: bool =
         "request": SimpleNamespace(to="npu", limits=limits, ranks=1, lang="en"),
         "doubts": [],
         "original": run,
-        "base": run,
-        "migrated": SimpleNamespace(**{**vars(run), "side": "migrated"}),
-        "limits": [],
-        "idle": [],
-        "ineffective": [],
-        "written": [],
+        "golden_run": run,
+        "migrated": SimpleNamespace(**{**vars(run), "name": "migrated"}),
+        "limits_met": [],
+        "idle_optimizers": [],
+        "ineffective_settings": [],
+        "written_files": [],
     }
     return SimpleNamespace(**{**made, **more})
 
@@ -120,7 +120,7 @@ def test_equal_layers_are_called_equal_without_a_chart_or_an_empty_heading() -> 
 
 def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> None:
     def layer(name: str, gradient: float, weight: float) -> list[ValuePair]:
-        kinds: list[tuple[Kind, float]] = [("gradient", gradient), ("weight", weight)]
+        kinds: list[tuple[ValueKind, float]] = [("gradient", gradient), ("weight", weight)]
         return [ValuePair(kind, name, 0, 0 if kind == "gradient" else None, 1.0, 1.0, error) for kind, error in kinds]
 
     pairs = [EQUAL[0], *layer("stem.conv", 0.0, 0.0), *layer("layer1.0.bn1", 0.0, 0.02), *layer("fc", 0.3, math.inf)]
@@ -130,7 +130,7 @@ def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> N
     assert "<dt>layer1.0.bn1</dt>" in chart
     assert "stem.conv" not in chart
     assert chart.count("--length") == 2
-    assert "2 of 3 layers differ. Without a bar, since all compared bits are equal: 1." in chart
+    assert "2 of 3 layers differ. 1 layer without a bar: all compared values are equal." in chart
     table = html[html.index("</figure>") :]
     assert table.count("stem.conv") == table.count("layer1.0.bn1") == 1, "no name twice"
 

@@ -54,7 +54,7 @@ def test_a_run_without_output_says_nothing_and_of_a_long_one_the_end_is_kept(tmp
 def test_an_interruption_has_the_exit_code_of_a_shell() -> None:
     assert Interrupted(signal.SIGTERM).exit_code == 143
     message = str(Interrupted(signal.SIGINT, "while the original ran"))
-    assert "interrupted while the original ran; nothing is left behind." in message
+    assert "interrupted while the original ran; the output folder is as it was before." in message
 
 
 def test_the_migrated_run_has_its_own_tree_and_limits_and_must_not_import_the_originals(tmp_path: Path) -> None:

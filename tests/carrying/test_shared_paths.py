@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.carrying.shared_paths import find_change_times, find_written_since
+from viaduct.carrying.shared_paths import find_change_times, find_changed_since
 
 
 def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> None:
@@ -15,9 +15,9 @@ def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> 
     untouched.mkdir()
     before = find_change_times([f"--data={untouched}", str(written), "relative", "--steps=3"])
     assert set(before) == {str(untouched), str(written)}
-    assert find_written_since(before) == []
+    assert find_changed_since(before) == []
     (written / "deep").mkdir(parents=True)
-    assert find_written_since(before) == [str(written)]
+    assert find_changed_since(before) == [str(written)]
 
 
 def test_a_full_path_with_an_equals_sign_in_it_is_a_path(tmp_path: Path) -> None:
@@ -35,9 +35,9 @@ def test_a_file_that_changes_deep_below_a_path_is_noticed_and_of_many_only_some_
     before = find_change_times([f"--out={tmp_path}"])
     assert before == {str(tmp_path): 1000.0}
     os.utime(deep, (2000, 2000))
-    assert find_written_since(before) == [str(tmp_path)]
+    assert find_changed_since(before) == [str(tmp_path)]
     monkeypatch.setattr("viaduct.carrying.shared_paths.MAX_ENTRIES", 3)
-    assert find_written_since(before) == []
+    assert find_changed_since(before) == []
 
 
 def test_a_link_that_leads_nowhere_is_no_error(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from carrying.carry_scripts import carry_script, migrated_text, replace_once, with_copy
-from viaduct.carrying.written_files import ComparedRuns, WrittenFile, compare_written, list_written
+from viaduct.carrying.further_results import ComparedRuns
+from viaduct.carrying.written_files import WrittenFile, compare_written, list_written
 from viaduct.training.events import EventFile
 from viaduct.weights.bundle import write_bundle
 

@@ -29,7 +29,7 @@ TORCH_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
     "label_smoothing": ("smoothing=0.1", "smoothing=0.0", [], "label_smoothing is 0.1 in", "smoothing=0.0"),
     "weight_decay": ("decay=1e-3", "decay=1e-4", [], "weight_decay is 0.001 in", "decay=1e-4"),
     "keep_prob_for_rate": ("Dropout(0.1)", "Dropout(0.9)", [], "drop: p is 0.1 in", "Dropout(0.9)"),
-    "steps_divided_otherwise": ("// 16 // 2", "/ 16 / 2", [], "learning rate differs from step", "/ 16 / 2"),
+    "steps_divided_otherwise": ("// 16 // 2", "/ 16 / 2", [], "learning rate differs first in step", "/ 16 / 2"),
     "drop_last_lost": (", drop_last=True", "", ["--steps", "8"], "drop_last is True in the original", "DataLoader("),
     "gradients_not_unscaled": ("scaler.unscale_(optimizer)", "pass", ["--", "--amp"], "", "pass"),
     "all_reduce_lost": (

@@ -7,7 +7,8 @@ difference from the original is the noise. A difference of NOISE_FACTOR times th
 last place is allowed.
 
 The noise of a gradient or weight is its own, or the median of its kind if that is larger. The noise of a loss is the
-largest up to its step, and at least the median of the gradients. Integers and complex numbers must be equal.
+largest noise of the losses up to its step, and at least the median noise of the gradients. Integers and complex numbers
+must be equal.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from viaduct.carrying.observations import Arrays, Observations, Rank
 from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measures import measure as compare_arrays
 
-Kind = Literal["loss", "gradient", "weight"]
-Verdict = Literal["same", "rounding", "differ", "unsure"]  # on these values; carry.Verdict is that of a whole carry
+ValueKind = Literal["loss", "gradient", "weight"]
+AgreementVerdict = Literal["same", "rounding", "differ", "unsure"]  # `Agreement` defines them
 NOISE_FACTOR = 16.0  # a difference of this many times the noise is allowed
-EXTRA_UNITS = 4.0  # in the last place, allowed in addition
-UNINFORMATIVE_TOLERANCE = 0.05  # a value with a relative tolerance of this or more shows nothing about the migration
-MAX_FIRST_LOSS_ROUNDING = 0.02  # a larger relative difference of the losses of step 0 is not rounding
-MAX_PERTURBED_LOSS_ERROR = 0.01  # if those of original and perturbed run differ more, the original is not deterministic
+EXTRA_UNITS = 4.0  # units in the last place that are allowed in addition
+# The following three are relative.
+UNINFORMATIVE_TOLERANCE = 0.05  # a value with this tolerance or more shows nothing about the migration
+MAX_FIRST_LOSS_ROUNDING = 0.02  # a larger difference of the losses of step 0 is not rounding
+MAX_PERTURBED_LOSS_ERROR = 0.01  # a larger difference of the original's and the perturbed run's is not rounding either
 FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 # Variables that the vendors' adapters for TensorFlow, such as npu_bridge, add to the script's own.
 ADAPTER_VARIABLES = re.compile(
@@ -43,18 +45,18 @@ ADAPTER_VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class ValuePair:
-    """One loss or tensor of both sides. `noise` and `allowed` are 0 until `set_tolerances`."""
+    """One loss or tensor of both sides. `noise` and `allowed` are 0 until `set_tolerances` sets them."""
 
-    kind: Kind
+    kind: ValueKind
     name: str
     rank: int
     step: int | None
     left: float  # the original's loss, or the norm of its tensor; NaN if it has none
-    right: float  # the same of the migrated script
+    right: float  # the migrated script's loss or norm
     error: float  # difference relative to the original's norm
-    unit: float = FLOAT32_EPSILON  # machine epsilon; 0 if neither side holds real floats
+    unit: float = FLOAT32_EPSILON  # machine epsilon of the data type; 0 if neither side holds real floats
     why: str = ""  # why the two cannot be measured: one side lacks it, or the shapes differ
-    noise: float = 0.0  # see above
+    noise: float = 0.0  # relative difference that rounding causes, as the module's docstring defines it
     allowed: float = 0.0  # the largest `error` that rounding explains
 
     @property
@@ -73,7 +75,7 @@ class ValuePair:
         return bool(self.why) or (self.is_informative and not self.error <= self.allowed)
 
     @property
-    def key(self) -> tuple[Kind, str, int, int | None]:
+    def key(self) -> tuple[ValueKind, str, int, int | None]:
         return self.kind, self.name, self.rank, self.step
 
 
@@ -82,27 +84,28 @@ class Agreement:
     """Verdict on all pairs, with remarks for the user.
 
     "same": all recorded values are equal. "rounding": not all are equal, and no pair is bad. "differ": a pair is bad.
-    "unsure": no loss was recorded, the original is not deterministic, or the perturbed run failed.
+    "unsure": no loss was recorded, the perturbed run failed, or it differs so much that the original is probably not
+    deterministic.
     """
 
-    verdict: Verdict
+    verdict: AgreementVerdict
     pairs: list[ValuePair]
     remarks: list[str] = field(default_factory=list)
 
     @property
     def bad(self) -> list[ValuePair]:
-        """Return the pairs that differ by more than rounding."""
+        """Return the pairs that differ by more than rounding or cannot be measured."""
         return [pair for pair in self.pairs if pair.bad]
 
     @property
     def first_bad(self) -> ValuePair | None:
-        """Return the first bad pair in training order: loss of step 0, first gradients, later losses, final weights."""
+        """Return the first bad pair in the order: loss of step 0, gradients of step 0, later losses, final weights."""
         return min(self.bad, key=make_training_key, default=None)
 
-    def pairs_of(self, kind: Kind) -> list[ValuePair]:
+    def pairs_of(self, kind: ValueKind) -> list[ValuePair]:
         return [pair for pair in self.pairs if pair.kind == kind]
 
-    def informative_pairs(self, kind: Kind) -> list[ValuePair]:
+    def informative_pairs(self, kind: ValueKind) -> list[ValuePair]:
         """Return the pairs of one kind that are informative, and those that cannot be measured, which are bad."""
         return [pair for pair in self.pairs_of(kind) if pair.is_informative or pair.why]
 
@@ -151,8 +154,8 @@ def name_loss(index: int) -> str:
     return "loss" if index == 0 else f"loss {index + 1}"
 
 
-def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[ValuePair]:
-    """Yield the pairs of arrays by name, without the variables that a vendor's adapter adds to the migrated side."""
+def pair_arrays(kind: ValueKind, left: Arrays, right: Arrays, rank: int) -> Iterator[ValuePair]:
+    """Yield the pairs of arrays by name, without the variables that a vendor's adapter adds to the migrated script."""
     step = 0 if kind == "gradient" else None
     for name in [*left, *(name for name in right if name not in left)]:
         a, b = left.get(name), right.get(name)
@@ -178,10 +181,10 @@ def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> 
 
 
 def measure_distance(left: NDArray[Any], right: NDArray[Any]) -> float:
-    """Return the Euclidean distance relative to the original, or infinity for a difference that rounding cannot cause.
+    """Return the Euclidean distance relative to the original's norm, or infinity where no relative distance exists.
 
-    It is infinite if integers differ, if values that are not finite are at different positions, if only the original is
-    zero, or if the arrays cannot be measured.
+    It is infinite if whole numbers differ, if values that are not finite are at different positions, if only the
+    original is zero, or if the arrays cannot be measured.
     """
     if np.array_equal(left, right, equal_nan=left.dtype.kind == "f"):
         return 0.0
@@ -223,8 +226,8 @@ def judge(
 ) -> Agreement:
     """Return the agreement of the pairs of two runs.
 
-    `perturbed_pairs`: the pairs of the original and the perturbed run. `is_deterministic`: a second run of the original
-    was equal to the first.
+    `perturbed_pairs`: the pairs of the original and the perturbed run. `is_deterministic`: the second run of the
+    original was equal to the first.
     """
     if not any(pair.kind == "loss" for pair in pairs):
         return Agreement("unsure", pairs, ["No loss was recorded, so the training could not be compared step by step."])
@@ -233,20 +236,20 @@ def judge(
     if perturbed_pairs and not is_deterministic and (remark := describe_nondeterminism(perturbed_pairs)):
         return Agreement("unsure", pairs, [remark])
     judged = set_tolerances(pairs, perturbed_pairs or [])
-    verdict: Verdict = "differ" if any(pair.bad for pair in judged) else "rounding"
+    verdict: AgreementVerdict = "differ" if any(pair.bad for pair in judged) else "rounding"
     return Agreement(verdict, judged, list(describe_uninformative(judged)))
 
 
 def describe_nondeterminism(perturbed_pairs: list[ValuePair]) -> str:
-    """Return a remark if the perturbed run differs so much that the original cannot be deterministic; else empty."""
+    """Return a remark if the perturbed run differs by more than rounding can explain; else empty."""
     first_losses = [pair for pair in perturbed_pairs if pair.kind == "loss" and pair.step == 0]
     is_far_off = any(pair.error > MAX_PERTURBED_LOSS_ERROR for pair in first_losses)
     if is_far_off or any(pair.why for pair in perturbed_pairs):
         return (
-            "The original is not deterministic: a run of it with the same seed, and weights moved by one unit in the "
-            f"last place, has a loss more than {MAX_PERTURBED_LOSS_ERROR:.0%} off in its first step, or other steps or "
-            "tensors. Randomness that no seed controls (the clock, os.urandom, the order of threads) hides the effects "
-            "of the migration."
+            "The original is probably not deterministic: a run of it with the same seed, and weights moved by one unit "
+            f"in the last place, has a loss more than {MAX_PERTURBED_LOSS_ERROR:.0%} off in its first step, or other "
+            "steps or tensors. Randomness that no seed controls (the clock, os.urandom, the order of threads) would "
+            "hide the effects of the migration."
         )
     return ""
 
@@ -267,10 +270,10 @@ def set_tolerances(pairs: list[ValuePair], perturbed_pairs: list[ValuePair]) -> 
     return judged
 
 
-def accumulate_loss_noise(noise: dict[tuple[Kind, str, int, int | None], float], least: float) -> dict[int, float]:
+def accumulate_loss_noise(noise: dict[tuple[ValueKind, str, int, int | None], float], least: float) -> dict[int, float]:
     """Return the noise of the losses by step: the largest up to that step, since a single value may agree by chance.
 
-    `least`: the smallest noise of a step.
+    `least`: no step has less noise than this.
     """
     by_step: dict[int, float] = {}
     for (kind, _, _, step), error in noise.items():

@@ -7,17 +7,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from viaduct.carrying import agreement as judging
 from viaduct.carrying import coverage, reference, shared_paths
-from viaduct.carrying.agreement import Agreement
-from viaduct.carrying.causes import ChangedSetting, Explanation, explain, find_idle_optimizers, find_ineffective
+from viaduct.carrying.agreement import Agreement, judge, needs_perturbed_run, pair_observations
+from viaduct.carrying.causes import (
+    ChangedSetting,
+    Explanation,
+    explain,
+    find_idle_optimizers,
+    find_ineffective_settings,
+)
 from viaduct.carrying.coverage import Edit
-from viaduct.carrying.device_branches import Branch, find_branches
+from viaduct.carrying.device_tests import DeviceTest, list_device_tests
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.drift import compare_tensors
 from viaduct.carrying.earlier import EarlierCarry, mark_executed_earlier, read_earlier, refuse_changed_files
+from viaduct.carrying.further_results import ComparedRuns, FurtherResults, compare_further_results
 from viaduct.carrying.observations import did_ranks_train_together
-from viaduct.carrying.outcomes import Outcomes, compare_outcomes
 from viaduct.carrying.output_folder import check_output_folder, prepare_folder
 from viaduct.carrying.repetition import Repetition, SecondRun, compare_runs, find_second_run
 from viaduct.carrying.request import Request
@@ -27,22 +32,22 @@ from viaduct.carrying.running import (
     choose_stage,
     derive_plan,
     describe_side,
+    execute,
     find_step_at,
     make_original_plan,
     move_step_at,
-    run_side,
 )
 from viaduct.carrying.sides import Sides, migrate, write_migrated_copy
 from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, find_suspects
-from viaduct.carrying.written_files import ComparedRuns, WrittenFile, compare_written
+from viaduct.carrying.written_files import WrittenFile, compare_written
 from viaduct.comparison.drift import Drift
 from viaduct.rehearsal.files import set_record_folder
 from viaduct.rehearsal.inspection import Fact
 from viaduct.rehearsal.plan import FrameworkName
 
 Report = Callable[[str], None]  # prints one line of progress
-Verdict = Literal["agrees", "differs", "not proved", "could not run"]
+Verdict = Literal["agrees", "differs", "not proved", "could not run"]  # of a whole carry
 NO_PERTURBED_RUN = (
     "They are not exactly equal, and it is not known if rounding explains this: the run of the original with its "
     "weights moved by one unit in the last place failed ({reason})"
@@ -54,15 +59,16 @@ EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2,
 class CarryResult:
     """Result of a carry.
 
-    The migrated run is compared with `base`: the original, or a copy of it with the intended changes (reference.py).
-    `perturbed` is `base` run with its weights moved by one unit in the last place, if that was needed.
+    The migrated run is compared with the golden run: the original, or the original with the intended changes
+    (reference.py). `perturbed` repeats the golden run with weights moved by one unit in the last place, if that was
+    needed to measure rounding.
     """
 
     request: Request
     sides: Sides
     stage: FrameworkName  # the framework whose stand-in runs both sides: torch or tf1
     original: Run
-    base: Run
+    golden_run: Run
     verdict: Verdict = "could not run"  # until both sides have finished
     migrated: Run | None = None
     perturbed: Run | None = None
@@ -70,18 +76,18 @@ class CarryResult:
     drift: Drift | None = None  # comparison of the recorded tensors, as by `viaduct compare`
     explanation: Explanation | None = None
     suspects: list[Suspect] = field(default_factory=list)  # changed lines that may cause a difference
-    branches: list[Branch] = field(default_factory=list)  # lines of the original that test the device
-    intended_changes: list[str] = field(default_factory=list)  # changes of numbers that `base` has too
-    # Numbers that objects were created with: they differ, though no compared value does.
-    ineffective: list[ChangedSetting] = field(default_factory=list)
-    idle: list[Fact] = field(default_factory=list)  # optimizers that took no step on at least one side
-    shared: list[str] = field(default_factory=list)  # absolute paths among the arguments that the original wrote to
+    device_tests: list[DeviceTest] = field(default_factory=list)  # lines of the original that test the device
+    intended_changes: list[str] = field(default_factory=list)  # changes of numbers that the golden run has, too
+    # Numbers with which objects were created differently, although no loss, gradient or weight differs.
+    ineffective_settings: list[ChangedSetting] = field(default_factory=list)
+    idle_optimizers: list[Fact] = field(default_factory=list)  # optimizers that took no step on at least one side
+    shared_paths: list[str] = field(default_factory=list)  # absolute paths in arguments, changed meanwhile
     edits: list[Edit] = field(default_factory=list)  # the changed lines, with counts of their executions
-    earlier: list[EarlierCarry] = field(default_factory=list)  # earlier carries, whose executed edits count
+    earlier_carries: list[EarlierCarry] = field(default_factory=list)  # earlier carries, whose executed edits count
     repetitions: list[Repetition] = field(default_factory=list)  # the second run of each side
     speed: Speed | None = None  # on the stand-ins; not part of the verdict
-    outcomes: Outcomes | None = None  # comparison of network inputs, evaluations and printed numbers
-    written: list[WrittenFile] = field(default_factory=list)  # comparison of the written files
+    further_results: FurtherResults | None = None  # network inputs, evaluations and printed numbers, compared
+    written_files: list[WrittenFile] = field(default_factory=list)  # files that the sides wrote, compared
     doubts: list[Doubt] = field(default_factory=list)  # reasons why the comparison is not a proof
     old_output: Path | None = None  # folder with the earlier content of OUT
 
@@ -91,7 +97,7 @@ class CarryResult:
 
     @property
     def failed_run(self) -> Run | None:
-        """Return the first run of the original or of the migrated script, whichever failed; None if neither did."""
+        """Return the original's or the migrated script's first run, whichever failed; None if neither did."""
         return next((run for run in (self.original, self.migrated) if run is not None and not run.is_finished), None)
 
     @property
@@ -100,7 +106,7 @@ class CarryResult:
         return self.perturbed if self.perturbed is not None and self.perturbed.is_finished else None
 
     @property
-    def limits(self) -> list[dict[str, Any]]:
+    def limits_met(self) -> list[dict[str, Any]]:
         """Return the limits that the migrated run met: each with name, mode, place, what, card and change."""
         return self.migrated.summary.met_limits if self.migrated is not None else []
 
@@ -134,10 +140,10 @@ def run_both_sides(
     report(f"the original is run: {sides.entry}, {options}.")
     before = shared_paths.find_change_times(request.arguments)
     with SecondRun("original", plan) as second:
-        original = run_side("original", plan, sides, report)
-        result = CarryResult(request, sides, stage, original, base=original, earlier=earlier)
-        result.branches = find_branches(sides.original_script, sides.original_root.resolve())
-        result.shared = shared_paths.find_written_since(before)
+        original = execute("original", plan, sides, report)
+        result = CarryResult(request, sides, stage, original, golden_run=original, earlier_carries=earlier)
+        result.device_tests = list_device_tests(sides.original_script, sides.original_root.resolve())
+        result.shared_paths = shared_paths.find_changed_since(before)
         if not original.is_finished:
             second.stop()
             return result
@@ -145,7 +151,7 @@ def run_both_sides(
     report(f"the migrated script is run, with a stand-in for the {request.to} on the CPU.")
     plan = derive_plan("migrated", plan, request, sides)
     with SecondRun("migrated", plan) as second:
-        result.migrated = run_side("migrated", plan, sides, report)
+        result.migrated = execute("migrated", plan, sides, report)
         if result.migrated.is_finished:
             result.repetitions = [compare_runs(original, again, "original")] if again is not None else []
             if (again := finish_second_run(second, report)) is not None:
@@ -159,7 +165,7 @@ def run_both_sides(
         return result
     result.speed = measure_speed(result)
     compare_sides(result, report)
-    if any(hit["mode"] == "error" for hit in result.limits):  # the card would refuse what the stand-in ran
+    if any(hit["mode"] == "error" for hit in result.limits_met):  # the card would refuse what the stand-in ran
         result.verdict = "could not run"
     return result
 
@@ -178,13 +184,13 @@ def finish_second_run(second: SecondRun, report: Report) -> Run | None:
 def compare_sides(result: CarryResult, report: Report) -> None:
     """Judge the agreement, find causes, suspects and doubts, and set the verdict.
 
-    If something differs and the migration changed numbers on purpose, the migrated run is judged against a run of the
-    original with these changes instead.
+    If something differs and the migration makes intended changes (of numbers, or ranks that train together), the
+    migrated run is judged against a run of the original with these changes instead.
     """
     agreement = result.agreement = judge_agreement(result, report)
     if agreement.verdict != "differ":
-        compare_results(result)  # for `has_other_results`; repeated below, since `base` may change
-    if agreement.verdict == "differ" or has_other_results(result):
+        compare_results(result)  # for `has_differing_results`; repeated below, since the golden run may change
+    if agreement.verdict == "differ" or has_differing_results(result):
         intended, join_ranks = reference.find_changing_rules(result.sides), can_join_original_ranks(result)
         if intended or join_ranks:
             agreement = judge_with_intended_changes(result, intended, join_ranks, report) or agreement
@@ -194,49 +200,50 @@ def compare_sides(result: CarryResult, report: Report) -> None:
     if agreement.pairs:
         # In a drift the migrated run is the left side; in an agreement it is the right one.
         result.drift = compare_tensors(
-            result.migrated.plan.record_folder, result.base.plan.record_folder, perturbed, agreement
+            result.migrated.plan.record_folder, result.golden_run.plan.record_folder, perturbed, agreement
         )
-    base, migrated, folder = result.base.observations, result.migrated.observations, result.sides.migrated_root
-    result.idle = find_idle_optimizers(base, migrated)
+    golden, migrated = result.golden_run.observations, result.migrated.observations
+    migrated_root = result.sides.migrated_root
+    result.idle_optimizers = find_idle_optimizers(golden, migrated)
     if agreement.verdict == "differ":
         assert result.drift is not None
-        result.explanation = explain(agreement, base, migrated, result.drift, result.request.to)
+        result.explanation = explain(agreement, golden, migrated, result.drift, result.request.to)
         result.suspects = find_suspects(result.sides, result.explanation)
-        lines = [f"{(folder / suspect.file).resolve()}:{suspect.line}" for suspect in result.suspects]
+        lines = [f"{(migrated_root / suspect.file).resolve()}:{suspect.line}" for suspect in result.suspects]
         keywords = result.explanation.keywords
         result.explanation.changed_settings.sort(key=lambda setting: make_relevance_key(setting, lines, keywords))
     else:
         lines_by_file = result.sides.deviating_lines.items()
-        deviating = {(str((folder / path).resolve()), line) for path, lines in lines_by_file for line in lines}
-        result.ineffective = find_ineffective(base, migrated, deviating)
+        deviating = {(str((migrated_root / path).resolve()), line) for path, lines in lines_by_file for line in lines}
+        result.ineffective_settings = find_ineffective_settings(golden, migrated, deviating)
     compare_results(result)
     result.doubts = find_doubts(result)
     result.verdict = choose_verdict(result)
 
 
-def has_other_results(result: CarryResult) -> bool:
+def has_differing_results(result: CarryResult) -> bool:
     """Return True if network inputs, evaluations, printed numbers or written files differ."""
-    has_other_outcomes = result.outcomes is not None and bool(result.outcomes.differing)
-    return has_other_outcomes or any(file.state == "differs" for file in result.written)
+    has_differing = result.further_results is not None and bool(result.further_results.differing)
+    return has_differing or any(file.state == "differs" for file in result.written_files)
 
 
 def compare_results(result: CarryResult) -> None:
     """Compare network inputs, evaluations, printed numbers and written files.
 
-    Runs that agree exactly must print the same numbers. Others may differ by the largest tolerance of a loss, and
-    by at least 1e-6 (relative).
+    Runs that agree exactly must print the same numbers. Otherwise the numbers may differ by 1e-6 (relative), or by the
+    largest tolerance of an informative loss if that is more.
     """
     assert result.agreement is not None
     assert result.migrated is not None
     tolerances = [pair.allowed for pair in result.agreement.informative_pairs("loss")]
     allowed = max([1e-6, *tolerances]) if result.agreement.verdict != "same" else 0.0
-    # A `base` with intended changes has no second run.
-    base_again = find_second_run(result.repetitions, "original") if result.base is result.original else None
+    # Of a golden run with intended changes there is no second run.
+    golden_again = find_second_run(result.repetitions, "original") if result.golden_run is result.original else None
     migrated_again = find_second_run(result.repetitions, "migrated")
-    result.outcomes = compare_outcomes(result.base, base_again, result.migrated, migrated_again, allowed)
     perturbed = result.finished_perturbed if result.agreement.verdict != "same" else None
-    runs = ComparedRuns(result.base, result.migrated, base_again, migrated_again, perturbed, allowed)
-    result.written = compare_written(runs)
+    runs = ComparedRuns(result.golden_run, result.migrated, golden_again, migrated_again, perturbed, allowed)
+    result.further_results = compare_further_results(runs)
+    result.written_files = compare_written(runs)
 
 
 def choose_verdict(result: CarryResult) -> Verdict:
@@ -250,9 +257,9 @@ def choose_verdict(result: CarryResult) -> Verdict:
 
 
 def make_relevance_key(setting: ChangedSetting, suspected: list[str], keywords: tuple[str, ...]) -> tuple[bool, int]:
-    """Return a sort key: first the settings with a keyword or at the likeliest line, then those at other lines.
+    """Return a sort key that puts a setting first if it has a keyword or was set at the likeliest line.
 
-    `suspected`: lines as FILE:LINE, the likeliest first.
+    The others follow in the order of the suspected lines. `suspected`: lines as FILE:LINE, the likeliest first.
     """
     location = f"{setting.right_at[0]}:{setting.right_at[1]}" if setting.right_at else ""
     has_keyword = any(keyword in f"{setting.name} {setting.what}" for keyword in keywords)
@@ -261,40 +268,37 @@ def make_relevance_key(setting: ChangedSetting, suspected: list[str], keywords: 
 
 
 def judge_agreement(result: CarryResult, report: Report) -> Agreement:
-    """Judge the migrated run against `base`; run `base` with perturbed weights if rounding may explain a difference."""
+    """Judge the migrated run against the golden run, which is repeated with perturbed weights if necessary."""
     assert result.migrated is not None
-    base = result.base
-    pairs = judging.pair_observations(base.observations, result.migrated.observations)
-    if not judging.needs_perturbed_run(pairs):
-        return judging.judge(pairs)
+    golden = result.golden_run
+    pairs = pair_observations(golden.observations, result.migrated.observations)
+    if not needs_perturbed_run(pairs):
+        return judge(pairs)
     report(
         "they are not exactly equal: to measure the effect of rounding, the original is run once more with its "
         "weights moved by one unit in the last place."
     )
-    perturbed = run_perturbed(result, base, report)
+    perturbed = result.perturbed = run_perturbed(result, report)
     if not perturbed.is_finished:
         reason = perturbed.summary.failure or f"exit code {perturbed.summary.script_exit_code}"
         return Agreement("unsure", pairs, [NO_PERTURBED_RUN.format(reason=reason.splitlines()[0].rstrip("."))])
-    perturbed_pairs = judging.pair_observations(base.observations, perturbed.observations)
+    perturbed_pairs = pair_observations(golden.observations, perturbed.observations)
     is_deterministic = any(repetition.is_equal for repetition in result.repetitions if repetition.side == "original")
-    return judging.judge(pairs, perturbed_pairs, is_deterministic)
+    return judge(pairs, perturbed_pairs, is_deterministic)
 
 
-def run_perturbed(result: CarryResult, base: Run, report: Report) -> Run:
-    """Run `base` with its weights moved by one unit in the last place, unless this has been done before."""
-    perturbed = result.perturbed
-    original_plan, script, join_ranks = result.original.plan, base.plan.script, base.plan.join_ranks
-    if perturbed is None or (perturbed.plan.script, perturbed.plan.join_ranks) != (script, join_ranks):
-        plan = derive_plan("shaken", original_plan, result.request, result.sides, Path(script))
-        plan = replace(plan, join_ranks=join_ranks)
-        if perturbed is not None:
-            plan = set_record_folder(plan, Path(plan.record_folder).with_name("shaken_reference"))
-        result.perturbed = perturbed = run_side("shaken", plan, result.sides, report)
-    return perturbed
+def run_perturbed(result: CarryResult, report: Report) -> Run:
+    """Repeat the golden run with its weights moved by one unit in the last place."""
+    golden_plan = result.golden_run.plan
+    plan = derive_plan("shaken", result.original.plan, result.request, result.sides, Path(golden_plan.script))
+    plan = replace(plan, join_ranks=golden_plan.join_ranks)
+    if result.perturbed is not None:  # of the original without the intended changes
+        plan = set_record_folder(plan, Path(plan.record_folder).with_name("shaken_reference"))
+    return execute("shaken", plan, result.sides, report)
 
 
 def can_join_original_ranks(result: CarryResult) -> bool:
-    """Return True if the ranks, of TensorFlow 1, train together after the migration only.
+    """Return True if the script is of TensorFlow 1 and its ranks train together after the migration only.
 
     Then a run of the original can let its ranks train together, too (`Plan.join_ranks`).
     """
@@ -315,8 +319,9 @@ def judge_with_intended_changes(
     script = reference.write_reference(result.request, result.sides, tuple(rules)) if rules else None
     plan = derive_plan("reference", result.original.plan, result.request, result.sides, script)
     plan = replace(plan, join_ranks=join_ranks)
-    base = run_side("reference", plan, result.sides, report)
-    if not base.is_finished:
+    golden = execute("reference", plan, result.sides, report)
+    if not golden.is_finished:
         return None
-    result.base, result.intended_changes = base, [*rules.values(), *([reference.JOINED_RANKS] if join_ranks else [])]
+    result.golden_run = golden
+    result.intended_changes = [*rules.values(), *([reference.JOINED_RANKS] if join_ranks else [])]
     return judge_agreement(result, report)

@@ -1,4 +1,4 @@
-"""Causes of a difference: where it begins, and the objects of the script that were created with other numbers."""
+"""Where a difference begins, and which objects of the script were created with other settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.carrying.agreement import Agreement, ValuePair
+from viaduct.carrying.agreement import Agreement, ValueKind, ValuePair
 from viaduct.carrying.drift import find_first_differing_call, make_agreement_key
 from viaduct.carrying.observations import Observations, Rank
 from viaduct.comparison.drift import Drift
@@ -21,7 +21,8 @@ RATIO_TOLERANCE = 1e-3  # relative spread up to which gradients have one common 
 ABSENT = "(not there)"  # value of a setting that only the other side has
 # Name of a constant in a TensorFlow graph's gradients: a size or factor that follows from static shapes.
 GRADIENT_CONSTANT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
-HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # do not change results
+# These change results by rounding at most; `last_epoch` is only the number of steps that a schedule has taken.
+HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}
 Location = tuple[str, int]  # file and line
 
 
@@ -45,38 +46,38 @@ class ChangedSetting:
 
 @dataclass
 class Explanation:
-    """Description of the first divergence: headline, remarks, differing settings and suspected lines."""
+    """What is known about the first divergence."""
 
     headline: str
     remarks: list[str] = field(default_factory=list)
     changed_settings: list[ChangedSetting] = field(default_factory=list)
     module: str = ""  # the first module whose output differs or could not be compared
-    suspected_lines: list[Location] = field(default_factory=list)  # migrated lines that created differing objects
+    suspected_lines: list[Location] = field(default_factory=list)  # migrated lines that created suspected objects
     keywords: tuple[str, ...] = ()  # a changed line with one of them is more suspect (suspects.py)
 
 
 def explain(agreement: Agreement, left: Observations, right: Observations, drift: Drift, to: str) -> Explanation:
-    """Explain the first divergence. Objects are compared for rank 0.
+    """Explain the first divergence. Objects are compared for the first observed rank.
 
     `left` is the original, `right` the migrated run; in `drift` it is the other way round. `to`: the card's name.
     """
     first = agreement.first_bad
     if first is None:
         return Explanation("They agree.")
-    explanation = Explanation(make_headline(first, to))
-    others = find_changed_settings(left.first_rank.facts, right.first_rank.facts)
+    explanation = Explanation(make_headline(agreement, first, to))
+    settings = find_changed_settings(left.first_rank.facts, right.first_rank.facts)
     # The last learning rate is only a consequence of other settings.
-    explanation.changed_settings = [other for other in others if other.kind != LAST_LEARNING_RATE_KIND]
+    explanation.changed_settings = [setting for setting in settings if setting.kind != LAST_LEARNING_RATE_KIND]
     explain_steps(explanation, left, right)
     explain_calls(explanation, first, right, drift)
     explain_ranks(explanation, agreement, left, right)
     explain_gradients(explanation, first, left, right)
     explain_update(explanation, agreement, left, right)
-    explanation.suspected_lines += [other.right_at for other in explanation.changed_settings if other.right_at]
+    explanation.suspected_lines += [setting.right_at for setting in explanation.changed_settings if setting.right_at]
     return explanation
 
 
-def make_headline(first: ValuePair, to: str) -> str:
+def make_headline(agreement: Agreement, first: ValuePair, to: str) -> str:
     """Return the first divergence in one sentence."""
     rank = f" of rank {first.rank}" if first.rank else ""
     if first.why:
@@ -86,8 +87,15 @@ def make_headline(first: ValuePair, to: str) -> str:
             f"They differ from step {first.step} on: the {first.name}{rank} is {first.left:.7g} in the original and "
             f"{first.right:.7g} on the {to.upper()} stand-in."
         )
-    moment = "in the first step, though its loss agrees" if first.kind == "gradient" else "at the end"
+    moment = "at the end"
+    if first.kind == "gradient":
+        moment = f"in the first step{', though its loss agrees' if has_compared_first(agreement, 'loss') else ''}"
     return f"They differ {moment}: the {first.kind} of {first.name}{rank} is off {format_error(first.error)}."
+
+
+def has_compared_first(agreement: Agreement, kind: ValueKind) -> bool:
+    """Return True if values of this kind were compared in the first step."""
+    return any(pair.step == 0 for pair in agreement.informative_pairs(kind))
 
 
 def format_error(error: float) -> str:
@@ -100,9 +108,10 @@ def format_error(error: float) -> str:
 
 
 def find_changed_settings(left: list[Fact], right: list[Fact]) -> Iterator[ChangedSetting]:
-    """Yield the settings that differ in objects which both sides have with the same name and type.
+    """Yield the settings that differ in objects which both sides have with the same kind, name and type.
 
-    Of TensorFlow's operators (kind "op"), constants of gradients and settings that are not numbers are left out.
+    The fact whether ranks train together is left out. So are, of TensorFlow's operators (kind "op"), constants of
+    gradients and settings that are not numbers.
     """
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
@@ -123,8 +132,10 @@ def find_changed_settings(left: list[Fact], right: list[Fact]) -> Iterator[Chang
                 yield ChangedSetting(fact.kind, fact.name, name, a, b, fact.line, partner.line)
 
 
-def find_ineffective(left: Observations, right: Observations, deviating: set[Location]) -> list[ChangedSetting]:
-    """Return the numbers with which objects of rank 0 were created differently, although the runs agree.
+def find_ineffective_settings(
+    left: Observations, right: Observations, deviating: set[Location]
+) -> list[ChangedSetting]:
+    """Return the numbers with which objects of the first rank were created differently, although the runs agree.
 
     A TensorFlow operator counts only if the rules would write its line differently (`deviating`). Otherwise the number
     follows from shapes, or belongs to another operator of the same name.
@@ -158,7 +169,7 @@ def format_value(value: Any) -> str:
 
 
 def explain_steps(explanation: Explanation, left: Observations, right: Observations) -> None:
-    """Note that the sides took different numbers of steps."""
+    """Note it if the sides took different numbers of steps."""
     counts = len(left.first_rank.losses), len(right.first_rank.losses)
     if counts[0] != counts[1]:
         explanation.remarks.append(f"The original took {counts[0]} steps, the migrated script {counts[1]}.")
@@ -166,9 +177,9 @@ def explain_steps(explanation: Explanation, left: Observations, right: Observati
 
 
 def explain_calls(explanation: Explanation, first: ValuePair, right: Observations, drift: Drift) -> None:
-    """Name the first module with another output, or the network's input if that differs.
+    """Name the first module with another output, or the network's input if that differs; else suspect the loss.
 
-    Only samples of the modules' inputs and outputs in the first step were recorded.
+    Only samples of the networks' inputs and of the modules' outputs in the first step were recorded.
     """
     row = find_first_differing_call(drift)
     if row is not None:
@@ -209,31 +220,31 @@ def describe_likely_cause(drift: Drift, row: Row) -> str:
 
 
 def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observations, right: Observations) -> None:
-    """Note that only ranks after rank 0 begin differently, or that only the original's ranks have equal gradients."""
+    """Note it if only ranks after rank 0 begin differently, or if only the original's ranks have equal gradients."""
     if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
         return
-    begin = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
-    if begin and 0 not in begin:
-        why = "weights are not broadcast, or these ranks get other data"
-        others = ", ".join(map(str, sorted(begin)))
+    differing_ranks = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
+    if differing_ranks and 0 not in differing_ranks:
+        why = "perhaps weights are not broadcast, or these ranks get other data"
+        others = ", ".join(map(str, sorted(differing_ranks)))
         explanation.remarks.append(f"Rank 0 begins as in the original, but not rank {others}: {why}.")
         explanation.keywords += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
-    if have_equal_gradients(left.ranks) and not have_equal_gradients(right.ranks):
+    if have_equal_gradients(left.ranks) is True and have_equal_gradients(right.ranks) is False:
         explanation.remarks.append(
-            "In the original all ranks apply the same gradients; after the migration they apply different ones: the "
-            "gradients are not averaged over the ranks."
+            "In the first step all ranks of the original have the same gradients; after the migration they have "
+            "different ones: probably the gradients are not averaged over the ranks."
         )
         explanation.keywords += ("DistributedOptimizer", "allreduce", "all_reduce", "DistributedDataParallel", "DDP")
 
 
-def have_equal_gradients(ranks: list[Rank]) -> bool:
-    """Return True if the gradients of all ranks agree up to 1e-4."""
-    pairs = ((rank.gradients.get(name, math.nan), a) for rank in ranks[1:] for name, a in ranks[0].gradients.items())
-    return all(np.allclose(other, first, rtol=1e-4, atol=0) for other, first in pairs)
+def have_equal_gradients(ranks: list[Rank]) -> bool | None:
+    """Return True if the gradients of all ranks agree up to 1e-4; None if none were recorded."""
+    pairs = [(rank.gradients.get(name, math.nan), a) for rank in ranks[1:] for name, a in ranks[0].gradients.items()]
+    return all(np.allclose(other, first, rtol=1e-4, atol=0) for other, first in pairs) if pairs else None
 
 
 def explain_gradients(explanation: Explanation, first: ValuePair, left: Observations, right: Observations) -> None:
-    """Note a common factor of the gradients, if they are the first difference."""
+    """Note a common factor of the first rank's gradients, if gradients are the first difference."""
     ratio = find_common_ratio(left.first_rank, right.first_rank) if first.kind == "gradient" else None
     if ratio is None or abs(ratio - 1) <= RATIO_TOLERANCE:  # a factor of 1 explains nothing
         return
@@ -242,7 +253,7 @@ def explain_gradients(explanation: Explanation, first: ValuePair, left: Observat
 
 
 def find_common_ratio(left: Rank, right: Rank) -> float | None:
-    """Return the factor between the two sides' gradients if it is the same for all that are not zero, or None."""
+    """Return the factor between both sides' gradients if all that are not zero have the same one; else None."""
     ratios = []
     for name, ours in left.gradients.items():
         theirs = right.gradients.get(name)
@@ -260,19 +271,20 @@ def find_common_ratio(left: Rank, right: Rank) -> float | None:
 
 
 def explain_update(explanation: Explanation, agreement: Agreement, left: Observations, right: Observations) -> None:
-    """Note, if the first step agrees, that the update or later data differ, and from which step the learning rate."""
+    """If loss and gradients of the first step agree, note this, and the step from which the learning rate differs."""
     first = agreement.first_bad
     if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):
         return
-    rates = zip(left.first_rank.rates, right.first_rank.rates, strict=False)
+    rates = zip(left.first_rank.learning_rates, right.first_rank.learning_rates, strict=False)
     step = next((step for step, (a, b) in enumerate(rates) if a != b), None)
     if step is not None:
-        ours, theirs = left.first_rank.rates[step], right.first_rank.rates[step]
+        ours, theirs = left.first_rank.learning_rates[step], right.first_rank.learning_rates[step]
         both = " and ".join(", ".join(f"{rate:.6g}" for rate in rates) for rates in (ours, theirs))
-        explanation.remarks.append(f"The learning rate differs from step {step} on: {both}.")
-    agreeing = "loss and gradients agree" if agreement.informative_pairs("gradient") else "loss agrees"
-    explanation.remarks.append(
-        f"The first step's {agreeing}, so the optimizer's update or the data of later steps differ."
-    )
+        explanation.remarks.append(f"The learning rate differs first in step {step}: {both}.")
+    if has_compared_first(agreement, "loss"):
+        agreeing = "loss and gradients agree" if has_compared_first(agreement, "gradient") else "loss agrees"
+        explanation.remarks.append(
+            f"The first step's {agreeing}, so probably the optimizer's update or the data of later steps differ."
+        )
     explanation.keywords += ("lr", "learning_rate", "momentum", "decay", "Optimizer", "optim", "schedule")
     explanation.keywords += ("clip", "step", "beta")

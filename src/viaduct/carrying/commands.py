@@ -34,7 +34,7 @@ def make_single_card_command(folder: Path, entry: str, arguments: str, module: s
 def list_multi_card_commands(
     request: Request, sides: Sides, stage: FrameworkName, arguments: str
 ) -> list[tuple[str, str]]:
-    """Return the command for a machine with eight cards, if the carry had several ranks."""
+    """Return the command that runs the script on eight cards of a machine, if the carry had several ranks."""
     if request.ranks < 2:
         return []
     script = shlex.quote(sides.entry)
@@ -49,14 +49,14 @@ def list_multi_card_commands(
 
 def list_dump_commands(request: Request, sides: Sides, stage: FrameworkName, arguments: str) -> list[tuple[str, str]]:
     """Return the commands that dump both sides and compare the dumps; none for a notebook."""
-    suffix = f" -- {arguments}" if arguments else ""
     if is_notebook(sides.entry):
         return []
-    module = f"-m {request.module}" if request.module else ""
-    dump_original = (
-        f"viaduct dump {module or shlex.quote(str(sides.original_root / sides.entry))} --steps 0 --out golden{suffix}"
-    )
-    dump_migrated = f"viaduct dump {module or shlex.quote(sides.entry)} --steps 0 --out card{suffix}"
+    suffix = f" -- {arguments}" if arguments else ""
+    original, migrated = (shlex.quote(path) for path in (str(sides.original_root / sides.entry), sides.entry))
+    if request.module:
+        original = migrated = f"-m {request.module}"
+    dump_original = f"viaduct dump {original} --steps 0 --out golden{suffix}"
+    dump_migrated = f"viaduct dump {migrated} --steps 0 --out card{suffix}"
     if stage == "tf1":
         source = shlex.quote(str(sides.original_root))
         options = f"--to {request.to} --dump card --dump-step 0 --out dumping"

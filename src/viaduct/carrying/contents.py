@@ -53,10 +53,10 @@ class Content:
 
     arrays: Arrays = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
-    lines: list[str] | None = None  # without empty ones; None if the file is not a text
-    is_partial: bool = False  # values that only one side has are not compared: a run may skip some
+    lines: list[str] | None = None  # without blank ones; None if the file is not a text
+    may_skip_values: bool = False  # a run may leave out some values, so only those that both sides have are compared
     is_image: bool = False  # `arrays` holds the 8-bit pixels of an image
-    unread: str = ""  # why names and dtypes could not be read; then `arrays` holds the bytes of the tensors
+    unread_reason: str = ""  # why names and dtypes could not be read; then `arrays` holds the bytes of the tensors
     skipped: list[str] = field(default_factory=list)  # names of tensors that are not read
 
 
@@ -104,7 +104,7 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
 
 
 def read_text(path: Path) -> Content:
-    """Return the lines of a UTF-8 text, without empty ones; raise Unreadable for other files."""
+    """Return the lines of a UTF-8 text, without blank ones; raise Unreadable for other files."""
     data = path.read_bytes()
     text = data.decode("utf-8", errors="replace")
     if b"\0" in data or text.encode() != data:
@@ -113,7 +113,7 @@ def read_text(path: Path) -> Content:
 
 
 def read_numpy(path: Path) -> Content:
-    """Return the arrays of a .npy or .npz file; raise Unreadable if NumPy does not read it, as for pickled objects."""
+    """Return the arrays of a .npy or .npz file; raise Unreadable for damaged files and pickled objects."""
     try:
         with np.load(path, allow_pickle=False) as archive:  # raises TypeError or AttributeError for a single array
             return Content({name: archive[name] for name in archive.files})
@@ -198,11 +198,11 @@ def read_storages(path: Path, why: str) -> Content:
         storages = {f"storage {Path(name).name}": np.frombuffer(archive.read(name), np.uint8) for name in names}
     if not storages:
         raise Unreadable(why)
-    return Content(storages, unread=why)
+    return Content(storages, unread_reason=why)
 
 
 def list_harmless_classes() -> list[Any]:
-    """Return further classes of checkpoints that execute no code of the file when they are created."""
+    """Return classes, besides those that torch allows, whose creation executes no code of the file."""
     import importlib
     import pathlib
 
@@ -230,9 +230,9 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def flatten(value: Any) -> Content:
-    """Return nested values by their paths; raise Unreadable if there are too many, or if they are nested too deeply.
+    """Return nested values, named by their paths; raise Unreadable if they are too many or nested too deeply.
 
-    Arrays become `arrays`; other leaves, and arrays without axes, become `values` as text.
+    Numeric arrays become `arrays`; other values, and arrays without axes, become `values` as text.
     """
     content = Content()
     for number, (name, leaf) in enumerate(iterate_leaves(value, "", ())):
@@ -289,7 +289,7 @@ def format_leaf(value: Any) -> str:
 
 def read_events(path: Path) -> Content:
     """Return the scalars of TensorBoard events by tag and step; histograms, images and tensors are not read."""
-    content = Content(is_partial=True)
+    content = Content(may_skip_values=True)
     for record in read_records(path):
         # Fields of the message Event: 2 is the step, 5 a summary.
         step, summaries = 0, []

@@ -1,4 +1,4 @@
-"""Coverage of the migration's edits: how often each changed line was executed. A line that never ran is not proved.
+"""How often each line that the migration changed was executed. Nothing is proved of a line that was never executed.
 
 Executions of added and changed lines are counted in the migrated script, those of removed lines in the original.
 """
@@ -9,16 +9,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from viaduct.carrying.sides import Sides
+from viaduct.carrying.sides import Side, Sides
 from viaduct.migration.diffing import AlignedLine
 from viaduct.rehearsal import counters
 from viaduct.rehearsal.counters import ChangedUnits, Span
 from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.notebook_runs import is_notebook, locate_line, read_source
-
-Side = Literal["original", "migrated"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,9 @@ class Edit:
     line: int
     text: str
     count: int  # executions of the part of the line that was executed least
-    cell: str = ""  # of a notebook
+    cell: str = ""  # in a notebook: the cell and the line within it
     parts: tuple[int, ...] = ()  # executions of each changed part, such as the branches of a conditional expression
-    earlier: str = ""  # the folder of an earlier carry that executed it, if this one did not
+    earlier: str = ""  # output folder of an earlier carry that executed what this one did not
 
     @property
     def is_executed(self) -> bool:
@@ -57,62 +55,66 @@ def iterate_spans(rows: list[AlignedLine], side: Side) -> Iterator[Span]:
 
 
 def iterate_marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
-    """Yield the changed parts of a line (those that the diff marks); the whole line if text was removed as well."""
+    """Yield the changed parts of a line, which the diff marks.
+
+    If more parts were removed than added, or none was added, the whole line is one span.
+    """
     column = 0
-    removed, marked = (
+    removed, added = (
         [piece for piece in pieces if piece.marked and piece.text.strip()] for pieces in (row.left, row.right)
     )
-    if len(marked) < len(removed) or not marked:
+    if len(added) < len(removed) or not added:
         yield Span(line)
         return
     for piece in row.right:
-        if piece in marked:
+        if piece in added:
             yield Span(line, column, column + len(piece.text))
         column += len(piece.text)
 
 
-def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], ChangedUnits]]:
+def find_changed_code(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], ChangedUnits]]:
     """Return for each file its changed spans, and the units of code (such as statements) whose executions are counted.
 
-    Only Python files that can be parsed, and the notebook, are in the result.
+    The result has the .py files and the entry (which may be a notebook), as far as they can be parsed.
     """
-    edited_files, entry = {}, sides.entry
+    changed_code = {}
     for path, rows in sides.diffs.items():
         spans = list(iterate_spans(rows, side))
         file = tree / path
-        if not spans or not (path.endswith(".py") or path == entry) or not file.is_file():
+        if not spans or not (path.endswith(".py") or path == sides.entry) or not file.is_file():
             continue
         data = read_source(file, file.read_bytes())
         try:
             text = counters.decode(data)
-            edited = counters.find_changed_units(ast.parse(data), text, spans)
+            units = counters.find_changed_units(ast.parse(data), text, spans)
         except (SyntaxError, ValueError, LookupError, RecursionError):
             continue
-        edited_files[path] = spans, edited
-    return edited_files
+        changed_code[path] = spans, units
+    return changed_code
 
 
-def save_spans_to_count(plan: Plan, sides: Sides, side: Side) -> None:
-    """Save the changed spans of a side in the folder of its record: the run will count their executions."""
-    edited_files = find_edited(Path(plan.source_tree), sides, side)
-    spans = {path: spans for path, (spans, _) in edited_files.items()}
+def request_counts(plan: Plan, sides: Sides, side: Side) -> None:
+    """Save the changed spans of a side in its record, from which the run reads what to count."""
+    changed_code = find_changed_code(Path(plan.source_tree), sides, side)
+    spans = {path: spans for path, (spans, _) in changed_code.items()}
     counters.save_changed_spans(
-        plan.record_folder, spans, {path: len(edited.units) for path, (_, edited) in edited_files.items()}
+        plan.record_folder, spans, {path: len(changed.units) for path, (_, changed) in changed_code.items()}
     )
 
 
 def read_edits(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
     """Return the changed lines of one side that hold code, with their counts."""
+    # The counts of all files' units, in the order of the files; empty if the run counted nothing.
     counts = counters.read_counts(plan.record_folder)
-    edits, offset = [], 0  # `counts` has one number for each unit, file by file; `offset`: a file's first
-    for path, (_, edited) in find_edited(Path(plan.source_tree), sides, side).items():
+    edits, offset = [], 0  # `offset`: the index of a file's first count
+    for path, (_, changed) in find_changed_code(Path(plan.source_tree), sides, side).items():
         file = Path(plan.source_tree) / path
         lines = counters.decode(read_source(file, file.read_bytes())).splitlines()
-        for line, numbers in sorted(edited.unit_indices_by_line.items()):
-            parts = tuple(counts[offset + number] if counts else 0 for number in numbers)
+        for line, units in sorted(changed.unit_indices_by_line.items()):
+            parts = tuple(counts[offset + unit] if counts else 0 for unit in units)
             cell = locate_line(file, line).removeprefix(f"{file} ") if is_notebook(path) else ""
             edits.append(Edit(side, path, line, lines[line - 1].strip(), min(parts, default=0), cell, parts))
-        offset += len(edited.units)
+        offset += len(changed.units)
     return edits
 
 

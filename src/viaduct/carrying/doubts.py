@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from viaduct.carrying.carry import CarryResult
     from viaduct.carrying.running import Run
 
-Kind = Literal[
+DoubtKind = Literal[
     "not deterministic", "other ranks", "wrong tree", "not the file", "never executed", "no effect", "not compared",
     "printed", "changed files", "written",
 ]  # fmt: skip
@@ -23,9 +23,9 @@ SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
 @dataclass(frozen=True)
 class Doubt:
-    """One reason in both languages, with the files, lines or values concerned."""
+    """One reason, in English and Chinese, with the files, lines or values concerned."""
 
-    kind: Kind
+    kind: DoubtKind
     text: str
     chinese: str
     items: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ def find_doubts(result: CarryResult) -> list[Doubt]:
         *find_ineffective_values(result),
         *find_manual_changes(result),
         *find_uncompared(result),
-        *find_other_outcomes(result),
+        *find_differing_results(result),
         *find_changed_originals(result),
         *find_other_files(result),
     ]
@@ -54,10 +54,12 @@ def find_doubts(result: CarryResult) -> list[Doubt]:
 
 def find_nondeterminism(result: CarryResult) -> Iterator[Doubt]:
     """Yield a doubt for a side if its second run failed, or differs from the first by more than rounding."""
-    for side, first in (("original", result.original), ("migrated", result.migrated)):
-        repetition = next((run for run in result.repetitions if run.side == side), None)
-        name = "original" if side == "original" else "migrated script"
-        if first is None or (repetition is not None and repetition.is_deterministic):
+    for first in (result.original, result.migrated):
+        if first is None:
+            continue
+        side, name = first.side, "original" if first.side == "original" else "migrated script"
+        repetition = next((repetition for repetition in result.repetitions if repetition.side == side), None)
+        if repetition is not None and repetition.is_deterministic:
             continue
         if repetition is None or not repetition.second_run.is_finished:
             failure = repetition.second_run.summary.failure if repetition is not None else ""
@@ -83,7 +85,7 @@ def find_nondeterminism(result: CarryResult) -> Iterator[Doubt]:
 
 
 def describe_shared_model_dir(result: CarryResult, run: Run) -> Iterator[str]:
-    """Yield a sentence about the model_dir that ranks of an Estimator share: a late rank restores a checkpoint."""
+    """Yield a sentence if the ranks of an Estimator share a model_dir: a late rank may restore another's checkpoint."""
     # TensorFlow writes a file named `checkpoint` beside its checkpoints.
     folders = sorted(
         {name.rpartition("/")[0] for name in run.summary.written_files if name.rpartition("/")[2] == "checkpoint"}
@@ -100,7 +102,8 @@ def describe_shared_model_dir(result: CarryResult, run: Run) -> Iterator[str]:
 def find_joined_ranks(result: CarryResult) -> list[Doubt]:
     """Return a doubt if ranks train together on the migrated side only."""
     assert result.migrated is not None
-    if not did_ranks_train_together(result.migrated.observations) or did_ranks_train_together(result.base.observations):
+    golden, migrated = result.golden_run.observations, result.migrated.observations
+    if not did_ranks_train_together(migrated) or did_ranks_train_together(golden):
         return []
     return [
         Doubt(
@@ -114,11 +117,10 @@ def find_joined_ranks(result: CarryResult) -> list[Doubt]:
 
 
 def find_foreign_files(result: CarryResult) -> Iterator[Doubt]:
-    """Yield doubts about files from outside the side's folder, and about executed code that is not in its file."""
+    """Yield doubts about files from outside the side's tree, and about executed code that is not in its file."""
     assert result.migrated is not None
-    for run in (result.base, result.migrated):
-        side = "migrated" if run.side == "migrated" else "original"
-        files = run.provenance.problems
+    for run in (result.golden_run, result.migrated):
+        files, side = run.executed_files.problems, run.side
         yield from make_doubts(
             "wrong tree",
             [f"{file.position} ({file.file})" for file in files if file.problem == "wrong tree"],
@@ -137,11 +139,11 @@ def list_executed_files(result: CarryResult) -> set[str]:
     """Return the migrated files that this carry executed, and those with an edit that an earlier carry executed."""
     assert result.migrated is not None
     in_earlier = {edit.file for edit in result.edits if edit.side == "migrated" and edit.is_executed}
-    return result.migrated.provenance.positions | in_earlier
+    return result.migrated.executed_files.positions | in_earlier
 
 
 def find_unexecuted_files(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about rewritten files that were never executed."""
+    """Return a doubt about rewritten files that were never executed, although their changed lines hold code."""
     executed = list_executed_files(result)
     edited = {edit.file for edit in result.edits if edit.side == "migrated" and not edit.is_executed}
     unexecuted = [path for path in result.sides.diffs if path not in executed and path in edited]
@@ -154,7 +156,7 @@ def find_unexecuted_files(result: CarryResult) -> list[Doubt]:
 
 
 def find_unexecuted_edits(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about removed lines, and edits in executed files, that were never executed."""
+    """Return a doubt about edits that were never executed: removed lines, and edits in files that were executed."""
     executed = list_executed_files(result)
     unexecuted = [
         f"{edit.side} {edit.place}: {edit.text}"
@@ -169,7 +171,7 @@ def find_ineffective_values(result: CarryResult) -> list[Doubt]:
     steps = result.original.summary.steps
     return make_doubts(
         "no effect",
-        [setting.sentence for setting in result.ineffective],
+        [setting.sentence for setting in result.ineffective_settings],
         f"{{n}} value{{s}} {{was}} set differently, without a known effect in {steps} step{'' if steps == 1 else 's'}",
         f"{{n}} 处数值不同,但在 {steps} 步内没有产生影响",
     )
@@ -182,15 +184,15 @@ def find_manual_changes(result: CarryResult) -> list[Doubt]:
     return make_doubts(
         "no effect",
         lines,
-        "{n} line{s} {was} given other numbers or operators by hand, without a known effect on the compared values",
-        "手工修改了 {n} 处数值或运算符,但比较的内容没有体现其影响",
+        "{n} line{s} {was} given other values or operators by hand, without a known effect on what was compared",
+        "手工修改了 {n} 行中的值或运算符,但比较的内容没有体现其影响",
     )
 
 
 def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
-    """Yield doubts about ranks without steps, an unsure agreement, and losses and weights that rounding hides.
+    """Yield doubts about ranks without steps, about an unsure agreement, and about values that rounding hides.
 
-    Any hidden loss counts; weights count if rounding hides more than half of them.
+    A single hidden loss is a doubt; weights are one if rounding hides more than half of them; gradients are none.
     """
     assert result.agreement is not None
     agreement = result.agreement
@@ -213,7 +215,7 @@ def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
 def find_unseen_ranks(result: CarryResult) -> list[Doubt]:
     """Return a doubt about ranks that took no step on either side."""
     assert result.migrated is not None
-    observed = {rank.number for run in (result.base, result.migrated) for rank in run.observations.ranks}
+    observed = {rank.number for run in (result.golden_run, result.migrated) for rank in run.observations.ranks}
     count = result.request.ranks
     unseen = [f"rank {number}" for number in range(count) if number not in observed]
     return make_doubts(
@@ -224,9 +226,9 @@ def find_unseen_ranks(result: CarryResult) -> list[Doubt]:
     )
 
 
-def find_other_outcomes(result: CarryResult) -> list[Doubt]:
+def find_differing_results(result: CarryResult) -> list[Doubt]:
     """Return a doubt about network inputs, evaluations and repeatable printed numbers that differ."""
-    differing = result.outcomes.differing if result.outcomes is not None else []
+    differing = result.further_results.differing if result.further_results is not None else []
     return make_doubts(
         "printed",
         differing,
@@ -249,12 +251,12 @@ def find_changed_originals(result: CarryResult) -> list[Doubt]:
 
 
 def find_other_files(result: CarryResult) -> list[Doubt]:
-    differing = [f"{file.name}: {file.detail}" for file in result.written if file.state == "differs"]
-    text = "{n} file{s} that the scripts write {are} not the same"
+    differing = [f"{file.name}: {file.detail}" for file in result.written_files if file.state == "differs"]
+    text = "{n} file{s} that the scripts wrote {are} not the same"
     return make_doubts("written", differing, text, "脚本写出的 {n} 个文件不一致")
 
 
-def make_doubts(kind: Kind, items: list[str], text: str, chinese: str) -> list[Doubt]:
+def make_doubts(kind: DoubtKind, items: list[str], text: str, chinese: str) -> list[Doubt]:
     """Return a doubt about some items; nothing without items.
 
     In both texts {n} is the number of items; in `text`, {s}, {was} and {are} depend on it.

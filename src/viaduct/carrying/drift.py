@@ -1,7 +1,7 @@
-"""Comparison of all recorded tensors of two runs, as by `viaduct compare`, with measured thresholds.
+"""Comparison of all recorded tensors of two runs, as `viaduct compare` does it, with measured thresholds.
 
-The migrated run is the left side and the original the right side, unlike in an agreement. Tensors are paired by name.
-OUT/comparison holds the page, drift.csv and summary.json.
+The migrated run is the left side and the original the right side (in an agreement it is the other way round). Tensors
+are paired by name. OUT/comparison holds the page, drift.csv and summary.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viaduct.carrying.agreement import (
     NOISE_FACTOR,
     UNINFORMATIVE_TOLERANCE,
     Agreement,
-    Kind,
+    ValueKind,
     ValuePair,
     name_loss,
 )
@@ -30,13 +30,18 @@ from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
 
 EXACTLY_EQUAL = Thresholds(euclid=0.0, differing=0.0)
 DEFAULT_MODULE_THRESHOLD = 1e-5  # relative; of a module's inputs and outputs if there is no perturbed run
+# Where the thresholds come from, for the report.
 MEASURED = (
-    f"measured, for each tensor: {NOISE_FACTOR:g} times the drift of a run whose weights were moved by one unit in the "
-    f"last place, and {EXTRA_UNITS:g} units"
+    f"measured: {NOISE_FACTOR:g} times the drift of a run whose weights were moved by one unit in the last place, plus "
+    f"{EXTRA_UNITS:g} units in the last place"
+)
+NOT_MEASURED = (
+    f"not measured, since no run with moved weights was compared: at most {EXTRA_UNITS:g} units in the last place for "
+    f"losses, gradients and weights, {DEFAULT_MODULE_THRESHOLD:g} for inputs and outputs of modules"
 )
 AMPLIFIED = (
-    "no evidence: the script amplifies one unit in the last place to "
-    f"{UNINFORMATIVE_TOLERANCE / NOISE_FACTOR:.1%} of it or more"
+    "no evidence: the script amplifies one unit in the last place to about "
+    f"{UNINFORMATIVE_TOLERANCE / NOISE_FACTOR:.1%} of this value or more"
 )
 
 Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index and call
@@ -58,8 +63,9 @@ def compare_tensors(
 
     The threshold of a module is measured by the perturbed run, if there is one.
     """
-    noise = measure_forward_noise(perturbed, original) if perturbed is not None else {}
-    drift = compare_records(migrated, original, make_threshold_function(agreement, noise), MEASURED)
+    noise = measure_noise(perturbed, original) if perturbed is not None else {}
+    source = MEASURED if perturbed is not None else NOT_MEASURED
+    drift = compare_records(migrated, original, make_threshold_function(agreement, noise), source)
     judged = {pair.key: pair for pair in agreement.pairs}
     rows = (
         row if (key := make_agreement_key(row.tensor)) is None else apply_agreement(row, judged.get(key))
@@ -99,8 +105,8 @@ def make_execution_key(pair: Pair) -> tuple[int, int, int]:
 def make_threshold_function(agreement: Agreement, noise: Mapping[Key, float]) -> ChooseThresholds:
     """Return a function that returns the thresholds of a pair.
 
-    That of a loss, gradient or weight is the agreement's tolerance. That of a module's input or output is computed from
-    its `noise` (the result of `measure_forward_noise`; empty if there is no perturbed run).
+    For a loss, gradient or weight it is the agreement's tolerance. For a module's input or output it is computed from
+    its noise. `noise`: the result of `measure_noise`; empty if there is no perturbed run.
     """
     allowed = {pair.key: pair.allowed for pair in agreement.pairs}
 
@@ -118,7 +124,7 @@ def make_threshold_function(agreement: Agreement, noise: Mapping[Key, float]) ->
     return choose_thresholds
 
 
-def make_agreement_key(tensor: StoredTensor) -> tuple[Kind, str, int, int | None] | None:
+def make_agreement_key(tensor: StoredTensor) -> tuple[ValueKind, str, int, int | None] | None:
     """Return the key of a tensor in an agreement; None for the inputs and outputs of modules."""
     if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.AFTER_CALLS:
         return "loss", name_loss(tensor.index), tensor.rank, tensor.step
@@ -132,8 +138,8 @@ def find_epsilon(tensor: StoredTensor) -> float:
     return float(np.finfo(np.dtype(tensor.dtype)).eps) if tensor.dtype in ("float16", "float32", "float64") else 0.0
 
 
-def measure_forward_noise(perturbed: str | Path, original: str | Path) -> dict[Key, float]:
-    """Return the relative difference of each tensor between the original and the perturbed run."""
+def measure_noise(perturbed: str | Path, original: str | Path) -> dict[Key, float]:
+    """Return the relative difference of each recorded tensor between the original and the perturbed run."""
     drift = compare_records(perturbed, original, lambda pair: EXACTLY_EQUAL)
     return {
         make_key(row.tensor): error
@@ -143,7 +149,7 @@ def measure_forward_noise(perturbed: str | Path, original: str | Path) -> dict[K
 
 
 def apply_agreement(row: Row, judged: ValuePair | None) -> Row:
-    """Return the row with the agreement's result: refused if the pair is not informative, bad if it is bad."""
+    """Return the row with the agreement's result: refused if the pair is not informative, bad if the pair is bad."""
     if judged is None or judged.same:
         return row
     if not judged.is_informative and not judged.why:
@@ -152,7 +158,7 @@ def apply_agreement(row: Row, judged: ValuePair | None) -> Row:
 
 
 def find_first_differing_call(drift: Drift) -> Row | None:
-    """Return the first input or output of a module that differs or was not compared, of the lowest rank."""
+    """Return the first row of a module's input or output that differs or was not compared, of the lowest rank."""
     calls = [row for row in drift.rows if make_agreement_key(row.tensor) is None and not is_within_limits(row)]
     return min(calls, key=lambda row: (row.tensor.rank, row.tensor.step, row.tensor.order), default=None)
 

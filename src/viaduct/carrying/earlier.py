@@ -1,8 +1,8 @@
 """Edits that an earlier carry of the same files has executed: `--earlier OUT`.
 
-One command may execute one branch of `if args.resume:`, another command the other branch. An edit is proved by the
-carry that executed it, if everything that was compared there agreed. This holds only while the files that it executed
-are unchanged on both sides.
+One command may execute one branch of `if args.resume:`, another command the other branch. An edit counts as executed if
+an earlier carry executed it and everything that was compared there agreed. The files that the earlier carry executed
+must be unchanged on both sides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = tuple[str, str, int, str]  # side, file, line and text of an edit
 
 @dataclass(frozen=True)
 class EarlierCarry:
-    """An earlier carry: its folder and arguments, and the executions of each edit."""
+    """An earlier carry: its output folder, its arguments, and what it executed."""
 
     folder: str
     arguments: list[str]
@@ -61,7 +61,8 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> EarlierCarry:
         advice = f"Give the --out of an earlier `viaduct carry`; it holds {RECORD_FILE}."
         raise BadValue(f"{flag}: {error.strerror}: {folder / RECORD_FILE}.", advice) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise BadValue(f"{flag}: {folder / RECORD_FILE} is not of this version of carry.", "Carry it again.") from None
+        problem = f"{flag}: {folder / RECORD_FILE} is damaged, or was written by another version of carry."
+        raise BadValue(problem, "Carry it again.") from None
 
 
 def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:
@@ -99,14 +100,14 @@ def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
 
 
 def mark_executed_earlier(edits: list[Edit], carries: Iterable[EarlierCarry]) -> list[Edit]:
-    """Return the edits; those with a part that this carry did not execute get the earlier carry that did."""
+    """Return the edits; one that this carry did not execute wholly gets the folder of an earlier carry that helped."""
     return [edit if edit.count else replace(edit, earlier=find_executing_carry(edit, carries)) for edit in edits]
 
 
 def find_executing_carry(edit: Edit, carries: Iterable[EarlierCarry]) -> str:
-    """Return the folder of the first earlier carry that executed a part which this one did not.
+    """Return the folder of the first earlier carry that executed a part of the edit which this one did not.
 
-    If there is a part that no carry executed, return "".
+    Return "" if no carry executed some part.
     """
     parts, first = list(edit.parts or (edit.count,)), ""
     for earlier in carries:

@@ -19,18 +19,18 @@ from viaduct.rehearsal.summary import MISSING_PACKAGE, UNREPORTED_END_ADVICE, de
 
 FaultOwner = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # see sentences.FAULTS
 VIADUCT_FOLDER = str(Path(viaduct.__file__).resolve().parent) + "/"
-# Messages about an operator that the stand-in lacks.
+# A message about an operator that the stand-in lacks.
 NO_KERNEL = re.compile(
     r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
 )
-# An installed package cannot be loaded: its release lacks a name, or a shared library is missing.
+# An import that fails; `MISSING_PACKAGE`, the case that the package is not installed, is searched first.
 FAILED_IMPORT = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
-# A name that the installed release of a package lacks.
+# Two messages about a name that the installed release of a package lacks.
 NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no attribute '\w+'")
-# Message of an error -> package whose other release the script needs. copy=None needs NumPy 2.
-PACKAGE_OF_MESSAGE = {"NoneType copy mode not allowed": "numpy"}
 NO_NAME = re.compile(r"^ImportError: cannot import name '\w+' from '([A-Za-z0-9_.]+)'")
-# TensorFlow also raises NotFoundError for a variable that a checkpoint lacks.
+# Message of an error -> package of which the script needs another release. NumPy 1 has no copy=None.
+PACKAGE_OF_MESSAGE = {"NoneType copy mode not allowed": "numpy"}
+# A missing file. TensorFlow also raises NotFoundError for a variable that a checkpoint lacks; that is excluded.
 NO_FILE = re.compile(
     r"FileNotFoundError|NotADirectoryError|No such file or directory|NotFoundError(?![\s\S]*\bKey \S+ not found)"
 )
@@ -48,11 +48,12 @@ ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
 GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
 UNREPORTED_END_ADVICE_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
 REPORT_ADVICE = (
-    "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
-    "the failing line with the lines around it, and the traceback."
+    "This is {probably}a fault of viaduct, not of the script. Please report it with {file}: it has the command, the "
+    "versions, the failing line with the lines around it, and the traceback."
 )
 REPORT_ADVICE_ZH = (
-    "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
+    "这{probably}是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,"
+    "其中有命令、版本、出错位置附近的代码和调用栈。"
 )
 MAX_ERROR_LETTERS = 300  # of an error in a message
 FATAL_EXIT_CODES = (139, 134, 136, 132)  # of SIGSEGV, SIGABRT, SIGFPE, SIGILL
@@ -67,10 +68,11 @@ class Fault:
     chinese: str
     advice: str = ""
     chinese_advice: str = ""
+    is_certain: bool = True  # False: a native library of the script may be at fault, too
 
 
 def find_fault(run: Run) -> Fault:
-    """Return the first fault that fits the run's summary and output, else the script's own error."""
+    """Return the first fault that fits the run's summary and output; if none does, the script is at fault."""
     summary = run.summary
     who, who_zh = name_side(run)
     if any(hit["mode"] == "error" for hit in summary.met_limits):
@@ -169,8 +171,8 @@ def explain_missing_module(run: Run, name: str) -> Fault:
 def explain_failed_import(run: Run) -> Fault:
     """Return the fault of an import that fails though the package is installed.
 
-    A name of tf.contrib, or one that the installed release lacks, is known by the message. Else the file of the
-    traceback's innermost frame decides: it belongs to the project, to viaduct or to a package.
+    A name of tf.contrib, or one that the installed release lacks, is recognised by the message. Otherwise the file of
+    the traceback's innermost frame decides: it belongs to the project, to viaduct or to a package.
     """
     who, who_zh = name_side(run)
     error = shorten_error(run.summary.failure)
@@ -200,9 +202,10 @@ def lacks_contrib(failure: str) -> bool:
 
 
 def find_other_release(run: Run) -> str:
-    """Return the installed package whose release lacks a name that the script needs; "" if the failure is another one.
+    """Return the installed package of which the script needs another release; "" if the message does not show one.
 
-    Frameworks, the standard library, the stand-in's packages and the project's own modules do not count.
+    The message names a package without a certain attribute, or is one of PACKAGE_OF_MESSAGE. Frameworks, the standard
+    library, the stand-in's packages and the project's own modules do not count.
     """
     failure = run.summary.failure
     match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
@@ -235,29 +238,40 @@ def explain_other_release(run: Run, package: str) -> Fault:
     )
 
 
-def blame_viaduct(run: Run, text: str, chinese: str) -> Fault:
+def blame_viaduct(run: Run, text: str, chinese: str, is_certain: bool = True) -> Fault:
     """Return a fault of viaduct with the advice to report it."""
     path = Path(run.plan.record_folder).parents[1] / REPRODUCER_FILE
     file = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return Fault("viaduct", text, chinese, REPORT_ADVICE.format(file=file), REPORT_ADVICE_ZH.format(file=file))
+    advice = REPORT_ADVICE.format(file=file, probably="" if is_certain else "probably ")
+    chinese_advice = REPORT_ADVICE_ZH.format(file=file, probably="" if is_certain else "可能")
+    return Fault("viaduct", text, chinese, advice, chinese_advice, is_certain)
 
 
 def blame_stand_in(run: Run) -> Fault:
-    """Return the fault of a failure within viaduct's stand-in."""
+    """Return the fault of a failure within viaduct's stand-in, which is only probable after a fatal signal."""
     who, who_zh = name_side(run)
+    if is_crash(run):
+        end = describe_end(run.summary.script_exit_code)
+        text, chinese = f"viaduct's stand-in probably crashes under {who}: it {end}", f"运行{who_zh}时进程崩溃:{end}"
+        return blame_viaduct(run, text, chinese, is_certain=False)
     error = shorten_error(run.summary.failure) or f"it {describe_end(run.summary.script_exit_code)}"
     return blame_viaduct(
         run, f"viaduct's stand-in fails under {who}: {error}", f"viaduct 的替身在运行{who_zh}时出错:{error}"
     )
 
 
+def is_crash(run: Run) -> bool:
+    """Return True if a fatal signal ended the run without an error message."""
+    return run.summary.script_exit_code in FATAL_EXIT_CODES and not run.summary.failure
+
+
 def is_viaducts_fault(run: Run) -> bool:
     """Return True if viaduct is at fault.
 
-    Its faults are: a fatal signal without an error message, an operator or name of tf.contrib that the stand-in lacks,
-    an error of the stand-in (StandInFails), and one of PROGRAMMING_ERRORS whose innermost frame is viaduct's.
+    Its faults are: a crash (probably), an operator or name of tf.contrib that the stand-in lacks, an error of the
+    stand-in (StandInFails), and one of PROGRAMMING_ERRORS whose innermost frame is viaduct's.
     """
-    if run.summary.script_exit_code in FATAL_EXIT_CODES and not run.summary.failure:
+    if is_crash(run):
         return True
     failure = run.summary.failure
     if NO_KERNEL.search(failure) or StandInFails.__name__ in failure or lacks_contrib(failure):

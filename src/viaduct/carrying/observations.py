@@ -26,24 +26,25 @@ class StepEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class Rank:
-    """Observations of one rank. Losses, learning rates and inputs have a list of values for each step."""
+    """Observations of one rank. `losses`, `learning_rates` and `inputs` have a list of values for each step."""
 
     number: int
     losses: list[list[float]] = field(default_factory=list)
-    rates: list[list[float]] = field(default_factory=list)  # learning rates
+    learning_rates: list[list[float]] = field(default_factory=list)
     gradients: Arrays = field(default_factory=dict)  # of the first step
     weights: Arrays = field(default_factory=dict)  # at the end
     facts: list[Fact] = field(default_factory=list)  # objects of the script (modules, optimizers …) and their settings
-    evaluations: list[list[float]] = field(default_factory=list)  # for each pass without gradients, sums of its outputs
-    inputs: list[list[float]] = field(default_factory=list)  # sums of the inputs of networks
+    # Two sums for each tensor, a weighted one and one of magnitudes (rehearsal/observe.py).
+    evaluations: list[list[float]] = field(default_factory=list)  # of the outputs of each pass without gradients
+    inputs: list[list[float]] = field(default_factory=list)  # of the inputs of networks
     step_ends: list[StepEnd] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Observations:
-    """Observations of a run: those of the ranks that recorded any, by number."""
+    """Observations of a run."""
 
-    ranks: list[Rank]
+    ranks: list[Rank]  # those that recorded anything, by number
 
     @property
     def first_rank(self) -> Rank:
@@ -51,9 +52,10 @@ class Observations:
         return self.ranks[0] if self.ranks else Rank(0)
 
 
-def did_ranks_train_together(run: Observations) -> bool:
-    """Return True if a rank trained together with others, not alone."""
-    return any(fact.kind == RANKS_KIND and fact.settings["together"] for rank in run.ranks for fact in rank.facts)
+def did_ranks_train_together(observations: Observations) -> bool:
+    """Return True if any rank trained together with others, not alone."""
+    facts = (fact for rank in observations.ranks for fact in rank.facts)
+    return any(fact.kind == RANKS_KIND and fact.settings["together"] for fact in facts)
 
 
 def read_observations(plan: Plan) -> Observations:
@@ -70,7 +72,7 @@ def read_rank(folder: Path, number: int) -> Rank:
     return Rank(
         number,
         losses=[line["losses"] for line in lines],
-        rates=[line["lr"] for line in lines],
+        learning_rates=[line["lr"] for line in lines],
         gradients=load_arrays(folder / "gradients.npz"),
         weights=load_arrays(folder / "weights.npz"),
         facts=[Fact(**{**fact, "line": tuple(fact["line"]) if fact["line"] else None}) for fact in facts],

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-CHUNK = 1 << 16
+CHUNK = 1 << 16  # bytes
 LINE_ENDS = re.compile(rb"([\r\n])")
 
 
 @contextmanager
 def capture_output(path: Path, label: str) -> Iterator[None]:
-    """Send stdout and stderr of the block, and of processes that it starts, to the terminal's stderr and to a file.
+    """Send stdout and stderr of the block, and of processes that it starts, to this process's stderr and to a file.
 
-    On the terminal each line begins with the label: original and migrated script print nearly the same.
+    On stderr each line begins with the label: original and migrated script print nearly the same.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -42,7 +42,7 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
 
 
 def copy_output(reading: int, terminal: int, path: Path, label: str) -> None:
-    """Copy the pipe `reading` to a file, and with labels to the terminal, until all processes have closed it."""
+    """Copy the pipe `reading` to a file, and with labels to `terminal`, until all processes have closed the pipe."""
     labelled = LineLabeller(label)
     with open(path, "wb", buffering=0) as file:
         while chunk := os.read(reading, CHUNK):

@@ -16,7 +16,7 @@ from viaduct.errors import BadRun, BadValue
 PAGE_FILE, RECORD_FILE = "report.html", "carry.json"
 MIGRATED_FOLDER, RUNS_FOLDER, COMPARISON_FOLDER = "migrated", "runs", "comparison"
 BASELINE_FILE = "baseline.csv"  # accuracy and speed, with cells for the user to fill in
-REPRODUCER_FILE = "reproducer.txt"  # only if viaduct is at fault
+REPRODUCER_FILE = "reproducer.txt"  # written only if viaduct is at fault
 
 
 def check_output_folder(source: Path, out: Path, force: bool) -> None:

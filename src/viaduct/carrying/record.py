@@ -47,38 +47,39 @@ def as_record(result: CarryResult) -> dict[str, Any]:
         "bitwise": agreement is not None and agreement.verdict == "same",
         "first_difference": describe_pair(first) if first else None,
         "module": result.explanation.module if result.explanation else "",
-        "made_differently": [asdict(other) for other in result.explanation.changed_settings]
+        "made_differently": [asdict(setting) for setting in result.explanation.changed_settings]
         if result.explanation
         else [],
         "without_effect": [
-            {name: encode_number(value) for name, value in asdict(other).items()} for other in result.ineffective
+            {name: encode_number(value) for name, value in asdict(setting).items()}
+            for setting in result.ineffective_settings
         ],
-        "suspects": [asdict(item) | {"place": item.place} for item in result.suspects],
+        "suspects": [asdict(suspect) | {"place": suspect.place} for suspect in result.suspects],
         "pairs": [describe_pair(pair) for pair in agreement.pairs] if agreement else [],
-        "limits": result.limits,
+        "limits": result.limits_met,
         "manual_review": [
-            {"place": location, "risk": item.risk, "rule": item.rule, "text": item.message}
-            for location, item in result.sides.manual_findings
+            {"place": location, "risk": finding.risk, "rule": finding.rule, "text": finding.message}
+            for location, finding in result.sides.manual_findings
         ],
         "speed": describe_speed_record(result.speed),
-        "printed": asdict(result.outcomes) if result.outcomes is not None else None,
-        "files": [asdict(file) for file in result.written],
+        "printed": asdict(result.further_results) if result.further_results is not None else None,
+        "files": [asdict(file) for file in result.written_files],
         "repeated": {
-            item.side: {
-                "equal": item.is_equal,
-                "deterministic": item.is_deterministic,
-                "finished": item.second_run.is_finished,
+            repetition.side: {
+                "equal": repetition.is_equal,
+                "deterministic": repetition.is_deterministic,
+                "finished": repetition.second_run.is_finished,
             }
-            for item in result.repetitions
+            for repetition in result.repetitions
         },
         "limits_mode": request.limits,
-        "earlier": [{"folder": item.folder, "arguments": item.arguments} for item in result.earlier],
+        "earlier": [{"folder": carry.folder, "arguments": carry.arguments} for carry in result.earlier_carries],
         "edits": coverage.as_record(result.edits),
-        "branches": [asdict(branch) for branch in result.branches],
+        "branches": [asdict(test) for test in result.device_tests],
         "commands": [
             {"for": name, "command": line} for name, line in list_commands(request, result.sides, result.stage)
         ],
-        "runs": {run.side: describe_run(run) for run in list_runs(result)},
+        "runs": {run.name: describe_run(run) for run in list_runs(result)},
     }
 
 
@@ -96,20 +97,19 @@ def describe_fault(result: CarryResult) -> dict[str, str] | None:
     if result.failed_run is None:  # both sides finished, but the card would refuse what the stand-in ran
         return {"side": "migrated", "whose": "limit"}
     fault = find_fault(result.failed_run)
-    side = "migrated" if result.failed_run.side == "migrated" else "original"
-    return {"side": side, "whose": fault.owner, "text": fault.text, "advice": fault.advice}
+    return {"side": result.failed_run.side, "whose": fault.owner, "text": fault.text, "advice": fault.advice}
 
 
 def list_runs(result: CarryResult) -> list[Run]:
-    """Return the first runs, without duplicates: `base` is often the original."""
-    runs = [result.original, result.migrated, result.base, result.perturbed]
+    """Return the first runs, without duplicates: the golden run is often the original."""
+    runs = [result.original, result.migrated, result.golden_run, result.perturbed]
     return list({id(run): run for run in runs if run is not None}.values())
 
 
 def describe_run(run: Run) -> dict[str, Any]:
     summary = run.summary.as_record()
     names = ("script", "on", "steps", "exit_code", "seconds", "peak_bytes", "failure", "versions")
-    return {name: summary[name] for name in names} | run.provenance.as_record()
+    return {name: summary[name] for name in names} | run.executed_files.as_record()
 
 
 def describe_pair(pair: ValuePair) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""The reference: a copy of the original to which only the rules that change numbers on purpose are applied.
+"""The reference: the original with only the intended changes of its numbers.
 
-It is run if the sides differ. A difference between the migrated script and the reference is not intended.
+It is a copy to which only the rules that change numbers on purpose are applied, or the original with ranks that train
+together, or both. It is run if the sides differ and the migration makes such a change. What still differs between the
+reference and the migrated script is not intended.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ JOINED_RANKS = (
 
 def find_changing_rules(sides: Sides) -> dict[str, str]:
     """Return the rules that changed this project and are known to change numbers, with descriptions."""
-    if sides.outcome is None:  # the user migrated by hand, without rules
+    if sides.migration is None:  # the user migrated by hand, without rules
         return {}
-    used = {finding.rule for finding in sides.outcome.findings if finding.status == "changed"}
+    used = {finding.rule for finding in sides.migration.findings if finding.status == "changed"}
     return {rule: description for rule, description in INTENDED_CHANGES.items() if rule in used}
 
 

@@ -1,8 +1,8 @@
-"""The second run of each side. If it differs from the first, the script is not deterministic: no comparison proves it.
+"""The second run of each side. If it differs from the first by more than rounding, the script is not deterministic.
 
-It has a separate process. It runs at the same time as the first run if the machine has two cores, there is one rank,
-and the runs cannot disturb each other: no sign of network use in the sources, no absolute path among the arguments.
-Otherwise it runs after the first.
+Nothing is proved of such a script. The second run is a separate process. It runs beside the first if the machine has
+two cores, there is one rank, the sources show no sign of network use (`NETWORK_USE`), and no argument is an absolute
+path. Otherwise it runs after the first.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from viaduct.carrying import agreement as judging
-from viaduct.carrying import provenance
-from viaduct.carrying.agreement import ValuePair
+from viaduct.carrying.agreement import ValuePair, make_training_key, pair_observations
 from viaduct.carrying.drift import find_first_differing_module
+from viaduct.carrying.executed_files import read_executed_files
 from viaduct.carrying.observations import read_observations
 from viaduct.carrying.running import OUTPUT_FILE, Run
+from viaduct.carrying.sides import Side
 from viaduct.cores import count_cores
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
@@ -32,7 +31,6 @@ from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.summary import Summary, load_summary
 
-Side = Literal["original", "migrated"]
 # Code of a second run's process. `root`, the folder of the package viaduct, is on sys.path only while viaduct is
 # imported, so that the script's own modules are found as in the first run.
 SECOND_RUN_CODE = (
@@ -40,7 +38,7 @@ SECOND_RUN_CODE = (
     "from viaduct.carrying.repetition import main; sys.exit(main(sys.argv[1]))"
 )
 ROUNDING_TOLERANCE = 1e-5  # relative; if the first value that differs is off by less, the reason is rounding
-NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # two runs at a time may use the same port
+NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # such runs may need the same port
 
 
 @dataclass(frozen=True)
@@ -69,13 +67,13 @@ class Repetition:
     @property
     def first_unequal(self) -> ValuePair | None:
         """Return the first pair in training order that is not exactly equal."""
-        return min((pair for pair in self.pairs if not pair.same), key=judging.make_training_key, default=None)
+        return min((pair for pair in self.pairs if not pair.same), key=make_training_key, default=None)
 
 
 class SecondRun:
     """A second run with the same plan.
 
-    As a context manager it starts at once if it can run beside the first, and is stopped if the block raises.
+    As a context manager it starts before the block if it can run beside the first, and is stopped if the block raises.
     """
 
     def __init__(self, side: Side, plan: Plan) -> None:
@@ -93,7 +91,7 @@ class SecondRun:
             )
 
     def finish(self) -> Run | None:
-        """Wait for the end of the run, which is started now if it was not; return None if it left no summary."""
+        """Wait for the end of the run, after starting it if necessary; return None if it left no summary."""
         if self._process is None:
             self.start()
         assert self._process is not None
@@ -101,7 +99,7 @@ class SecondRun:
         summary = load_summary(self.plan.record_folder)
         if summary is None:
             return None
-        return Run(self.side, self.plan, summary, read_observations(self.plan), provenance.read(self.plan))
+        return Run(self.side, self.plan, summary, read_observations(self.plan), read_executed_files(self.plan))
 
     def stop(self) -> None:
         """End the run with all its processes."""
@@ -144,12 +142,12 @@ def main(record: str) -> int:
 
 
 def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
-    pairs = judging.pair_observations(first.observations, again.observations) if again.is_finished else []
+    pairs = pair_observations(first.observations, again.observations) if again.is_finished else []
     return Repetition(side, again, pairs)
 
 
-def find_second_run(repeated: list[Repetition], side: Side) -> Run | None:
-    return next((repetition.second_run for repetition in repeated if repetition.side == side), None)
+def find_second_run(repetitions: list[Repetition], side: Side) -> Run | None:
+    return next((repetition.second_run for repetition in repetitions if repetition.side == side), None)
 
 
 def describe_place(first: Run, again: Run, pair: ValuePair) -> str:

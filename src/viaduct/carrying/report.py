@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from viaduct.carrying.agreement import Agreement, Kind, ValuePair
+from viaduct.carrying.agreement import Agreement, ValueKind, ValuePair
 from viaduct.carrying.carry import CarryResult, Verdict
 from viaduct.carrying.causes import format_value
 from viaduct.carrying.commands import list_commands
 from viaduct.carrying.coverage import Edit
+from viaduct.carrying.executed_files import ExecutedFile
 from viaduct.carrying.observations import Rank
 from viaduct.carrying.output_folder import BASELINE_FILE, COMPARISON_FOLDER, PAGE_FILE
-from viaduct.carrying.provenance import ExecutedFile
 from viaduct.carrying.request import Request
 from viaduct.carrying.running import Run
-from viaduct.carrying.sentences import display_path, list_remarks, make_headline
+from viaduct.carrying.sentences import VALUE_KINDS, display_path, list_remarks, make_headline
 from viaduct.carrying.sides import Sides
 from viaduct.carrying.speed import describe_speed, list_figures, name_columns
 from viaduct.migration.summary import plural
@@ -52,10 +52,10 @@ CHINESE_VERDICTS: dict[Verdict, str] = {
     "agrees": "一致", "differs": "不一致", "not proved": "未证明", "could not run": "无法运行",
 }  # fmt: skip
 Layer = tuple[str, dict[str, ValuePair]]  # name of a parameter or variable, its pairs by kind
-KINDS: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
-MOMENTS: dict[Kind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
-MAX_CHARTED_LAYERS = 60  # the table has all
-MAX_OUTSIDE_FILES = 5  # files of neither tree that are listed
+PLURALS: dict[ValueKind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
+MOMENTS: dict[ValueKind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
+MAX_CHARTED_LAYERS = 60  # the table has all layers
+MAX_OUTSIDE_FILES = 5  # files outside both projects that are listed
 MAX_SETTINGS = 40  # rows of the table of settings with other values
 MAX_DRAWN_RANKS = 2  # of each side, in the chart of losses
 BOTH_EXECUTED = "Both scripts were executed on this machine; no accelerator took part. The numbers are the CPU's."
@@ -97,7 +97,7 @@ def make_tiles(result: CarryResult) -> list[Tile]:
         Tile("verdict", verdict, describe_closeness(result), good),
         make_steps_tile(result),
         *make_edits_tile(result),
-        *(make_agreement_tile(result.agreement, kind) for kind in KINDS if result.agreement),
+        *(make_agreement_tile(result.agreement, kind) for kind in VALUE_KINDS if result.agreement),
         make_limits_tile(result),
         make_manual_tile(result.sides),
     ]
@@ -127,20 +127,20 @@ def make_steps_tile(result: CarryResult) -> Tile:
     return Tile("steps", count, plural(result.request.ranks, "rank"))
 
 
-def make_agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
+def make_agreement_tile(agreement: Agreement, kind: ValueKind) -> Tile:
     """Return the tile of one kind of values, without those that are mostly rounding."""
     pairs, judged = agreement.pairs_of(kind), agreement.informative_pairs(kind)
     if not pairs:
-        return Tile(f"{KINDS[kind]} that agree", "not seen", "not compared")
+        return Tile(f"{PLURALS[kind]} that agree", "not seen", "not compared")
     bad = sum(pair.bad for pair in judged)
     hidden = len(pairs) - len(judged)
     note = f"{hidden} of {len(pairs)} not judged: mostly rounding" if hidden else ""
     agreeing = f"{len(judged) - bad} of {len(judged)}"
-    return Tile(f"{KINDS[kind]} that agree", agreeing, note, good=False if bad else None if hidden else True)
+    return Tile(f"{PLURALS[kind]} that agree", agreeing, note, good=False if bad else None if hidden else True)
 
 
 def make_limits_tile(result: CarryResult) -> Tile:
-    met = len(result.limits)
+    met = len(result.limits_met)
     if met:
         return Tile("limits met", str(met), good=False)
     if result.migrated is None:
@@ -152,9 +152,9 @@ def make_limits_tile(result: CarryResult) -> Tile:
 
 
 def make_manual_tile(sides: Sides) -> Tile:
-    manual, unread = len(sides.manual_findings), sides.unread_count
-    note = f"{plural(unread, 'file')} could not be analysed" if unread else ""
-    return Tile("manual review", str(manual), note, good=None if manual or unread else True)
+    manual, unanalysed = len(sides.manual_findings), sides.unanalysed_count
+    note = f"{plural(unanalysed, 'file')} could not be analysed" if unanalysed else ""
+    return Tile("manual review", str(manual), note, good=None if manual or unanalysed else True)
 
 
 # ---- the first divergence
@@ -176,21 +176,22 @@ def make_divergence_sections(result: CarryResult) -> list[Section]:
             line = f"{display_path(result, setting.right_at[0])}:{setting.right_at[1]}" if setting.right_at else ""
             rows.append([setting.name, setting.what, format_value(setting.left), format_value(setting.right), line])
         parts.append(Table(columns, rows, "Created with other values"))
-    return [Section("Where they part", " ".join(explanation.remarks), parts)]
+    return [Section("First divergence", " ".join(explanation.remarks), parts)]
 
 
 def make_output_sections(result: CarryResult) -> list[Section]:
     run = result.failed_run
     if run is None:
         return []
-    return [Section("Output", "Its last lines.", [Code(run.output_tail, f"runs/{run.side}/output.txt")])]
+    text = "The last lines that the failed run printed."
+    return [Section("Output", text, [Code(run.output_tail, f"runs/{run.name}/output.txt")])]
 
 
 # ---- the numbers
 
 
 def make_loss_sections(result: CarryResult) -> list[Section]:
-    runs = [run for run in (result.base, result.migrated) if run is not None and run.observations.ranks]
+    runs = [run for run in (result.golden_run, result.migrated) if run is not None and run.observations.ranks]
     if not runs:
         return []
     lines = [make_loss_series(run, rank) for run in runs for rank in list_drawn_ranks(run)]
@@ -200,6 +201,7 @@ def make_loss_sections(result: CarryResult) -> list[Section]:
         lines = [replace(line, name=f"{line.name} and migrated, equal") for line in originals]
     charts: list[Part] = [LineChart("Loss", "step", "loss", lines)]
     if result.agreement is not None and not equal:
+        # The first loss of each step has the name "loss".
         pairs = [pair for pair in result.agreement.pairs_of("loss") if pair.name == "loss" and pair.rank == 0]
         steps = [pair.step for pair in pairs]
         series = [Series("difference", steps, [pair.error for pair in pairs])]
@@ -230,7 +232,7 @@ def list_drawn_ranks(run: Run) -> list[Rank]:
 def make_loss_series(run: Run, rank: Rank) -> Series:
     """Return the first loss of every step of one rank."""
     values = [step[0] if step else None for step in rank.losses]
-    name: str = "original, with the intended changes" if run.side == "reference" else run.side
+    name: str = "original, with the intended changes" if run.name == "reference" else run.name
     if len(run.observations.ranks) > 1:
         name += f", rank {rank.number}"
     return Series(name, list(range(len(values))), values)
@@ -249,14 +251,14 @@ def make_layer_sections(result: CarryResult) -> list[Section]:
 
 
 def draw_layers(differing: Sequence[Layer], count: int) -> NamedBars:
-    """Return the chart of the layers that differ, in their order, or of those that differ most."""
+    """Return the chart of the layers that differ, or of the MAX_CHARTED_LAYERS that differ most, in their order."""
     largest = sorted(differing, key=lambda layer: -max(pair.error for pair in layer[1].values()))[:MAX_CHARTED_LAYERS]
     drawn = [layer for layer in differing if layer in largest]
     text = f"{len(differing):,} of {plural(count, 'layer')} {'differs' if len(differing) == 1 else 'differ'}."
     if len(drawn) < len(differing):
         text += f" The {len(drawn)} that differ most are drawn; the table has all."
     if equal := count - len(differing):
-        text += f" Without a bar, since all compared bits are equal: {equal:,}."
+        text += f" {plural(equal, 'layer')} without a bar: all compared values are equal."
     series = [
         BarSeries(
             name,
@@ -317,7 +319,7 @@ def format_difference(pair: ValuePair | None) -> Value | None:
 def make_written_sections(result: CarryResult) -> list[Section]:
     """Return the files that the scripts wrote, differing ones first."""
     order = {"differs": 0, "not compared": 1}
-    files = sorted(result.written, key=lambda file: order.get(file.state, 2))
+    files = sorted(result.written_files, key=lambda file: order.get(file.state, 2))
     if not files:
         return []
     rows = [[file.name, "within rounding" if file.state == "rounding" else file.state, file.detail] for file in files]
@@ -326,19 +328,19 @@ def make_written_sections(result: CarryResult) -> list[Section]:
 
 
 def make_executed_sections(result: CarryResult) -> list[Section]:
-    """Return the project's files that each side executed, with the hash of the compiled source; then the edits."""
+    """Return the project's files that each side executed, with their hashes; then the edits."""
     if result.migrated is None:
         return []
-    runs = result.base, result.migrated
-    ours, theirs = ({file.position: file for file in run.provenance.executed} for run in runs)
-    # A position is a file's path within the project, which is the same on both sides.
+    runs = result.golden_run, result.migrated
+    # Both are by position: the path within the project, which is the same on both sides.
+    ours, theirs = ({file.position: file for file in run.executed_files.in_project} for run in runs)
     positions = [*dict.fromkeys([*ours, *theirs, *result.sides.diffs])]
     rows = [make_file_row(result, path, ours.get(path), theirs.get(path)) for path in positions]
     columns = ["file", "original", "migrated", "in processes", "remark"]
-    text = "Hashes (SHA-256) of the compiled sources; each side may execute only files of its own tree."
-    outside = sorted({*result.base.provenance.outside, *result.migrated.provenance.outside})
+    text = "SHA-256 of each file when it was executed. Each side may execute only the project files of its own folder."
+    outside = sorted({*result.golden_run.executed_files.outside, *result.migrated.executed_files.outside})
     if outside:
-        text += f" Outside both trees, and not migrated: {', '.join(outside[:MAX_OUTSIDE_FILES])}"
+        text += f" Outside both folders, and not migrated: {', '.join(outside[:MAX_OUTSIDE_FILES])}"
         text += f" and {len(outside) - MAX_OUTSIDE_FILES} more." if len(outside) > MAX_OUTSIDE_FILES else "."
     files = Section("Files that were executed", text, [Table(columns, rows)] if rows else [])
     return [files, *make_edit_sections(result)]
@@ -389,7 +391,8 @@ def make_limit_sections(result: CarryResult) -> list[Section]:
         return []
     fields = ("mode", "what", "card", "change")
     rows = [
-        [hit["name"], format_location(result, hit["place"]), *(hit[field] for field in fields)] for hit in result.limits
+        [hit["name"], format_location(result, hit["place"]), *(hit[field] for field in fields)]
+        for hit in result.limits_met
     ]
     columns = ["limit", "line", "mode", "what the script does", "what the card would do", "what to change"]
     text = "docs/rehearse.md lists all limits that are checked." if rows else describe_no_limit(result)
@@ -412,7 +415,7 @@ def are_limits_off(request: Request) -> bool:
 
 
 def describe_unchecked_limits(result: CarryResult) -> str:
-    """Return which limits were not checked, or that the run ended early; "" if all were checked up to the end."""
+    """Return which limits were (not) checked, or that the run ended early; "" if all were checked up to the end."""
     mode, *switches = result.request.limits.split(",")
     off = [switch.partition("=")[0] for switch in switches if switch.endswith("=off")]
     on = [switch.partition("=")[0] for switch in switches if not switch.endswith("=off")]
@@ -430,12 +433,12 @@ def format_location(result: CarryResult, location: dict[str, object] | None) -> 
 def make_manual_section(result: CarryResult) -> Section:
     lang = result.request.lang
     rows = [[item.risk, line, item.message_in(lang), item.rule] for line, item in result.sides.manual_findings]
-    unread = result.sides.unread_count
+    unanalysed = result.sides.unanalysed_count
     text = "Lines that the rules cannot decide from the text of the script; the riskiest first."
     if not rows:
-        text = "Nothing was found."
-        if unread:
-            text = f"Nothing in the files that were analysed; {plural(unread, 'file')} could not be analysed."
+        text = "The rules found no line that needs a review."
+        if unanalysed:
+            text = f"{text[:-1]} in the files that were analysed; {plural(unanalysed, 'file')} could not be analysed."
     return Section("Manual review", text, [Table(["risk", "line", "what to do", "rule"], rows)] if rows else [])
 
 
@@ -450,7 +453,7 @@ def comment_rows(result: CarryResult, file: DiffFile) -> DiffFile:
     edits = [edit for edit in result.edits if edit.file == file.name and not edit.is_executed]
     unexecuted, removed = ({edit.line for edit in edits if edit.side == side} for side in ("migrated", "original"))
     reasons = {suspect.line: suspect.why for suspect in result.suspects if suspect.file == file.name}
-    rows: list[DiffRow | int] = []  # a number stands for so many unchanged lines that are left out
+    rows: list[DiffRow | int] = []  # an integer is the number of unchanged lines that are left out
     for row in file.rows:
         if isinstance(row, DiffRow) and row.kind != "same" and row.new in reasons:
             comment = Comment(f"suspected: {reasons[row.new]}", "carry", "suspected", "bad")
@@ -466,19 +469,19 @@ def comment_rows(result: CarryResult, file: DiffFile) -> DiffFile:
 
 def make_commands_section(result: CarryResult) -> Section:
     lines = list_commands(result.request, result.sides, result.stage)
-    text = "With the arguments of this carry; give it the real data."
+    text = "The commands have the arguments of this carry; change them to those of the real data."
     return Section("On the real machine", text, [Code(line, name) for name, line in lines])
 
 
 def make_baseline_sections(result: CarryResult) -> list[Section]:
-    """Return the table of accuracy and speed: figures measured here, and empty cells for those of the devices."""
+    """Return the table of accuracy and speed: figures measured here, and empty cells for figures of the devices."""
     if result.migrated is None or not result.migrated.is_finished:
         return []
     measured = describe_speed(result)
     text = (
-        f"{measured[1] if measured else 'Too few steps to measure a speed.'} Speeds are medians over the intervals "
-        f"between steps, and not part of the verdict. {BASELINE_FILE} has this table for a spreadsheet: enter the "
-        "figures of the original on its own device, and those of the card."
+        f"{measured[1] if measured else 'A run took too few steps to measure a speed.'} Speeds are medians over the "
+        f"intervals between steps, and not part of the verdict. {BASELINE_FILE} has this table for a spreadsheet: "
+        "enter the figures of the original on its own device, and those of the card."
     )
     rows: list[list[object]] = [[*row, "", ""] for row in list_figures(result)]
     return [Section("Accuracy and speed", text, [Table(name_columns(result), rows, "The baseline")])]
@@ -497,15 +500,17 @@ def make_method_section(result: CarryResult) -> Section:
         "versions": ", ".join(f"{name} {number}" for name, number in result.original.summary.versions.items()),
     }
     parts: list[Part] = [Facts(facts), Code(request.command, "The command")]
-    if result.branches:
-        rows = [[branch.place, branch.text] for branch in result.branches]
+    if result.device_tests:
+        rows = [[test.place, test.text] for test in result.device_tests]
         parts.append(Table(["original line", "text"], rows, "Lines that test the device"))
     if result.agreement is None:
         return Section("How it was run", "Nothing was compared, since a script failed. docs/carry.md says more.", parts)
     text = (
-        "Both scripts ran twice with the same seed and data, each run in its own process and its own copy of the "
-        "working folder. The same kernels of the CPU computed both, so equal bits are expected. Differences by "
-        "rounding are measured by a run of the original whose weights were moved by one unit in the last place. "
-        "docs/carry.md says more."
+        "Both scripts were started twice with the same seed, each run in its own process and its own copy of the "
+        "working folder. The same kernels of the CPU computed both, so equal values are expected. "
     )
-    return Section("How it was compared", text, parts)
+    if result.finished_perturbed is not None:
+        text += (
+            "Rounding was measured by a run of the original whose weights were moved by one unit in the last place. "
+        )
+    return Section("How it was compared", f"{text}docs/carry.md says more.", parts)

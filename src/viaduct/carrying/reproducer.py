@@ -31,7 +31,7 @@ def make_lines(result: CarryResult, run: Run) -> Iterator[str]:
     yield f"Fault: {find_fault(run).text}"
     yield f"Command: {result.request.command}"
     plan = run.plan
-    yield f"Run: {run.side}, on {plan.platform}, {plan.framework}, {plan.ranks} rank(s), {run.summary.steps} steps"
+    yield f"Run: {run.name}, on {plan.platform}, {plan.framework}, {plan.ranks} rank(s), {run.summary.steps} steps"
     versions = {"viaduct": __version__, "python": platform.python_version(), **run.summary.versions}
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())
     yield f"Machine: {platform.platform()}"

@@ -18,7 +18,7 @@ class Request:
 
     source: Path
     out: Path
-    options: Options
+    options: Options  # of the migration
     arguments: tuple[str, ...] = ()
     steps: int = 20
     ranks: int = 1
@@ -28,10 +28,11 @@ class Request:
     memory: int | None = None  # limit of each run in bytes; None: no limit
     fake_data: bool = False
     framework: FrameworkName | None = None
-    launch: Launch = "auto"  # who starts the ranks: the script itself, viaduct (ranks), or what the script suggests
+    # Who starts the ranks. "self": the script; "ranks": viaduct; "auto": the script if it has code that starts ranks.
+    launch: Launch = "auto"
     step_at: str = ""  # FILE:LINE or a function that ends a step
     migrated: Path | None = None  # the user's migrated copy (--migrated), compared instead of the rules' migration
-    earlier: tuple[Path, ...] = ()  # output folders of earlier carries, whose executed edits count as executed
+    earlier: tuple[Path, ...] = ()  # output folders of earlier carries (--earlier), whose executed edits count, too
     force: bool = False
     lang: str = "en"
     command: str = ""

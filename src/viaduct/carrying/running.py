@@ -1,4 +1,8 @@
-"""The runs of a carry: each rehearses one side in a separate process and folder, with the same seed."""
+"""The runs of a carry: each is a rehearsal in a separate process and folder, with the same seed.
+
+The perturbed run executes the original after moving its weights by one unit in the last place. It measures how much the
+script amplifies rounding. Its name, also of its folder and in carry.json, is "shaken".
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from viaduct.carrying import coverage, provenance
+from viaduct.carrying import coverage
+from viaduct.carrying.executed_files import ExecutedFiles, read_executed_files
 from viaduct.carrying.observations import Observations, read_observations
 from viaduct.carrying.output_capture import capture_output
 from viaduct.carrying.output_folder import RUNS_FOLDER
-from viaduct.carrying.provenance import Provenance
 from viaduct.carrying.request import Request
-from viaduct.carrying.sides import Sides
+from viaduct.carrying.sides import Side, Sides
 from viaduct.errors import BadValue, ViaductError
 from viaduct.rehearsal import project, tf1_stage
 from viaduct.rehearsal.files import choose_file_view, set_record_folder
@@ -26,14 +30,13 @@ from viaduct.rehearsal.step_at import STEP_AT_FLAG, find_step_end, parse_step_en
 from viaduct.rehearsal.summary import Summary, describe_summary
 from viaduct.scripts.notebook_runs import is_notebook
 
-Side = Literal["original", "migrated", "shaken", "reference"]
+RunName = Literal["original", "migrated", "shaken", "reference"]  # also the names of the folders in OUT/runs
 OUTPUT_FILE = "output.txt"
 TRACEBACK_FRAME = re.compile(r'^\s*(?:\[rank \d+\] )?\s*File "([^"]+)", line (\d+)', re.MULTILINE)
-# Labels of the lines that a run prints. "shaken" (the perturbed run) and "reference" are also folders in OUT/runs.
-LABELS: dict[Side, str] = {
+LABELS: dict[RunName, str] = {  # at the beginning of each line that the run prints
     "original": "original",
     "migrated": "migrated",
-    "shaken": "original, weights moved",
+    "shaken": "original, weights perturbed",
     "reference": "original, intended changes",
 }
 MAX_OUTPUT_LINES = 60  # last lines of the output that the page shows
@@ -41,17 +44,24 @@ MAX_OUTPUT_LINES = 60  # last lines of the output that the page shows
 
 @dataclass(frozen=True)
 class Run:
-    """One rehearsal: its plan, summary, observations and output."""
+    """One rehearsal: its plan, summary, observations and output, and the files that it executed."""
 
-    side: Side
+    name: RunName
     plan: Plan
     summary: Summary
     observations: Observations
-    provenance: Provenance = field(default_factory=Provenance)
+    executed_files: ExecutedFiles = field(default_factory=ExecutedFiles)
+
+    @property
+    def side(self) -> Side:
+        return "migrated" if self.name == "migrated" else "original"
 
     @property
     def is_finished(self) -> bool:
-        """Return True if the script took a step, stayed within its limits of time and memory, and ended with code 0."""
+        """Return True if the script took a step and ended with code 0, and every process noted its end in the record.
+
+        A run that a limit of time or memory stopped, or whose time and memory could not be watched, is not finished.
+        """
         summary = self.summary
         return (
             summary.script_exit_code == 0
@@ -87,7 +97,7 @@ class Interrupted(ViaductError):
 
     def __init__(self, number: int, when: str = "") -> None:
         self.exit_code = 128 + number
-        super().__init__(f"interrupted{' ' + when if when else ''}; nothing is left behind.")
+        super().__init__(f"interrupted{' ' + when if when else ''}; the output folder is as it was before.")
 
 
 def describe_side(side: Side) -> str:
@@ -95,7 +105,10 @@ def describe_side(side: Side) -> str:
 
 
 def choose_stage(request: Request, sides: Sides) -> FrameworkName:
-    """Return the framework whose stand-in runs the script; raise an error if a package is missing or too old."""
+    """Return which stand-ins run the script: those for PyTorch or TensorFlow 1.
+
+    Raise an error if a package is missing or too old.
+    """
     script_project = project.read_project(sides.original_script)
     stage = request.framework or project.find_framework(script_project)
     project.refuse_missing_packages(script_project)
@@ -109,8 +122,9 @@ def choose_stage(request: Request, sides: Sides) -> FrameworkName:
 def make_original_plan(request: Request, sides: Sides, stage: FrameworkName, report: Callable[[str], None]) -> Plan:
     """Return the plan of the original; the plans of the other runs are derived from it."""
     record = request.out.resolve() / RUNS_FOLDER / "original"
-    may_start_ranks = request.launch == "auto" and request.ranks > 1
-    starts_ranks = may_start_ranks and bool(find_launch_line(project.read_project(sides.original_script)))
+    launches_itself = request.launch == "self"
+    if request.launch == "auto" and request.ranks > 1:
+        launches_itself = bool(find_launch_line(project.read_project(sides.original_script)))
     plan = Plan(
         platform="original",
         framework=stage,
@@ -122,7 +136,7 @@ def make_original_plan(request: Request, sides: Sides, stage: FrameworkName, rep
         memory=request.memory,
         seed=request.seed,
         ranks=request.ranks,
-        script_starts_ranks=request.launch == "self" or starts_ranks,
+        script_starts_ranks=launches_itself,
         limit_modes="off",
         step_at=find_step_at(request, sides),
         fake_data=request.fake_data,
@@ -146,7 +160,10 @@ def find_step_at(request: Request, sides: Sides) -> str:
 
 
 def move_step_at(text: str, sides: Sides) -> str:
-    """Return the lines of --step-at as lines of the migrated script; raise BadValue if the migration removed them."""
+    """Return --step-at with the line numbers of the migrated script; raise BadValue if the migration removed the lines.
+
+    A function's name, and a line of an unchanged file, stay as they are.
+    """
     target = parse_step_end(text) if text else None
     if target is None or target.file not in sides.diffs:
         return text
@@ -157,31 +174,39 @@ def move_step_at(text: str, sides: Sides) -> str:
     return str(replace(target, first=min(lines), last=max(lines)))
 
 
-def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script: Path | None = None) -> Plan:
-    """Return the plan of another run. `first`: the original's plan. `script`: runs in place of the original script."""
-    plan = first
-    root, folder = str(sides.original_root.resolve()), str(sides.migrated_root.resolve())
-    if side == "migrated":
-        plan = replace(plan, source_tree=folder, other_source_trees=(root,), replaced_source_tree=root)
+def derive_plan(name: RunName, original: Plan, request: Request, sides: Sides, script: Path | None = None) -> Plan:
+    """Return the plan of another run, made from the original's plan. `script`: is run in place of the original."""
+    plan = original
+    original_root, migrated_root = str(sides.original_root.resolve()), str(sides.migrated_root.resolve())
+    if name == "migrated":
+        plan = replace(
+            plan, source_tree=migrated_root, other_source_trees=(original_root,), replaced_source_tree=original_root
+        )
         plan = replace(plan, step_at=move_step_at(plan.step_at, sides))
         plan = replace(plan, platform=request.to, script=str(sides.migrated_script), limit_modes=request.limits)
     else:
-        plan = replace(plan, script=str(script or first.script), perturb=side == "shaken")
-        if script is not None and not script.is_relative_to(root):
+        plan = replace(plan, script=str(script or original.script), perturb=name == "shaken")
+        if script is not None and not script.is_relative_to(original_root):
             tree = str(script)[: -len(sides.entry) - 1]  # the script's path ends with the entry's path
-            plan = replace(plan, source_tree=tree, other_source_trees=(root, folder), replaced_source_tree=root)
-    return set_record_folder(plan, Path(first.record_folder).parent / side)
+            plan = replace(
+                plan,
+                source_tree=tree,
+                other_source_trees=(original_root, migrated_root),
+                replaced_source_tree=original_root,
+            )
+    return set_record_folder(plan, Path(original.record_folder).parent / name)
 
 
-def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]) -> Run:
-    """Rehearse one side and read its record; raise Interrupted if a signal ended it."""
+def execute(name: RunName, plan: Plan, sides: Sides, report: Callable[[str], None]) -> Run:
+    """Rehearse the plan and read what was recorded; raise Interrupted if a signal ended it."""
     Path(plan.record_folder).mkdir(parents=True)
-    if side in ("original", "migrated"):
-        coverage.save_spans_to_count(plan, sides, side)
-    with capture_output(Path(plan.record_folder) / OUTPUT_FILE, LABELS[side]):
+    if name == "original" or name == "migrated":
+        coverage.request_counts(plan, sides, name)
+    with capture_output(Path(plan.record_folder) / OUTPUT_FILE, LABELS[name]):
         summary = rehearse(plan, report)
     counts, *_ = describe_summary(summary, plan)  # the other lines are on the page
-    report(f"{side}: {counts}")
+    report(f"{name}: {counts}")
+    run = Run(name, plan, summary, read_observations(plan), read_executed_files(plan))
     if summary.interrupting_signal:
-        raise Interrupted(summary.interrupting_signal, f"while {describe_side(side)} ran")
-    return Run(side, plan, summary, read_observations(plan), provenance.read(plan))
+        raise Interrupted(summary.interrupting_signal, f"while {describe_side(run.side)} ran")
+    return run

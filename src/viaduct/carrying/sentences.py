@@ -1,4 +1,4 @@
-"""The result of a carry (migrate a script, run both versions, compare) in sentences for page, terminal and JSON."""
+"""The result of a carry in sentences, for the page, the terminal and carry.json."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import math
 import shlex
 from pathlib import Path
 
-from viaduct.carrying.agreement import Kind, ValuePair
+from viaduct.carrying.agreement import ValueKind, ValuePair
 from viaduct.carrying.carry import CarryResult
 from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import FaultOwner, find_fault
-from viaduct.carrying.outcomes import MAX_LINES
+from viaduct.carrying.further_results import MAX_LINES
 from viaduct.carrying.speed import describe_speed
 from viaduct.scripts.notebook_runs import locate_line
 
 CHINESE_NAMES = {"Not proved": "未证明", "At fault": "原因", "Try": "建议", "Not compared": "未比较", "Also": "另外"}
 FAULTS: dict[FaultOwner, tuple[str, str]] = {
     "script": ("the script itself", "脚本本身"),
-    "package": ("a package that is missing, or of another release", "缺少软件包或版本不符"),
-    "file": ("a file that is not there", "缺少文件"),
+    "package": ("a package that is missing, of another release or broken", "缺少软件包、版本不符或无法加载"),
+    "file": ("a file or other input that is not there", "缺少文件或其他输入"),
     "limit": ("a documented limit of the card", "加速卡的文档限制"),
     "bound": ("the bounds of this run", "本次运行的时间或内存限制"),
     "viaduct": ("viaduct, not the script", "viaduct 自身,而不是脚本"),
 }
-KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
+VALUE_KINDS: tuple[ValueKind, ...] = ("loss", "gradient", "weight")
 MAX_ARGUMENT_LETTERS = 80  # of the arguments of an earlier carry that are shown
 MAX_SHOWN = 3  # items of a remark: lines, files, settings, device tests
 
@@ -39,7 +39,7 @@ def make_headline(result: CarryResult) -> str:
     if result.verdict == "not proved":
         return make_doubt_headline(result)
     if result.failed_run is None:
-        count = len(result.limits)
+        count = len(result.limits_met)
         if chinese:
             return f"无法运行:触及加速卡的 {count} 个文档限制。"
         limits = f"{count} documented {'limit is' if count == 1 else 'limits are'} met"
@@ -51,19 +51,19 @@ def make_headline(result: CarryResult) -> str:
 def make_agreement_headline(result: CarryResult, to: str) -> str:
     """Return the headline of `agrees`, with the numbers of compared losses, gradients and tensors."""
     assert result.agreement is not None
-    counts = [count_values(result, kind) for kind in KINDS]
+    counts = [count_values(result, kind) for kind in VALUE_KINDS]
     compared = join_parts([count for count in counts if count], result.request.lang)
     if result.request.lang == "zh":
         ending = "在舍入误差内一致" if result.agreement.verdict == "rounding" else "完全相等"
         return f"一致:在 {to} 替身上,{compared}{ending}。"
-    single = sum(len(result.agreement.informative_pairs(kind)) for kind in KINDS) == 1
+    single = sum(len(result.agreement.informative_pairs(kind)) for kind in VALUE_KINDS) == 1
     ending = "is exactly equal" if single else "are exactly equal"
     if result.agreement.verdict == "rounding":
         ending = "agrees up to rounding" if single else "agree up to rounding"
     return f"Agrees on the {to} stand-in: {compared} {ending}."
 
 
-def count_values(result: CarryResult, kind: Kind) -> str:
+def count_values(result: CarryResult, kind: ValueKind) -> str:
     """Describe the number of compared values of a kind, without those that are mostly rounding; empty for none."""
     assert result.agreement is not None
     count = len(result.agreement.informative_pairs(kind))
@@ -95,13 +95,13 @@ def make_doubt_headline(result: CarryResult) -> str:
     first, *further = sorted(result.doubts, key=lambda doubt: not doubt.hides_differences)
     chinese = result.request.lang == "zh"
     agrees = result.agreement.verdict in ("same", "rounding") and not first.hides_differences
-    # If printed numbers or written files differ, only the numbers of the training agree.
-    has_other_results = any(doubt.kind in ("printed", "written") for doubt in result.doubts)
+    # If further results or written files differ, only losses, gradients and weights agree.
+    has_differing_results = any(doubt.kind in ("printed", "written") for doubt in result.doubts)
     if chinese:
-        agreeing = "训练数值一致" if has_other_results else "执行到的部分一致"
+        agreeing = "训练数值一致" if has_differing_results else "执行到的部分一致"
         beginning = f"未证明:{agreeing},但" if agrees else "未证明:"
         return f"{beginning}{first.chinese}{f'(另有 {len(further)} 个原因)' if further else ''}。"
-    agreeing = "the training numbers agree" if has_other_results else "what ran agrees"
+    agreeing = "the training numbers agree" if has_differing_results else "what ran agrees"
     beginning = f"Not proved: {agreeing}, but " if agrees else "Not proved: "
     others = f" ({len(further)} further reason{'s' if len(further) > 1 else ''} below)" if further else ""
     return f"{beginning}{first.text.removesuffix('.')}{others}."
@@ -118,17 +118,17 @@ def list_remarks(result: CarryResult) -> list[tuple[str, str]]:
     ]
     remarks += [speed] if (speed := describe_speed(result)) is not None else []
     remarks += [
-        ("Meant", f"Done in the original, too, since it changes numbers on purpose: {change}.")
+        ("Intended", f"Done in the original, too, since it changes numbers on purpose: {change}.")
         for change in result.intended_changes
     ]
     if result.agreement is not None:
         remarks += [("Note", remark) for remark in (*result.agreement.remarks, *list_idle_remarks(result))]
-    for path in result.shared:
+    for path in result.shared_paths:
         advice = "with a relative path, each side has its own"
         remarks.append(("Shared", f"{path}, which both sides are given, changed while the original ran; {advice}."))
-    if result.branches:
-        locations = ", ".join(f"original {branch.place}" for branch in result.branches[:MAX_SHOWN])
-        more = f" and {len(result.branches) - MAX_SHOWN} more" if len(result.branches) > MAX_SHOWN else ""
+    if result.device_tests:
+        locations = ", ".join(f"original {test.place}" for test in result.device_tests[:MAX_SHOWN])
+        more = f" and {len(result.device_tests) - MAX_SHOWN} more" if len(result.device_tests) > MAX_SHOWN else ""
         tests = "The script tests the device, and may take another branch on the card"
         remarks.append(("Branches", f"{tests}: {locations}{more}."))
     remarks += list_earlier_remarks(result)
@@ -140,7 +140,7 @@ def list_remarks(result: CarryResult) -> list[tuple[str, str]]:
 def list_earlier_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return a remark for each earlier carry whose executed edits count."""
     remarks = []
-    for earlier in result.earlier:
+    for earlier in result.earlier_carries:
         count = sum(edit.earlier == earlier.folder for edit in result.edits)
         if not count:
             continue
@@ -202,7 +202,7 @@ def list_idle_remarks(result: CarryResult) -> list[str]:
     return [
         f"{fact.name[0].upper()}{fact.name[1:]} ({fact.settings['class']}) took no step in {format_steps(result)}"
         f"{format_location(result, fact.line)}, on at least one side: its effect is not compared."
-        for fact in result.idle
+        for fact in result.idle_optimizers
     ]
 
 
@@ -216,23 +216,25 @@ def format_location(result: CarryResult, location: tuple[str, int] | None) -> st
 
 
 def list_failure_remarks(result: CarryResult) -> list[tuple[str, str]]:
-    """Return the reasons of the verdict `could not run`: the fault with its line, limits, and advice.
+    """Return the reasons of the verdict `could not run`: what is at fault, with the last line of the traceback.
 
-    If both runs finished, they met limits of the card.
+    If both runs finished, the reasons are the limits of the card that the migrated script met.
     """
     if result.verdict != "could not run":
         return []
     chinese = result.request.lang == "zh"
-    met = [("Limit", describe_limit(result, hit)) for hit in result.limits if hit["mode"] == "error"]
+    met = [("Limit", describe_limit(result, hit)) for hit in result.limits_met if hit["mode"] == "error"]
     run = result.failed_run
     if run is None:
         return met
     fault = find_fault(run)
-    in_english, in_chinese = FAULTS[fault.owner]
+    at_fault, at_fault_zh = FAULTS[fault.owner]
+    if not fault.is_certain:
+        at_fault, at_fault_zh = f"probably {at_fault}", f"可能是{at_fault_zh}"
     last = run.failed_at
     location = f", {locate_line(last[0], last[1]).replace(last[0], display_path(result, last[0]))}" if last else ""
     advice = fault.chinese_advice if chinese else fault.advice
-    remarks = [(name_remark(result, "At fault"), f"{in_chinese if chinese else in_english}{location}."), *met]
+    remarks = [(name_remark(result, "At fault"), f"{at_fault_zh if chinese else at_fault}{location}."), *met]
     return [*remarks, (name_remark(result, "Try"), advice)] if advice else remarks
 
 
@@ -243,7 +245,7 @@ def describe_limit(result: CarryResult, hit: dict[str, object]) -> str:
 
 
 def list_location_remarks(result: CarryResult) -> list[tuple[str, str]]:
-    """Return remarks on the first divergence and the suspected lines."""
+    """Return remarks on the first divergence, on settings that differ, and on the suspected lines."""
     explanation = result.explanation
     if explanation is None:
         return []
@@ -260,12 +262,12 @@ def list_compared_remarks(result: CarryResult) -> list[tuple[str, str]]:
     """Return one remark that counts what was compared: values, evaluations, printed numbers and written files."""
     if result.agreement is None:
         return []
-    parts = [describe_kind(result, kind) for kind in KINDS]
-    if result.outcomes is not None:
-        files = sum(file.state != "not compared" for file in result.written)
+    parts = [describe_kind(result, kind) for kind in VALUE_KINDS]
+    if result.further_results is not None:
+        files = sum(file.state != "not compared" for file in result.written_files)
         parts += [
-            format_count(result.outcomes.evaluations, "pass without gradients", "passes without gradients"),
-            format_count(result.outcomes.compared, "printed number", "printed numbers"),
+            format_count(result.further_results.evaluations, "pass without gradients", "passes without gradients"),
+            format_count(result.further_results.compared, "printed number", "printed numbers"),
             format_count(files, "written file", "written files"),
         ]
     return [("Compared", "; ".join(part for part in parts if part) + ".")]
@@ -302,7 +304,7 @@ def list_uncompared_remarks(result: CarryResult) -> list[tuple[str, str]]:
 
 def list_uncompared_files(result: CarryResult) -> list[tuple[str, str]]:
     """Return written files that are not compared, with the reason."""
-    files = [f"{file.name} ({file.detail})" for file in result.written if file.state == "not compared"]
+    files = [f"{file.name} ({file.detail})" for file in result.written_files if file.state == "not compared"]
     return [(name_remark(result, "Not compared"), f"{join_shown(files)}.")] if files else []
 
 
@@ -311,7 +313,7 @@ def join_shown(items: list[str]) -> str:
     return "; ".join([*items[:MAX_SHOWN], *([f"+{len(items) - MAX_SHOWN}"] if len(items) > MAX_SHOWN else [])])
 
 
-def describe_kind(result: CarryResult, kind: Kind) -> str:
+def describe_kind(result: CarryResult, kind: ValueKind) -> str:
     assert result.agreement is not None
     pairs = result.agreement.pairs_of(kind)
     if not pairs:
@@ -329,9 +331,9 @@ def describe_kind(result: CarryResult, kind: Kind) -> str:
 
 
 def describe_worst(pairs: list[ValuePair]) -> str:
-    """Describe the largest relative difference of some pairs, and count the pairs without a relative measure.
+    """Describe the largest relative difference of some pairs, and count the pairs without a relative difference.
 
-    Pairs with a reason why they cannot be measured are left out.
+    Pairs that only one side has, or whose shapes differ, are left out.
     """
     measured = [pair for pair in pairs if not pair.why and math.isfinite(pair.error)]
     unmeasured = [pair.name for pair in pairs if not pair.why and not math.isfinite(pair.error)]

@@ -1,4 +1,4 @@
-"""Paths that both sides share by mistake: absolute paths among the script's arguments that the original writes to.
+"""Paths that both sides share by mistake: absolute paths among the arguments that change while the original runs.
 
 Each run has its own working folder, so relative paths are not shared. At an absolute one the migrated script may find
 the original's checkpoints and resume from them.
@@ -34,6 +34,6 @@ def iterate_below(path: Path) -> Iterator[Path]:
         yield from (Path(root) / name for name in (*folders, *files))
 
 
-def find_written_since(before: dict[str, float]) -> list[str]:
-    """Return the paths that any program has changed since `before`, the result of `find_change_times`."""
+def find_changed_since(before: dict[str, float]) -> list[str]:
+    """Return the paths that have changed since `before`, the result of `find_change_times`; any program counts."""
     return [value for value, time in before.items() if find_last_change(Path(value)) > time]

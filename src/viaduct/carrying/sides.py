@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Literal
 
 from viaduct.carrying.output_folder import MIGRATED_FOLDER
 from viaduct.carrying.request import Request
@@ -23,8 +24,9 @@ from viaduct.rehearsal import project
 from viaduct.reporting import DiffFile, DiffRow
 from viaduct.scripts.notebook_runs import is_notebook, read_source
 
-MAX_LISTED_SCRIPTS = 6
-RUNNABLE = (".py", ".ipynb")
+Side = Literal["original", "migrated"]
+MAX_LISTED_SCRIPTS = 6  # in an error message
+RUNNABLE = (".py", ".ipynb")  # suffixes of the files that are compared
 
 
 @dataclass
@@ -34,8 +36,8 @@ class Sides:
     original_root: Path
     migrated_root: Path
     entry: str  # path of the script within both folders
-    outcome: Outcome | None = None  # the migration, if the rules made the migrated side
-    leftovers: Outcome | None = None  # findings of the rules in the user's copy (--migrated)
+    migration: Outcome | None = None  # result of the rules, if they made the migrated side
+    copy_review: Outcome | None = None  # result of the rules for the user's copy (--migrated): what they would change
     diffs: dict[str, list[AlignedLine]] = field(default_factory=dict)  # path within the project -> diff
     # By path: the lines of the user's copy (--migrated) that the rules would write differently.
     deviating_lines: dict[str, set[int]] = field(default_factory=dict)
@@ -51,7 +53,7 @@ class Sides:
     @property
     def manual_findings(self) -> list[tuple[str, Finding]]:
         """Return the findings that need manual review, riskiest first, with their locations."""
-        outcome = self.outcome or self.leftovers
+        outcome = self.migration or self.copy_review
         return (
             [(outcome.locate(finding), finding) for finding in outcome.unfinished_findings]
             if outcome is not None
@@ -59,23 +61,24 @@ class Sides:
         )
 
     @property
-    def unread_count(self) -> int:
+    def unanalysed_count(self) -> int:
         """Return the number of files that the rules could not analyse."""
-        outcome = self.outcome or self.leftovers
+        outcome = self.migration or self.copy_review
         return sum(1 for file in outcome.files if file.unread_reason) if outcome is not None else 0
 
     def make_diffs(self, language: str) -> list[DiffFile]:
         """Return the diffs for the page, with the rules' remarks if the rules made the migrated side."""
-        if self.outcome is not None:
-            return migration_report.make_diffs(self.outcome, language)
+        if self.migration is not None:
+            return migration_report.make_diffs(self.migration, language)
         return [make_diff(path, rows) for path, rows in self.diffs.items()]
 
 
 def find_project(request: Request) -> tuple[Path, str]:
     """Return the file or folder to migrate, and the path of the script within it (empty for a folder without --entry).
 
-    If the script imports modules of its project, the project's folder is migrated. Raise BadValue if the source does
-    not exist or --entry contradicts it.
+    A folder is returned as it is. For a script that imports modules of its project, the project's folder is returned,
+    or the script's folder if --migrated is a copy of that. Raise BadValue if the source does not exist or --entry
+    contradicts it.
     """
     if request.source.is_dir():
         return request.source, request.options.entry
@@ -95,11 +98,11 @@ def find_project(request: Request) -> tuple[Path, str]:
 
 
 def find_module_project(request: Request, script_project: project.Project) -> tuple[Path, str]:
-    """Return the project's root, or the folder from which `python -m` finds the module if it is no part of it.
+    """Return the project's root and the path of the script within it.
 
-    Also return the path of the script within this folder.
+    If `python -m` finds the module from a folder outside the root, that folder takes the root's place.
     """
-    # The name of a package stands for its __main__.py, one level deeper.
+    # The name of a package means its __main__.py, one level deeper.
     script = script_project.script
     depth = request.module.count(".") + (script.name == "__main__.py")
     start_folder = script.parents[depth]
@@ -133,24 +136,27 @@ def migrate(request: Request) -> Sides:
 
 
 def find_entry(outcome: Outcome) -> str:
-    """Return the only file with `if __name__ == "__main__"`; raise BadValue if there are none or several."""
+    """Return the only .py file with the text `__main__`; raise BadValue if there are none or several."""
     mains = [file.path for file in outcome.files if file.mentions_main and file.path.endswith(".py")]
     if len(mains) == 1:
         return mains[0]
     advice = "Give the script that is started with --entry PATH."
     if not mains:
-        raise BadValue(f'none of the files of {outcome.root} has `if __name__ == "__main__"`.', advice)
+        raise BadValue(f"none of the Python files of {outcome.root} mentions `__main__`.", advice)
     more = f" and {len(mains) - MAX_LISTED_SCRIPTS} more" if len(mains) > MAX_LISTED_SCRIPTS else ""
     listed = ", ".join(mains[:MAX_LISTED_SCRIPTS])
-    raise BadValue(f"{outcome.root} has {len(mains)} scripts: {listed}{more}.", advice)
+    raise BadValue(f"{outcome.root} has {len(mains)} files that mention `__main__`: {listed}{more}.", advice)
 
 
 def write_migrated_copy(sides: Sides, request: Request) -> None:
-    """Write the migrated copy with its start scripts, unless it is the user's (--migrated)."""
-    if sides.outcome is not None:
+    """Write the migrated copy, unless the user made it (--migrated).
+
+    Start scripts are added, except for a module (`python -m`) and a notebook.
+    """
+    if sides.migration is not None:
         is_script = not request.module and not is_notebook(sides.entry)
-        extra_files = render_start_scripts(sides.outcome) if is_script else {}
-        write_out(sides.outcome, request.out / MIGRATED_FOLDER, extra_files, link_data=True)
+        extra_files = render_start_scripts(sides.migration) if is_script else {}
+        write_out(sides.migration, request.out / MIGRATED_FOLDER, extra_files, link_data=True)
 
 
 # ---- the user's copy (--migrated)
@@ -166,23 +172,22 @@ def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
     if not copy.exists():
         advice = "Give the migrated copy: a script or a folder."
         raise BadValue(f"--migrated {copy}: there is no such file or folder.", advice)
-    root, folder = path if path.is_dir() else path.parent, copy
+    original_root, migrated_root = path if path.is_dir() else path.parent, copy
     if copy.is_file():
-        folder, entry = copy.parent, entry or path.name
+        migrated_root, entry = copy.parent, entry or path.name
         if copy.name != entry:
             raise BadValue(f"--migrated {copy}: the original is called {entry}.", "Give both the same name.")
     if not entry:
         raise BadValue("--migrated needs to know which script is started.", "Give --entry with its path in the folder.")
-    if not (folder / entry).is_file():
+    if not (migrated_root / entry).is_file():
         raise BadValue(f"--migrated {copy} has no {entry}.", "Both sides need the script under the same name.")
-    scripts = walk(path).scripts
-    sides = Sides(root, folder, entry, leftovers=find_leftovers(request, copy, entry))
-    sides.diffs = dict(diff_scripts(root, folder, scripts))
-    sides.deviating_lines = dict(find_deviating_lines(request, path, folder))
+    sides = Sides(original_root, migrated_root, entry, copy_review=review_copy(request, copy, entry))
+    sides.diffs = dict(diff_scripts(original_root, migrated_root, walk(path).scripts))
+    sides.deviating_lines = dict(find_deviating_lines(request, path, migrated_root))
     return sides
 
 
-def find_deviating_lines(request: Request, path: Path, folder: Path) -> Iterator[tuple[str, set[int]]]:
+def find_deviating_lines(request: Request, path: Path, copy_root: Path) -> Iterator[tuple[str, set[int]]]:
     """Yield for each file the lines of the user's copy that the rules would write differently.
 
     For a missing line, the line before it counts. The user may have migrated for one card or for several
@@ -191,34 +196,37 @@ def find_deviating_lines(request: Request, path: Path, folder: Path) -> Iterator
     options = [replace(request.options, entry="", distributed=distributed) for distributed in (False, True)]
     one_card, several_cards = (migrate_project(path, option) for option in options)
     for file, other in zip(one_card.files, several_cards.files, strict=True):
-        if file.path.endswith(RUNNABLE) and (folder / file.path).is_file():
-            copied, original = read_text(folder / file.path), read_text(one_card.root / file.path)
+        if file.path.endswith(RUNNABLE) and (copy_root / file.path).is_file():
+            copied, original = read_text(copy_root / file.path), read_text(one_card.root / file.path)
             migrations = (file.new_text or original, other.new_text or original)
             yield file.path, set.intersection(*(find_differing_lines(text, copied) for text in migrations))
 
 
 def find_differing_lines(ours: str, theirs: str) -> set[int]:
-    """Return the lines of `theirs` that `ours` does not have, and those after which a line of `ours` is missing."""
+    """Return the numbers of the lines of `theirs` that `ours` does not have.
+
+    For lines that only `ours` has, the number of the line before them is returned.
+    """
     codes = SequenceMatcher(None, lines_of(ours), lines_of(theirs), autojunk=False).get_opcodes()
     return {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])}
 
 
-def find_leftovers(request: Request, copy: Path, entry: str) -> Outcome:
-    """Migrate the user's copy in memory: the rules find what was not yet migrated by hand."""
+def review_copy(request: Request, copy: Path, entry: str) -> Outcome:
+    """Apply the rules to the user's copy in memory. Their findings are what was not migrated by hand."""
     options = replace(request.options, entry=entry if copy.is_dir() else "")
     return migrate_project(copy, options)
 
 
-def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str, list[AlignedLine]]]:
-    """Return the diffs of the scripts that both trees have with different text."""
-    diffs = []
+def diff_scripts(
+    original_root: Path, migrated_root: Path, scripts: list[str]
+) -> Iterator[tuple[str, list[AlignedLine]]]:
+    """Yield the diffs of the scripts that both folders have with different text."""
     for path in scripts:
-        if not path.endswith(RUNNABLE) or not (folder / path).is_file():
+        if not path.endswith(RUNNABLE) or not (migrated_root / path).is_file():
             continue
-        old, new = (read_text(tree / path) for tree in (root, folder))
+        old, new = read_text(original_root / path), read_text(migrated_root / path)
         if old != new:
-            diffs.append((path, compare_texts(old, new, match_lines(old, new))))
-    return diffs
+            yield path, compare_texts(old, new, match_lines(old, new))
 
 
 def read_text(path: Path) -> str:
@@ -231,7 +239,7 @@ def read_text(path: Path) -> str:
 
 
 def match_lines(old: str, new: str) -> list[int]:
-    """Return for each new line the old line that it equals or replaces; 0 for an inserted line."""
+    """Return for each new line the number of the old line that it equals or replaces; 0 for an inserted line."""
     before, after = lines_of(old), lines_of(new)
     origins = [0] * len(after)
     for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -248,6 +256,6 @@ def make_diff(path: str, rows: list[AlignedLine]) -> DiffFile:
         if isinstance(row, int):  # the number of unchanged rows that are left out here
             drawn.append(row)
         else:
-            left, right = ([(piece.text, piece.marked) for piece in side] for side in (row.left, row.right))
+            left, right = ([(piece.text, piece.marked) for piece in pieces] for pieces in (row.left, row.right))
             drawn.append(DiffRow(row.kind, row.old, row.new, left, right))
     return DiffFile(path, drawn)

@@ -30,7 +30,7 @@ class Speed:
     original: tuple[float, ...]
     migrated: tuple[float, ...]
     intervals: int  # smallest number of intervals of a run
-    processor_ratio: float  # `ratio` by processor time, which depends little on other work on the machine
+    processor_ratio: float  # the ratio by processor time, which depends little on other work on the machine
 
     @property
     def ratio(self) -> float:
@@ -39,7 +39,7 @@ class Speed:
 
     @property
     def noise(self) -> float:
-        """Return the largest of MIN_NOISE, the spread of a side's runs, and how far the two ratios are apart."""
+        """Return the largest of MIN_NOISE, the spread of a side's runs, and the distance between the two ratios."""
         spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
         return max(spread, find_excess(self.ratio / self.processor_ratio), MIN_NOISE)
 
@@ -55,7 +55,7 @@ def find_excess(ratio: float) -> float:
 
 
 def measure_speed(result: CarryResult) -> Speed | None:
-    """Return the speeds of both sides, or None if the migrated script failed or a run took too few steps."""
+    """Return the speeds of both sides; None if the migrated script failed or a run has less than MIN_INTERVALS."""
     if result.migrated is None or not result.migrated.is_finished:
         return None
     original_again, migrated_again = (find_second_run(result.repetitions, side) for side in ("original", "migrated"))

@@ -1,9 +1,9 @@
 """Changed lines that may cause a difference, most likely first.
 
-A changed line has a high score if an object was created there or nearby with another number, if a number in the line
-changed, or if the line contains a keyword of the difference. In the user's copy (--migrated) a line that the rules
-would write differently scores most. Lines that only rename the device or backend, or import a vendor's package such as
-torch_npu, are left out.
+A changed line has a high score if a suspected object was created there or nearby, if a number in the line changed, or
+if the line contains a keyword of the difference. In the user's copy (--migrated) a line that the rules would write
+differently scores most. Lines that only rename the device or backend, or import a vendor's package such as torch_npu,
+are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEVICE = re.compile(r"cuda|gpu|npu|mlu", re.IGNORECASE)
 BACKEND = re.compile("|".join(BACKENDS.values()))
 VENDOR_IMPORT = re.compile(rf"\s*(?:import|from)\s+(?:{'|'.join((*PLUGINS, *NPU.tensorflow_modules))})\b")
 MAX_SUSPECTS = 5
-NEAR_LINES = 8
+NEAR_LINES = 8  # a changed line at most so many lines away from a suspected one is near it
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Suspect:
     """A changed line that may cause the difference."""
 
     file: str
-    line: int  # in the migrated file; for a removed line, the one before
+    line: int  # in the migrated file; for a removed line, the line before it
     old: str
     new: str
     why: str
-    score: float
+    score: float  # only the order of scores matters
 
     @property
     def place(self) -> str:
@@ -44,7 +44,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Change:
-    """Removed lines (`old`) and the line that replaced them (`new`); `marked` is the part that differs."""
+    """Removed lines (`old`) and the line that replaced them (`new`). `marked`: the text that differs, of both."""
 
     line: int
     old: str
@@ -72,7 +72,7 @@ def score_file(sides: Sides, path: str, rows: list[AlignedLine], explanation: Ex
 
 
 def iterate_changes(rows: list[AlignedLine]) -> Iterator[Change]:
-    """Yield changes: removed lines with the line added right after them."""
+    """Yield changes: changed lines, and removed lines with the first line that was added right after them."""
     last, removed = 1, ""
     for row in rows:
         if removed and row.kind != "removed" and row.kind != "added":
@@ -100,18 +100,16 @@ def is_harmless(change: Change) -> bool:
 def score_change(change: Change, lines: list[int], deviating: set[int], keywords: tuple[str, ...]) -> tuple[float, str]:
     """Return a score and its reasons.
 
-    `lines`: those that created an object with another setting or output. `deviating`: those that the rules would write
-    differently.
+    `lines`: those that created a suspected object. `deviating`: those that the rules would write differently.
     """
     reasons: list[tuple[float, str]] = []
     if change.line in deviating:
         reasons.append((60, "the rules would write it differently"))
     if change.line in lines:
-        reasons.append((40, "it created an object that differs"))
+        reasons.append((40, "it created an object that differs or is suspected"))
     elif near := [line for line in lines if abs(line - change.line) <= NEAR_LINES]:
-        reasons.append(
-            (20 - min(abs(line - change.line) for line in near), "an object that differs was created nearby")
-        )
+        distance = min(abs(line - change.line) for line in near)
+        reasons.append((20 - distance, "an object that differs or is suspected was created nearby"))
     if change.old and NUMBER.findall(change.old) != NUMBER.findall(change.new):
         reasons.append((15, "a number changed"))
     if matching := [keyword for keyword in keywords if keyword in change.marked]:

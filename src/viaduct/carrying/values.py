@@ -1,7 +1,7 @@
-"""Values that the user changed by hand in the migrated copy (--migrated). If the runs agree, no result showed them.
+"""Lines in which the user changed values by hand in the migrated copy (--migrated).
 
 Such a line differs from the original only in numbers, strings, operators or keywords, and the rules would write it
-differently.
+differently. If the runs agree nevertheless, nothing that was compared shows the change.
 """
 
 from __future__ import annotations

@@ -20,10 +20,11 @@ import numpy as np
 
 from viaduct.carrying.agreement import ValuePair, measure_distance, pair_arrays, set_tolerances
 from viaduct.carrying.contents import Content, Unreadable, read_content
-from viaduct.carrying.outcomes import (
+from viaduct.carrying.further_results import (
     DEVICE,
     NUMBER,
     TIME,
+    ComparedRuns,
     describe_absence,
     describe_line,
     find_stable_numbers,
@@ -35,9 +36,9 @@ from viaduct.carrying.running import Run
 from viaduct.rehearsal.files import find_written_file
 
 State = Literal["equal", "rounding", "differs", "not compared"]
-REPEAT_TOLERANCE = 1e-5  # relative difference up to which both runs of a side write the same number
+REPEAT_TOLERANCE = 1e-5  # two runs of a side repeat a number if it differs by at most this (relative)
 MAX_FILES = 500  # pairs of files that are compared
-MAX_SHOWN = 3  # values of a file that are named in the result
+MAX_SHOWN = 3  # values or lines of a file that are named in the result
 IGNORED = re.compile(r"(?:^|/)__pycache__/|\.pyc$|\.lock$")
 CHECKPOINT_DATA = re.compile(r"\.data-\d{5}-of-\d{5}$")  # of a TensorFlow checkpoint, read with its .index
 
@@ -50,18 +51,6 @@ class WrittenFile:
     state: State
     detail: str
     count: int = 0  # values, lines or tensors that were compared
-
-
-@dataclass(frozen=True)
-class ComparedRuns:
-    """The runs whose files are compared: both sides, their second runs, and the perturbed run of the original."""
-
-    original: Run
-    migrated: Run
-    original_again: Run | None = None
-    migrated_again: Run | None = None
-    perturbed: Run | None = None
-    allowed: float = 0.0  # relative difference of plain numbers that is allowed as rounding
 
 
 def list_written(run: Run | None) -> dict[str, Path]:
@@ -112,7 +101,7 @@ def pair_names(left: list[str], right: list[str]) -> dict[str, str]:
 def compare_one_sided(
     runs: ComparedRuns, ours: dict[str, Path], theirs: dict[str, Path], pairs: dict[str, str]
 ) -> Iterator[WrittenFile]:
-    """Yield the files that only one side wrote: a difference unless the side's second run does not write them."""
+    """Yield the files that only one side wrote, as differences; not compared if its second run does not write them."""
     sides = (
         (ours, set(pairs), runs.original_again, "the original"),
         (theirs, set(pairs.values()), runs.migrated_again, "the migrated script"),
@@ -135,7 +124,7 @@ def compare_file(runs: ComparedRuns, left: str, left_path: Path, right: str, rig
         return WrittenFile(left, "not compared", str(reason))
     if (ours.lines is None) != (theirs.lines is None):
         return WrittenFile(left, "differs", "it has another format after the migration")
-    if ours.unread or theirs.unread:
+    if ours.unread_reason or theirs.unread_reason:
         return compare_storages(left, ours, theirs)
     if ours.lines is not None:
         return compare_lines(runs, left, ours, theirs, ours_again, theirs_again)
@@ -167,7 +156,7 @@ def compare_values(
     judged = judge_pixels(runs, ours, theirs) if ours.is_image else set_tolerances(pairs, perturbed_pairs)
     bad = [f"{pair.name} {pair.why or f'is off by {pair.error:.2g}'}" for pair in judged if pair.bad]
     names = [*ours.values, *(key for key in theirs.values if key not in ours.values)]
-    if ours.is_partial:
+    if ours.may_skip_values:
         names = [key for key in names if key in ours.values and key in theirs.values]
     compared = [key for key in names if key not in unstable]
     bad += [
@@ -200,7 +189,7 @@ def compare_values(
 
 def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
     """Compare the bytes of tensors. If they differ, the result is "not compared": rounding changes bytes too."""
-    why = ours.unread or theirs.unread
+    why = ours.unread_reason or theirs.unread_reason
     equal = (np.array_equal(array, theirs.arrays[storage]) for storage, array in ours.arrays.items())
     if ours.arrays.keys() != theirs.arrays.keys() or not all(equal):
         return WrittenFile(name, "not compared", f"{why}; its bytes differ")
@@ -209,7 +198,7 @@ def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
 
 
 def judge_pixels(runs: ComparedRuns, ours: Content, theirs: Content) -> list[ValuePair]:
-    """Return the pair of pixel arrays, or nothing if rounding is allowed and explains their difference (1 of 255)."""
+    """Return the pair of pixel arrays; no pair if rounding is allowed and no pixel is off by more than 1 (of 255)."""
     left, right = ours.arrays["pixels"], theirs.arrays["pixels"]
     if left.shape == right.shape and runs.allowed and int(np.abs(left.astype(int) - right).max(initial=0)) <= 1:
         return []
@@ -255,7 +244,7 @@ def compare_lines(
     ours_again: Content | None,
     theirs_again: Content | None,
 ) -> WrittenFile:
-    """Compare a text by lines: paired lines by their stable numbers, others if both runs of a side write them."""
+    """Compare a text by lines: paired lines by their stable numbers, others if both runs of their side write them."""
     left, right = read_lines(ours, runs.original), read_lines(theirs, runs.migrated)
     left_again = read_lines(ours_again, runs.original_again) if ours_again and runs.original_again else left
     right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right
@@ -293,9 +282,9 @@ def read_lines(content: Content, run: Run) -> list[str]:
     return mask_paths_and_times(content.lines or [], run.plan)
 
 
-def describe_some(bad: list[str]) -> str:
-    more = len(bad) - MAX_SHOWN
-    return "; ".join(bad[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+def describe_some(items: list[str]) -> str:
+    more = len(items) - MAX_SHOWN
+    return "; ".join(items[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def format_plural(count: int, noun: str) -> str:

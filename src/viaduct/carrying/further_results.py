@@ -1,8 +1,8 @@
-"""Comparison of printed numbers, network inputs and evaluation results of the two sides.
+"""Comparison of results besides losses, gradients and weights: printed numbers, network inputs, evaluations.
 
-A printed number is compared if both runs of a side print the same text for it, and if it is not a time or speed. Lines
-are paired if they differ only in numbers and device names. For a number that differs or that only one side prints, the
-verdict is "not proved" instead of "differs": a script may print, for example, how much memory its device has.
+A printed number is compared if it is not a time or speed, and if the second run of each side repeats it. Lines are
+paired if they differ only in numbers and device names. A number that differs, or that only one side prints, makes the
+verdict "not proved" instead of "differs": a script may print, for example, how much memory its device has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,19 @@ INPUT_ROUNDING = 1e-5  # allowed difference of a network's inputs, relative to t
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class ComparedRuns:
+    """The runs whose results are compared: both sides, their second runs, and the perturbed run of the original."""
+
+    original: Run
+    migrated: Run
+    original_again: Run | None = None
+    migrated_again: Run | None = None
+    perturbed: Run | None = None
+    allowed: float = 0.0  # relative difference of plain numbers that is allowed as rounding
+
+
+@dataclass(frozen=True)
+class FurtherResults:
     """Differences between the sides, and how much was compared."""
 
     differing: list[str]  # descriptions for the user
@@ -58,20 +70,15 @@ class Outcomes:
     evaluations: int = 0  # number of passes without gradients that were compared
 
 
-def compare_outcomes(
-    original: Run, original_again: Run | None, migrated: Run, migrated_again: Run | None, allowed: float
-) -> Outcomes:
-    """Compare network inputs, evaluations and printed numbers. `allowed`: relative difference that rounding explains.
-
-    `original_again` and `migrated_again` are the second runs of both sides.
-    """
+def compare_further_results(runs: ComparedRuns) -> FurtherResults:
+    """Compare network inputs, evaluations and printed numbers."""
     differing: list[str] = []
     compared = unpaired = 0
-    ours, theirs = read_printed(original.plan), read_printed(migrated.plan)
+    ours, theirs = read_printed(runs.original.plan), read_printed(runs.migrated.plan)
     # Without a second run of the original, the two runs of the migrated script show which numbers repeat themselves.
     # Without a second run of the migrated script, no number is known to repeat itself.
-    ours_again = read_printed(original_again.plan) if original_again is not None else ours
-    theirs_again = read_printed(migrated_again.plan) if migrated_again is not None else {}
+    ours_again = read_printed(runs.original_again.plan) if runs.original_again is not None else ours
+    theirs_again = read_printed(runs.migrated_again.plan) if runs.migrated_again is not None else {}
     for rank in sorted(ours.keys() | theirs.keys()):
         before, after = ours.get(rank, []), theirs.get(rank, [])
         left = find_stable_numbers(before, ours_again.get(rank, []))
@@ -81,13 +88,14 @@ def compare_outcomes(
         for a, b in pairs:
             numbers = [(x, y) for x, y in zip(left[a], right[b], strict=True) if x is not None and y is not None]
             compared += len(numbers)
-            if any(not is_alike(x, y, allowed) for x, y in numbers):
+            if any(not is_alike(x, y, runs.allowed) for x, y in numbers):
                 line, other = describe_line(before[a]), describe_line(after[b])
                 differing.append(f"{line} in the original, {other} after the migration")
         differing += find_one_sided_lines("original", before, left, {a for a, _ in pairs}, after)
         differing += find_one_sided_lines("migrated script", after, right, {b for _, b in pairs}, before)
-    evaluated, count = compare_evaluations(original, migrated, allowed)
-    return Outcomes([*compare_inputs(original, migrated), *evaluated, *differing], compared, unpaired, count)
+    evaluated, count = compare_evaluations(runs.original, runs.migrated, runs.allowed)
+    inputs = compare_inputs(runs.original, runs.migrated)
+    return FurtherResults([*inputs, *evaluated, *differing], compared, unpaired, count)
 
 
 def read_printed(plan: Plan) -> dict[int, list[str]]:
@@ -99,7 +107,7 @@ def read_printed(plan: Plan) -> dict[int, list[str]]:
 
 
 def mask_paths_and_times(lines: list[str], plan: Plan) -> list[str]:
-    """Replace paths of the run, and times, which differ between runs."""
+    """Return the lines with dates, times of day and the run's own paths replaced: they differ between runs."""
     paths = re.compile(
         "|".join(re.escape(path) for path in (plan.visible_start_folder, plan.record_folder, plan.source_tree) if path)
     )
@@ -120,7 +128,7 @@ def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
 
 
 def find_stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]:
-    """Return the numbers of each line; None replaces times, speeds and numbers that the second run prints differently.
+    """Return the numbers of each line; None stands for times, speeds, and numbers that the second run does not repeat.
 
     `again`: the lines of the second run.
     """
@@ -147,14 +155,14 @@ def find_times_and_speeds(line: str) -> set[int]:
 def find_one_sided_lines(
     side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int], others: list[str]
 ) -> Iterator[str]:
-    """Yield the unpaired lines with a number that both runs of the side print. `others`: lines of the other side."""
+    """Yield sentences about the unpaired lines with a stable number. `others`: the lines of the other side."""
     for index, line in enumerate(lines):
         if index not in paired and any(number is not None for number in numbers[index]):
             yield f"{describe_line(line)} is printed by the {side} {describe_absence(line, others)}"
 
 
 def describe_absence(line: str, others: list[str]) -> str:
-    """Return why a line has no partner on the other side, as the end of "is printed by the original …"."""
+    """Return the end of the sentence "LINE is printed by the original …", which says how the other side differs."""
     masked = mask_numbers(line)
     return "more often or at another place" if any(mask_numbers(other) == masked for other in others) else "only"
 
@@ -196,7 +204,7 @@ def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[l
 
 
 def find_other_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[str]:
-    """Yield a different count of evaluations, and the evaluations whose sums differ by more than `allowed`."""
+    """Yield a sentence if the counts of evaluations differ, and one for each evaluation with other sums."""
     if len(left.evaluations) != len(right.evaluations):
         counts = f"{len(left.evaluations)} passes without gradients in the original, {len(right.evaluations)} after"
         yield f"evaluation of rank {left.number}: {counts} the migration"
@@ -206,9 +214,9 @@ def find_other_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[
 
 
 def compare_inputs(original: Run, migrated: Run) -> list[str]:
-    """Return the first step of each rank with different network inputs, by weighted sums.
+    """Return a sentence about the first step of each rank whose network inputs differ in their weighted sums.
 
-    Losses do not show that the samples of a batch are in another order: it changes them by rounding only.
+    Losses would not show that the samples of a batch are in another order, which changes them by rounding only.
     """
     differing = []
     for left, right in zip(original.observations.ranks, migrated.observations.ranks, strict=False):
@@ -220,13 +228,13 @@ def compare_inputs(original: Run, migrated: Run) -> list[str]:
 
 
 def are_sums_alike(left: list[float], right: list[float], allowed: float) -> bool:
-    """Return True if two lists of sums agree: for each tensor a weighted sum, then the sum of the magnitudes.
+    """Return True if two lists of sums agree. They hold two sums for each tensor: a weighted one, and of magnitudes.
 
     The differences of both are relative to the sum of the magnitudes.
     """
     if len(left) != len(right):
         return False
-    # index | 1 is the odd one of a pair of indices: that of the sum of the magnitudes
+    # Sums of magnitudes have odd indices; `index | 1` is the odd index of the same tensor.
     scales = [max(abs(left[index | 1]), abs(right[index | 1])) for index in range(len(left))]
     return all(
         a == b or (math.isfinite(a) and abs(a - b) <= allowed * scale) or (a != a and b != b)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from viaduct.rehearsal import project
 
-DEVICE_QUERIES = {  # functions
+DEVICE_FUNCTIONS = {  # the last parts of their names
     "is_available", "device_count", "is_gpu_available", "is_built_with_cuda", "list_physical_devices", "is_cuda",
 }  # fmt: skip
 DEVICES = {"cuda", "cpu", "npu", "mlu", "gpu", "/gpu", "/cpu"}  # the part before the colon of "cuda:0" or "/gpu:0"
 
 
 @dataclass(frozen=True)
-class Branch:
-    """One line that tests the device."""
+class DeviceTest:
+    """A line that tests the device."""
 
     file: str
     line: int
@@ -31,19 +31,19 @@ class Branch:
         return f"{self.file}:{self.line}"
 
 
-def find_branches(script: Path, root: Path) -> list[Branch]:
+def list_device_tests(script: Path, root: Path) -> list[DeviceTest]:
     """Return the lines of the script, and of the project files that it imports, that test the device."""
-    branches = []
+    tests = []
     for source in project.read_project(script).sources:
         lines = source.path.read_text(encoding="utf-8", errors="replace").splitlines()
         name = str(source.path.relative_to(root)) if source.path.is_relative_to(root) else source.path.name
-        tests = sorted(set(find_device_tests(source.tree)))
-        branches += [Branch(name, line, lines[line - 1].strip()) for line in tests]
-    return branches
+        numbers = sorted(set(find_device_tests(source.tree)))
+        tests += [DeviceTest(name, number, lines[number - 1].strip()) for number in numbers]
+    return tests
 
 
 def find_device_tests(tree: ast.Module) -> Iterator[int]:
-    """Yield the line numbers of conditions that test the device."""
+    """Yield the numbers of the lines in which a condition that tests the device begins."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.IfExp, ast.While)) and any(map(is_device_test, ast.walk(node.test))):
             yield node.test.lineno
@@ -52,7 +52,7 @@ def find_device_tests(tree: ast.Module) -> Iterator[int]:
 def is_device_test(node: ast.AST) -> bool:
     """Return True for `torch.cuda.is_available()`, `x.is_cuda`, `device.type == "cuda"`, `args.device != "cpu"`."""
     if isinstance(node, ast.Call):
-        return project.get_unqualified_name(node.func) in DEVICE_QUERIES
+        return project.get_unqualified_name(node.func) in DEVICE_FUNCTIONS
     if isinstance(node, ast.Attribute):
         return node.attr == "is_cuda"
     if isinstance(node, ast.Compare):

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from viaduct.carrying.device_branches import find_device_tests
+from viaduct.carrying.device_tests import find_device_tests
 
 
 @pytest.mark.parametrize(

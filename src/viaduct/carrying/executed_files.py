@@ -1,4 +1,4 @@
-"""Provenance: the files that a run executed, checked against the files in the folder of its side (the tree)."""
+"""The files that a run executed, checked against the files in the folder of its side (the tree)."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ Problem = Literal["wrong tree", "not the file", ""]
 
 @dataclass(frozen=True)
 class ExecutedFile:
-    """A file of the project that a run executed, with the hash of the source that Python compiled."""
+    """A file of the project that a run executed, with the hash of the file's bytes when it was executed."""
 
-    position: str  # path within the project
+    position: str  # path within the project, which is the same on both sides
     file: str  # full path
     sha256: str
-    names: tuple[str, ...] = ()  # names of the imported module
+    names: tuple[str, ...] = ()  # under which it was imported
     processes: int = 1  # number of processes that executed it
     problem: Problem = ""
     detail: str = ""
 
 
 @dataclass(frozen=True)
-class Provenance:
-    """Files that a run executed: those of the project, and the paths of those in neither side's tree (`outside`)."""
+class ExecutedFiles:
+    """Files that a run executed."""
 
-    executed: list[ExecutedFile] = field(default_factory=list)
-    outside: list[str] = field(default_factory=list)
+    in_project: list[ExecutedFile] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)  # paths of Python files that neither side's tree has
 
     @property
     def problems(self) -> list[ExecutedFile]:
-        return [file for file in self.executed if file.problem]
+        return [file for file in self.in_project if file.problem]
 
     @property
     def positions(self) -> set[str]:
         """Return the paths, within the project, of the files without a problem."""
-        return {file.position for file in self.executed if not file.problem}
+        return {file.position for file in self.in_project if not file.problem}
 
     def as_record(self) -> dict[str, Any]:
-        return {"modules": [asdict(file) for file in self.executed], "outside": self.outside}
+        return {"modules": [asdict(file) for file in self.in_project], "outside": self.outside}
 
 
-def read(plan: Plan) -> Provenance:
+def read_executed_files(plan: Plan) -> ExecutedFiles:
     """Check the files that a run has recorded (rehearsal/provenance.py) against those on disk."""
     path = Path(plan.record_folder) / MODULES_FILE
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
@@ -55,23 +55,21 @@ def read(plan: Plan) -> Provenance:
     for line in lines:
         entry = json.loads(line)
         grouped.setdefault((entry["file"], entry["sha256"], entry["from_file"]), []).append(entry)
-    executed, outside = [], []
+    in_project, outside = [], []
     for entries in grouped.values():
         if is_outside(entries[0], plan):
             outside.append(entries[0]["file"])
         else:
-            executed.append(check_executed(entries, plan))
-    return Provenance(sorted(executed, key=lambda file: file.position), sorted(set(outside)))
+            in_project.append(check_executed(entries, plan))
+    return ExecutedFiles(sorted(in_project, key=lambda file: file.position), sorted(set(outside)))
 
 
 def is_outside(entry: dict[str, Any], plan: Plan) -> bool:
     """Return True for a file of neither side's tree: a library, or a module that the script has written."""
     if entry["tree"] != "outside":
         return False
-    if entry["position"] is None:
-        return True
-    trees = [Path(tree) / entry["position"] for tree in (plan.source_tree, *plan.other_source_trees)]
-    return not any(path.is_file() for path in trees)
+    trees = (plan.source_tree, *plan.other_source_trees)
+    return entry["position"] is None or not any((Path(tree) / entry["position"]).is_file() for tree in trees)
 
 
 def check_executed(entries: list[dict[str, Any]], plan: Plan) -> ExecutedFile:

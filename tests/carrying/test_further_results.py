@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from viaduct.carrying.further_results import (
+    ComparedRuns,
+    FurtherResults,
+    compare_further_results,
+    compare_inputs,
+    find_times_and_speeds,
+    is_alike,
+)
 from viaduct.carrying.observations import Observations, Rank
-from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes, find_times_and_speeds, is_alike
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.observe import compute_fingerprint
 from viaduct.rehearsal.plan import Plan
@@ -25,13 +32,13 @@ def record_output(folder: Path, name: str, text: str) -> Run:
     return Run("original", plan, None, Observations([]))  # type: ignore[arg-type]
 
 
-def compare(folder: Path, original: str, migrated: str, again: str | None = None) -> Outcomes:
+def compare(folder: Path, original: str, migrated: str, again: str | None = None) -> FurtherResults:
     runs = [
         record_output(folder, "original", original),
         record_output(folder, "again", original if again is None else again),
     ]
     runs += [record_output(folder, "migrated", migrated), record_output(folder, "repeated", migrated)]
-    return compare_outcomes(runs[0], runs[1], replace(runs[2], side="migrated"), runs[3], 0.0)
+    return compare_further_results(ComparedRuns(runs[0], replace(runs[2], name="migrated"), runs[1], runs[3]))
 
 
 def test_what_differs_in_times_and_devices_alone_is_the_same(tmp_path: Path) -> None:
