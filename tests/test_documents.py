@@ -85,10 +85,12 @@ def test_the_chinese_readme_has_the_same_verbs_links_and_figures() -> None:
     assert sorted(re.findall(r"[\d.]+ ms", README_ZH)) == sorted(re.findall(r"[\d.]+ ms", README))
 
 
-def test_the_readme_names_every_verb_and_fits_a_hundred_lines() -> None:
+def test_the_readme_lists_the_verbs_in_the_order_of_the_help() -> None:
     rows = "".join(re.findall(r"^\| (`.*?`) \|", README, re.MULTILINE))
-    for name in cli.VERBS:
-        assert f"`{name}`" in rows, name
+    assert re.findall(r"`(\w+)`", rows) == list(cli.VERBS)
+
+
+def test_the_readme_fits_a_hundred_lines() -> None:
     assert len(README.splitlines()) <= 100
 
 

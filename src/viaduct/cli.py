@@ -22,28 +22,29 @@ from viaduct.path_errors import explain_os_error, refuse_impossible
 from viaduct.terminal import start_escaping_output, tidy_message
 from viaduct.usage import explain_usage_error, list_flag_values
 
-# Verb -> its line in `viaduct --help`. The module is imported only when the verb is called.
+# Verb -> its line in `viaduct --help`, in the order of the table in README.md. A verb's module is imported when the verb
+# is called.
 VERBS = {
-    "train": "Train a recipe, or continue a run that was interrupted.",
-    "evaluate": "Measure a run's checkpoints on the validation images.",
-    "runs": "List training runs and what became of them; compare, trace, draw, watch and export them.",
-    "search": "Search the hyper-parameters of a recipe; every trial is an ordinary run.",
-    "predict": "Predict the most probable classes of image files and folders.",
-    "export": "Write a trained network for another runtime: ONNX, torch.export, SavedModel; checked against PyTorch.",
-    "serve": "Serve a trained classifier over HTTP: the Open Inference Protocol, /predict, a page to try it.",
-    "bench": "Measure a training step: images/s, where its time goes, and the same work in torchvision or timm.",
     "migrate": "Rewrite PyTorch and TensorFlow 1 scripts for another accelerator; name what needs manual review.",
     "rehearse": "Run a migrated script without the accelerator, on a stand-in that keeps the card's limits.",
     "carry": "Migrate a script, rehearse it beside the original, compare what they compute: one command, one verdict.",
+    "train": "Train a recipe, or continue a run that was interrupted.",
+    "evaluate": "Measure a run's checkpoints on the validation images.",
+    "search": "Search the hyper-parameters of a recipe; every trial is an ordinary run.",
+    "runs": "List training runs and what became of them; compare, trace, draw, watch and export them.",
+    "bench": "Measure a training step: images/s, where its time goes, and the same work in torchvision or timm.",
     "compare": "Find the first operator where two dumps differ, and why; or the step where two loss curves do.",
     "dump": "Run a PyTorch or TensorFlow 1 script, unmodified, and dump what its networks compute in chosen steps.",
     "profile": "Show where the time of a training step goes, of any script or recipe, and what to do about it.",
     "tune": "Search faster variants of a recipe's operators on this device; keep them in a bank that training uses.",
+    "predict": "Predict the most probable classes of image files and folders.",
+    "export": "Write a trained network for another runtime: ONNX, torch.export, SavedModel; checked against PyTorch.",
+    "serve": "Serve a trained classifier over HTTP: the Open Inference Protocol, /predict, a page to try it.",
     "data": "Build, fetch, index, check, show and measure training data.",
     "models": "List the networks: parameters, multiplications, input size, recipes, source.",
     "weights": "Show weights; import and export TensorFlow and MindSpore checkpoints, with neither installed.",
-    "ranktable": "Make, check, show and convert the rank tables that describe a cluster.",
     "launch": "Start the ranks of a job on this machine, write scripts that do, or predict how it scales.",
+    "ranktable": "Make, check, show and convert the rank tables that describe a cluster.",
     "devices": "Show which devices this machine has, and what is missing for the others.",
 }
 
