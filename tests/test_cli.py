@@ -82,7 +82,7 @@ HILL = [
     ["extras", "search_space"],
     ["cards"],
     ["errors"],
-    ["terminal", "torch_compat"],
+    ["flags", "terminal", "torch_compat"],
 ]
 
 

@@ -21,9 +21,9 @@ from viaduct.extras import explain_import_error
 from viaduct.path_errors import explain_os_error, refuse_impossible
 from viaduct.terminal import start_escaping_output, tidy_message
 from viaduct.usage import explain_usage_error, list_flag_values
+from viaduct.verbs._grouped_help import GroupedCommand
 
-# Verb -> its line in `viaduct --help`, in the order of the table in README.md. A verb's module is imported when the verb
-# is called.
+# Verb -> its line in `viaduct --help`, in the order of README.md. The module of a verb is imported when it is called.
 VERBS = {
     "migrate": "Rewrite PyTorch and TensorFlow 1 scripts for another accelerator; name what needs manual review.",
     "rehearse": "Run a migrated script without the accelerator, on a stand-in that keeps the card's limits.",
@@ -67,7 +67,7 @@ def load_verb(name: str) -> Any:
     if hasattr(module, "app"):  # a verb with subcommands
         return typer.main.get_command(module.app)
     verb = typer.Typer(add_completion=False, rich_markup_mode=None)
-    verb.command(name, cls=getattr(module, "Command", None))(module.main)
+    verb.command(name, cls=getattr(module, "Command", GroupedCommand))(module.main)
     return typer.main.get_command(verb)
 
 

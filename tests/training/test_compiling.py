@@ -19,13 +19,14 @@ from torch import Tensor, nn
 
 from training.tiny_runs import RECIPE, build_normed_network, train_recipe, training, weights
 from viaduct import models
+from viaduct.comparison.dump_options import DumpOptions
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe, Sgd, Thor
 from viaduct.torch_compat import get_default_compile_cache
 from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
 from viaduct.training.compiling import CACHE_VARIABLE, Compilation, find_regions, set_compile_cache
-from viaduct.training.dumping import DumpOptions
+from viaduct.training.dumping import check_dump
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 
@@ -287,9 +288,9 @@ def test_who_looks_closely_has_a_network_compiled_whole(run: RunDir, traced: Non
 
 def test_a_dump_of_blocks_is_refused_with_the_way_out() -> None:
     with pytest.raises(BadValue, match="block by block cannot be dumped") as refused:
-        DumpOptions("0").check_recipe(replace(TOWER, compile="regional"), 1)
+        check_dump(DumpOptions("0"), replace(TOWER, compile="regional"), 1)
     with pytest.raises(BadValue, match="block by block cannot be dumped"):
-        DumpOptions("0").check_recipe(replace(TOWER, compile_parts="last"), 1)
+        check_dump(DumpOptions("0"), replace(TOWER, compile_parts="last"), 1)
     assert "--compile whole" in str(refused.value)
 
 

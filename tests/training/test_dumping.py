@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from training.tiny_runs import RECIPE, After, Recorder, build_normed_network, forgetful, train_recipe, training, within
+from viaduct.comparison.dump_options import DumpOptions
 from viaduct.comparison.readers.viaduct_dump import read
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe, Thor
-from viaduct.training.dumping import Dumping, DumpOptions
+from viaduct.training.dumping import Dumping, check_dump
 from viaduct.training.rundir import RunDir
 
 FORGETFUL = replace(RECIPE, model=forgetful, epochs=1)
@@ -96,9 +97,9 @@ def test_nothing_dumped_is_reported(tmp_path: Path) -> None:
 )
 def test_what_graph_mode_cannot_show_is_refused(level: str, ranks: int, optimizer: Any) -> None:
     options = DumpOptions("0", level=level)
-    options.check_recipe(replace(RECIPE, optimizer=optimizer), ranks)
+    check_dump(options, replace(RECIPE, optimizer=optimizer), ranks)
     with pytest.raises(BadValue, match="graph mode"):
-        options.check_recipe(replace(RECIPE, mode="graph", optimizer=optimizer), ranks)
+        check_dump(options, replace(RECIPE, mode="graph", optimizer=optimizer), ranks)
 
 
 @pytest.mark.slow

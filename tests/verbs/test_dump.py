@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from viaduct.comparison.dump_options import DumpOptions
 from viaduct.errors import BadValue
 from viaduct.verbs._train_arguments import read_dump_options
 from viaduct.verbs.dump import main
@@ -54,30 +55,35 @@ def test_a_script_is_dumped_and_gets_its_own_arguments(tmp_path: Path) -> None:
 def test_a_pattern_that_names_nothing_is_refused_with_close_names(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(SCRIPT)
     with pytest.raises(BadValue, match=r"no operator is called like 'netwrk'; close are: network"):
-        main(str(tmp_path / "job.py"), [], only="netwrk", out=tmp_path / "dump")
+        main(script=str(tmp_path / "job.py"), only="netwrk", out=tmp_path / "dump")
     assert not list((tmp_path / "dump").iterdir())
 
 
 def test_a_step_that_never_comes_is_explained(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(SCRIPT)
     with pytest.raises(BadValue, match=r"took 3 steps[\s\S]*steps are 0 to 2"):
-        main(str(tmp_path / "job.py"), [], steps="9", out=tmp_path / "dump")
+        main(script=str(tmp_path / "job.py"), steps="9", out=tmp_path / "dump")
     assert not (tmp_path / "dump").exists()
 
 
 def test_a_script_that_does_not_train_is_described(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("print('hello')\n")
     with pytest.raises(BadValue, match=r"without calling a torch\.nn\.Module"):
-        main(str(tmp_path / "job.py"), [], out=tmp_path / "dump")
+        main(script=str(tmp_path / "job.py"), out=tmp_path / "dump")
 
 
-@pytest.mark.parametrize("flags", [{"only": "a"}, {"mode": "input"}, {"level": "op"}, {"statistics_only": True}])
+@pytest.mark.parametrize(
+    "flags", [{"dump_only": "a"}, {"dump_mode": "input"}, {"dump_level": "op"}, {"dump_statistics_only": True}]
+)
 def test_what_train_should_dump_of_no_step_is_refused(flags: dict[str, Any]) -> None:
-    plain: dict[str, Any] = {"steps": None, "mode": "all", "only": None, "level": "module", "statistics_only": False}
-    assert read_dump_options(**plain) is None
+    plain: dict[str, Any] = {
+        **{f"dump_{name}": value for name, value in vars(DumpOptions()).items()},
+        "dump_steps": None,
+    }
+    assert read_dump_options(plain) is None
     with pytest.raises(BadValue, match="need --dump-steps"):
-        read_dump_options(**{**plain, **flags})
-    assert read_dump_options(**{**plain, **flags, "steps": "0|5|10-12"}) is not None
+        read_dump_options({**plain, **flags})
+    assert read_dump_options({**plain, **flags, "dump_steps": "0|5|10-12"}) is not None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,12 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.weak import TensorWeakRef
 
 from viaduct.comparison import naming, tensor_statistics
+from viaduct.comparison.dump_options import Level, Mode
 from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import ALL_OPERATORS, FileNames, NamePatterns, Steps
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
 
-Mode = Literal["input", "output", "all"]
-Level = Literal["module", "op"]
 ALWAYS_DUMPED: tuple[Role, ...] = ("parameter", "gradient", "update")
 ROLES_OF_MODE: Mapping[Mode, tuple[Role, ...]] = {
     "input": ("input", "grad_output"),  # the inputs of an operator, forward and backward

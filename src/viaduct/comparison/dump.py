@@ -28,7 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from viaduct import __version__
-from viaduct.comparison.capture import Capture, DumpPlan, Level, Mode
+from viaduct.comparison.capture import Capture, DumpPlan
+from viaduct.comparison.dump_options import Level, Mode
 from viaduct.comparison.index import Entry, Index
 from viaduct.comparison.modules import ModuleRecorder, name_modules, unwrap_module
 from viaduct.comparison.naming import name_step_folder, parse_patterns, parse_steps

@@ -3,48 +3,84 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from viaduct.cards.npu import DEFAULT_RANK_SOURCE, RankSource
+from viaduct.flags import Flag
 
 TargetName = Literal["npu", "mlu", "any"]
 Mode = Literal["rewrite", "patch"]
 NEWER_PRECISION_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values of precision_mode_v2 only
+
+# Headings in the help of `viaduct migrate`
+TORCH, TF1, RULES = "PyTorch scripts", "TensorFlow 1 scripts", "Rules"
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of one migration."""
 
-    to: TargetName = "npu"
-    distributed: bool = False
-    style: Literal["explicit", "wrapper"] = "explicit"  # of sessions: options written out, or the vendor's helpers
-    imports: Literal["explicit", "star"] = "explicit"  # of npu_bridge: single names, or `from npu_init import *`
-    precision: str = ""  # precision_mode, or precision_mode_v2
-    loop: int = 1  # iterations_per_loop
-    rank: RankSource = DEFAULT_RANK_SOURCE  # source of rank and size: "hccl", the collective library, or "env"
-    reduction: Literal["average", "sum"] = "average"  # of gradients over the ranks
-    resources: Literal["session", "plugin"] = "session"  # communication is started in its own session, or by npu_plugin
-    device: Literal["remove", "cpu"] = "remove"  # `with tf.device('/gpu:0')` is removed, or becomes '/cpu:0'
-    tpu: Literal["convert", "keep"] = "convert"  # TPUEstimator becomes NPUEstimator, or stays
-    keep_defaults: bool = False  # write TensorFlow's defaults explicitly where those of NPURunConfig differ
-    pad_predict: bool = False  # the last batch of a prediction is padded, not dropped
-    metrics_allreduce: bool = False  # evaluation metrics are averaged over the ranks
-    dropout_layers: bool = False  # dropout layers of Keras use the device's dropout too
-    fusion_switch: str = ""  # a file that disables fusion rules of the graph compiler
-    profile: str = ""  # a directory for profiling results
+    to: Annotated[TargetName, Flag("The accelerator; any (PyTorch only): one source for cuda, npu, mlu and cpu.")] = "npu"
+    entry: Annotated[
+        str, Flag("The script that is started.", metavar="FILE", default="found if it is the only one")
+    ] = ""
+    exclude: Annotated[
+        tuple[str, ...],
+        Flag("Do not change files that match this .gitignore pattern; may be repeated.", metavar="PATTERN"),
+    ] = ()
+    mode: Annotated[
+        Mode, Flag("Rewrite, or only import the vendor's run-time patch and report what it cannot fix.", TORCH)
+    ] = "rewrite"
+    data_parallel: Annotated[
+        Literal["report", "unwrap", "ddp"],
+        Flag("nn.DataParallel: report it, unwrap it, or replace it by DistributedDataParallel.", TORCH),
+    ] = "report"
+    int32_targets: Annotated[bool, Flag("On the NPU: cast class labels to int32 before they are moved.", TORCH)] = False
+    start_up: Annotated[bool, Flag("On the NPU: write the settings that are recommended for speed.", TORCH)] = False
+    distributed: Annotated[bool, Flag("Migrate for several devices.", TF1)] = False
+    precision: Annotated[str, Flag("precision_mode, or a mode of precision_mode_v2.", TF1, "MODE")] = ""
+    loop: Annotated[int, Flag("iterations_per_loop: steps on the device per return to the host.", TF1)] = 1
+    style: Annotated[
+        Literal["explicit", "wrapper"], Flag("Sessions: write out the options, or use the vendor's helpers.", TF1)
+    ] = "explicit"
+    imports: Annotated[
+        Literal["explicit", "star"],
+        Flag("Import names of npu_bridge one by one, or with npu_init's star import.", TF1),
+    ] = "explicit"
+    rank: Annotated[
+        RankSource,
+        Flag(f"Source of rank and size: {DEFAULT_RANK_SOURCE} (the library), or the environment.", TF1),
+    ] = DEFAULT_RANK_SOURCE
+    reduction: Annotated[
+        Literal["average", "sum"], Flag("With --distributed: average or sum of the ranks' gradients.", TF1)
+    ] = "average"
+    resources: Annotated[
+        Literal["session", "plugin"],
+        Flag("Start communication with a separate session, or with npu_plugin.", TF1),
+    ] = "session"
+    device: Annotated[Literal["remove", "cpu"], Flag("`with tf.device('/gpu:0')`: remove, or name the CPU.", TF1)] = (
+        "remove"
+    )
+    tpu: Annotated[
+        Literal["convert", "keep"], Flag("TPUEstimator: convert to NPUEstimator, or keep with the TPU off.", TF1)
+    ] = "convert"
+    keep_defaults: Annotated[bool, Flag("Write out TensorFlow's defaults where those of NPURunConfig differ.", TF1)] = (
+        False
+    )
+    pad_predict: Annotated[bool, Flag("Pad the last batch of a prediction instead of dropping it.", TF1)] = False
+    metrics_allreduce: Annotated[bool, Flag("Average evaluation metrics over the ranks.", TF1)] = False
+    dropout_layers: Annotated[bool, Flag("Also let Keras' dropout layers use the device's dropout.", TF1)] = False
+    preset: Annotated[str, Flag("Advice for one model: resnet-seed.", TF1, "NAME")] = ""
+    fusion_switch: Annotated[
+        str, Flag("File of the graph compiler's fusion switches: a path on the device.", TF1, "FILE")
+    ] = ""
+    profile: Annotated[str, Flag("Record profiles in this folder.", TF1, "DIR")] = ""
     profile_points: tuple[str, str] = ("", "")  # first operator of the forward, last of the backward pass
-    dump: str = ""  # a directory for dumped tensors
-    dump_step: str = ""  # steps to dump: "5", "0|5|10" or "3-6"
-    preset: str = ""  # a name in checks.PRESETS
-    entry: str = ""  # the script that is started; empty: not given
-    data_parallel: Literal["report", "unwrap", "ddp"] = "report"  # nn.DataParallel; ddp: DistributedDataParallel
-    mode: Mode = "rewrite"  # patch: only the vendor's run-time patch is imported
-    int32_targets: bool = False  # class indices of losses become int32
-    start_up: bool = False  # PyTorch on the NPU: write the settings recommended for speed
-    exclude: tuple[str, ...] = ()  # patterns of files that are copied unchanged
-    only: tuple[str, ...] = ()  # rules to run: their names or former names, or rows of the specification; (): all
-    skip: tuple[str, ...] = ()  # rules not to run
+    dump: Annotated[str, Flag("Dump tensors to this folder.", TF1, "DIR")] = ""
+    dump_step: Annotated[str, Flag("With --dump: steps to dump, such as 0|5-10.", TF1, "STEPS")] = ""
+    # A rule is given by its name or a former name, or by a row of the specification.
+    only: Annotated[tuple[str, ...], Flag("Apply only this rule; may be repeated.", RULES, "RULE")] = ()
+    skip: Annotated[tuple[str, ...], Flag("Do not apply this rule; may be repeated.", RULES, "RULE")] = ()
 
     @property
     def precision_key(self) -> str:

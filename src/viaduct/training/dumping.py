@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
 from torch import Tensor
 
 from viaduct.comparison.dump import Dump, make_plan
+from viaduct.comparison.dump_options import DumpOptions
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe, Thor
 from viaduct.training.callbacks import Callback
@@ -15,30 +15,20 @@ from viaduct.training.loop import Training
 from viaduct.training.summary import read_commit
 
 
-@dataclass(frozen=True)
-class DumpOptions:
-    """Values of the flags --dump-steps, --dump-mode, …, which are arguments of `comparison.dump.Dump`."""
-
-    steps: str
-    mode: str = "all"
-    only: str | None = None
-    level: str = "module"
-    statistics_only: bool = False
-
-    def check_recipe(self, recipe: Recipe, ranks: int) -> None:
-        """Raise BadValue if a run of this recipe cannot be dumped with these options."""
-        make_plan(**vars(self))
-        if recipe.mode != "graph":
-            return
-        eager = "Use --mode eager."
-        if recipe.compile == "regional" or recipe.compile_parts:
-            raise BadValue("a network that is compiled block by block cannot be dumped.", "Use --compile whole.")
-        if self.level == "op":
-            raise BadValue("in graph mode operators are fused: --dump-level op has nothing to show.", eager)
-        if ranks > 1:
-            raise BadValue("in graph mode several ranks cannot be dumped.", eager, "Or dump one rank.")
-        if isinstance(recipe.optimizer, Thor):
-            raise BadValue("THOR's refresh steps are not compiled: a dump in graph mode would lack them.", eager)
+def check_dump(options: DumpOptions, recipe: Recipe, ranks: int) -> None:
+    """Raise BadValue if a run of this recipe cannot be dumped with these options."""
+    make_plan(**vars(options))
+    if recipe.mode != "graph":
+        return
+    eager = "Use --mode eager."
+    if recipe.compile == "regional" or recipe.compile_parts:
+        raise BadValue("a network that is compiled block by block cannot be dumped.", "Use --compile whole.")
+    if options.level == "op":
+        raise BadValue("in graph mode operators are fused: --dump-level op has nothing to show.", eager)
+    if ranks > 1:
+        raise BadValue("in graph mode several ranks cannot be dumped.", eager, "Or dump one rank.")
+    if isinstance(recipe.optimizer, Thor):
+        raise BadValue("THOR's refresh steps are not compiled: a dump in graph mode would lack them.", eager)
 
 
 class Dumping(Callback):

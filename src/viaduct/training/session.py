@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from viaduct import devices
 from viaduct.atomic_files import NO_ROOM, replace_file
+from viaduct.comparison.dump_options import DumpOptions
 from viaduct.data.batches import RankShare
 from viaduct.data.records import Records
 from viaduct.data.source import Arrays, Dataset, Source
@@ -52,7 +53,7 @@ from viaduct.training.callbacks import (
 )
 from viaduct.training.compiling import describe_unused_compile
 from viaduct.training.distributed import Group, join_ranks
-from viaduct.training.dumping import Dumping, DumpOptions
+from viaduct.training.dumping import Dumping, check_dump
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.live import Ending, LivePage
 from viaduct.training.logs import FORMATS, append_line
@@ -166,7 +167,7 @@ def check_before_start(request: Request, ranks: int) -> None:
 def refuse_observation(request: Request, ranks: int) -> None:
     """Raise BadValue for a dump or a profile that is not possible with this recipe."""
     if request.dump is not None:
-        request.dump.check_recipe(request.loaded.recipe, ranks)
+        check_dump(request.dump, request.loaded.recipe, ranks)
     if request.profile is not None:
         request.profile.check_recipe(request.loaded.recipe)
 

@@ -18,6 +18,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from viaduct.comparison.dump_options import DumpOptions
+from viaduct.verbs._option_flags import build_parameters, set_parameters
+
 FIELDS_FILE = Path(__file__).with_name("recipe_fields.json")
 
 RUN = "Run"
@@ -32,7 +35,7 @@ HEADINGS = (RUN, SCHEDULE, SPEED, WEIGHTS, DATA, OUTPUT, RANKS, INSPECTION)
 
 
 @dataclass(frozen=True)
-class Flag:
+class RecipeFlag:
     """Short name of `--set PATH=VALUE`."""
 
     path: str
@@ -44,64 +47,78 @@ class Flag:
 
 
 FLAGS = {
-    "model": Flag("model", RUN, "Network: one of ours, timm:NAME, torchvision:NAME, package.module:function.", "NAME"),
-    "epochs": Flag("epochs", SCHEDULE, "Passes over the training images."),
-    "steps": Flag("steps", SCHEDULE, "Total optimizer steps, instead of epochs."),
-    "seed": Flag("seed", SCHEDULE, "Seed of weights, sample order and augmentation."),
-    "batch": Flag("data.global_batch", SCHEDULE, "Global batch size."),
-    "lr": Flag("optimizer.lr", SCHEDULE, "Peak learning rate; find: measure a suitable one.", "RATE|find"),
-    "accumulate": Flag("accumulate", SCHEDULE, "Split the batch into this many parts and accumulate gradients."),
-    "clip_norm": Flag("clip_norm", SCHEDULE, "Clip gradients to this norm; 0: do not clip."),
-    "mode": Flag("mode", SPEED, "graph: compiled; auto: whichever is faster."),
-    "compile": Flag("compile", SPEED, "In graph mode: compile block by block (regional) or the whole network."),
-    "compile_parts": Flag("compile_parts", SPEED, "Compile only these parts: 'stages.2,head'.", "GLOB,…"),
-    "kernels": Flag("kernels", SPEED, "Use viaduct's own kernels where they fit."),
-    "sink": Flag("sink", SPEED, "Steps executed on the device at a time; 0: return to the host after each."),
-    "precision": Flag("precision.compute", SPEED, "Compute precision, or a level O0 to O3."),
-    "loss_scale": Flag("precision.loss_scale", SPEED, "Loss scale: fixed, dynamic, or as the precision needs."),
-    "deterministic": Flag("deterministic", SPEED, "Same bits every time; slower on accelerators."),
-    "init": Flag(
+    "model": RecipeFlag(
+        "model", RUN, "Network: one of ours, timm:NAME, torchvision:NAME, package.module:function.", "NAME"
+    ),
+    "epochs": RecipeFlag("epochs", SCHEDULE, "Passes over the training images."),
+    "steps": RecipeFlag("steps", SCHEDULE, "Total optimizer steps, instead of epochs."),
+    "seed": RecipeFlag("seed", SCHEDULE, "Seed of weights, sample order and augmentation."),
+    "batch": RecipeFlag("data.global_batch", SCHEDULE, "Global batch size."),
+    "lr": RecipeFlag("optimizer.lr", SCHEDULE, "Peak learning rate; find: measure a suitable one.", "RATE|find"),
+    "accumulate": RecipeFlag("accumulate", SCHEDULE, "Split the batch into this many parts and accumulate gradients."),
+    "clip_norm": RecipeFlag("clip_norm", SCHEDULE, "Clip gradients to this norm; 0: do not clip."),
+    "mode": RecipeFlag("mode", SPEED, "graph: compiled; auto: whichever is faster."),
+    "compile": RecipeFlag("compile", SPEED, "In graph mode: compile block by block (regional) or the whole network."),
+    "compile_parts": RecipeFlag("compile_parts", SPEED, "Compile only these parts: 'stages.2,head'.", "GLOB,…"),
+    "kernels": RecipeFlag("kernels", SPEED, "Use viaduct's own kernels where they fit."),
+    "sink": RecipeFlag("sink", SPEED, "Steps executed on the device at a time; 0: return to the host after each."),
+    "precision": RecipeFlag("precision.compute", SPEED, "Compute precision, or a level O0 to O3."),
+    "loss_scale": RecipeFlag("precision.loss_scale", SPEED, "Loss scale: fixed, dynamic, or as the precision needs."),
+    "deterministic": RecipeFlag("deterministic", SPEED, "Same bits every time; slower on accelerators."),
+    "init": RecipeFlag(
         "init.source",
         WEIGHTS,
         "Start from these weights: .safetensors, .pth, a run, a TensorFlow or MindSpore checkpoint.",
         "PATH",
         is_path=True,
     ),
-    "init_exclude": Flag("init.exclude", WEIGHTS, "Do not load parameters with these names: 'head.*'.", "GLOB,…"),
-    "init_schedule": Flag("init.schedule", WEIGHTS, "Restart at step 0, or continue at the step of the weights."),
-    "freeze": Flag("init.freeze", WEIGHTS, "Do not train these: 'all but head', or 'stem,stages.0'.", "GLOB,…"),
-    "classes": Flag("data.classes", DATA, "Outputs of the network."),
-    "workers": Flag("data.workers", DATA, "Threads that prepare batches; 0: one a core for records, else none."),
-    "on_bad_record": Flag("data.on_bad_record", DATA, "Stop at a damaged record, or skip it, count it and name it."),
-    "balance": Flag(
+    "init_exclude": RecipeFlag("init.exclude", WEIGHTS, "Do not load parameters with these names: 'head.*'.", "GLOB,…"),
+    "init_schedule": RecipeFlag("init.schedule", WEIGHTS, "Restart at step 0, or continue at the step of the weights."),
+    "freeze": RecipeFlag("init.freeze", WEIGHTS, "Do not train these: 'all but head', or 'stem,stages.0'.", "GLOB,…"),
+    "classes": RecipeFlag("data.classes", DATA, "Outputs of the network."),
+    "workers": RecipeFlag("data.workers", DATA, "Threads that prepare batches; 0: one a core for records, else none."),
+    "on_bad_record": RecipeFlag(
+        "data.on_bad_record", DATA, "Stop at a damaged record, or skip it, count it and name it."
+    ),
+    "balance": RecipeFlag(
         "data.balance", DATA, "Draw every class equally often; partly: --set data.balance=0.5.", is_switch=True
     ),
-    "auto_augment": Flag("data.auto_augment", DATA, "imagenet, cifar10, randaugment or randaugment-N-M.", "POLICY"),
-    "increased_aug": Flag(
+    "auto_augment": RecipeFlag(
+        "data.auto_augment", DATA, "imagenet, cifar10, randaugment or randaugment-N-M.", "POLICY"
+    ),
+    "increased_aug": RecipeFlag(
         "data.increased_aug", DATA, "Colour augmentation: on (see the next four flags), off, or that of the reference."
     ),
-    "brightness": Flag("data.brightness", DATA, "Largest change, of 255 grey levels."),
-    "contrast": Flag("data.contrast", DATA, "Smallest factor; the largest is 2 - X."),
-    "saturation": Flag("data.saturation", DATA, "Smallest factor; the largest is 2 - X."),
-    "hue": Flag("data.hue", DATA, "Largest rotation, as a share of half a circle."),
-    "eval_every": Flag("evaluation.every_epochs", OUTPUT, "Epochs between evaluations; 0: only at the end."),
-    "eval_only": Flag("evaluation.eval_only", OUTPUT, "Evaluate the newest checkpoint and stop."),
-    "stop_threshold": Flag("evaluation.stop_threshold", OUTPUT, "Stop once top-1 (0 to 1) reaches this; 0: never."),
-    "save_every": Flag("checkpoint.every_steps", OUTPUT, "Steps between checkpoints; 0: by time only."),
-    "keep": Flag("checkpoint.keep", OUTPUT, "Number of checkpoints kept, besides the best."),
-    "log_every": Flag("log.every_steps", OUTPUT, "Steps between log lines."),
-    "log_format": Flag("log.format", OUTPUT, "Format of the log lines."),
-    "tensorboard": Flag(
+    "brightness": RecipeFlag("data.brightness", DATA, "Largest change, of 255 grey levels."),
+    "contrast": RecipeFlag("data.contrast", DATA, "Smallest factor; the largest is 2 - X."),
+    "saturation": RecipeFlag("data.saturation", DATA, "Smallest factor; the largest is 2 - X."),
+    "hue": RecipeFlag("data.hue", DATA, "Largest rotation, as a share of half a circle."),
+    "eval_every": RecipeFlag("evaluation.every_epochs", OUTPUT, "Epochs between evaluations; 0: only at the end."),
+    "eval_only": RecipeFlag("evaluation.eval_only", OUTPUT, "Evaluate the newest checkpoint and stop."),
+    "stop_threshold": RecipeFlag(
+        "evaluation.stop_threshold", OUTPUT, "Stop once top-1 (0 to 1) reaches this; 0: never."
+    ),
+    "save_every": RecipeFlag("checkpoint.every_steps", OUTPUT, "Steps between checkpoints; 0: by time only."),
+    "keep": RecipeFlag("checkpoint.keep", OUTPUT, "Number of checkpoints kept, besides the best."),
+    "log_every": RecipeFlag("log.every_steps", OUTPUT, "Steps between log lines."),
+    "log_format": RecipeFlag("log.format", OUTPUT, "Format of the log lines."),
+    "tensorboard": RecipeFlag(
         "log.tensorboard", OUTPUT, "Besides curves: images, histograms, graph, top5, or all.", "NAME,…"
     ),
-    "tensorboard_every": Flag("log.tensorboard_every", OUTPUT, "Steps between images and histograms; 0: as log lines."),
-    "track": Flag(
+    "tensorboard_every": RecipeFlag(
+        "log.tensorboard_every", OUTPUT, "Steps between images and histograms; 0: as log lines."
+    ),
+    "track": RecipeFlag(
         "log.track", OUTPUT, "Send records to mlflow or wandb; tensorboard: its events are in every run.", "NAME,…"
     ),
-    "parallel": Flag("parallel.mode", RANKS, "hybrid: each rank has a part of the classes; auto: by their number."),
-    "sync_norm": Flag("parallel.sync_norm", RANKS, "Batch norm statistics of the global batch, not of a rank's share."),
-    "compress": Flag("parallel.compress", RANKS, "Data type in which gradients are sent."),
-    "reduce": Flag("parallel.reduce", RANKS, "Mean or sum of the ranks' gradients."),
+    "parallel": RecipeFlag(
+        "parallel.mode", RANKS, "hybrid: each rank has a part of the classes; auto: by their number."
+    ),
+    "sync_norm": RecipeFlag(
+        "parallel.sync_norm", RANKS, "Batch norm statistics of the global batch, not of a rank's share."
+    ),
+    "compress": RecipeFlag("parallel.compress", RANKS, "Data type in which gradients are sent."),
+    "reduce": RecipeFlag("parallel.reduce", RANKS, "Mean or sum of the ranks' gradients."),
 }
 
 
@@ -112,7 +129,7 @@ def read_fields() -> dict[str, list[str]]:
     return fields
 
 
-def build_parameter(name: str, flag: Flag) -> inspect.Parameter:
+def build_parameter(name: str, flag: RecipeFlag) -> inspect.Parameter:
     """Return the parameter of a verb's function for one flag."""
     accepts = read_fields()[flag.path]
     is_switch = flag.is_switch or accepts == ["bool"]
@@ -140,13 +157,13 @@ def with_recipe_flags(function: Callable[..., None]) -> Callable[..., None]:
     def verb(**options: Any) -> None:
         function(**options)
 
-    # typer reads the flags of a verb from the signature and the annotations of its function.
     declared = inspect.signature(function, eval_str=True).parameters.values()
-    parameters = [item.replace(kind=item.KEYWORD_ONLY) for item in declared if item.kind is not item.VAR_KEYWORD]
-    parameters += [build_parameter(name, flag) for name, flag in FLAGS.items()]
-    vars(verb)["__signature__"] = inspect.Signature(parameters, return_annotation=None)
-    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
-    return verb
+    return set_parameters(
+        verb,
+        [parameter for parameter in declared if parameter.kind is not parameter.VAR_KEYWORD]
+        + [build_parameter(name, flag) for name, flag in FLAGS.items()]
+        + build_parameters(DumpOptions, ("mode", "only", "level", "statistics_only"), "dump_", INSPECTION),
+    )
 
 
 def describe_field(path: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shlex
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from viaduct.comparison.dump_options import DumpOptions
+from viaduct.comparison.naming import parse_patterns, parse_steps
 from viaduct.errors import BadValue
 from viaduct.terminal import print_note
 from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
@@ -35,23 +38,30 @@ class Arguments:
     device: str
     resume: Literal["auto", "never", "must"]
     command: str
-    dump: dict[str, Any] | None  # arguments of training.dumping.DumpOptions, which imports torch
+    dump: DumpOptions | None
     watch: int | None = None  # port of the live page; 0: any free one; None: no page
     profile: tuple[Window | None, ProfilingOptions] | None = None
     bank: Location | None = None
 
     def make_request(self) -> Request:
         """Return the request for the training session; imports torch."""
-        from viaduct.training.dumping import DumpOptions
         from viaduct.training.profile_callback import ProfileRequest
         from viaduct.training.rundir import RunDir
         from viaduct.training.session import Request
 
-        dump = DumpOptions(**self.dump) if self.dump else None
         run = RunDir(self.run)
         profile = ProfileRequest(*self.profile, self.loaded.name, self.command) if self.profile else None
         return Request(
-            self.loaded, run, self.data, self.device, self.resume, self.command, dump, self.watch, profile, self.bank
+            self.loaded,
+            run,
+            self.data,
+            self.device,
+            self.resume,
+            self.command,
+            self.dump,
+            self.watch,
+            profile,
+            self.bank,
         )
 
 
@@ -71,13 +81,6 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
     flag_changes = {name: (FLAGS[name].path, format_value(value)) for name, value in flag_values.items()}
     changes = merge_changes(flag_changes, options["settings"])
     changed_fields = {path for path, _ in changes}
-    dump = read_dump_options(
-        options["dump_steps"],
-        options["dump_mode"],
-        options["dump_only"],
-        options["dump_level"],
-        options["dump_statistics_only"],
-    )
     recipe_name = options["recipe"] or choose_recipe(options)
     loaded, stored = resolve_recipe(recipe_name, options["run"], changes)
     run, device = options["run"] or Path("runs") / name_run(loaded.name, options["model"]), options["device"]
@@ -94,7 +97,7 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
         device=stored.get("device", device) if device == "auto" else device,
         resume=options["resume"],
         command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
-        dump=dump,
+        dump=read_dump_options(options),
         watch=choose_watch_port(options["watch"], options["watch_port"], loaded.recipe.evaluation.eval_only),
         profile=choose_profile(options["profile"]),
         bank=choose_bank(options["bank"]),
@@ -194,21 +197,19 @@ def choose_watch_port(watch: bool, port: int | None, eval_only: bool) -> int | N
     return port or 0
 
 
-def read_dump_options(
-    steps: str | None, mode: str, only: str | None, level: str, statistics_only: bool
-) -> dict[str, Any] | None:
-    """Return the arguments of DumpOptions from the --dump flags, None without --dump-steps; refuse contradictions."""
-    from viaduct.comparison.naming import parse_patterns, parse_steps
-
-    if steps is None:
-        if only is not None or statistics_only or mode != "all" or level != "module":
+def read_dump_options(options: dict[str, Any]) -> DumpOptions | None:
+    """Return the values of the --dump flags; None without --dump-steps. Raises BadValue for contradictions."""
+    given = {field.name: options[f"dump_{field.name}"] for field in dataclasses.fields(DumpOptions)}
+    if given["steps"] is None:
+        if DumpOptions(**{**given, "steps": DumpOptions.steps}) != DumpOptions():
             raise BadValue(
                 "--dump-mode, -only, -level and -statistics-only need --dump-steps.", "For example --dump-steps 0"
             )
         return None
-    parse_steps(steps, "--dump-steps")
-    parse_patterns(only)
-    return {"steps": steps, "mode": mode, "only": only, "level": level, "statistics_only": statistics_only}
+    dump = DumpOptions(**given)
+    parse_steps(dump.steps, "--dump-steps")
+    parse_patterns(dump.only)
+    return dump
 
 
 def format_value(value: str | bool | Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from viaduct.migration.options import RULES, TF1, TORCH, Options
 from viaduct.rehearsal import limits
 from viaduct.signals import collect_signals
+from viaduct.verbs._grouped_help import GroupedCommand
+from viaduct.verbs._option_flags import Fields, with_option_flags
 from viaduct.verbs.rehearse import (
     Arguments,
     FakeData,
@@ -28,20 +32,25 @@ if TYPE_CHECKING:
     from viaduct.carrying.carry import CarryResult
 
 
+class Command(GroupedCommand):
+    """Command with the headings of `carry --help`."""
+
+    headings = ("Options", TORCH, TF1, RULES)
+
+
+@with_option_flags
 def main(
     source: Annotated[
         Path, typer.Argument(help="A script or notebook, a folder with --entry, a module with -m.", metavar="SCRIPT")
     ],
     arguments: Arguments = None,
     to: Annotated[Literal["npu", "mlu"], typer.Option(help="The accelerator.")] = "npu",
+    *,
+    options: Annotated[Options, Fields("entry", "exclude", "precision", "data_parallel", "only", "skip")],
     out: Annotated[Path, typer.Option(help="Folder for migrated copy, runs and report.")] = Path("carried"),
     force: Annotated[
         bool, typer.Option("--force", help="If --out exists, rename the old folder to OUT.1 first.")
     ] = False,
-    entry: Annotated[
-        str,
-        typer.Option(help="The script that is started.", metavar="FILE", show_default="found if it is the only one"),
-    ] = "",
     migrated: Annotated[
         Path | None,
         typer.Option(help="Compare with this copy, migrated or changed by hand, instead of migrating.", metavar="DIR"),
@@ -73,29 +82,6 @@ def main(
     distributed: Annotated[
         bool, typer.Option("--distributed", help="Migrate for several devices; --ranks above 1 implies it.")
     ] = False,
-    precision: Annotated[
-        str, typer.Option(help="precision_mode, or a mode of precision_mode_v2.", metavar="MODE", show_default=False)
-    ] = "",
-    data_parallel: Annotated[
-        Literal["report", "unwrap", "ddp"],
-        typer.Option(help="nn.DataParallel: report it, unwrap it, or replace it by DistributedDataParallel."),
-    ] = "report",
-    only: Annotated[
-        list[str] | None,
-        typer.Option(help="Apply only this rule; may be repeated.", metavar="RULE", show_default=False),
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option(help="Do not apply this rule; may be repeated.", metavar="RULE", show_default=False),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Do not change files that match this .gitignore pattern; may be repeated.",
-            metavar="PATTERN",
-            show_default=False,
-        ),
-    ] = None,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of findings and limits.")] = "en",
 ) -> None:
     """Migrate a script, rehearse the original and the migrated version, compare their results, write one report.
@@ -108,19 +94,9 @@ def main(
     limits.parse_modes(switches)
     from viaduct.carrying.request import Request
     from viaduct.migration.checks import check_options
-    from viaduct.migration.options import Options
     from viaduct.rehearsal.project import find_module_file
 
-    options = Options(
-        to=to,
-        distributed=distributed or ranks > 1,
-        precision=precision,
-        entry=entry,
-        only=tuple(only or ()),
-        skip=tuple(skip or ()),
-        exclude=tuple(exclude or ()),
-        data_parallel=data_parallel,
-    )
+    options = dataclasses.replace(options, to=to, distributed=distributed or ranks > 1)
     check_options(options)
     request = Request(
         source=find_module_file(str(source)) if module else source,

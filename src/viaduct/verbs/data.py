@@ -12,13 +12,9 @@ import typer
 
 from viaduct.errors import BadValue
 from viaduct.terminal import show_progress
+from viaduct.verbs._grouped_help import Subcommands
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Build, fetch, index, check, show and measure training data.",
-)
+app = Subcommands("Build, fetch, index, check, show and measure training data.")
 Records = Annotated[Path, typer.Argument(help="A folder of train-?????-of-????? and validation-… files.")]
 # Listed here because importing viaduct.data needs numpy, and --help does not.
 REFERENCES = sorted(path.stem for path in Path(__file__).parents[1].glob("data/references/[a-z]*.py"))

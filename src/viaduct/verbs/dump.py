@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from viaduct.comparison.dump_options import DumpOptions
 from viaduct.errors import BadRun, BadValue
 from viaduct.terminal import print_note
+from viaduct.verbs._option_flags import with_option_flags
 
 if TYPE_CHECKING:
     from viaduct.comparison.script_dump import ScriptDump
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from viaduct.scripts.runner import Script, ScriptResult
 
 
+@with_option_flags
 def main(
     script: Annotated[
         str, typer.Argument(help="A script that trains with PyTorch or TensorFlow 1; with -m, a module's name.")
@@ -24,21 +27,10 @@ def main(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="After --: the script's own arguments.", metavar="[-- ARGUMENTS]")
     ] = None,
-    steps: Annotated[str, typer.Option(help="Steps to dump, from 0: 0,5,10-12.", metavar="LIST")] = "0",
+    *,
+    options: DumpOptions,
     out: Annotated[Path, typer.Option(help="Folder for the dump.")] = Path("dump"),
     module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
-    mode: Annotated[
-        Literal["input", "output", "all"], typer.Option(help="Tensors of each operator that are dumped.")
-    ] = "all",
-    only: Annotated[
-        str | None, typer.Option(help="Dump only operators with these names: 'layer3.*,fc'.", metavar="GLOB,…")
-    ] = None,
-    level: Annotated[
-        Literal["module", "op"], typer.Option(help="Dump modules, or every aten operator, forward and backward.")
-    ] = "module",
-    statistics_only: Annotated[
-        bool, typer.Option("--statistics-only", help="Dump minimum, maximum, mean, deviation, norm; no tensors.")
-    ] = False,
     step_by: Annotated[
         Literal["auto", "optimizer", "forward"],
         typer.Option(help="Event that ends a step. auto: the optimizer; without one, each forward pass."),
@@ -56,24 +48,24 @@ def main(
     from viaduct.comparison.naming import parse_steps
     from viaduct.scripts.runner import load_script
 
-    parse_steps(steps, "--steps")
+    parse_steps(options.steps, "--steps")
     loaded = load_script(script, arguments or [], module)
     check_out(out, force)
     if is_tensorflow(loaded.file):
         unsupported = {
-            "--level": level != "module",
-            "--statistics-only": statistics_only,
-            "--mode input": mode == "input",
+            "--level": options.level != DumpOptions.level,
+            "--statistics-only": options.statistics_only,
+            "--mode input": options.mode == "input",
             "--step-by forward": step_by == "forward",
         }
         refuse_options([flag for flag, is_given in unsupported.items() if is_given])
-        raise typer.Exit(dump_graph(loaded, steps, out, only, run_on, force))
+        raise typer.Exit(dump_graph(loaded, options, out, run_on, force))
 
     # torch is imported from here on, after the flags have been checked.
     from viaduct.comparison.dump import clear_dump, make_plan
     from viaduct.comparison.script_dump import ScriptDump
 
-    plan = make_plan(steps, mode, only, level, statistics_only)
+    plan = make_plan(**vars(options))
     if force and out.is_dir():
         clear_dump(out)
     dump = ScriptDump(plan, out.resolve(), loaded, run_on, step_by)
@@ -111,7 +103,7 @@ def refuse_options(given: list[str]) -> None:
         )
 
 
-def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: bool, force: bool) -> int:
+def dump_graph(script: Script, options: DumpOptions, out: Path, run_on: bool, force: bool) -> int:
     """Dump a TensorFlow 1 script; return its exit code. Raises BadValue if it succeeds and nothing was dumped."""
     from viaduct.comparison.naming import parse_steps
     from viaduct.rehearsal.tf1_stage import golden, need_tensorflow
@@ -119,8 +111,8 @@ def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: 
     need_tensorflow()
     if force and out.is_dir():
         shutil.rmtree(out)
-    chosen = parse_steps(steps, "--steps")
-    patterns = tuple(part.strip() for part in (only or "").split(",") if part.strip())
+    chosen = parse_steps(options.steps, "--steps")
+    patterns = tuple(part.strip() for part in (options.only or "").split(",") if part.strip())
     dump = golden.Golden(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
     result = golden.dump_script(dump, script)
     if result.failure:

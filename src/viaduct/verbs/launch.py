@@ -32,6 +32,7 @@ from viaduct.cluster.scripts import Kind
 from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadValue
 from viaduct.usage import list_flag_values
+from viaduct.verbs._grouped_help import GroupedCommand, Subcommands
 
 OLD_FLAGS = {"--plan": "plan", "--write-scripts": "scripts"}  # former flag -> the subcommand that replaces it
 COMMAND_HINT = "What follows `--` is the command's own: `… -- python my_script.py --epochs 3`."
@@ -83,7 +84,7 @@ def drop_command(arguments: list[str]) -> list[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
-class StartCommand(typer.core.TyperCommand):
+class StartCommand(GroupedCommand):
     """Command whose error about an unknown flag points out that the launched command belongs after `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -96,7 +97,7 @@ class StartCommand(typer.core.TyperCommand):
             raise
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, cls=StartByDefault, help=HELP)
+app = Subcommands(HELP, cls=StartByDefault, no_args_is_help=False)
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(

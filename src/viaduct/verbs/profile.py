@@ -15,18 +15,14 @@ import typer
 
 from viaduct.errors import BadValue, UnknownName
 from viaduct.terminal import print_note
+from viaduct.verbs._grouped_help import Subcommands
 
 if TYPE_CHECKING:
     from viaduct.profiling.collector import Plan
     from viaduct.profiling.gather import RankProfile
     from viaduct.profiling.record import Profile
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Show where the time of a training step goes, and what to do about it.",
-)
+app = Subcommands("Show where the time of a training step goes, and what to do about it.")
 Force = Annotated[bool, typer.Option("--force", help="Replace an earlier profile in --out; other files stay.")]
 Json = Annotated[bool, typer.Option("--json", help="Print profile.json instead of the summary.")]
 

@@ -18,13 +18,9 @@ from viaduct.cluster.ranktable import RankTable, read_bytes, read_table
 from viaduct.cluster.rules import DEFAULT_CARD, Card, Examination, examine
 from viaduct.errors import BadValue
 from viaduct.terminal import print_note
+from viaduct.verbs._grouped_help import Subcommands
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Make, check, show and convert the rank tables that describe a cluster.",
-)
+app = Subcommands("Make, check, show and convert the rank tables that describe a cluster.")
 File = Annotated[Path, typer.Argument(help="A rank table, template 1 or 2.", metavar="FILE")]
 CardOption = Annotated[
     Card, typer.Option("--card", help="Card whose rules apply; `other`: GPUs, MLUs or CPUs, any number of devices.")

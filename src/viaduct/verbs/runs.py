@@ -13,6 +13,7 @@ import typer
 import typer.core
 
 from viaduct.errors import BadValue
+from viaduct.verbs._grouped_help import Subcommands
 
 if TYPE_CHECKING:
     from viaduct.runs.facts import RunFacts
@@ -33,11 +34,10 @@ class ListByDefault(typer.core.TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
+app = Subcommands(
+    "List the runs below folders (runs/ by default): `viaduct runs [DIR …]`; show, compare and export them.",
     cls=ListByDefault,
-    help="List the runs below folders (runs/ by default): `viaduct runs [DIR …]`; show, compare and export them.",
+    no_args_is_help=False,
 )
 Run = Annotated[Path, typer.Argument(help="A run's directory.")]
 Dirs = Annotated[

@@ -79,19 +79,6 @@ def main(
     dump_steps: Annotated[
         str | None, InspectionOption(help="Dump the tensors of these steps to RUN/dump: 0,5,10-12.", metavar="LIST")
     ] = None,
-    dump_mode: Annotated[
-        Literal["input", "output", "all"], InspectionOption(help="Tensors of each operator that are dumped.")
-    ] = "all",
-    dump_only: Annotated[
-        str | None, InspectionOption(help="Dump only operators with these names: 'layer3.*,head'.", metavar="GLOB,…")
-    ] = None,
-    dump_level: Annotated[
-        Literal["module", "op"], InspectionOption(help="Dump modules, or every aten operator, forward and backward.")
-    ] = "module",
-    dump_statistics_only: Annotated[
-        bool,
-        InspectionOption("--dump-statistics-only", help="Dump minimum, maximum, mean, deviation, norm; no tensors."),
-    ] = False,
     **fields: Any,
 ) -> None:
     """Train a recipe, or resume a run that was interrupted.

@@ -13,17 +13,13 @@ from viaduct.extras import require
 from viaduct.file_urls import resolve_file_url
 from viaduct.terminal import print_note
 from viaduct.verbs._durations import parse_duration
+from viaduct.verbs._grouped_help import Subcommands
 
 if TYPE_CHECKING:
     from viaduct.training.tuned import TuneReport
     from viaduct.tuning.bank import BankContents
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Search faster variants of a recipe's operators, and store them in a bank.",
-)
+app = Subcommands("Search faster variants of a recipe's operators, and store them in a bank.")
 
 
 @app.command("run")

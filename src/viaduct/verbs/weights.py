@@ -12,12 +12,10 @@ import typer
 from viaduct.errors import BadValue
 from viaduct.extras import explain_import_error
 from viaduct.terminal import print_note
+from viaduct.verbs._grouped_help import Subcommands
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Show weights; import and export TensorFlow, MindSpore and PyTorch files, without TensorFlow or MindSpore.",
+app = Subcommands(
+    "Show weights; import and export TensorFlow, MindSpore and PyTorch files, without TensorFlow or MindSpore."
 )
 Model = Annotated[
     str, typer.Option(help="A network of `viaduct models`.", show_default="found by names and shapes", metavar="NAME")
