@@ -20,7 +20,9 @@ TORCH, TF1, RULES = "PyTorch scripts", "TensorFlow 1 scripts", "Rules"
 class Options:
     """Options of one migration."""
 
-    to: Annotated[TargetName, Flag("The accelerator; any (PyTorch only): one source for cuda, npu, mlu and cpu.")] = "npu"
+    to: Annotated[TargetName, Flag("The accelerator; any (PyTorch only): one source for cuda, npu, mlu and cpu.")] = (
+        "npu"
+    )
     entry: Annotated[
         str, Flag("The script that is started.", metavar="FILE", default="found if it is the only one")
     ] = ""

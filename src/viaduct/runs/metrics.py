@@ -7,18 +7,14 @@ table, and parsing them would take most of the time.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
-from viaduct.plain_files import open_plain_file
+from viaduct.growing_file import GrowingFile
 from viaduct.run_files import STEP_LIMIT
 
-TAIL = 64
-"""Bytes before `offset` that are compared at the next reading; if they differ, the whole file is read."""
-MAX_LINE_BYTES = 64 << 20  # reading ends at a longer line
 LOG_START = b'{"kind": "log", "step": '  # beginning of a log line, as training writes it
 KEPT_SPEEDS = 16  # last log lines from which the median of images_per_s is computed
 
@@ -29,7 +25,7 @@ class MetricsDigest:
 
     inode: int = 0
     offset: int = 0
-    tail: str = ""  # the last TAIL bytes before `offset`, in hexadecimal
+    tail: str = ""  # the last bytes before `offset`, in hexadecimal
     step: int = 0
     logs: int = 0  # number of log lines
     epoch: float | None = None
@@ -39,7 +35,6 @@ class MetricsDigest:
     best_step: int | None = None
     speeds: list[float] = field(default_factory=list)
     first_time: float | None = None
-    last_time: float | None = None
     checkpoint: int | None = None
     lost_step: int | None = None  # first step whose loss was NaN or infinite
     damaged: int = 0  # number of lines that are not the record of a step
@@ -56,42 +51,29 @@ def update_digest(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
 
     The digest is empty if the file cannot be opened. An incomplete last line is left for the next reading.
     """
-    try:
-        file = open_plain_file(path)
-    except OSError:
-        return MetricsDigest()
-    with file:
-        status = os.fstat(file.fileno())
-        digest = earlier if earlier and has_grown(file, status, earlier) else MetricsDigest(inode=status.st_ino)
-        file.seek(digest.offset)
-        tail = bytes.fromhex(digest.tail)
-        last_logs: deque[bytes] = deque(maxlen=KEPT_SPEEDS)
-        while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
-            digest.offset += len(line)
-            tail = (tail + line)[-TAIL:]
-            if digest.first_time is None or not is_usual_log(line):  # the first line has the time of the beginning
-                add_line(digest, line)
-                continue
-            digest.logs += len(last_logs) == KEPT_SPEEDS  # count the line that `append` drops
-            last_logs.append(line)
+    digest = earlier or MetricsDigest()
+
+    def restart() -> None:
+        nonlocal digest
+        digest = MetricsDigest()
+
+    file = GrowingFile(path, restart, digest.inode, digest.offset, bytes.fromhex(digest.tail))
+    last_logs: deque[bytes] = deque(maxlen=KEPT_SPEEDS)
+    for line in file.read_new_lines():
+        if digest.first_time is None or not is_usual_log(line):  # the first line has the time of the beginning
+            add_line(digest, line)
+            continue
+        digest.logs += len(last_logs) == KEPT_SPEEDS  # count the line that `append` drops
+        last_logs.append(line)
     for line in last_logs:
         add_line(digest, line)
-    digest.tail = tail.hex()
+    digest.inode, digest.offset, digest.tail = file.inode, file.offset, file.tail.hex()
     return digest
 
 
 def is_usual_log(line: bytes) -> bool:
     """Return True for a log line with a finite loss, judged without parsing."""
     return line.startswith(LOG_START) and line.endswith(b"}\n") and b'"loss": null' not in line
-
-
-def has_grown(file: BinaryIO, status: os.stat_result, earlier: MetricsDigest) -> bool:
-    """Return True if a file is that of `earlier`, is not shorter, and has the same bytes before `offset`."""
-    if status.st_ino != earlier.inode or status.st_size < earlier.offset:
-        return False
-    tail = bytes.fromhex(earlier.tail)
-    file.seek(earlier.offset - len(tail))
-    return file.read(len(tail)) == tail
 
 
 def add_line(digest: MetricsDigest, line: bytes) -> None:
@@ -138,9 +120,8 @@ def add_evaluation(digest: MetricsDigest, step: int, record: dict[str, Any]) -> 
 
 
 def add_time(digest: MetricsDigest, record: dict[str, Any]) -> None:
-    if (moment := number_or_none(record.get("time"))) is not None:
-        digest.first_time = digest.first_time if digest.first_time is not None else moment
-        digest.last_time = moment
+    if digest.first_time is None and (moment := number_or_none(record.get("time"))) is not None:
+        digest.first_time = moment
 
 
 def number_or_none(value: object) -> float | None:

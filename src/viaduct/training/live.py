@@ -19,7 +19,6 @@ import contextlib
 import errno
 import json
 import math
-import os
 import re
 import socketserver
 import sys
@@ -38,6 +37,7 @@ import numpy as np
 
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.errors import BadValue
+from viaduct.plain_files import open_plain_file
 from viaduct.reporting import (
     Callout,
     HistogramSteps,
@@ -60,7 +60,6 @@ from viaduct.training.run_reader import (
     MAX_AXIS_VALUE,
     RunContents,
     RunReader,
-    open_regular,
     parse_image_step,
     pick_evenly,
 )
@@ -362,8 +361,8 @@ def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> byt
     if not address.startswith("/images/") or not IMAGE_NAME.fullmatch(name):
         return None
     try:
-        with open_regular(run / "images" / name, os.O_NOFOLLOW) as file:
-            image: bytes = file.read(max_bytes)
+        with open_plain_file(run / "images" / name) as file:
+            image = file.read(max_bytes)
     except OSError:
         return None
     return image if image.startswith(PNG_SIGNATURE) and len(image) >= PNG_HEAD_BYTES else None

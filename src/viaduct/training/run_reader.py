@@ -12,22 +12,19 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from viaduct.errors import BadRun
 from viaduct.json_records import Damaged, has_fields, parse_object
+from viaduct.growing_file import GrowingFile
 from viaduct.reporting import Histogram
 from viaduct.run_files import RECORD_FIELDS, count_steps, parse_metric, read_count, read_recipe_record
 
 IMAGE_NAME = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)  # of a sheet of input images in RUN/images
 KEPT_HISTOGRAMS = 8  # steps whose histograms are shown; twice as many are held in memory
-TAIL_BYTES = 64  # if the last bytes that were read have changed, the file was replaced
 PER_STEP_FIELDS = {"losses"}  # fields of a log line that have a value for each step; they are not kept in memory
-MAX_LINE_BYTES = 64 << 20
 MAX_AXIS_VALUE = 1e300  # the width of a chart's axis overflows if values are larger
 HISTOGRAM = {"min": float, "max": float, "counts": list}  # fields of a histogram that are read, and their types
 KINDS = ("parameters", "gradients")  # of histograms
@@ -69,55 +66,6 @@ class RunContents:
 
 
 @dataclass
-class GrowingFile:
-    """A file of lines that another process appends to.
-
-    `on_line` is called with each new complete line. `on_restart` is called before the first line, and when the file was
-    replaced or removed; all lines are then read again.
-    """
-
-    path: Path
-    on_restart: Callable[[], None]
-    on_line: Callable[[bytes], None]
-    identity: tuple[int, int] = (0, 0)  # device and inode; (0, 0): there is no file
-    offset: int = 0
-    tail: bytes = b""
-
-    def read_new_lines(self) -> None:
-        """Call `on_line` with each line that was completed since the last call."""
-        try:
-            file = open_regular(self.path)
-        except OSError:
-            self._restart((0, 0))
-            return
-        with file:
-            facts = os.fstat(file.fileno())
-            identity = (facts.st_dev, facts.st_ino)
-            file.seek(max(0, self.offset - TAIL_BYTES))
-            if identity != self.identity or facts.st_size < self.offset or file.read(len(self.tail)) != self.tail:
-                self._restart(identity)
-                file.seek(0)
-            while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
-                self.offset += len(line)
-                self.tail = (self.tail + line)[-TAIL_BYTES:]
-                self.on_line(line)
-
-    def _restart(self, identity: tuple[int, int]) -> None:
-        if self.identity != (0, 0) or identity != (0, 0):
-            self.on_restart()
-        self.identity, self.offset, self.tail = identity, 0, b""
-
-
-def open_regular(path: Path, flags: int = 0) -> Any:
-    """Open a file to read bytes; raise OSError for a folder, and for a pipe or device, which could block."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is not a file")
-    return os.fdopen(descriptor, "rb")
-
-
-@dataclass
 class RunReader:
     """Reads a run directory; not thread-safe."""
 
@@ -127,9 +75,8 @@ class RunReader:
     histograms: list[StepHistograms] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._metrics_file = GrowingFile(self.path / "metrics.jsonl", self._forget_metrics, self._take_metric)
-        histograms = self.path / "histograms.jsonl"
-        self._histograms_file = GrowingFile(histograms, self.histograms.clear, self._take_histograms)
+        self._metrics_file = GrowingFile(self.path / "metrics.jsonl", self._forget_metrics)
+        self._histograms_file = GrowingFile(self.path / "histograms.jsonl", self.histograms.clear)
         self._signature: tuple[Any, ...] | None = None  # of the files that `_contents` was read from
         self._contents: RunContents | None = None
 
@@ -138,8 +85,10 @@ class RunReader:
         images = self._list_images()
         signature = (*(stat_file(self.path / name) for name in WATCHED_FILES), *images)
         if self._contents is None or signature != self._signature:
-            self._metrics_file.read_new_lines()
-            self._histograms_file.read_new_lines()
+            for line in self._metrics_file.read_new_lines():
+                self._add_metric(line)
+            for line in self._histograms_file.read_new_lines():
+                self._add_histograms(line)
             try:
                 record = read_recipe_record(self.path)
             except (BadRun, OSError):
@@ -166,7 +115,7 @@ class RunReader:
         self.logs.clear()
         self.evaluations.clear()
 
-    def _take_metric(self, line: bytes) -> None:
+    def _add_metric(self, line: bytes) -> None:
         record = parse_metric(line.decode("utf-8", errors="replace"))
         if record is None or record["kind"] not in ("log", "evaluation"):
             return
@@ -177,7 +126,7 @@ class RunReader:
         records.pop(record["step"], None)  # the last record of a step counts
         records[record["step"]] = kept
 
-    def _take_histograms(self, line: bytes) -> None:
+    def _add_histograms(self, line: bytes) -> None:
         try:
             record = parse_object(line)
         except Damaged:
