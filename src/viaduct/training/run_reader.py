@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.errors import BadRun
-from viaduct.json_records import Damaged, has_fields, parse_object
 from viaduct.growing_file import GrowingFile
+from viaduct.json_records import Damaged, has_fields, parse_object
 from viaduct.reporting import Histogram
 from viaduct.run_files import RECORD_FIELDS, count_steps, parse_metric, read_count, read_recipe_record
 
