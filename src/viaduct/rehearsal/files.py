@@ -25,7 +25,7 @@ from viaduct.rehearsal.overlay import Layout, OverlayError, choose_folders, find
 from viaduct.rehearsal.plan import Plan
 
 WORK_FOLDER, ELSEWHERE_FOLDER = "work", "elsewhere"
-UPPERS_FOLDER = "overlay"  # in the record: the layers that overlays write to
+UPPER_LAYERS_FOLDER = "overlay"  # in the record: the layers that overlays write to
 MAX_ENTRIES = 2000  # entries of a folder that are searched for links
 MAX_PATH_LENGTH = 1000  # characters of a string that is taken for a path
 SYSTEM_FOLDERS = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}  # a path in one of them is no user's
@@ -107,8 +107,8 @@ class OverlayFileView(FileView):
         """Unmount the overlay; return the files that the script wrote."""
         self.view.close()
         names = keep_written(self.plan, self.view.find_written())
-        make_removable(self.view.layout.uppers)
-        for folder in (self.view.layout.uppers, find_scratch_folder(self.plan)):
+        make_removable(self.view.layout.upper_layers)
+        for folder in (self.view.layout.upper_layers, find_scratch_folder(self.plan)):
             shutil.rmtree(folder, ignore_errors=True)
         return names, []
 
@@ -198,8 +198,8 @@ def make_layout(plan: Plan) -> Layout:
     folders = choose_folders([*required, *find_paths(plan)])
     excluded = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
     tree = plan.source_tree if plan.replaced_source_tree else ""
-    uppers = str(Path(plan.record_folder) / UPPERS_FOLDER)
-    return Layout(folders, uppers, required, (*excluded, plan.record_folder), plan.replaced_source_tree, tree)
+    upper_layers = str(Path(plan.record_folder) / UPPER_LAYERS_FOLDER)
+    return Layout(folders, upper_layers, required, (*excluded, plan.record_folder), plan.replaced_source_tree, tree)
 
 
 def find_paths(plan: Plan) -> Iterator[str]:

@@ -36,14 +36,19 @@ UNMOUNT_S = 30.0  # for the holding process to unmount and end
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders to overlay, and where their writes go."""
+    """Folders to overlay, and where their writes go.
+
+    The overlay file system combines a lower layer, here a folder of the user, with an upper layer, which receives all
+    writes into that folder.
+    """
 
     folders: tuple[str, ...]
-    uppers: str  # folder of the upper layers: numbered folders that receive the writes
-    required: tuple[str, ...] = ()  # folders without which nothing is mounted; others may be left out
+    upper_layers: str  # the folder that holds the upper layers, in numbered folders
+    required: tuple[str, ...] = ()  # folders without which nothing is mounted; if others cannot be overlaid, they stay
     excluded: tuple[str, ...] = ()  # folders inside of `folders` where writes reach the real files
-    replaced_tree: str = ""  # the view shows the files of `tree` that differ from this folder's at this folder's paths
-    tree: str = ""  # a migrated copy of `replaced_tree`
+    # A migrated project and the original that it replaces: at the original's paths the view shows the migrated files.
+    source_tree: str = ""
+    replaced_source_tree: str = ""
 
 
 @dataclass
@@ -53,7 +58,8 @@ class View:
     holder: subprocess.Popen[str]
     layout: Layout
     layers: dict[str, str] = field(default_factory=dict)  # overlaid folder by the number of its upper layer
-    tree_states: dict[str, list[int]] = field(default_factory=dict)  # initial states of `tree`'s files by visible path
+    # Initial states (`read_state`) of the files that the view shows in place of the original's, by visible path.
+    source_states: dict[str, list[int]] = field(default_factory=dict)
 
     def wrap_command(self, folder: str, command: list[str]) -> list[str]:
         """Return the command that runs `command` in this view, with `folder` as its current folder."""
@@ -72,14 +78,14 @@ class View:
     def find_written(self) -> Iterator[tuple[str, Path]]:
         """Yield the visible path of each file that was written, and its path in the upper layer."""
         for number, folder in self.layers.items():
-            upper = Path(self.layout.uppers) / number / "files"
+            upper = Path(self.layout.upper_layers) / number / "files"
             for root, folders, files in os.walk(upper):
                 folders.sort()
                 for name in sorted(files):
                     path = Path(root) / name
                     visible = os.path.join(folder, os.path.relpath(path, upper))
-                    # Not yielded are whiteouts, which mark deletions, and unchanged files of `tree`.
-                    if path.is_symlink() or (path.is_file() and self.tree_states.get(visible) != read_state(path)):
+                    # Whiteouts, which mark deletions, are not regular files; unchanged migrated files were not written.
+                    if path.is_symlink() or (path.is_file() and self.source_states.get(visible) != read_state(path)):
                         yield visible, path
 
 
@@ -89,7 +95,7 @@ class OverlayError(Exception):
 
 def open_view(layout: Layout) -> View:
     """Mount a layout; raise OverlayError if that is not possible."""
-    Path(layout.uppers).mkdir(parents=True, exist_ok=True)
+    Path(layout.upper_layers).mkdir(parents=True, exist_ok=True)
     holder = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, "hold"],  # -I, -S: import nothing of the user's
         stdin=subprocess.PIPE,
@@ -116,7 +122,7 @@ def open_view(layout: Layout) -> View:
         holder.stderr.close()
         raise OverlayError(" ".join([answer["error"], *last_line]))
     holder.stderr.close()
-    return View(holder, layout, answer["layers"], answer["tree_states"])
+    return View(holder, layout, answer["layers"], answer["source_states"])
 
 
 def find_obstacle(layout: Layout, parent: Path) -> str:
@@ -125,7 +131,7 @@ def find_obstacle(layout: Layout, parent: Path) -> str:
         return f"{OVERLAY_VARIABLE} is {os.environ[OVERLAY_VARIABLE]}"
     with tempfile.TemporaryDirectory(dir=parent, prefix=".viaduct_overlay_") as folder:
         try:
-            view = open_view(replace(layout, uppers=folder, excluded=()))
+            view = open_view(replace(layout, upper_layers=folder, excluded=()))
         except (OverlayError, OSError) as error:
             return str(error)
         view.close()
@@ -133,9 +139,9 @@ def find_obstacle(layout: Layout, parent: Path) -> str:
     return ""
 
 
-def make_removable(uppers: str | Path) -> None:
+def make_removable(upper_layers: str | Path) -> None:
     """Give permissions to the folders that the kernel made without any, so that they can be removed."""
-    for root, folders, _ in os.walk(uppers):
+    for root, folders, _ in os.walk(upper_layers):
         for name in folders:
             path = os.path.join(root, name)
             if not os.path.islink(path) and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
@@ -213,49 +219,51 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
-    """Mount a layout, outer folders first; return the fields `layers` and `tree_states` of its View."""
+    """Mount a layout, outer folders first; return the fields `layers` and `source_states` of its View."""
     points = [*layout["folders"], *(point for point in list_mount_points() if is_below(point, layout["folders"]))]
     points = sorted(dict.fromkeys(points), key=lambda point: point.count("/"))
     # Later these paths lead into the overlay; the descriptors opened now still lead to the folders below it.
     opened = {path: open_path(path) for path in points}
     excluded = {path: open_path(path) for path in layout["excluded"] if os.path.isdir(path)}
-    uppers = open_path(layout["uppers"])
-    replaced_tree = layout["replaced_tree"]
-    # The upper layer of the innermost overlaid folder around `replaced_tree` gets the files of `tree`.
-    tree_target = max((point for point in points if is_below(replaced_tree + "/", [point])), key=len, default="")
+    upper_layers = open_path(layout["upper_layers"])
+    replaced_source_tree = layout["replaced_source_tree"]
+    # The upper layer of the innermost overlaid folder around `replaced_source_tree` gets the files of `source_tree`.
+    around = [point for point in points if is_below(replaced_source_tree + "/", [point])]
+    source_target = max(around, key=len, default="")
     layers: dict[str, str] = {}
-    tree_states: dict[str, list[int]] = {}
+    source_states: dict[str, list[int]] = {}
     for number, target in enumerate(points):
         try:
             if not os.path.isdir(opened[target]):
                 raise NotADirectoryError(target)
             for name in ("files", "work"):
-                os.makedirs(f"{uppers}/{number}/{name}")
-            os.chmod(f"{uppers}/{number}/files", os.stat(opened[target]).st_mode & 0o7777)
-            if target == tree_target:
-                tree_states = copy_tree_files(layout["tree"], replaced_tree, target, f"{uppers}/{number}/files")
-            mount_overlay(target, opened[target], f"{uppers}/{number}")
+                os.makedirs(f"{upper_layers}/{number}/{name}")
+            os.chmod(f"{upper_layers}/{number}/files", os.stat(opened[target]).st_mode & 0o7777)
+            if target == source_target:
+                upper_layer = f"{upper_layers}/{number}/files"
+                source_states = copy_source_tree(layout["source_tree"], replaced_source_tree, target, upper_layer)
+            mount_overlay(target, opened[target], f"{upper_layers}/{number}")
             layers[str(number)] = target
         except OSError:
-            if target in (*layout["required"], tree_target):
+            if target in (*layout["required"], source_target):
                 raise
             # The target is no folder, or the kernel refuses to overlay it: show it unchanged.
             mount(opened[target], target, "", BIND | RECURSIVE)
     for path, source in excluded.items():
         mount(source, path, "", BIND | RECURSIVE)
-    return {"layers": layers, "tree_states": tree_states}
+    return {"layers": layers, "source_states": source_states}
 
 
-def copy_tree_files(tree: str, replaced_tree: str, target: str, upper: str) -> dict[str, list[int]]:
-    """Copy the files of `tree`, but no links, that differ from `replaced_tree` into the upper layer of `target`.
+def copy_source_tree(source_tree: str, replaced_source_tree: str, target: str, upper: str) -> dict[str, list[int]]:
+    """Copy files of `source_tree` that differ from the original's into the upper layer of `target`; links are left out.
 
-    Return their states by their visible paths.
+    Return the states of the copies by their visible paths, the paths in the original.
     """
     states = {}
-    for root, _, files in os.walk(tree):
+    for root, _, files in os.walk(source_tree):
         for name in files:
             path = os.path.join(root, name)
-            visible = os.path.normpath(os.path.join(replaced_tree, os.path.relpath(path, tree)))
+            visible = os.path.normpath(os.path.join(replaced_source_tree, os.path.relpath(path, source_tree)))
             if os.path.islink(path) or is_same_file(path, visible):
                 continue
             position = os.path.relpath(visible, target)
