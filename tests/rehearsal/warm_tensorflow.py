@@ -86,7 +86,7 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
         "losses": watched.losses,
         "gradients": plain(watched.first_gradients),
         "variables": plain(watched.last_variables),
-        "hits": [[hit.name, hit.place.line if hit.place else None, hit.what] for hit in limits.violations],
+        "hits": [[hit.name, hit.place.line if hit.place else None, hit.action] for hit in limits.violations],
     }
     Path(answer).write_text(json.dumps(record))
 

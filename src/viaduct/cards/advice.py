@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from viaduct.cards import MLU, NPU
-from viaduct.cards.limits import Risk
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual, Risk
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from viaduct.cards import MLU, NPU
-from viaduct.cards.limits import Risk
+from viaduct.cards.limits import Bilingual, Risk
 
-Bilingual = tuple[str, str]
-"""A text in English and in Chinese."""
 NO_REPLACEMENT: Bilingual = ("no replacement known", "尚未发现替代品")
 
 

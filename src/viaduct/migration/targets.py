@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, Card
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.device_texts import device_number_text, rename_cuda
 from viaduct.migration.helper_cell import find_pasted_helper
 from viaduct.migration.helper_location import HELPER_OBJECT

@@ -1,10 +1,10 @@
 """Limits of the accelerator (the card): operations that it refuses and the CPU of a rehearsal does not.
 
-A stand-in calls `report_violation(name, what, card, change)` where a script goes beyond a documented limit; `name` is a
-key of `viaduct.cards.limits.LIMITS`. The script's line is recorded for the summary and printed once, with the card's
-behaviour and the change to make. Then `CardRefuses` is raised, as the card would stop the script, unless the limit's
-mode is `warn` or `off`. The environment variable `VIADUCT_LIMITS` holds the modes (`error`, or `warn,float64=off`), so
-that child processes have them too.
+A stand-in calls `report_violation(name, …)` where a script goes beyond a documented limit; `name` is a key of
+`viaduct.cards.limits.LIMITS`. The script's line is recorded for the summary and printed once, with the card's behaviour
+and the change to make. Then `CardRefuses` is raised, as the card would stop the script, unless the limit's mode is
+`warn` or `off`. The environment variable `VIADUCT_LIMITS` holds the modes (`error`, or `warn,float64=off`), so that
+child processes have them too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from viaduct.cards.limits import LIMITS
 from viaduct.errors import BadValue, UnknownName
@@ -30,7 +30,7 @@ Mode = Literal["off", "warn", "error"]
 LIMITS_VARIABLE = "VIADUCT_LIMITS"
 RECORD_VARIABLE = "VIADUCT_REHEARSAL_RECORD"  # the folder of the rehearsal's record
 PROJECT_VARIABLE = "VIADUCT_REHEARSAL_PROJECT"  # the script's folder and others of the project, joined as in PATH
-LANGUAGE_VARIABLE = "VIADUCT_REHEARSAL_LANG"  # "zh": messages in Chinese
+LANGUAGE_VARIABLE = "VIADUCT_REHEARSAL_LANG"  # "zh": sentences about limits in Chinese
 _VIADUCT = str(Path(__file__).parents[1]) + os.sep  # folder of the package viaduct
 
 
@@ -65,9 +65,9 @@ class Violation:
     name: str
     mode: Mode
     place: Line | None  # the script's line; None if it is unknown
-    what: str  # what the script did
-    card: str  # what the card would do
-    change: str  # what to write instead
+    action: str  # what the script did
+    behaviour: str  # what the card would do
+    remedy: str  # what to write instead
 
 
 violations: list[Violation] = []  # limits met in this process; each once for each line of the script
@@ -88,57 +88,58 @@ def parse_modes(switches: str) -> tuple[Mode, dict[str, Mode]]:
             )
         if not equals:
             default = cast(Mode, value)
-        elif normalise_name(name) not in LIMITS:
+        elif (limit := name.strip().replace("_", "-")) not in LIMITS:
             raise UnknownName("limit", name, LIMITS)
         else:
-            by_name[normalise_name(name)] = cast(Mode, value)
+            by_name[limit] = cast(Mode, value)
     return default, by_name
 
 
-def normalise_name(name: str) -> str:
-    """Return a limit's name with hyphens."""
-    return name.strip().replace("_", "-")
-
-
-def find_mode(name: str = "") -> Mode:
-    """Return the mode of a limit; without a name, the mode of all limits that VIADUCT_LIMITS does not name."""
+def find_mode(name: str) -> Mode:
+    """Return the mode of a limit by VIADUCT_LIMITS."""
     default, by_name = parse_modes(os.environ.get(LIMITS_VARIABLE, ""))
-    return by_name.get(normalise_name(name), default)
+    return by_name.get(name, default)
 
 
 def report_violation(
     name: str,
-    what: str,
-    card: str,
-    change: str,
+    case: str = "",
+    /,
     *,
     at: tuple[str, int] | None = None,
     fatal: bool = True,
     doubtful: bool = False,
+    **fields: Any,
 ) -> None:
     """Report that the script goes beyond limit `name`; raise CardRefuses if the limit's mode is error.
 
-    `what`, `card` and `change` are sentences, see `Violation`. `at` is the script's file and line if the stack does not
-    show them (an operator of a graph). With `fatal=False` nothing is raised, but a rehearsal with mode error ends with
-    exit code 1; this is for violations that are found at the script's end. `doubtful=True` means that the card perhaps
-    accepts what the script does: the report is a warning unless the user has set this limit, by its name, to error.
+    `case` is one of the limit's cases, and `fields` fill in the sentences of `viaduct.cards.limits`. `at` is the
+    script's file and line if the stack does not show them (an operator of a graph). With `fatal=False` nothing is
+    raised, but in mode error the rehearsal's exit code becomes 1; this is for violations that are found at the script's
+    end. `doubtful=True` means that the card perhaps accepts what the script does: the report is a warning unless the
+    user has set this limit, by its name, to error.
     """
-    name = normalise_name(name)
-    assert name in LIMITS
-    effective = find_mode(name)
+    limit, effective = LIMITS[name], find_mode(name)
     if effective == "off":
         return
     _, named_modes = parse_modes(os.environ.get(LIMITS_VARIABLE, ""))
     if doubtful and effective == "error" and name not in named_modes:
         effective = "warn"
-    violation = Violation(name, effective, Line(*at) if at else find_users_line(), what, card, change)
+    fields["title"] = fields.get("device", "").upper()
+    action, behaviour, remedy = (sentence.format(**fields) for sentence in limit.choose_sentences(case, is_chinese()))
+    violation = Violation(name, effective, Line(*at) if at else find_users_line(), action, behaviour, remedy)
     if not any((known.name, known.place) == (name, violation.place) for known in violations):
         violations.append(violation)
         append_violation(violation)
         if is_first_report(violation):
             print(format_violation(violation), file=sys.stderr, flush=True)
     if effective == "error" and fatal:
-        raise CardRefuses(f"{what} [{name}] {card} {change}")
+        raise CardRefuses(f"{action} [{name}] {behaviour} {remedy}")
+
+
+def is_chinese() -> bool:
+    """Return True if the sentences about limits are to be in Chinese (--lang zh)."""
+    return os.environ.get(LANGUAGE_VARIABLE) == "zh"
 
 
 def find_users_line() -> Line | None:
@@ -171,8 +172,16 @@ def append_violation(violation: Violation) -> None:
     folder = os.environ.get(RECORD_VARIABLE)
     if not folder:
         return
-    text = violation.place.text if violation.place else ""
-    entry = {**asdict(violation), "text": text, "rank": os.environ.get("RANK_ID") or os.environ.get("RANK") or "0"}
+    entry = {
+        "name": violation.name,
+        "mode": violation.mode,
+        "place": asdict(violation.place) if violation.place else None,
+        "what": violation.action,
+        "card": violation.behaviour,
+        "change": violation.remedy,
+        "text": violation.place.text if violation.place else "",
+        "rank": os.environ.get("RANK_ID") or os.environ.get("RANK") or "0",
+    }
     with open(Path(folder) / "limits.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
@@ -196,23 +205,30 @@ def is_first_report(violation: Violation) -> bool:
 
 
 def format_violation(violation: Violation) -> str:
-    limit = LIMITS[violation.name]
-    is_chinese = os.environ.get(LANGUAGE_VARIABLE) == "zh"
+    limit, place = LIMITS[violation.name], violation.place
     head = (
-        f"viaduct rehearse: {violation.place}: limit {violation.name}"
-        if violation.place
-        else f"viaduct rehearse: limit {violation.name}"
+        f"viaduct rehearse: {place}: limit {violation.name}" if place else f"viaduct rehearse: limit {violation.name}"
     )
-    lines = [head, f"    {violation.place.line:>5} | {violation.place.text}"] if violation.place else [head]
-    labels = ("脚本", "板卡", "修改", "原因") if is_chinese else ("script", "card", "change", "why")
-    texts = (violation.what, violation.card, violation.change, limit.zh if is_chinese else limit.reason)
+    lines = [head, f"    {place.line:>5} | {place.text}"] if place else [head]
+    labels = ("脚本", "加速卡", "修改", "原因") if is_chinese() else ("script", "card", "change", "why")
+    texts = (violation.action, violation.behaviour, violation.remedy, limit.reason[is_chinese()])
     return "\n".join([*lines, *(f"  {label}: {text}" for label, text in zip(labels, texts, strict=True))])
 
 
 def format_table() -> str:
     """Return the table of limits for docs/rehearse.md; a test compares them."""
-    rows = [f"| `{name}` | {limit.stage} | {limit.reason} |" for name, limit in LIMITS.items()]
-    return "\n".join(["| limit | stage | why |", "| --- | --- | --- |", *rows])
+    rows = []
+    for name, limit in LIMITS.items():
+        _, _, remedy = limit.choose_sentences("", is_chinese=False)
+        rows.append(f"| `{name}` | {limit.framework} | {limit.reason[0]} | {remedy.format_map(FieldNames())} |")
+    return "\n".join(["| limit | framework | why | what to change |", "| --- | --- | --- | --- |", *rows])
+
+
+class FieldNames(dict[str, str]):
+    """Fields of a sentence that are not known in the documents: each stands for itself, in capital letters."""
+
+    def __missing__(self, name: str) -> str:
+        return name.upper()
 
 
 if __name__ == "__main__":

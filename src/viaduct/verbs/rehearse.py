@@ -88,7 +88,7 @@ def main(
     launch: Launch = "auto",
     module: Module = False,
     step_at: StepAtOption = "",
-    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the explanations of limits.")] = "en",
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the sentences about limits.")] = "en",
 ) -> None:
     """Run a migrated script without the accelerator, on a stand-in that enforces the card's documented limits.
 

@@ -18,13 +18,12 @@ def test_what_is_wrong_with_options_is_reported_with_what_to_write(monkeypatch: 
 
     assert options.find_fault("precision_mode", "s", "allow_mix_precision") is None
     assert options.find_fault("experimental_something", "s", "x") is None
-    misspelled = options.find_fault("sump_mode", "s", "all")
-    assert misspelled is not None
-    assert "dump_mode" in misspelled[1]
-    as_bool = options.find_fault("jit_compile", "b", True)
-    assert as_bool is not None
-    assert ".s" in as_bool[1]
-    assert options.find_fault("dump_mode", "s", "everything") is not None
+    assert options.find_fault("sump_mode", "s", "all") == ("similar", {"key": "sump_mode", "closest": "dump_mode"})
+    as_bool = {"key": "jit_compile", "actual": "b", "field": "s", "type": "bytes"}
+    assert options.find_fault("jit_compile", "b", True) == ("field", as_bool)
+    assert options.find_fault("jit_compile", None, None) == ("no value", {**as_bool, "actual": None})
+    choice = options.find_fault("dump_mode", "s", "everything")
+    assert choice == ("choice", {"key": "dump_mode", "value": "everything", "choices": "input, output, all"})
     wrong = [
         {"enable_dump": True},
         {"enable_dump": True, "dump_path": "/no/such/folder"},
@@ -38,11 +37,13 @@ def test_what_is_wrong_with_options_is_reported_with_what_to_write(monkeypatch: 
         {"mix_compile_mode": True, "iterations_per_loop": 2},
     ]
     for values in wrong:
-        assert [rule(values) for rule in options.RULES if rule(values)], values
-    assert options.loops_compile_whole_graph({"mix_compile_mode": True, "iterations_per_loop": 0}) == (
-        "iterations_per_loop is 0 with mix_compile_mode.",
-        "With mix_compile_mode it must be 1.",
-    )
+        faults = [fault for rule in options.RULES if (fault := rule(values))]
+        assert faults, values
+        for case, fields in faults:
+            action, _, remedy = limits.LIMITS["parameter-map"].choose_sentences(case, is_chinese=True)
+            assert "{" not in action.format(**fields) + remedy.format(**fields)
+    fault = options.loops_compile_whole_graph({"mix_compile_mode": True, "iterations_per_loop": 0})
+    assert fault == ("mixed loop", {"iterations": 0})
     right = {"enable_dump": True, "dump_path": ".", "dump_step": "0|3-5|10", "modify_mixlist": "a"}
     assert not [rule({**right, "precision_mode": "allow_mix_precision"}) for rule in options.RULES
                 if rule({**right, "precision_mode": "allow_mix_precision"})]  # fmt: skip

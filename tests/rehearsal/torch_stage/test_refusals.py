@@ -50,7 +50,7 @@ def test_what_is_left_of_cuda_is_refused(tmp_path: Path) -> None:
         torch.load(path)
     with expect_refusal("map-location"):
         torch.load(path, map_location="cuda:1")
-    assert limits.violations[-1].what == "torch.load is to put tensors of the checkpoint on 'cuda:1'."
+    assert limits.violations[-1].action == "torch.load is to put tensors of the checkpoint on 'cuda:1'."
     assert torch.load(path, map_location="npu")["weight"].device.type == "npu"
 
 

@@ -48,13 +48,7 @@ def map_device(device: Any, platform: Platform) -> Any:
     if not isinstance(device, str):
         return device
     if platform != "original" and GPU_PATTERN.search(device):
-        remove = "Remove the device block; the whole graph runs on the NPU."
-        limits.report_violation(
-            "gpu-device",
-            f"The device {device!r} is requested.",
-            "There is no GPU: with soft placement this part runs on the host, without it the graph is refused.",
-            "Write mlu for gpu." if platform == "mlu" else remove,
-        )
+        limits.report_violation("gpu-device", "mlu" if platform == "mlu" else "", requested=device)
     return CARD_PATTERN.sub("device:CPU:0", device)
 
 
@@ -101,12 +95,7 @@ def wrap_eager(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def enable(*args: Any, **kwargs: Any) -> Any:
-        limits.report_violation(
-            "eager",
-            f"tf.{name} is called.",
-            "Nothing is compiled for the NPU: everything runs on the host, or operators of npu_bridge fail.",
-            "Build a graph and run it in a session, or in an Estimator.",
-        )
+        limits.report_violation("eager", function=f"tf.{name}")
         return plain(*args, **kwargs)
 
     return enable

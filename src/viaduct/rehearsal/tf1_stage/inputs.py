@@ -61,13 +61,7 @@ def wrap_batch(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
         _in_batch = True
         try:
             if signature.bind_partial(*args, **kwargs).arguments.get("drop_remainder") is not True:
-                limits.report_violation(
-                    "drop-remainder",
-                    f"{name} is called without drop_remainder=True.",
-                    "The batch dimension is unknown: the graph is compiled for dynamic shapes, or fails in the last "
-                    "batch.",
-                    f"Write {name}(…, drop_remainder=True).",
-                )
+                limits.report_violation("drop-remainder", function=name)
             return plain(*args, **kwargs)
         finally:
             _in_batch = False
@@ -87,14 +81,7 @@ class TrainingGraphChecks(sessions.Observer):
         if not run.training:
             return
         if not run.session_record.npu_options.is_on_npu:
-            limits.report_violation(
-                "npu-optimizer",
-                "This session trains, and its config has no NpuOptimizer.",
-                "The session runs on the host's CPU, and the NPU stays idle.",
-                "Add the custom optimizer NpuOptimizer to config.graph_options.rewrite_options, or use "
-                "npu_config_proto().",
-                at=run.session_record.location,
-            )
+            limits.report_violation("npu-optimizer", at=run.session_record.location)
             return
         if run.reach not in self.checked:
             self.checked.add(run.reach)
@@ -110,12 +97,7 @@ class TrainingGraphChecks(sessions.Observer):
             shape = shape_of(value)
             first = fed.setdefault(name, shape) if shape is not None else None
             if first != shape:
-                limits.report_violation(
-                    "static-shapes",
-                    f"{name} is fed {shape}, and was fed {first} before.",
-                    "The graph was compiled for the first shape: it is compiled again for each other shape, or fails.",
-                    "Feed the same shape in every step: leave the last, smaller batch out.",
-                )
+                limits.report_violation("static-shapes", tensor=name, shape=shape, first_shape=first)
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
@@ -136,13 +118,8 @@ def check_shapes(run: GraphRun) -> None:
         for tensor in op.outputs:
             shape = tensor.shape
             if tensor.dtype.name != "variant" and not shape.is_fully_defined():
-                limits.report_violation(
-                    "static-shapes",
-                    f"The training graph reads {tensor.name} of shape {shape} from its data set.",
-                    "A graph with an unknown dimension is not compiled for the NPU's cores.",
-                    "Make batches with drop_remainder=True and give every dimension a size (set_shape).",
-                    at=find_operator_line(op),
-                )
+                line = find_operator_line(op)
+                limits.report_violation("static-shapes", "dataset", tensor=tensor.name, shape=shape, at=line)
 
 
 def check_types(run: GraphRun) -> None:
@@ -157,14 +134,9 @@ def check_types(run: GraphRun) -> None:
     refused = [op for op in wide if op.type in MATRIX_OPERATORS or op in trained]
     computing = [op for op in wide if op.type not in VARIABLE_OPERATORS]
     for op in (refused or computing)[:1]:
-        limits.report_violation(
-            "float64",
-            f"{op.name} ({op.type}) {'is' if op.type in VARIABLE_OPERATORS else 'computes in'} {find_wide_type(op)}.",
-            "The cores have no float64: the operator is not found, or runs on the slow AI CPU.",
-            "Create it in tf.float32, or cast its inputs to tf.float32.",
-            at=find_operator_line(op),
-            doubtful=not refused,
-        )
+        case = "variable" if op.type in VARIABLE_OPERATORS else "graph operator"
+        fields = {"operator": op.name, "type": op.type, "dtype": find_wide_type(op)}
+        limits.report_violation("float64", case, at=find_operator_line(op), doubtful=not refused, **fields)
 
 
 def find_wide_type(op: Any) -> str:

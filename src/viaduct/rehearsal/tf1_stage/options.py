@@ -71,7 +71,7 @@ OPTION_CHOICES: dict[str, tuple[str | int, ...]] = {
 }
 # Steps to dump, such as 0|5-10|20.
 DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
-FIELD_NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
+FIELD_TYPES = {"s": "bytes", "b": "bool", "i": "int"}  # by field of an AttrValue
 
 
 @dataclass(frozen=True)
@@ -131,154 +131,121 @@ def read_value(entry: Any) -> Any:
 
 def check_rewrites(config: Any, rewrites: Any, at: Location) -> None:
     """Report Grappler's passes that rewrite the graph for other devices."""
-    off = rewrites.OFF
-    if rewrites.remapping != off:
-        limits.report_violation(
-            "remapping",
-            "The session's config has NpuOptimizer, but leaves remapping on.",
-            "Fused operators such as _FusedConv2D have no kernel on the NPU: the graph does not compile.",
-            "Set config.graph_options.rewrite_options.remapping = RewriterConfig.OFF.",
-            at=at,
-        )
-    for setting, change in list_unsupported(config, rewrites):
-        limits.report_violation(
-            "rewrite-options",
-            f"The session's config sets {setting}.",
-            "The graph that reaches the NPU's compiler is not the one it expects: parts of it do not compile.",
-            change,
-            at=at,
-        )
+    if rewrites.remapping != rewrites.OFF:
+        limits.report_violation("remapping", at=at)
+    for case, setting in list_unsupported(config, rewrites):
+        limits.report_violation("rewrite-options", case, setting=setting, at=at)
 
 
 def list_unsupported(config: Any, rewrites: Any) -> Iterator[tuple[str, str]]:
-    """Yield each setting that the NPU does not support, with the change to make."""
+    """Yield each setting that the NPU does not support, after its case of the limit "rewrite-options"."""
     if config.graph_options.optimizer_options.global_jit_level > 0:
-        yield "global_jit_level: XLA is on", "Leave it out, or set it to tf.OptimizerOptions.OFF."
+        yield "xla", "global_jit_level (XLA)"
     if rewrites.disable_model_pruning:
-        yield "disable_model_pruning", "Remove that line."
+        yield "pruning", "disable_model_pruning"
     if rewrites.auto_mixed_precision == rewrites.ON:
-        yield "auto_mixed_precision = ON", "Remove it, and set NpuOptimizer's option precision_mode."
+        yield "mixed precision", "auto_mixed_precision = ON"
     required = ("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization")
     for name in (*required, "loop_optimization", "dependency_optimization", "layout_optimizer"):
         if getattr(rewrites, name) == rewrites.OFF:
-            yield f"{name} = OFF", "Leave it at its default, ON."
+            yield "pass off", f"{name} = OFF"
 
 
 def check_visible_devices(at: Location) -> None:
     """Report a list of visible devices that the NPU does not take."""
-    text = os.environ.get(NPU.visible_variable)  # ASCEND_RT_VISIBLE_DEVICES
-    if text is None:
+    variable = NPU.visible_variable  # ASCEND_RT_VISIBLE_DEVICES
+    value = os.environ.get(variable)
+    if value is None:
         return
-    numbers = [int(number) for number in text.split(",") if number.isdecimal()]
-    if len(numbers) == len(text.split(",")) and numbers == sorted(set(numbers)):
+    numbers = [int(number) for number in value.split(",") if number.isdecimal()]
+    if len(numbers) == len(value.split(",")) and numbers == sorted(set(numbers)):
         return
-    limits.report_violation(
-        "visible-devices",
-        f"{NPU.visible_variable} is {text!r}.",
-        "No device is visible, and the session cannot be opened.",
-        "Write numbers and commas, strictly ascending: 0,1.",
-        at=at,
-    )
+    ascending = ",".join(map(str, sorted(set(numbers)))) or "0"
+    limits.report_violation("visible-devices", variable=variable, value=value, ascending=ascending, at=at)
 
 
 # ---- the parameter map
 
+# Fault of an option: the case of the limit "parameter-map", and the fields of its sentences.
+Fault = tuple[str, dict[str, Any]]
+
 
 def check_map(entries: Any, values: dict[str, Any], at: Location) -> None:
     """Report options of parameter_map that are unknown, have the wrong type, or contradict each other."""
-    for key, entry in entries.items():
-        if problem := find_fault(key, entry.WhichOneof("value"), values[key]):
-            report_option(*problem, at)
-    for rule in RULES:
-        if problem := rule(values):
-            report_option(*problem, at)
+    faults = [find_fault(key, entry.WhichOneof("value"), values[key]) for key, entry in entries.items()]
+    for fault in filter(None, [*faults, *(rule(values) for rule in RULES)]):
+        case, fields = fault
+        limits.report_violation("parameter-map", case, at=at, **fields)
 
 
-def report_option(fault: str, change: str, at: Location) -> None:
-    """Report a fault of parameter_map."""
-    card = "The option is ignored, or the session is not opened."
-    limits.report_violation("parameter-map", fault, card, change, at=at)
-
-
-def find_fault(key: str, field_name: str | None, value: Any) -> tuple[str, str] | None:
-    """Return the fault of one entry and the change to make; None if the entry is valid."""
+def find_fault(key: str, field_name: str | None, value: Any) -> Fault | None:
+    """Return the fault of one entry; None if the entry is valid."""
     if key not in OPTION_FIELDS and not key.startswith("experimental_"):
         closest = find_closest(key, OPTION_FIELDS)
-        return f"NpuOptimizer has no option {key!r}.", f"Closest is {closest!r}." if closest else "Remove it."
+        return ("similar", {"key": key, "closest": closest}) if closest else ("unknown", {"key": key})
     required = OPTION_FIELDS.get(key, "s")
     if field_name != required:
-        actual = FIELD_NAMES.get(field_name or "", "nothing" if field_name is None else f"the field .{field_name}")
-        change = f"It must be {FIELD_NAMES[required]}: parameter_map[{key!r}].{required} = …"
-        return f"{key} is given as {actual}.", change
+        fields = {"key": key, "actual": field_name, "field": required, "type": FIELD_TYPES[required]}
+        return ("field" if field_name else "no value"), fields
     choices = OPTION_CHOICES.get(key)
     if choices and value not in choices:
-        return f"{key} is {value!r}.", f"It must be one of: {', '.join(map(str, choices))}."
+        return "choice", {"key": key, "value": value, "choices": ", ".join(map(str, choices))}
     return None
 
 
-# A rule has the name of a requirement. It takes the options by key, and returns the fault and the change to make, or
-# None if the requirement is met.
-Rule = Callable[[dict[str, Any]], tuple[str, str] | None]
+# A rule has the name of a requirement. It takes the options by key, and returns None if the requirement is met.
+Rule = Callable[[dict[str, Any]], Fault | None]
 
 
-def dump_has_folder(values: dict[str, Any]) -> tuple[str, str] | None:
+def dump_has_folder(values: dict[str, Any]) -> Fault | None:
     if not (values.get("enable_dump") or values.get("enable_dump_debug")):
         return None
     path = values.get("dump_path")
     if not path:
-        return "A dump is asked for without dump_path.", "Set parameter_map['dump_path'].s to a folder that exists."
-    if not os.path.isdir(path) or not os.access(path, os.W_OK):
-        return f"dump_path {path!r} is no folder that can be written.", "Make the folder first."
-    return None
+        return "dump without path", {}
+    return None if os.path.isdir(path) and os.access(path, os.W_OK) else ("dump path", {"path": path})
 
 
-def dump_steps_are_valid(values: dict[str, Any]) -> tuple[str, str] | None:
+def dump_steps_are_valid(values: dict[str, Any]) -> Fault | None:
     text = values.get("dump_step")
     if not text:
         return None
     parts = text.split("|")
     ranges = [part.split("-") for part in parts if "-" in part]
     is_valid = DUMP_STEPS.fullmatch(text) and len(parts) <= 100 and all(int(a) < int(b) for a, b in ranges)
-    return None if is_valid else (f"dump_step is {text!r}.", "Write steps as 0|5|10 or 0|3-5, at most 100 of them.")
+    return None if is_valid else ("dump steps", {"steps": text})
 
 
-def precision_is_set_once(values: dict[str, Any]) -> tuple[str, str] | None:
-    both = values.get("precision_mode") and values.get("precision_mode_v2")
-    return ("precision_mode and precision_mode_v2 are both set.", "Set one of them.") if both else None
+def precision_is_set_once(values: dict[str, Any]) -> Fault | None:
+    return ("two precision modes", {}) if values.get("precision_mode") and values.get("precision_mode_v2") else None
 
 
-def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> tuple[str, str] | None:
-    if not values.get("modify_mixlist"):
-        return None
+def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> Fault | None:
     mode = values.get("precision_mode") or values.get("precision_mode_v2") or "unset"
-    if "mix" in mode:
-        return None
-    return f"modify_mixlist is set and the precision mode is {mode}.", "It needs a mixed mode: allow_mix_precision."
+    return ("mixlist", {"mode": mode}) if values.get("modify_mixlist") and "mix" not in mode else None
 
 
-def weights_are_compressed_one_way(values: dict[str, Any]) -> tuple[str, str] | None:
+def weights_are_compressed_one_way(values: dict[str, Any]) -> Fault | None:
     both = values.get("enable_compress_weight") and values.get("compress_weight_conf")
-    return ("enable_compress_weight and compress_weight_conf exclude each other.", "Set one.") if both else None
+    return ("two compressions", {}) if both else None
 
 
-def operator_list_needs_a_mode(values: dict[str, Any]) -> tuple[str, str] | None:
+def operator_list_needs_a_mode(values: dict[str, Any]) -> Fault | None:
     alone = values.get("optypelist_for_implmode") and not values.get("op_select_implmode")
-    return ("optypelist_for_implmode is set without op_select_implmode.", "Set both, or neither.") if alone else None
+    return ("operator list", {}) if alone else None
 
 
-def dynamic_input_is_complete(values: dict[str, Any]) -> tuple[str, str] | None:
+def dynamic_input_is_complete(values: dict[str, Any]) -> Fault | None:
     names = ("input_shape", "dynamic_dims", "dynamic_node_type")
     present = [name for name in names if name in values]
-    if len(present) in (0, 3):
+    if len(present) in (0, len(names)):
         return None
-    return f"Of {', '.join(names)} only {', '.join(present)} is set.", "Set all three, or none."
+    return "dynamic input", {"names": ", ".join(names), "present": ", ".join(present)}
 
 
-def loops_compile_whole_graph(values: dict[str, Any]) -> tuple[str, str] | None:
+def loops_compile_whole_graph(values: dict[str, Any]) -> Fault | None:
     iterations = values.get("iterations_per_loop", 1)
-    if not values.get("mix_compile_mode") or iterations == 1:
-        return None
-    return f"iterations_per_loop is {iterations!r} with mix_compile_mode.", "With mix_compile_mode it must be 1."
+    return ("mixed loop", {"iterations": iterations}) if values.get("mix_compile_mode") and iterations != 1 else None
 
 
 RULES: tuple[Rule, ...] = (

@@ -331,11 +331,4 @@ def report_open_sessions() -> None:
         is_closed = record.closed or record.closed_by_keras
         is_checked = record.has_device_graph and record.npu_options.is_on_npu
         if is_checked and not is_closed and not is_closed_at_exit(record.session):
-            limits.report_violation(
-                "session-not-closed",
-                "This session is still open at the script's end.",
-                "The device graph is released in close(): without it the NPU's memory stays taken.",
-                "Call close() on it when the work is done, or open it with `with`.",
-                at=record.location,
-                fatal=False,
-            )
+            limits.report_violation("session-not-closed", at=record.location, fatal=False)

@@ -103,30 +103,22 @@ def find_tracer(run: GraphRun) -> Tracer | None:
 
 def read_profiling_options(run: GraphRun) -> dict[str, Any] | None:
     """Return the session's profiling_options; report invalid ones, and return None."""
-    text = run.session_record.npu_options.values.get("profiling_options") or ""
+    text, location = run.session_record.npu_options.values.get("profiling_options") or "", run.session_record.location
     try:
         options = json.loads(text)
     except ValueError:
-        change = 'Write {"output":"…","training_trace":"on"}.'
-        report_invalid_options(run, f"profiling_options is not JSON: {text!r}", change)
+        limits.report_violation("parameter-map", "profiling text", text=text, at=location)
         return None
     folder = options.get("output") if isinstance(options, dict) else None
     if not folder or not os.path.isdir(folder):
-        fault = f"the output of profiling_options is {folder!r}, which is no folder"
-        report_invalid_options(run, fault, "Make the folder first.")
+        limits.report_violation("parameter-map", "profiling output", folder=folder, at=location)
         return None
     names = {op.name for op in run.reach.ops}
     for point in ("fp_point", "bp_point"):
         if options.get(point) and options[point] not in names:
-            fault = f"{point} {options[point]!r} is no operator of this graph"
-            report_invalid_options(run, fault, 'Leave it empty: "".')
+            limits.report_violation("parameter-map", "profiling point", point=point, name=options[point], at=location)
             return None
     return options  # type: ignore[no-any-return]
-
-
-def report_invalid_options(run: GraphRun, fault: str, change: str) -> None:
-    action, card = f"In this session's config {fault}.", "Profiling does not start, or gives no training trace."
-    limits.report_violation("parameter-map", action, card, change, at=run.session_record.location)
 
 
 def run_traced(run: GraphRun, call: Callable[[Any, Any], Any], options: Any, metadata: Any) -> Any:

@@ -324,10 +324,7 @@ def _replace_nccl(
     translated = _translate(requested)
     if not _translates_nccl:
         limits.report_violation(
-            "nccl-left",
-            f"The backend is {requested!r}.",
-            f"There is no NCCL, the {cards.name.upper()} has {backend.upper()}: the process group cannot be made.",
-            f"Write '{translated}' for '{requested}'.",
+            "nccl-left", device=cards.name, backend=requested, library=backend.upper(), replacement=translated
         )
     args = tuple(translated if index == position else value for index, value in enumerate(args))
     return args, ({**kwargs, "backend": translated} if "backend" in kwargs else kwargs)

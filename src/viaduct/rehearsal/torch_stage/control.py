@@ -34,12 +34,7 @@ def _count_listed(variable: str, text: str) -> int:
     numbers = sorted({int(part) for part in re.findall(r"\d+", text)})
     ascending = ",".join(map(str, numbers)) or "0"
     if cards.name == "npu" and text != ascending:
-        limits.report_violation(
-            "visible-devices",
-            f"{variable} is {text!r}.",
-            "The NPU takes digits and commas in strictly ascending order; of any other list it sees no device at all.",
-            f"Write {variable}={ascending}; a process chooses among these cards by its LOCAL_RANK.",
-        )
+        limits.report_violation("visible-devices", variable=variable, value=text, ascending=ascending)
     return min(len(numbers), len(cards.meters))
 
 

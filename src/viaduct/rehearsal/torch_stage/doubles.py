@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 
@@ -17,17 +18,12 @@ _EXEMPT = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py")
 _INSIDE = (_TORCH, os.path.dirname(__file__), limits.__file__)  # files between the script and an exempt file
 
 
-def report_wide_tensor(action: str) -> None:
-    """Report the limit; `action` says what the script did, in a sentence without its full stop."""
+def report_wide_tensor(dtype: torch.dtype, operator: Any = None) -> None:
+    """Report a tensor of a dtype in WIDE_DTYPES; `operator` is the operator that makes it, None for a new tensor."""
     if limits.find_mode("float64") == "off" or _is_called_by_exempt_file():
         return
-    limits.report_violation(
-        "float64",
-        f"{action}.",
-        f"Most operators of the {cards.name.upper()} have no float64: they fail, or go to the host and are slow.",
-        "Use torch.float32: `.float()`, `dtype=torch.float32`, or an array of float32 before it goes to the device; "
-        "complex64 for complex128.",
-    )
+    case = "" if operator is None else "operator"
+    limits.report_violation("float64", case, device=cards.name, dtype=WIDE_DTYPES[dtype], operator=operator)
 
 
 def _is_called_by_exempt_file() -> bool:

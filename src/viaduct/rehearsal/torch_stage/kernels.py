@@ -176,7 +176,7 @@ class _Call:
         if card_of(result) >= 0:
             return result
         if result.dtype in doubles.WIDE_DTYPES:
-            doubles.report_wide_tensor(f"{self.operator} made a {doubles.WIDE_DTYPES[result.dtype]} tensor")
+            doubles.report_wide_tensor(result.dtype, self.operator)
         index = self.index if self.index >= 0 else cards.current
         try:
             address = result.data_ptr()
@@ -263,7 +263,7 @@ def _check_device(device: Any, dtype: torch.dtype | None) -> int:
     index = index_of(device)
     cards.check(index)
     if (dtype := dtype or torch.get_default_dtype()) in doubles.WIDE_DTYPES:
-        doubles.report_wide_tensor(f"a {doubles.WIDE_DTYPES[dtype]} tensor is made on the device")
+        doubles.report_wide_tensor(dtype)
     return index
 
 

@@ -17,7 +17,6 @@ from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
 PACKAGE = NPU.plugin  # torch_npu, the vendor's plug-in
 CARD_NAME = "Ascend910B1"
 MEMORY = 64 << 30  # bytes of each card
-INSTEAD_OF_CAPABILITY = "Decide by the device's name or by a feature: get_device_name(), is_bf16_supported()."
 _options: dict[str, Any] = {}  # options that scripts set; only their getters read them
 _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, by address
 
@@ -32,12 +31,7 @@ class _Properties(surface.Properties):
 
     def __getattr__(self, name: str) -> Any:
         if name in ("major", "minor", "multi_processor_count"):
-            limits.report_violation(
-                "capability",
-                f"{name!r} of the device's properties is read.",
-                "An NPU's properties have no such attribute: the script fails here.",
-                INSTEAD_OF_CAPABILITY,
-            )
+            limits.report_violation("capability", "property", name=name)
         raise AttributeError(f"'_NPUDeviceProperties' object has no attribute {name!r}")
 
 
@@ -53,13 +47,7 @@ def get_device_properties(device_name: Any = None) -> _Properties:
 
 def get_device_capability(device: Any = None) -> None:
     """Report the limit and return None, as on an NPU."""
-    limits.report_violation(
-        "capability",
-        "get_device_capability is called.",
-        "It returns None on an NPU; comparing or indexing None fails.",
-        INSTEAD_OF_CAPABILITY,
-        doubtful=True,
-    )
+    limits.report_violation("capability", doubtful=True)
 
 
 def set_option(option: dict[str, Any]) -> None:

@@ -34,12 +34,7 @@ def _report_data_parallel(function: Any) -> Any:
 
     @functools.wraps(function)
     def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
-        limits.report_violation(
-            "data-parallel",
-            "The model is wrapped in torch.nn.DataParallel.",
-            f"One process drives one {cards.name.upper()}: replicas on several cards are not made, and the call fails.",
-            "Use DistributedDataParallel with one process a card, or the model itself on one card.",
-        )
+        limits.report_violation("data-parallel", device=cards.name)
         function(self, module, device_ids, output_device, dim)
 
     return init
@@ -51,12 +46,7 @@ def _report_cuda_checkpoint(function: Any) -> Any:
     @functools.wraps(function)
     def validate(location: Any, backend_name: str) -> Any:
         if backend_name == "cuda" and not torch.cuda.is_available():
-            limits.report_violation(
-                "map-location",
-                f"torch.load is to put tensors of the checkpoint on {location!r}.",
-                "There is no CUDA: torch.load fails.",
-                f"Write torch.load(…, map_location='cpu'), or '{cards.name}'.",
-            )
+            limits.report_violation("map-location", device=cards.name, location=location)
         return function(location, backend_name)
 
     return validate
@@ -65,12 +55,7 @@ def _report_cuda_checkpoint(function: Any) -> Any:
 def _check_backend(backend: Any) -> None:
     """Report a backend of torch.compile that is neither portable nor called like the card."""
     if isinstance(backend, str) and backend not in (*_PORTABLE_BACKENDS, cards.name):
-        limits.report_violation(
-            "compile",
-            f"torch.compile is called with the backend {backend!r}.",
-            f"A backend that is not made for the {cards.name.upper()} fails there or does nothing.",
-            "Leave torch.compile out, or give the vendor's backend.",
-        )
+        limits.report_violation("compile", device=cards.name, backend=backend)
 
 
 def _report_cuda_precision(name: str, function: Any) -> Any:
@@ -83,12 +68,7 @@ def _report_cuda_precision(name: str, function: Any) -> Any:
         bound.apply_defaults()
         device = bound.arguments.get("device_type", bound.arguments.get("device"))
         if device == "cuda" and bound.arguments["enabled"]:
-            limits.report_violation(
-                "cuda-left",
-                f"{name} is made for CUDA.",
-                f"There is no CUDA: {name} switches itself off with a warning.",
-                f"Write torch.amp.{name}('{cards.name}', …).",
-            )
+            limits.report_violation("cuda-left", "precision", device=cards.name, name=name)
         function(self, *args, **kwargs)
 
     return init
@@ -98,12 +78,8 @@ def _refuse_cuda(name: str, value: Any) -> Any:
     """Wrap a function or class of torch.cuda, which fails without CUDA, so that its use is reported first."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        limits.report_violation(
-            "cuda-left",
-            "CUDA is requested." if name == "_lazy_init" else f"torch.cuda.{name} is called.",
-            "The machine has no CUDA: PyTorch raises an error here.",
-            f"Write torch.{cards.name}, .{cards.name}() and '{cards.name}' for torch.cuda, .cuda() and 'cuda'.",
-        )
+        case = "request" if name == "_lazy_init" else ""
+        limits.report_violation("cuda-left", case, device=cards.name, name=name)
         return value(*args, **kwargs)
 
     if isinstance(value, type):  # stays a type: PyTorch uses it in isinstance

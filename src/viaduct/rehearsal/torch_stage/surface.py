@@ -126,12 +126,7 @@ def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
     def refuse_missing(attribute: str) -> Any:
         caller = sys._getframe(1)
         if not attribute.startswith("_") and hasattr(torch.cuda, attribute) and _uses_name(caller):
-            limits.report_violation(
-                "unsupported-name",
-                f"torch.{cards.name}.{attribute} is used.",
-                f"torch_{cards.name} has no such name: the script fails here.",
-                f"Leave it out, or use what the vendor's documentation gives for torch.cuda.{attribute}.",
-            )
+            limits.report_violation("unsupported-name", device=cards.name, name=attribute)
         raise AttributeError(f"module '{name}' has no attribute {attribute!r}")
 
     stand_in.__getattr__ = refuse_missing  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.classes import OBJECT, find_class, find_method_owner
 from viaduct.migration.device_texts import device_expression, device_literal, device_number_text, is_device_name
 from viaduct.migration.lookups import (

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
 from viaduct.migration.targets import import_helper

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.classes import OBJECT, find_classes_defining, is_module
 from viaduct.migration.device_texts import device_literal, device_number_text
 from viaduct.migration.lookups import last_name, literal_text, plain_name

@@ -42,7 +42,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.lookups import keyword_value, literal_text, method_name, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules._entry import main_guard

@@ -31,7 +31,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.device_texts import device_literal, device_number_text, is_cuda_device
 from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in

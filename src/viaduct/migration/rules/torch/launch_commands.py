@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import CARDS, CUDA
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site

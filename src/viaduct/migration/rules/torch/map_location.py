@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.packages import Bilingual
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.device_texts import device_literal
 from viaduct.migration.flows import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once

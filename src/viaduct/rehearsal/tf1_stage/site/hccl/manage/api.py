@@ -77,9 +77,4 @@ def find_index(group: str, rank: int) -> int:
 def need_communication(name: str) -> None:
     """Report a call of the function `name` before communication is initialised."""
     if not state.has_communication():
-        limits.report_violation(
-            "rank-before-init",
-            f"{name} is called before communication is initialised.",
-            "HCCL is not initialised yet: the call fails.",
-            "Run npu_ops.initialize_system() in an NPU session first, or read RANK_ID and RANK_SIZE.",
-        )
+        limits.report_violation("rank-before-init", function=name)

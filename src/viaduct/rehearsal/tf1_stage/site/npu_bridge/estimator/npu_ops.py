@@ -49,12 +49,7 @@ def make_communication_op(is_start: bool, name: str) -> Any:
 def refuse_eager(name: str) -> None:
     """Report a call in eager mode, which the NPU does not support."""
     if tf.executing_eagerly():
-        limits.report_violation(
-            "eager",
-            f"npu_ops.{name} is called eagerly.",
-            "The operator is refused.",
-            "Build it in a graph, and run it.",
-        )
+        limits.report_violation("eager", "operator", function=f"npu_ops.{name}")
         raise RuntimeError(f"tf.{name}() is not compatible with eager execution.")
 
 

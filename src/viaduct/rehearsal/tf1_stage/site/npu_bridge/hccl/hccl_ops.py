@@ -168,14 +168,8 @@ def exchange_slices(key: str, ranks: list[int], own_index: int, slices: list[Any
 
 def check_reduction(name: str, reduction: str) -> None:
     if reduction not in collectives.REDUCTIONS:
-        limits.report_violation(
-            "reduction-name",
-            f"{name} is called with the reduction {reduction!r}.",
-            "The operator is refused when the graph is built.",
-            'Write "sum" and divide by the number of ranks.'
-            if reduction in ("mean", "avg", "average")
-            else "Write max, min, prod or sum.",
-        )
+        case = "mean" if reduction in ("mean", "avg", "average") else ""
+        limits.report_violation("reduction-name", case, function=name, reduction=reduction)
         raise ValueError(f"Value for attr 'reduction' of {reduction!r} is not in the list of allowed values: "
                          f"{', '.join(collectives.REDUCTIONS)}")  # fmt: skip
     report_eager(name)
@@ -201,20 +195,13 @@ def check_dtype(name: str, dtype: Any, allowed: tuple[str, ...]) -> bool:
     dtype_name = dtype.base_dtype.name
     if dtype_name in allowed:
         return True
-    limits.report_violation(
-        "collective-dtype",
-        f"{name} is called with a tensor of {dtype_name}.",
-        "The operator is refused.",
-        f"Cast it to one of {', '.join(allowed)}.",
-    )
+    limits.report_violation("collective-dtype", function=name, dtype=dtype_name, allowed=", ".join(allowed))
     return False
 
 
 def report_eager(name: str) -> None:
     if tf.executing_eagerly():
-        limits.report_violation(
-            "eager", f"{name} is called eagerly.", "The operator is refused.", "Build it in a graph and run that."
-        )
+        limits.report_violation("eager", "operator", function=name)
 
 
 def check_size(name: str, rank_size: int, group: str) -> None:

@@ -39,20 +39,11 @@ class CheckedArguments(type):
             kwargs.pop(name)
         parameters = inspect.signature(cls).parameters
         if args and not isinstance(args[0], int):  # RunConfig(model_dir) was changed to NPURunConfig(model_dir)
-            cls.refuse(f"its first argument is {args[0]!r} by position, which is iterations_per_loop")
+            limits.report_violation("run-config", "positional", config=cls.__name__, value=args[0])
         for name in kwargs:
             if name not in parameters:
-                cls.refuse(f"it has no argument {name}", name)
+                limits.report_violation("run-config", config=cls.__name__, name=name)
         return super().__call__(*args, **kwargs)
-
-    def refuse(cls, reason: str, name: str = "") -> None:
-        """Report an argument that the adapter's class does not take."""
-        limits.report_violation(
-            "run-config",
-            f"{cls.__name__}: {reason}.",
-            "The config raises TypeError when it is made, or gets a wrong setting.",
-            f"Remove {name}." if name else "Give every argument by keyword: model_dir=….",
-        )
 
 
 class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type: ignore[misc]

@@ -185,12 +185,7 @@ def make_host_call_op(spec: Any, after: Any) -> Any:
 def check_config(config: Any) -> None:
     """Report a config other than NPURunConfig."""
     if config is None or not isinstance(config, NPURunConfig):
-        limits.report_violation(
-            "config-class",
-            f"NPUEstimator is given {'no config' if config is None else f'a {type(config).__name__}'}.",
-            "NPUEstimator raises ValueError when it is made.",
-            "Give it config=NPURunConfig(…).",
-        )
+        limits.report_violation("config-class", "missing" if config is None else "", config=type(config).__name__)
         raise ValueError("`config` must be provided with type `NPUConfigs`")
 
 
@@ -198,12 +193,7 @@ def check_job(job_start_file: str) -> None:
     """Report a missing JOB_ID, unless there is a job file."""
     if os.environ.get("JOB_ID") or (job_start_file and os.path.exists(job_start_file)):
         return
-    limits.report_violation(
-        "job-id",
-        "NPUEstimator is made, and the environment has no JOB_ID.",
-        "NPUEstimator cannot load the job's information, and raises ValueError.",
-        "Set JOB_ID in the start script, or give job_start_file.",
-    )
+    limits.report_violation("job-id")
 
 
 def choose_model_dir(argument: str | None, configured: str | None) -> str:
@@ -229,12 +219,7 @@ def hook_intervals(hooks: Any) -> dict[str, int]:
 
 def check_multiples(config: Any, **step_counts: int | None) -> None:
     """Report step counts that are no multiples of iterations_per_loop, since the host acts only between loops."""
-    times = config.iterations_per_loop
+    iterations = config.iterations_per_loop
     for name, steps in {**step_counts, "save_checkpoints_steps": config.save_checkpoints_steps}.items():
-        if times > 1 and steps is not None and steps % times:
-            limits.report_violation(
-                "step-multiples",
-                f"{name} is {steps}, and iterations_per_loop is {times}.",
-                "A loop always runs to its end: more steps are taken than requested, and checkpoints come late.",
-                f"Choose a multiple of {times} for {name}.",
-            )
+        if iterations > 1 and steps is not None and steps % iterations:
+            limits.report_violation("step-multiples", name=name, steps=steps, iterations=iterations)
