@@ -12,12 +12,12 @@ import pytest
 from rehearsal.plans import make_plan
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.environment import (
-    HOOK_FOLDER,
     make_environment,
     make_rank_variables,
     write_rank_table,
 )
 from viaduct.rehearsal.plan import PLAN_VARIABLE, load_plan
+from viaduct.scripts.child_process import HOOK_FOLDER
 
 
 def test_the_job_around_the_command_is_not_the_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

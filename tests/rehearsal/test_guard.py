@@ -14,8 +14,8 @@ from command import viaduct
 from rehearsal.plans import make_plan
 from rehearsal.rehearsing import TRAINS
 from viaduct.rehearsal import guard
-from viaduct.rehearsal.environment import VIADUCT_ROOT
 from viaduct.rehearsal.guard import Guard
+from viaduct.scripts.child_process import VIADUCT_ROOT
 
 WAYS = [
     "open('link/a', 'w')",

@@ -25,18 +25,12 @@ from viaduct.cores import count_cores
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
 from viaduct.rehearsal.bounds import GRACE_S
-from viaduct.rehearsal.environment import VIADUCT_ROOT
 from viaduct.rehearsal.files import set_record_folder, split_arguments
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.summary import Summary, load_summary
+from viaduct.scripts.child_process import make_child_command
 
-# Code of a second run's process. `root`, the folder of the package viaduct, is on sys.path only while viaduct is
-# imported, so that the script's own modules are found as in the first run.
-SECOND_RUN_CODE = (
-    "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
-    "from viaduct.carrying.repetition import main; sys.exit(main(sys.argv[1]))"
-)
 ROUNDING_TOLERANCE = 1e-5  # relative; if the first value that differs is off by less, the reason is rounding
 NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # such runs may need the same port
 
@@ -85,7 +79,7 @@ class SecondRun:
         Path(self.plan.record_folder).mkdir(parents=True)
         self.plan.save()
         with open(Path(self.plan.record_folder) / OUTPUT_FILE, "wb") as output:
-            command = [sys.executable, "-c", SECOND_RUN_CODE.format(root=str(VIADUCT_ROOT)), self.plan.record_folder]
+            command = make_child_command(sys.executable, __name__, self.plan.record_folder)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )

@@ -20,21 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import viaduct
 from viaduct.profiling.gather import RankProfile, ScriptEnd, find_first_end, gather_ranks, has_all_profiles
 from viaduct.profiling.script_job import JOB_VARIABLE, PYTHON_VARIABLE, ScriptJob
+from viaduct.scripts.child_process import HOOK_FOLDER, make_child_command
 from viaduct.signals import forward_signals, name_signal
 
-HOOK = Path(__file__).parents[1] / "scripts" / "hook"  # has the sitecustomize.py that each Python process imports
-ROOT = Path(viaduct.__file__).parents[1]
-# `-c` and `-m` both put the current folder first in sys.path. Here it is replaced by the folder of this viaduct, which
-# is removed after the import.
-CHILD_CODE = (
-    "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
-    "from viaduct.profiling.child import main; sys.exit(main())"
-)
-POLL_S = 0.25
-GRACE_S = 15.0  # between the last step or a signal and the kill
+POLL_S = 0.25  # interval between checks of the script's process
+GRACE_S = 15.0  # after the last step or a signal, the script has this time to end before it is killed
 VIADUCT_VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "1000"}
 """Variables that viaduct sets for itself (cli.py) and removes from the script's environment."""
 
@@ -52,7 +44,7 @@ class ScriptRun:
 def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, notify: Callable[[str], None]) -> ScriptRun:
     """Run the script until it ends or has taken all steps."""
     path = job.save()
-    command = [sys.executable, "-c", CHILD_CODE.format(root=str(ROOT))]
+    command = make_child_command(sys.executable, "viaduct.profiling.child")
     variables = build_environment(path)
     if ranks > 1:
         failures, stop_signal = run_ranks(job, command, variables, ranks, notify)
@@ -72,7 +64,7 @@ def build_environment(job: Path) -> dict[str, str]:
     return {
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch's profiler warns about memory allocated before it started
         **user_variables,
-        "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
+        "PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), *paths]),
         JOB_VARIABLE: str(job),
         PYTHON_VARIABLE: sys.executable,
     }

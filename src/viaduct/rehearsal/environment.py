@@ -6,17 +6,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import viaduct
 from viaduct.cards import NPU
 from viaduct.cluster.generate import make_table
 from viaduct.cluster.ranktable import parse_table
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.files import find_scratch_folder
 from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
+from viaduct.scripts.child_process import HOOK_FOLDER
 
-# With a sitecustomize.py, which every Python process of the rehearsal imports at its start.
-HOOK_FOLDER = Path(__file__).parents[1] / "scripts" / "hook"
-VIADUCT_ROOT = Path(viaduct.__file__).parents[1]  # the folder that holds the package viaduct
 LAUNCHER_VARIABLES = {  # variables of a launcher or job around this process, which the script does not inherit
     "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", "DEVICE_ID", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
     "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",

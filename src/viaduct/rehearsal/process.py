@@ -20,20 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal.bounds import GRACE_S, iterate_processes
-from viaduct.rehearsal.environment import VIADUCT_ROOT, make_environment, make_rank_variables, write_rank_table
+from viaduct.rehearsal.environment import make_environment, make_rank_variables, write_rank_table
 from viaduct.rehearsal.files import open_file_view
 from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 from viaduct.rehearsal.progress import read_last_activity
 from viaduct.rehearsal.summary import ProcessEnd, Summary, describe_end, make_summary
 from viaduct.rehearsal.terminal import open_terminal
+from viaduct.scripts.child_process import make_child_command
 from viaduct.signals import forward_signals
 
-# Code for `python -c`. It imports viaduct from this process's folder, and removes the current folder from sys.path, so
-# that the script's own folder comes first.
-CHILD_CODE = (
-    "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
-    "from viaduct.rehearsal.child import main; sys.exit(main())"
-)
 POLL_S = 0.5
 IMPORTS_S = 120.0  # allowed beyond the script's time limit and GRACE_S, to install the stand-in and to end
 MAX_CHANGED_SHOWN = 5  # paths of changed files that are printed
@@ -47,7 +42,7 @@ def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
         write_rank_table(plan)
     view = open_file_view(plan)
     try:
-        command = view.wrap_command([plan.python, "-c", CHILD_CODE.format(root=str(VIADUCT_ROOT))])
+        command = view.wrap_command(make_child_command(plan.python, "viaduct.rehearsal.child"))
         end = run_ranks(plan, command, report) if plan.processes_to_start > 1 else run_alone(plan, command)
     finally:
         wrote, changed = view.close()
