@@ -35,12 +35,15 @@ TORCHSCRIPT = {
     "mlu": Remark("the MLU's run-time patch switches scripting off", "MLU 的运行时补丁会关闭脚本化"),
 }
 """Advice about torch.jit.script."""
-TORCH_COMPILE: dict[str, Bilingual] = {
-    "npu": (
+TORCH_COMPILE = {
+    "npu": Remark(
         'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
         "NPU 需要专用后端:torch 2.6 起的 npugraphs,或 torchair.get_npu_backend()",
+        "medium",
     ),
-    "mlu": (f"the MLU needs a build of {MLU.plugin} with a compiler", f"MLU 需要带编译器的 {MLU.plugin} 版本"),
+    "mlu": Remark(
+        f"the MLU needs a build of {MLU.plugin} with a compiler", f"MLU 需要带编译器的 {MLU.plugin} 版本", "medium"
+    ),
 }
 """Advice about torch.compile."""
 # What torch.set_default_tensor_type does on each card.

@@ -15,7 +15,7 @@ A rule that also edits has a file of its own. There `add_notices` adds the names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import cleandoc
 from typing import Any, Literal
@@ -30,9 +30,10 @@ DEFAULT_RISKS: dict[str, Risk] = {"manual": "medium", "advice": "low"}
 
 @dataclass(frozen=True)
 class Notice:
-    """Names of an API, and the message for each use of one of them.
+    """Names of an API, and the message for each use of one of them. A rule has one notice for each name.
 
-    In the message {name} is the qualified name, {last} its last part, and {cards} the remarks about the target cards.
+    In the message {name} is the qualified name, {last} its last part, {cards} the remarks about the target cards, and
+    {card} the first target card, with its fields: {card.title}.
     """
 
     names: tuple[str, ...]
@@ -42,13 +43,16 @@ class Notice:
     risk: Risk | None = None  # None: that of DEFAULT_RISKS; with remarks, their highest risk is used instead
     remarks: Mapping[str, Remark] = field(default_factory=dict)  # sentences about each card, by its name
     uses: tuple[Literal["call", "reference"], ...] = ("call",)  # uses that are reported
+    condition: Callable[[Site], bool] | None = None  # only uses for which this is true are reported; None: all
 
     def report(self, site: Site) -> None:
+        if self.condition is not None and not self.condition(site):
+            return
         remarks = [self.remarks[card.name] for card in site.cards] if self.remarks else []
         risk = max((remark.risk for remark in remarks), key=RISKS.index, default=self.risk)
-        last = site.name.rpartition(".")[2]
-        english = self.english.format(name=site.name, last=last, cards="; ".join(remark.english for remark in remarks))
-        chinese = self.chinese.format(name=site.name, last=last, cards=";".join(remark.chinese for remark in remarks))
+        fields = {"name": site.name, "last": site.name.rpartition(".")[2], "card": site.cards[0]}
+        english = self.english.format(**fields, cards="; ".join(remark.english for remark in remarks))
+        chinese = self.chinese.format(**fields, cards=";".join(remark.chinese for remark in remarks))
         add_finding = site.request_review if self.status == "manual" else site.advise
         add_finding(english, zh=chinese, risk=risk or DEFAULT_RISKS[self.status])
 

@@ -57,3 +57,16 @@ def test_it_is_found_by_its_other_names() -> None:
 
 def test_a_debugger_that_writes_is_reported_too() -> None:
     check_says("debug_hooks", DEBUGGER + "h = tf_debug.DumpingDebugHook('/tmp')\n", "manual", "--dump DIR")
+
+
+STARTED = "import tensorflow as tf\nfrom npu_bridge.estimator import npu_ops\nop = npu_ops.initialize_system()\n"
+
+
+def test_a_shutdown_anywhere_in_the_project_is_enough() -> None:
+    check_noop("lifecycle_shutdown", STARTED + "end = npu_ops.shutdown_system()\n")
+    other = "import tensorflow\nfrom npu_bridge.estimator import npu_ops\nnpu_ops.shutdown_system()\n"
+    check_noop("lifecycle_shutdown", STARTED, others={"end.py": other})
+
+
+def test_a_missing_shutdown_is_advice() -> None:
+    check_says("lifecycle_shutdown", STARTED, "advice", "shut down")

@@ -69,3 +69,47 @@ def test_nothing_is_reported_of_jit_script_without_cause(text: str) -> None:
 )
 def test_compiled_code_gets_advice(written: str, to: str) -> None:
     assert list_findings(f"import torch\n{written}\n", "jit_script", to=to) == [(2, "advice")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import re\nre.compile('x')\nmodel.compile()\n",
+        "import torch, torchair\ntorch.compile(f, backend=torchair.get_npu_backend())\n",
+        "import torch, torchair\nmine = torchair.get_npu_backend()\ntorch.compile(f, backend=mine)\n",
+    ],
+)
+def test_nothing_is_reported_of_compile_without_cause(text: str) -> None:
+    check_noop("torch.compile", text)
+
+
+@pytest.mark.parametrize("to", EVERYWHERE)
+@pytest.mark.parametrize(
+    "written",
+    [
+        "m = torch.compile(m)",
+        "m = torch.compile(m, backend='inductor')",
+        "m = torch.compile(m, backend=args.backend)",
+        "@torch.compile\ndef f(x): return x",
+    ],
+)
+def test_compile_gets_advice(written: str, to: str) -> None:
+    assert list_findings(f"import torch\n{written}\n", "compile", to=to) == [(2, "advice")]
+
+
+def test_a_graph_is_left_on_the_npu_and_moves_on_the_mlu() -> None:
+    text = "import torch\ng = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    pass\n"
+    assert list_findings(text, "cuda_graphs") == [(2, "manual"), (3, "manual")]
+    after = migrate_source(text, to="mlu").after.decode()
+    assert "torch.mlu.MLUGraph()" in after
+    assert "torch.mlu.graph(g)" in after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import graph\ngraph.graph()\nimport torch\ntorch.cuda.synchronize()\n",
+    ],
+)
+def test_nothing_is_reported_of_cuda_graphs_without_cause(text: str) -> None:
+    check_noop("torch.cuda_graphs", text)

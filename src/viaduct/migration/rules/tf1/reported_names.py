@@ -1,7 +1,9 @@
-"""Rules that report every use of a name of TensorFlow 1 with a fixed message."""
+"""Rules that report uses of a name of TensorFlow 1 with a fixed message."""
 
+from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.notices import Notice, report_rule
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
+from viaduct.migration.rules.tf1._communication import START_CALLS, STOP_CALLS
 
 DEBUG_MODULES = tuple(
     f"tensorflow.python.debug{module}"
@@ -104,5 +106,24 @@ rules = (
         after=("keras_distributed_optimizer",),
         requirement="optimizers",
         rows=("V2",),
+    ),
+    report_rule(
+        __name__,
+        "lifecycle_shutdown",
+        """Advise on communication that is started but never shut down.
+
+        npu_bridge, Ascend's package for TensorFlow, shuts it down when the interpreter ends; a run of
+        `npu_ops.shutdown_system()` at the end of main releases the devices earlier.
+        """,
+        Notice(
+            START_CALLS,
+            "communication is started here and never shut down by the script; it ends when the interpreter exits",
+            "此处初始化集合通信但未见 shutdown;资源将在解释器退出时清理",
+            status="advice",
+            condition=lambda site: not is_called_in_project(site, STOP_CALLS),
+        ),
+        category="advice",
+        after=("lifecycle_cycles",),
+        rows=("C6",),
     ),
 )

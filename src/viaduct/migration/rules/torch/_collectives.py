@@ -245,7 +245,7 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
     Strings in comparisons are left to `backend_compare`.
     """
     is_compared = isinstance(site.source.parents.get(text), ast.Compare)
-    if site.file.is_left_alone(text) or is_compared or not mark_once(site, "any", text):
+    if site.file.is_left_alone(text) or is_compared or not mark_once(site, "backend", text):
         return False
     if not is_literal_in(text, "nccl", "NCCL") or site.source.is_in_f_string(text):
         site.request_review(

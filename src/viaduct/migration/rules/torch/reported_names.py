@@ -1,8 +1,29 @@
-"""Rules that report every use of a name of PyTorch with a fixed message."""
+"""Rules that report uses of a name of PyTorch with a fixed message."""
 
-from viaduct.cards.advice import DEVICE_CAPABILITY, TORCHSCRIPT
+from __future__ import annotations
+
+import ast
+
+from viaduct.cards import MLU
+from viaduct.cards.advice import DEVICE_CAPABILITY, TORCH_COMPILE, TORCHSCRIPT
 from viaduct.migration.notices import Notice, report_rule
-from viaduct.migration.rule import ALL_TARGETS
+from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Site
+
+GRAPH_NAMES = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables", "graphs.*")
+MLU_CAPTURES = tuple(f"{MLU.torch_module}.{name}" for name in (MLU.graph_class, "graph", "make_graphed_callables"))
+
+
+def lacks_backend_for_card(site: Site) -> bool:
+    """Return False for a torch.compile whose backend is "npugraphs", or a call, a lambda or an imported object.
+
+    Such an object is probably a backend for the card.
+    """
+    backend = site.argument("backend") if isinstance(site.node, ast.Call) else None
+    value = site.values.assigned_value(backend) if backend is not None else ast.Constant(None)
+    if isinstance(value, ast.Constant):
+        return value.value != "npugraphs"
+    return not isinstance(value, ast.Call | ast.Lambda) and site.qualified_name(value) is None
+
 
 rules = (
     report_rule(
@@ -45,6 +66,64 @@ rules = (
         targets=("npu",),
         visits_lines_left_alone=True,
         rows=("P22",),
+    ),
+    report_rule(
+        __name__,
+        "compile",
+        """Advise on torch.compile without a backend for the card.
+
+        On the NPU it needs a special backend: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. The
+        script also runs without torch.compile.
+        """,
+        Notice(
+            ("torch.compile",),
+            "{name}: {cards}; the script also runs without it",
+            "{name}:{cards};不编译也可运行",
+            status="advice",
+            remarks=TORCH_COMPILE,
+            uses=("call", "reference"),
+            condition=lacks_backend_for_card,
+        ),
+        category="advice",
+        targets=ALL_TARGETS,
+        modes=ALL_MODES,
+        rows=("P21", "6"),
+    ),
+    report_rule(
+        __name__,
+        "cuda_graphs",
+        """Report captured CUDA graphs.
+
+        For the MLU `cuda_api` replaces the names: CUDAGraph becomes MLUGraph, `torch.cuda.graph` becomes
+        `torch.mlu.graph`. For the NPU they stay and need manual review, since only new releases of torch_npu have
+        `torch.npu.NPUGraph` and `torch.npu.graph`. The operations that may be captured differ from card to card.
+        """,
+        Notice(
+            tuple(f"torch.cuda.{name}" for name in GRAPH_NAMES),
+            "{name} is for CUDA graphs; the nearest is {card.torch_module}.{last}, in new {card.plugin} releases",
+            "{name} 用于 CUDA 图;最接近的是 {card.torch_module}.{last},仅新版 {card.plugin} 提供",
+            risk="high",
+            uses=("call", "reference"),
+        ),
+        Notice(
+            ("torch.cuda.CUDAGraph",),
+            "{name}: the nearest is {card.torch_module}.{card.graph_class}, in new {card.plugin} releases",
+            "{name}:最接近的是 {card.torch_module}.{card.graph_class},仅新版 {card.plugin} 提供",
+            risk="high",
+            uses=("call", "reference"),
+        ),
+        Notice(
+            MLU_CAPTURES,
+            "operations that may be captured differ from card to card: compare a step with and without the capture",
+            "不同设备可捕获的操作不同:请对比捕获与不捕获的单步结果",
+            status="advice",
+            condition=lambda site: site.options.to == "mlu",
+        ),
+        category="report",
+        targets=("npu", "mlu"),
+        after=("cuda_api",),
+        requirement="device_calls",
+        rows=("P6", "6"),
     ),
     report_rule(
         __name__,
