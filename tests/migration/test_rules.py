@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from migration.checking import examples, migrate_source
+from viaduct import migration
 from viaduct.migration.rule import Rule, all_rules
 
 
@@ -36,3 +40,13 @@ def test_a_former_name_of_a_rule_still_finds_it() -> None:
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
 def test_a_rule_has_a_summary_and_a_source(rule: Rule) -> None:
     assert rule.doc.splitlines()[0].endswith("."), "the first line is the summary"
+
+
+def test_only_the_registry_imports_rules() -> None:
+    """Other modules may ask the helper modules beside the rules, whose names begin with an underscore."""
+    folder = Path(migration.__file__).parent
+    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    rule_import = re.compile(
+        r"from viaduct\.migration\.rules(?:\.\w+)? import|from viaduct\.migration\.rules\.\w+\.[a-z]"
+    )
+    assert [name for name, text in texts.items() if rule_import.search(text)] == []

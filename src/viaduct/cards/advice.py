@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viaduct.cards import MLU, NPU
+from viaduct.cards import CARDS, CUDA, MLU, NPU
 from viaduct.cards.limits import Bilingual, Risk
 
 
@@ -95,3 +95,28 @@ CONTAINER_IMAGE: dict[str, Bilingual] = {
     "any": ("one image for each device", "按设备分别准备镜像"),
 }
 """Replacement for a CUDA image in a Dockerfile."""
+MONITOR = CUDA.monitor_command
+
+
+def describe_monitor(to: str) -> Bilingual:
+    """Return the advice about a call of nvidia-smi; `to`: npu, mlu or any."""
+    if to in CARDS:
+        tool = CARDS[to].monitor_command
+        return (
+            f"{MONITOR} is for NVIDIA's cards only; use `{tool}` here, which has another output",
+            f"{MONITOR} 只认识 NVIDIA 设备;此处请用 `{tool}`,其输出格式不同",
+        )
+    tools = " and ".join(f"`{card.monitor_command}`" for card in CARDS.values())
+    return (
+        f"{MONITOR} is for NVIDIA's cards only; other cards have {tools}, with another output",
+        f"{MONITOR} 只认识 NVIDIA 设备;其他设备请用 {tools},其输出格式不同",
+    )
+
+
+def describe_launcher(module: str) -> Bilingual:
+    """Return the advice about a launcher such as torchrun; `module`: the card's module, such as torch.npu."""
+    return (
+        f"the launcher stays: make sure that every process calls {module}.set_device(LOCAL_RANK) before its first "
+        "tensor",
+        f"启动命令保持不变:请确保每个进程在创建张量之前调用 {module}.set_device(LOCAL_RANK)",
+    )

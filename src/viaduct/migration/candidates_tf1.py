@@ -12,6 +12,18 @@ from viaduct.migration.candidates import Candidate, Mark, State, make_candidate,
 from viaduct.migration.module_flow import HOROVOD_MODULES
 from viaduct.migration.predicates import is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._batchers import (
+    BUCKETING_FUNCTIONS,
+    CSV_READERS,
+    FEATURE_READERS,
+    QUEUE_FUNCTIONS,
+    SPARSE_FUNCTIONS,
+    has_equal_batches,
+)
+from viaduct.migration.rules.tf1._horovod import is_horovod
+from viaduct.migration.rules.tf1._run_configs import comes_from_converter, is_only_passed_to_converter
+from viaduct.migration.rules.tf1._session_configs import has_npu_optimizer
+from viaduct.migration.rules.tf1._session_uses import only_handles_files
 from viaduct.migration.sessions import CONFIG_ARGUMENTS, CONFIG_ARGUMENTS_BY_KIND_AND_METHOD, CONFIG_ARGUMENTS_BY_METHOD
 from viaduct.migration.values import kind_of_call
 
@@ -118,9 +130,6 @@ def session_state(file: MigratedFile, call: ast.Call, name: str) -> State:
 
 def state_of_config(file: MigratedFile, call: ast.Call, keyword: str, position: int) -> State:
     """Return "right" if the config is ready for the NPU, or the session only reads and writes files; else "needed"."""
-    from viaduct.migration.rules.tf1._session_configs import has_npu_optimizer
-    from viaduct.migration.rules.tf1._session_uses import only_handles_files
-
     site = Site(RULE, file, call)
     value = site.argument(keyword, position)
     has_config = value is not None and not is_none_or_absent(value) and has_npu_optimizer(site, value)
@@ -148,8 +157,6 @@ def find_estimators(file: MigratedFile) -> Iterator[Candidate]:
 
 def estimator_state(file: MigratedFile, node: ast.AST, name: str) -> State:
     """Return "right" for an Estimator or TPUEstimator whose config comes from npu_run_config_init; else "needed"."""
-    from viaduct.migration.rules.tf1._run_configs import comes_from_converter
-
     if not isinstance(node, ast.Call) or not name.endswith((".Estimator", ".TPUEstimator")):
         return "needed"
     site = Site(RULE, file, node)
@@ -157,8 +164,6 @@ def estimator_state(file: MigratedFile, node: ast.AST, name: str) -> State:
 
 
 def run_config_state(file: MigratedFile, node: ast.expr) -> State:
-    from viaduct.migration.rules.tf1._run_configs import is_only_passed_to_converter
-
     return (
         "right"
         if isinstance(node, ast.Call) and is_only_passed_to_converter(Site(RULE, file, node), node)
@@ -187,15 +192,6 @@ def find_batches(file: MigratedFile) -> Iterator[Candidate]:
 
 def find_other_batches(file: MigratedFile) -> Iterator[Candidate]:
     """Yield calls of other functions that make batches, and uses of a dataset's batching methods as values."""
-    from viaduct.migration.rules.tf1._batchers import (
-        BUCKETING_FUNCTIONS,
-        CSV_READERS,
-        FEATURE_READERS,
-        QUEUE_FUNCTIONS,
-        SPARSE_FUNCTIONS,
-        has_equal_batches,
-    )
-
     for name in (*QUEUE_FUNCTIONS, *FEATURE_READERS, *CSV_READERS, *BUCKETING_FUNCTIONS, *SPARSE_FUNCTIONS):
         for call in file.index.calls.get(name, []):
             site = Site(RULE, file, call, name)
@@ -248,8 +244,6 @@ def find_loss_scales(file: MigratedFile) -> Iterator[Candidate]:
 
 
 def find_horovod_uses(file: MigratedFile) -> Iterator[Candidate]:
-    from viaduct.migration.rules.tf1._horovod import is_horovod
-
     if "horovod" in file.project.own_module_names:
         return  # the project is Horovod itself
     for table in (file.index.calls, file.index.references):

@@ -13,6 +13,15 @@ from viaduct.migration.candidates import Candidate, Mark, State, make_candidate,
 from viaduct.migration.lookups import last_name
 from viaduct.migration.predicates import find_argument, is_in_annotation, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._devices import (
+    is_bound_move,
+    is_method_of_project,
+    is_no_device_or_reported,
+    is_of_other_library,
+    qualified_root,
+)
+from viaduct.migration.rules.torch._is_cuda import is_own_field
+from viaduct.migration.rules.torch._loaded import load_destination
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import MigratedFile
@@ -111,10 +120,6 @@ def amp_state(file: MigratedFile, node: ast.expr, name: str, card_prefix: str) -
 
 def find_moves(file: MigratedFile) -> Iterator[Candidate]:
     """Yield calls and bound methods that move a tensor or module to a card, and reads of `is_cuda`."""
-    from viaduct.migration.rules.torch._devices import is_method_of_project, is_of_other_library, qualified_root
-    from viaduct.migration.rules.torch._is_cuda import is_own_field
-    from viaduct.migration.rules.torch.cuda_method import is_bound_move
-
     device = device_and_backend(file)[0]
     states: dict[str, State] = {"cuda": "needed", device: "right"}
     for method, state in states.items():
@@ -196,14 +201,12 @@ def is_device_text(value: str) -> bool:
 
 def selects_device(file: MigratedFile, node: ast.Constant) -> bool:
     """Return False for a string that is a key, an attribute's name, a message or a library's argument."""
-    from viaduct.migration.rules.torch.device_left import is_explained
-
     parent = file.source.parents.get(node)
     if isinstance(parent, ast.Compare):
         return parent.left is not node or not isinstance(parent.ops[0], ast.In | ast.NotIn)  # `"cuda" in options`
     if isinstance(parent, ast.JoinedStr):
         return parent.values[0] is node  # a device string begins with the device's name
-    return not is_message(file, node) and not is_explained(Site(RULE, file, node))
+    return not is_message(file, node) and not is_no_device_or_reported(Site(RULE, file, node))
 
 
 def is_message(file: MigratedFile, node: ast.AST) -> bool:
@@ -218,8 +221,6 @@ def is_message(file: MigratedFile, node: ast.AST) -> bool:
 
 def find_loads(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the loads of checkpoints; those that have or do not need a map_location are right."""
-    from viaduct.migration.rules.torch._loaded import load_destination
-
     for name in CHECKPOINT_LOADS:
         for call in file.index.calls.get(name, []):
             site = Site(RULE, file, call, name)

@@ -19,7 +19,7 @@ from viaduct.cards.packages import Package, describe_package, find_package_of_di
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
-from viaduct.migration.rule import Rule, all_rules
+from viaduct.migration.rule import Rule, rules_by_name
 from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
 
@@ -118,10 +118,9 @@ def find_rule_name(path: str) -> str:
 
 def check_manifests(walk: Walk, options: Options) -> Iterator[FileResult]:
     """Yield the results of the files with findings."""
-    rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
     for path in list(walk.other_files):
-        rule = rules.get(find_rule_name(path))
-        if rule is None:
+        rule = rules_by_name().get(find_rule_name(path))
+        if rule is None or not rule.is_wanted(options):
             continue
         text = (walk.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
         findings = sorted(check_file(path, text, rule, options), key=lambda finding: finding.line) if text else ()

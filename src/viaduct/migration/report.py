@@ -6,11 +6,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Literal
 
+from viaduct.migration.catalogue import get_summary
 from viaduct.migration.diffing import AlignedLine, compare_texts, omit_unchanged_rows
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES
 from viaduct.migration.results import FileResult, Outcome
-from viaduct.migration.rule import all_rules
+from viaduct.migration.rule import rules_by_name
 from viaduct.migration.summary import STATUS_WORDS, Summary, headline, plural, summarise
 from viaduct.migration.walk import printable_path, printable_text
 from viaduct.reporting import (
@@ -153,8 +154,11 @@ def make_changes_section(outcome: Outcome, language: str) -> list[Section]:
 
 
 def make_rules_section(summary: Summary) -> list[Section]:
-    meaning = {rule.name: rule.doc.splitlines()[0] for rule in all_rules()}
-    rows = [[name, *counts.values(), meaning.get(name, "")] for name, counts in summary.rules.items()]
+    rules = rules_by_name()
+    rows = [
+        [name, *counts.values(), get_summary(rules[name]) if name in rules else ""]
+        for name, counts in summary.rules.items()
+    ]
     columns = ["rule", *STATUS_WORDS.values(), "what it does"]
     return [Section("Rules", "docs/rules.md explains each, with an example.", [Table(columns, rows)])] if rows else []
 

@@ -320,6 +320,16 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(sort_rules(rules))
 
 
+@lru_cache(maxsize=1)
+def rules_by_name() -> dict[str, Rule]:
+    return {rule.name: rule for rule in all_rules()}
+
+
+def is_rule_wanted(name: str, options: Options) -> bool:
+    """Return True if the rule with this name, such as `torch.backend`, runs with these options."""
+    return rules_by_name()[name].is_wanted(options)
+
+
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
     """Yield the rules in the order of their names, `runs_last` ones at the end, each after the rules in its `after`.
 

@@ -16,7 +16,7 @@ from viaduct import __version__
 from viaduct.migration.catalogue import link_to_rule, page_text
 from viaduct.migration.findings import UNFINISHED_STATUSES, Finding
 from viaduct.migration.results import Outcome
-from viaduct.migration.rule import all_rules
+from viaduct.migration.rule import rules_by_name
 from viaduct.terminal import escape_controls
 
 VERSION = "2.1.0"
@@ -74,8 +74,7 @@ def make_artifact(path: str) -> dict[str, str]:
 
 def make_descriptor(name: str) -> dict[str, Any]:
     """Return the reportingDescriptor of a rule or of a message of the engine."""
-    rules = {rule.name: rule for rule in all_rules()}
-    rule = rules.get(name)
+    rule = rules_by_name().get(name)
     doc = rule.doc if rule else ENGINE_RULES.get(name, "A message of the migration engine, not of a rule.")
     return {
         "id": name,

@@ -23,11 +23,11 @@ from viaduct.migration.findings import Finding, Status
 from viaduct.migration.manifests import MAX_BYTES, find_rule_name
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
-from viaduct.migration.rule import Rule
-from viaduct.migration.rules.torch import backend, device_string, lightning
+from viaduct.migration.rule import is_rule_wanted, rules_by_name
 from viaduct.migration.targets import target_cards
 from viaduct.migration.walk import Walk
 
+LIGHTNING_RULE = "torch.lightning"
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
 RELEVANT_TERMS = (b"cuda", b"nccl", b"accelerator")
 # `key: value` or `key = value`; the value is a quoted string, a [list], a ${reference} or one bare word.
@@ -66,7 +66,7 @@ def migrate(path: str, data: bytes, options: Options) -> FileResult:
     old = text.split("\n")
     after = "\n".join([migration.migrate_line(number, line) for number, line in enumerate(old, 1)])
     findings = migration.findings
-    if any(finding.status == "manual" and finding.rule != lightning.rule.name for finding in findings):
+    if any(finding.status == "manual" and finding.rule != LIGHTNING_RULE for finding in findings):
         after, findings = text, [turn_into_review(finding) for finding in findings]
     return FileResult(path, data, after.encode(), tuple(findings), original_lines=tuple(range(1, len(old) + 1)))
 
@@ -126,7 +126,7 @@ class SettingsMigration:
 
         `at`: line and column; `is_below`: the value is on a line below its key, so it is only reported.
         """
-        if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
+        if key == "accelerator" and value in ("gpu", "cuda") and is_rule_wanted(LIGHTNING_RULE, self.options):
             names = " and ".join(card.title for card in target_cards(self.options))
             messages = (
                 f"accelerator: {value} means CUDA, and Lightning has no accelerator for the {names}: "
@@ -134,13 +134,13 @@ class SettingsMigration:
                 f"accelerator: {value} 在 Lightning 中指 CUDA,且没有 {names} 的加速器:"
                 "请为 Trainer 传入自定义的 Accelerator",
             )
-            self.report(lightning.rule, "manual", at, line, messages, "high")
+            self.report(LIGHTNING_RULE, "manual", at, line, messages, "high")
             return ""
         is_device = is_device_name(key) and "cuda" in value
         is_backend = "backend" in key.lower() and "nccl" in value
         is_exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
-        rule = device_string.rule if is_device else backend.rule
-        if not (is_device or is_backend) or not rule.is_wanted(self.options):
+        rule = "torch.device_string" if is_device else "torch.backend"
+        if not (is_device or is_backend) or not is_rule_wanted(rule, self.options):
             return ""
         if self.options.to == "any":
             messages = (
@@ -163,9 +163,9 @@ class SettingsMigration:
         return new + value[len(old) :]
 
     def report(
-        self, rule: Rule, status: Status, at: tuple[int, int], line: str, messages: tuple[str, str], risk: Risk
+        self, rule: str, status: Status, at: tuple[int, int], line: str, messages: tuple[str, str], risk: Risk
     ) -> None:
         """Add a finding; `messages` in English and Chinese."""
         number, column = at
-        location = (self.path, number, number, column, rule.name, rule.category, status)
+        location = (self.path, number, number, column, rule, rules_by_name()[rule].category, status)
         self.findings.append(Finding(*location, *messages, risk, line.rstrip("\r")))

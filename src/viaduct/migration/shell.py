@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from viaduct.cards import CARDS, Card
+from viaduct.cards.advice import MONITOR, describe_launcher, describe_monitor
 from viaduct.cards.environment import (
     CUDA_VISIBLE_DEVICES,
     NCCL_VARIABLE,
@@ -35,8 +36,7 @@ from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in, is_string
 from viaduct.migration.project import Project
 from viaduct.migration.results import FileResult
-from viaduct.migration.rule import Rule
-from viaduct.migration.rules.torch import backend, device_argparse, launch_commands, nccl_variables, visible_devices
+from viaduct.migration.rule import is_rule_wanted, rules_by_name
 from viaduct.migration.shell_words import Script, Word, find_uses, read_script
 from viaduct.migration.source import Undecodable, lines_of
 from viaduct.migration.walk import Walk
@@ -139,12 +139,12 @@ class ShellMigration:
             match = CUDA_IN_PYTHON.search(self.text, start, end)
             if match is not None:
                 self.report_python(match.start())
-        if CUDA_VISIBLE_DEVICES in self.text and visible_devices.rule.is_wanted(self.options):
+        if CUDA_VISIBLE_DEVICES in self.text and self.is_wanted("visible_devices"):
             assigned = [word for command in self.active_commands for word in find_assignments(command)]
             refused = [(word, value) for word, value in assigned if not self.is_accepted(value)]
             for word, value in refused:
                 reason = explain_refused_devices(value.strip("\"'"), self.card)
-                self.report(visible_devices.rule, "manual", word, reason, "high")
+                self.report("visible_devices", "manual", word, reason, "high")
             if not refused:
                 self.set_visible_devices(assigned)
 
@@ -163,14 +163,14 @@ class ShellMigration:
         )
         for start in sorted(starts):
             self.edits[start] = (start + len(CUDA_VISIBLE_DEVICES), self.card.visible_variable)
-            self.report(visible_devices.rule, "changed", start, messages, "low")
+            self.report("visible_devices", "changed", start, messages, "low")
         advice = (
             "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             "请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
         )
         for word, value in assigned:
             if self.card.name == "npu" and "$" in value and CUDA_VISIBLE_DEVICES not in value:
-                self.report(visible_devices.rule, "advice", word, advice, "low")
+                self.report("visible_devices", "advice", word, advice, "low")
 
     def is_accepted(self, value: str) -> bool:
         """Return True if the card accepts a list of devices, or if it is composed at run time."""
@@ -189,9 +189,9 @@ class ShellMigration:
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
             if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
-                self.report(nccl_variables.rule, "manual", word, describe_nccl_variable(match[1], self.card), "medium")
+                self.report("nccl_variables", "manual", word, describe_nccl_variable(match[1], self.card), "medium")
             elif match is not None and match[1] in OTHER_CUDA_VARIABLES:
-                self.report(nccl_variables.rule, "advice", word, describe_cuda_variable(match[1], self.card), "low")
+                self.report("nccl_variables", "advice", word, describe_cuda_variable(match[1], self.card), "low")
 
     def check_options(self, command: list[Word]) -> None:
         """Change or report options with a CUDA device or NCCL as their value: `--device cuda`, `--backend=nccl`."""
@@ -203,21 +203,21 @@ class ShellMigration:
             name = normalize_option(match[1])
             if EXACT_CUDA_DEVICE.fullmatch(value.plain):
                 is_declared = name in self.project.device_options
-                self.change_option(device_argparse.rule, is_declared, value, "cuda", self.card.device, match[1])
+                self.change_option("device_argparse", is_declared, value, "cuda", self.card.device, match[1])
             elif value.plain == "nccl":
                 is_declared = name in self.project.backend_options
-                self.change_option(backend.rule, is_declared, value, "nccl", self.card.backend, match[1])
+                self.change_option("backend", is_declared, value, "nccl", self.card.backend, match[1])
 
-    def change_option(self, rule: Rule, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
+    def change_option(self, rule: str, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Change the value of an option; only report it if no script declares the option for a device or backend."""
         start = value.start + value.text.index(old)
         if is_declared:
-            if rule.is_wanted(self.options):
+            if self.is_wanted(rule):
                 self.edits[start] = (start + len(old), new)
             messages = f"{option} {old} becomes {new}", f"{option} 的值 {old} 改为 {new}"
             self.report(rule, "changed", start, messages, "low")
         else:
-            kind, kind_zh = ("backend", "后端") if rule is backend.rule else ("device", "设备")
+            kind, kind_zh = ("backend", "后端") if rule == "backend" else ("device", "设备")
             message = f"{option} {value.plain}: no script seen declares a {kind} by this name; for the card write {new}"
             zh = f"{option} {value.plain}:未见脚本将此选项声明为{kind_zh};若指加速卡,请改为 {new}"
             self.report(rule, "advice", start, (message, zh), "low")
@@ -228,13 +228,13 @@ class ShellMigration:
         for word in command:
             program = word.plain.rpartition("/")[2]
             if program in LAUNCHERS:
-                advice = launch_commands.launcher_advice(self.device_module)
-                self.report(launch_commands.rule, "advice", word, advice, "low")
+                advice = describe_launcher(self.device_module)
+                self.report("launch_commands", "advice", word, advice, "low")
             elif word.text[:1] in "\"'" and CUDA_IN_PYTHON.search(word.text) and runs_python:
                 self.report_python(word.start)
-            elif program == launch_commands.MONITOR or (launch_commands.MONITOR in word.text and "$(" in word.text):
-                advice = launch_commands.monitor_advice(self.options.to)
-                self.report(launch_commands.rule, "advice", word, advice, "low")
+            elif program == MONITOR or (MONITOR in word.text and "$(" in word.text):
+                advice = describe_monitor(self.options.to)
+                self.report("launch_commands", "advice", word, advice, "low")
 
     def report_python(self, start: int) -> None:
         """Report Python code that begins at a position."""
@@ -242,17 +242,22 @@ class ShellMigration:
             f"Python code within a shell script is not migrated: it uses CUDA; write {self.card.device}",
             f"shell 脚本中的 Python 代码不会被迁移:其中使用了 CUDA,请改为 {self.card.device}",
         )
-        self.report(launch_commands.rule, "manual", start, messages, "medium")
+        self.report("launch_commands", "manual", start, messages, "medium")
 
     # ---- edits and findings
 
-    def report(self, rule: Rule, status: Status, at: Word | int, messages: tuple[str, str], risk: Risk) -> None:
-        """Add a finding at a word or a position, if the rule is enabled; `messages` in English and Chinese."""
-        if rule.is_wanted(self.options):
+    def is_wanted(self, rule: str) -> bool:
+        """Return True if a rule for PyTorch runs with these options; here `rule` is a name without the family."""
+        return is_rule_wanted(f"torch.{rule}", self.options)
+
+    def report(self, rule: str, status: Status, at: Word | int, messages: tuple[str, str], risk: Risk) -> None:
+        """Add a finding at a word or a position if the rule is wanted; `messages`: in English and in Chinese."""
+        if self.is_wanted(rule):
             start = at.start if isinstance(at, Word) else at
             line, column = self.script.line_of(start), start - self.text.rfind("\n", 0, start)
+            name = f"torch.{rule}"
             self.findings.append(
-                Finding(self.path, line, line, column, rule.name, rule.category, status, *messages, risk)
+                Finding(self.path, line, line, column, name, rules_by_name()[name].category, status, *messages, risk)
             )
 
     def render(self) -> str:

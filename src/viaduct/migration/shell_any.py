@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from viaduct.cards import CARDS, environment
-from viaduct.cards.environment import CUDA_VISIBLE_DEVICES
-from viaduct.migration.rule import Rule
-from viaduct.migration.rules.torch import launch_commands, visible_devices
-from viaduct.migration.rules.torch import nccl_variables as nccl
+from viaduct.cards import CARDS
+from viaduct.cards.environment import (
+    CUDA_VISIBLE_DEVICES,
+    NCCL_VARIABLE,
+    OTHER_CUDA_VARIABLES,
+    describe_cuda_variable,
+    describe_nccl_variable_for_all,
+)
 from viaduct.migration.shell import ASSIGNMENT, ShellMigration
 from viaduct.migration.shell_words import Word
 
@@ -49,24 +52,24 @@ class AnyShellMigration(ShellMigration):
         if is_substituted or not can_be_followed(command, word):
             names = " and ".join(OTHER_VISIBLE)
             messages = f"other cards have variables of their own: {names}", f"其他加速卡使用各自的变量:{names}"
-            self.report(visible_devices.rule, "advice", word, messages, "low")
+            self.report("visible_devices", "advice", word, messages, "low")
             return
         self.edits[word.end] = (word.end, "".join(f" {name}{value}" for name in OTHER_VISIBLE))
         message = "the visible devices are set for every kind of card; an NPU requires them in ascending order"
         zh = "同时设置各类加速卡的可见设备变量;NPU 要求编号升序"
-        self.report(visible_devices.rule, "changed", word, (message, zh), "low")
+        self.report("visible_devices", "changed", word, (message, zh), "low")
 
     def check_variables(self, command: list[Word]) -> None:
         """Report NCCL's and CUDA's other variables that a command sets."""
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
-            if match is not None and environment.NCCL_VARIABLE.fullmatch(match[1]):
-                self.report(nccl.rule, "advice", word, environment.describe_nccl_variable_for_all(match[1]), "low")
-            elif match is not None and match[1] in environment.OTHER_CUDA_VARIABLES:
+            if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
+                self.report("nccl_variables", "advice", word, describe_nccl_variable_for_all(match[1]), "low")
+            elif match is not None and match[1] in OTHER_CUDA_VARIABLES:
                 for card in CARDS.values():
-                    self.report(nccl.rule, "advice", word, environment.describe_cuda_variable(match[1], card), "low")
+                    self.report("nccl_variables", "advice", word, describe_cuda_variable(match[1], card), "low")
 
-    def change_option(self, rule: Rule, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
+    def change_option(self, rule: str, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Report the value of an option, which names CUDA on every machine."""
         message = f"{option} {value.plain} names CUDA on every machine: remove it where the default is right"
         zh = f"{option} {value.plain} 在任何机器上都指定 CUDA:若默认值可用,请去掉此选项"
@@ -80,7 +83,7 @@ class AnyShellMigration(ShellMigration):
             "Python code within a shell script is not migrated: it uses CUDA; move it into a script",
             "shell 脚本中的 Python 代码不会被迁移:其中使用了 CUDA,请移入独立的脚本",
         )
-        self.report(launch_commands.rule, "manual", start, messages, "medium")
+        self.report("launch_commands", "manual", start, messages, "medium")
 
 
 def find_settings(command: list[Word]) -> Iterator[tuple[Word, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from viaduct.cards.limits import Bilingual
-from viaduct.migration.classes import OBJECT, find_class, find_method_owner
+from viaduct.migration.classes import OBJECT, find_class, find_method_owner, is_module
 from viaduct.migration.device_texts import device_expression, device_literal, device_number_text, is_device_name
 from viaduct.migration.lookups import (
     argument_values,
@@ -19,6 +19,7 @@ from viaduct.migration.lookups import (
     branches,
     contains_call,
     keyword_value,
+    last_name,
     literal_text,
     mark_once,
     method_name,
@@ -38,6 +39,7 @@ OTHER_LIBRARIES = (
     | {"cudf", "cuml", "cupy", "numba", "pycuda", "taichi", "warp"}
 )
 # Prefixes of functions of torch for which "cuda" names a kind of kernel, not a device.
+FUNCTIONS_WITHOUT_DEVICE = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
 KERNEL_APIS = ("torch.library.", "torch.ops.", "torch.utils.cpp_extension.", "torch._C.")
 # Position at which a function of PyTorch takes a device.
 DEVICE_POSITIONS = {
@@ -459,3 +461,53 @@ def is_in_device_dict(node: ast.Constant, table: ast.Dict, device: str, devices:
         return True
     names_card = (literal_text(value).partition(":")[0] == device for value in table.values)
     return bool(keys) and (any(names_card) or any(value in devices.cuda_literals for value in table.values))
+
+
+def is_bound_move(site: Site) -> bool:
+    """Return True for the method of a tensor or module that is not called: `move = x.cuda`."""
+    node, parent = site.node, site.source.parents.get(site.node)
+    if not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.Attribute | ast.IfExp):
+        return False
+    if isinstance(parent, ast.Call) and parent.func is node:
+        return False
+    if site.qualified_name(node) is not None or is_method_of_project(site, node.value, "cuda"):
+        return False
+    is_flag = plain_name(node.value) == "self"  # `self.cuda` is usually a setting
+    return not is_flag and is_torch_object(site, node.value)
+
+
+def is_torch_object(site: Site, receiver: ast.expr) -> bool:
+    """Return True for a tensor, a module, `self`, `super()`, or the storage in a map_location."""
+    kind = site.values.kind(receiver) or ""
+    if kind.startswith(OBJECT):
+        return is_module(site.file.project, kind.removeprefix(OBJECT))
+    is_own = plain_name(receiver) == "self"
+    is_super = isinstance(receiver, ast.Call) and plain_name(receiver.func) == "super"
+    return kind in ("tensor", "module", "class_loss") or is_own or is_super or is_storage(site, receiver)
+
+
+def is_storage(site: Site, receiver: ast.expr) -> bool:
+    """Return True for `storage` in `torch.load(path, map_location=lambda storage, place: storage.cuda(0))`."""
+    function = site.file.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
+    argument = site.source.parents.get(function) if isinstance(function, ast.Lambda) else None
+    call = site.source.parents.get(argument) if isinstance(argument, ast.keyword) else argument
+    return isinstance(call, ast.Call) and site.qualified_name(call.func) in ("torch.load", "torch.jit.load")
+
+
+def is_no_device_or_reported(site: Site) -> bool:
+    """Return True if the code around the site's string shows that it is no device, or if another rule reports it.
+
+    Comparisons are reported by `device_compare`, values of dicts by `device_string`.
+    """
+    parent = site.source.parents[site.node]
+    if isinstance(parent, ast.Expr | ast.Compare | ast.MatchValue | ast.Dict):  # ast.Expr: a docstring
+        return True
+    child, names = site.node, []
+    for ancestor in site.source.ancestors(site.node):
+        if isinstance(ancestor, ast.Subscript) and child is ancestor.slice:
+            return True
+        names += [site.qualified_name(ancestor.func) or ""] if isinstance(ancestor, ast.Call) else []
+        child = ancestor
+    if any(is_of_other_library(name) or name.startswith(KERNEL_APIS) for name in names):
+        return True
+    return isinstance(parent, ast.Call) and last_name(parent.func) in FUNCTIONS_WITHOUT_DEVICE

@@ -27,12 +27,18 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.limits import Bilingual
-from viaduct.migration.classes import OBJECT, find_classes_defining, is_module
+from viaduct.migration.classes import find_classes_defining
 from viaduct.migration.device_texts import device_literal, device_number_text
 from viaduct.migration.lookups import last_name, literal_text, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._devices import is_method_of_project, is_of_other_library, qualified_root
+from viaduct.migration.rules.torch._devices import (
+    is_bound_move,
+    is_method_of_project,
+    is_of_other_library,
+    is_torch_object,
+    qualified_root,
+)
 from viaduct.migration.rules.torch._helper import report_if_in_torchscript
 from viaduct.migration.targets import import_helper
 
@@ -129,19 +135,6 @@ def report_module_name(site: Site) -> None:
         site.request_review(*site.target.select_message(*MODULE_BY_NAME))
 
 
-def is_bound_move(site: Site) -> bool:
-    """Return True for the method of a tensor or module that is not called: `move = x.cuda`."""
-    node, parent = site.node, site.source.parents.get(site.node)
-    if not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.Attribute | ast.IfExp):
-        return False
-    if isinstance(parent, ast.Call) and parent.func is node:
-        return False
-    if site.qualified_name(node) is not None or is_method_of_project(site, node.value, "cuda"):
-        return False
-    is_flag = plain_name(node.value) == "self"  # `self.cuda` is usually a setting
-    return not is_flag and is_torch_object(site, node.value)
-
-
 def rename(site: Site, function: ast.Attribute) -> None:
     """Replace `.cuda` by the card's method."""
     method = site.target.card.device
@@ -226,21 +219,3 @@ def is_method_lookup(site: Site) -> bool:
 def is_torch(site: Site) -> bool:
     """Return True if the first argument of the site's call is torch, as in `hasattr(torch, "cuda")`."""
     return bool(site.node.args) and site.qualified_name(site.node.args[0]) == "torch"
-
-
-def is_torch_object(site: Site, receiver: ast.expr) -> bool:
-    """Return True for a tensor, a module, `self`, `super()`, or the storage in a map_location."""
-    kind = site.values.kind(receiver) or ""
-    if kind.startswith(OBJECT):
-        return is_module(site.file.project, kind.removeprefix(OBJECT))
-    is_own = plain_name(receiver) == "self"
-    is_super = isinstance(receiver, ast.Call) and plain_name(receiver.func) == "super"
-    return kind in ("tensor", "module", "class_loss") or is_own or is_super or is_storage(site, receiver)
-
-
-def is_storage(site: Site, receiver: ast.expr) -> bool:
-    """Return True for `storage` in `torch.load(path, map_location=lambda storage, place: storage.cuda(0))`."""
-    function = site.file.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
-    argument = site.source.parents.get(function) if isinstance(function, ast.Lambda) else None
-    call = site.source.parents.get(argument) if isinstance(argument, ast.keyword) else argument
-    return isinstance(call, ast.Call) and site.qualified_name(call.func) in ("torch.load", "torch.jit.load")

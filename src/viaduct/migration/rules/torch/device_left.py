@@ -13,10 +13,10 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import branches, last_name, literal_text
+from viaduct.migration.lookups import branches, literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._devices import KERNEL_APIS, is_of_other_library
+from viaduct.migration.rules.torch._devices import is_no_device_or_reported
 from viaduct.migration.rules.torch._options import is_in_add_argument
 
 rule = Rule(
@@ -30,7 +30,6 @@ rule = Rule(
 )
 
 DEVICES_TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")  # "cuda", "cuda:0,cuda:1"
-FUNCTIONS_WITHOUT_DEVICE = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
 
 
 @rule.node(ast.Constant, only_if_file_contains=('"cuda', "'cuda"))
@@ -39,7 +38,7 @@ def report_text(site: Site) -> None:
     value = site.node.value
     if not DEVICES_TEXT.fullmatch(literal_text(site.node)) or not site.is_editable or not is_in_torch_program(site):
         return
-    if is_explained(site) or is_in_add_argument(site, site.node) or is_reported(site):
+    if is_no_device_or_reported(site) or is_in_add_argument(site, site.node) or is_reported(site):
         return
     new = "accelerator.name()" if site.target.is_any_card else site.target.card.device
     site.request_review(
@@ -59,25 +58,6 @@ def report_chosen_method(site: Site) -> None:
             f"one of these methods is .cuda: write .to({device}) instead",
             zh=f"此处选择的方法之一是 .cuda:请改为 .to({device})",
         )
-
-
-def is_explained(site: Site) -> bool:
-    """Return True if the code around a text shows that it is no device, or if another rule reports it.
-
-    Comparisons are reported by `device_compare`, values of dicts by `device_string`.
-    """
-    parent = site.source.parents[site.node]
-    if isinstance(parent, ast.Expr | ast.Compare | ast.MatchValue | ast.Dict):  # ast.Expr: a docstring
-        return True
-    child, names = site.node, []
-    for ancestor in site.source.ancestors(site.node):
-        if isinstance(ancestor, ast.Subscript) and child is ancestor.slice:
-            return True
-        names += [site.qualified_name(ancestor.func) or ""] if isinstance(ancestor, ast.Call) else []
-        child = ancestor
-    if any(is_of_other_library(name) or name.startswith(KERNEL_APIS) for name in names):
-        return True
-    return isinstance(parent, ast.Call) and last_name(parent.func) in FUNCTIONS_WITHOUT_DEVICE
 
 
 def is_reported(site: Site) -> bool:

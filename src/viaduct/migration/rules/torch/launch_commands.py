@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards import CARDS, CUDA
-from viaduct.cards.limits import Bilingual
+from viaduct.cards.advice import MONITOR, describe_monitor
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
 rule = Rule(__name__, rows=("P27",), category="advice", targets=ALL_TARGETS, runs_last=True)
 
-MONITOR = CUDA.monitor_command
-MONITORS = {name: card.monitor_command for name, card in CARDS.items()}
 RUNNERS = ("os.", "subprocess.", "shutil.which")
 
 
@@ -34,31 +31,10 @@ def advise_monitor(site: Site) -> None:
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
     is_run = any((site.qualified_name(call.func) or "").startswith(RUNNERS) for call in calls)
     if is_run or is_stored_command(site, text):
-        site.advise(*monitor_advice(site.options.to))
+        site.advise(*describe_monitor(site.options.to))
 
 
 def is_stored_command(site: Site, text: str) -> bool:
     """Return True for `command = "nvidia-smi -L"`, which is probably run later."""
     statement = site.source.statement_around(site.node)
     return text.lstrip("\"'").startswith(f"{MONITOR} ") and isinstance(statement, ast.Assign | ast.AnnAssign)
-
-
-def monitor_advice(to: str) -> Bilingual:
-    if to in MONITORS:
-        return (
-            f"{MONITOR} is for NVIDIA's cards only; use `{MONITORS[to]}` here, which has another output",
-            f"{MONITOR} 只认识 NVIDIA 设备;此处请用 `{MONITORS[to]}`,其输出格式不同",
-        )
-    others = " and ".join(f"`{tool}`" for tool in MONITORS.values())
-    return (
-        f"{MONITOR} is for NVIDIA's cards only; other cards have {others}, with another output",
-        f"{MONITOR} 只认识 NVIDIA 设备;其他设备请用 {others},其输出格式不同",
-    )
-
-
-def launcher_advice(root: str) -> Bilingual:
-    """Return the advice about a launcher such as torchrun; `root` is the card's module, such as `torch.npu`."""
-    return (
-        f"the launcher stays: make sure that every process calls {root}.set_device(LOCAL_RANK) before its first tensor",
-        f"启动命令保持不变:请确保每个进程在创建张量之前调用 {root}.set_device(LOCAL_RANK)",
-    )
