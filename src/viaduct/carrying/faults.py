@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -72,73 +73,8 @@ class Fault:
 
 
 def find_fault(run: Run) -> Fault:
-    """Return the first fault that fits the run's summary and output; if none does, the script is at fault."""
-    summary = run.summary
-    who, who_zh = name_side(run)
-    if any(hit["mode"] == "error" for hit in summary.met_limits):
-        return Fault("limit", f"{who} goes beyond a documented limit of the card", f"{who_zh}超出了加速卡的文档限制")
-    if summary.stopped_by_limit == "watch":  # not a limit: viaduct's check of time and memory failed
-        return blame_stand_in(run)
-    if summary.unreported_end:
-        text = f"of {who}, {summary.unreported_end}"
-        return Fault("script", text, f"{who_zh}的进程没有留下报告", UNREPORTED_END_ADVICE, UNREPORTED_END_ADVICE_ZH)
-    if summary.stopped_by_limit:
-        flag = "--timeout" if summary.stopped_by_limit == "time" else "--memory"
-        return Fault(
-            "bound",
-            f"{who} was stopped by the limit of {summary.stopped_by_limit}",
-            f"{who_zh}因 {flag} 的限制被停止",
-            f"Raise it with {flag}, or give fewer --steps or smaller data.",
-            f"用 {flag} 提高限制,或减少 --steps 和数据量。",
-        )
-    if match := MISSING_PACKAGE.search(summary.failure):
-        return explain_missing_module(run, match[1])
-    if FAILED_IMPORT.search(summary.failure):
-        return explain_failed_import(run)
-    if is_viaducts_fault(run):
-        return blame_stand_in(run)
-    if package := find_other_release(run):
-        return explain_other_release(run, package)
-    error = shorten_error(summary.failure)
-    if NO_NETWORK.search(summary.failure):
-        return Fault(
-            "file",
-            f"{who} cannot download what it needs: {error}",
-            f"{who_zh}无法下载所需文件:{error}",
-            "Put the file where the script looks for it, or give --fake-data.",
-            "请将文件放到脚本查找的位置,或使用 --fake-data。",
-        )
-    is_input_empty = has_empty_input(summary)
-    if NO_FILE.search(summary.failure) or is_input_empty:
-        return Fault(
-            "file",
-            f"{who} {'has no input before its first step' if is_input_empty else 'does not find a file'}: {error}",
-            f"{who_zh}{'在第一步之前没有输入数据' if is_input_empty else '找不到文件'}:{error}",
-            "Give the script the path of its data after --, or give --fake-data. A relative path is read from the "
-            "folder in which the command is given.",
-            "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",
-        )
-    if summary.script_exit_code == 0 and run.plan.step_at:
-        text = f"{who} ended with exit code 0 and never executed --step-at {run.plan.step_at}"
-        return Fault(
-            "script",
-            text,
-            f"{who_zh}正常结束,但从未执行 --step-at {run.plan.step_at}",
-            "Name a line or a function that each step executes, or give the script after -- the arguments to reach it.",
-            "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。",
-        )
-    if summary.script_exit_code == 0:
-        return Fault(
-            "script",
-            f"{who} ended with exit code 0 and took no training step",
-            f"{who_zh}正常结束,但没有执行任何训练步",
-            "A step is an update by an optimizer, or by hand between a backward pass and the next forward pass of a "
-            "module. Give the arguments for training after --, or the line where a step ends with --step-at FILE:LINE.",
-            "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数,"
-            "或用 --step-at 文件:行号 指出一步在哪里结束。",
-        )
-    reason = error or f"it {describe_end(summary.script_exit_code)}{quote_last_line(run)}"
-    return Fault("script", f"{who} fails: {reason}", f"{who_zh}运行失败:{reason}")
+    """Return the fault by the first explanation that fits the run's summary and output; else it is the script's."""
+    return next(fault for explain in EXPLANATIONS if (fault := explain(run)) is not None)
 
 
 def name_side(run: Run) -> tuple[str, str]:
@@ -146,13 +82,53 @@ def name_side(run: Run) -> tuple[str, str]:
     return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
 
 
-def explain_missing_module(run: Run, name: str) -> Fault:
-    """Return the fault of a missing module of TensorFlow, Horovod, the stand-in or another package."""
+# ---- explanations: each returns the fault, or None if it does not fit
+
+
+def explain_limit_of_card(run: Run) -> Fault | None:
+    if not any(hit["mode"] == "error" for hit in run.summary.met_limits):
+        return None
     who, who_zh = name_side(run)
+    return Fault("limit", f"{who} goes beyond a documented limit of the card", f"{who_zh}超出了加速卡的文档限制")
+
+
+def explain_unwatched_run(run: Run) -> Fault | None:
+    """Explain a run that was ended because its time and memory could no longer be watched."""
+    return blame_stand_in(run) if run.summary.stopped_by_limit == "watch" else None
+
+
+def explain_limit_of_run(run: Run) -> Fault | None:
+    """Explain a run that was stopped by --timeout or --memory."""
+    if not (limit := run.summary.stopped_by_limit):
+        return None
+    (who, who_zh), flag = name_side(run), "--timeout" if limit == "time" else "--memory"
+    return Fault(
+        "bound",
+        f"{who} was stopped by the limit of {limit}",
+        f"{who_zh}因 {flag} 的限制被停止",
+        f"Raise it with {flag}, or give fewer --steps or smaller data.",
+        f"用 {flag} 提高限制,或减少 --steps 和数据量。",
+    )
+
+
+def explain_unreported_end(run: Run) -> Fault | None:
+    if not (end := run.summary.unreported_end):
+        return None
+    who, who_zh = name_side(run)
+    chinese = f"{who_zh}的进程没有留下报告"
+    return Fault("script", f"of {who}, {end}", chinese, UNREPORTED_END_ADVICE, UNREPORTED_END_ADVICE_ZH)
+
+
+def explain_missing_module(run: Run) -> Fault | None:
+    """Explain a missing module of TensorFlow, Horovod, the stand-in or another package."""
+    if not (match := MISSING_PACKAGE.search(run.summary.failure)):
+        return None
+    name, (who, who_zh) = match[1], name_side(run)
     top = name.partition(".")[0]
     if top == "tensorflow" and is_installed("tensorflow"):
         text = f"TensorFlow 2.15, which is used as TensorFlow 1 here, has no module {name!r}, which {who} imports"
-        return blame_viaduct(run, text, f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{who_zh}导入的模块 {name!r}")
+        chinese = f"此处以 TensorFlow 2.15 模拟 TensorFlow 1,它没有{who_zh}导入的模块 {name!r}"
+        return blame_viaduct(run, text, chinese)
     if top == "horovod" and run.plan.platform == "npu":
         return Fault(
             "limit",
@@ -163,23 +139,38 @@ def explain_missing_module(run: Run, name: str) -> Fault:
         )
     if top in STAND_IN_PACKAGES:
         text = f"the stand-in has no module {name!r}, which {who} imports"
-        return blame_viaduct(run, text, f"替身没有 {who_zh}导入的模块 {name!r}")
+        return blame_viaduct(run, text, f"替身没有{who_zh}导入的模块 {name!r}")
     install = make_install_advice([top])
     return Fault("package", f"{who} needs the package {top!r}", f"{who_zh}需要软件包 {top!r}", install, install)
 
 
-def explain_failed_import(run: Run) -> Fault:
-    """Return the fault of an import that fails though the package is installed.
+def explain_stand_in(run: Run) -> Fault | None:
+    return blame_stand_in(run) if is_viaducts_fault(run) else None
 
-    A name of tf.contrib, or one that the installed release lacks, is recognised by the message. Otherwise the file of
-    the traceback's innermost frame decides: it belongs to the project, to viaduct or to a package.
-    """
+
+def explain_other_release(run: Run) -> Fault | None:
+    """Explain a package in a release that the script cannot use."""
+    if not (package := find_other_release(run)):
+        return None
     who, who_zh = name_side(run)
-    error = shorten_error(run.summary.failure)
-    if lacks_contrib(run.summary.failure):
-        return blame_stand_in(run)
-    if package := find_other_release(run):
-        return explain_other_release(run, package)
+    error, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
+    return Fault(
+        "package",
+        f"{who} needs another release of {package!r} than {release}: {error}",
+        f"{who_zh}需要 {package!r} 的其他版本,而不是 {release}:{error}",
+        f"Install the release of {package} that the script was written for, or change that line.",
+        f"请安装脚本所用的 {package} 版本,或修改该行。",
+    )
+
+
+def explain_failed_import(run: Run) -> Fault | None:
+    """Explain an import that fails though the package is installed, by the file of the traceback's innermost frame.
+
+    The file belongs to the project, to viaduct or to a package.
+    """
+    if not FAILED_IMPORT.search(run.summary.failure):
+        return None
+    (who, who_zh), error = name_side(run), shorten_error(run.summary.failure)
     traced = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
     frames = [file for file, _ in traced if not file.startswith("<")]  # not <frozen importlib>
     if not frames or frames[-1].startswith(f"{run.plan.executed_root}/"):
@@ -193,6 +184,86 @@ def explain_failed_import(run: Run) -> Fault:
         f"The package is installed, but fails in {frames[-1]}: try another release of it or of its dependencies.",
         f"该软件包已安装,但在 {frames[-1]} 处出错:请换用与其依赖相符的版本。",
     )
+
+
+def explain_missing_network(run: Run) -> Fault | None:
+    if not NO_NETWORK.search(run.summary.failure):
+        return None
+    (who, who_zh), error = name_side(run), shorten_error(run.summary.failure)
+    return Fault(
+        "file",
+        f"{who} cannot download what it needs: {error}",
+        f"{who_zh}无法下载所需文件:{error}",
+        "Put the file where the script looks for it, or give --fake-data.",
+        "请将文件放到脚本查找的位置,或使用 --fake-data。",
+    )
+
+
+def explain_missing_input(run: Run) -> Fault | None:
+    """Explain a missing file, or a dataset that is empty before the first step."""
+    is_input_empty = has_empty_input(run.summary)
+    if not is_input_empty and not NO_FILE.search(run.summary.failure):
+        return None
+    (who, who_zh), error = name_side(run), shorten_error(run.summary.failure)
+    return Fault(
+        "file",
+        f"{who} {'has no input before its first step' if is_input_empty else 'does not find a file'}: {error}",
+        f"{who_zh}{'在第一步之前没有输入数据' if is_input_empty else '找不到文件'}:{error}",
+        "Give the script the path of its data after --, or give --fake-data. A relative path is read from the folder "
+        "in which the command is given.",
+        "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",
+    )
+
+
+def explain_missing_step(run: Run) -> Fault | None:
+    """Explain a script that ended with exit code 0: the explanations before this one leave only a missing step."""
+    if run.summary.script_exit_code:
+        return None
+    who, who_zh = name_side(run)
+    if step_at := run.plan.step_at:
+        return Fault(
+            "script",
+            f"{who} ended with exit code 0 and never executed --step-at {step_at}",
+            f"{who_zh}正常结束,但从未执行 --step-at {step_at}",
+            "Name a line or a function that each step executes, or give the script after -- the arguments to reach it.",
+            "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。",
+        )
+    return Fault(
+        "script",
+        f"{who} ended with exit code 0 and took no training step",
+        f"{who_zh}正常结束,但没有执行任何训练步",
+        "A step is an update by an optimizer, or by hand between a backward pass and the next forward pass of a "
+        "module. Give the arguments for training after --, or the line where a step ends with --step-at FILE:LINE.",
+        "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数,"
+        "或用 --step-at 文件:行号 指出一步在哪里结束。",
+    )
+
+
+def explain_script_error(run: Run) -> Fault:
+    who, who_zh = name_side(run)
+    error, code = shorten_error(run.summary.failure), run.summary.script_exit_code
+    reason = error or f"it {describe_end(code)}{quote_last_line(run)}"
+    return Fault("script", f"{who} fails: {reason}", f"{who_zh}运行失败:{reason}")
+
+
+# In this order: an explanation may rely on those before it not to fit.
+EXPLANATIONS: tuple[Callable[[Run], Fault | None], ...] = (
+    explain_limit_of_card,
+    explain_unwatched_run,
+    explain_unreported_end,
+    explain_limit_of_run,
+    explain_missing_module,
+    explain_stand_in,
+    explain_other_release,
+    explain_failed_import,
+    explain_missing_network,
+    explain_missing_input,
+    explain_missing_step,
+    explain_script_error,
+)
+
+
+# ---- facts that the explanations need
 
 
 def lacks_contrib(failure: str) -> bool:
@@ -223,19 +294,6 @@ def read_release(package: str) -> str:
     for name in importlib.metadata.packages_distributions().get(package, ()):
         return importlib.metadata.version(name)
     return ""
-
-
-def explain_other_release(run: Run, package: str) -> Fault:
-    """Return the fault of a package in a release that the script cannot use."""
-    who, who_zh = name_side(run)
-    error, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
-    return Fault(
-        "package",
-        f"{who} needs another release of {package!r} than {release}: {error}",
-        f"{who_zh}需要 {package!r} 的其他版本,而不是 {release}:{error}",
-        f"Install the release of {package} that the script was written for, or change that line.",
-        f"请安装脚本所用的 {package} 版本,或修改该行。",
-    )
 
 
 def blame_viaduct(run: Run, text: str, chinese: str, is_certain: bool = True) -> Fault:
