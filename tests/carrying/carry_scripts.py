@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from carrying.forked import carry_with_forks
+from carrying.forked_carry import carry_with_forks
 from command import viaduct
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project

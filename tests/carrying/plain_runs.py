@@ -24,8 +24,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from carrying.bases import Base
-from carrying.forked import find_free_port
+from carrying.forked_carry import find_free_port
+from carrying.sample_projects import SampleProject
 
 SECONDS = 60  # of a run; a mutation may make ranks wait for each other
 # Lines of a migrated TensorFlow 1 script that only the card understands.
@@ -50,7 +50,7 @@ def turn_to_cpu(text: str) -> str:
     return text
 
 
-def run_plainly(base: Base, tree: Path, folder: Path) -> None:
+def run_plainly(base: SampleProject, tree: Path, folder: Path) -> None:
     """Write what the script gives to `folder`/RANK.json; nothing of a rank that fails."""
     shutil.copytree(tree, folder / "tree")
     for path in (folder / "tree").rglob("*.py"):
@@ -78,7 +78,7 @@ def await_ranks(pids: list[int]) -> None:
         time.sleep(0.01)
 
 
-def be_rank(base: Base, folder: Path, rank: int, port: str) -> None:
+def be_rank(base: SampleProject, folder: Path, rank: int, port: str) -> None:
     code = 1
     try:
         variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": base.ranks, "MASTER_ADDR": "127.0.0.1"}
@@ -95,7 +95,7 @@ def be_rank(base: Base, folder: Path, rank: int, port: str) -> None:
         os._exit(code)
 
 
-def make_print(base: Base, tree: Path, rank: int) -> dict[str, str]:
+def make_print(base: SampleProject, tree: Path, rank: int) -> dict[str, str]:
     import numpy
     import torch
 

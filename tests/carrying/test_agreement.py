@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from carrying.made_up_observations import make_observation
+from carrying.sample_observations import make_observation
 from viaduct.carrying.agreement import NOISE_FACTOR, judge, needs_perturbed_run, pair_observations
 from viaduct.carrying.observations import Observations, Rank
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from carrying.carry_scripts import ON_THE_NPU, TORCH, replace_once, with_copy, with_copy_in_forks
-from carrying.made_up_observations import make_observation, no_drift
+from carrying.sample_observations import make_observation, no_drift
 from viaduct.carrying.agreement import Agreement, judge, pair_observations
 from viaduct.carrying.causes import (
     Explanation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from carrying.made_up_carries import make_request, make_sides
+from carrying.sample_carries import make_request, make_sides
 from viaduct.carrying.commands import list_commands
 
 

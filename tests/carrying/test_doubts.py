@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from carrying.made_up_observations import make_observation
+from carrying.sample_observations import make_observation
 from viaduct.carrying.agreement import pair_observations
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from carrying.carry_scripts import CarryResult
-from carrying.forked import carry_with_forks
+from carrying.forked_carry import carry_with_forks
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.earlier import EarlierCarry, mark_executed_earlier, read_earlier, refuse_changed_files
 from viaduct.errors import BadValue

@@ -10,7 +10,7 @@ import pytest
 
 import viaduct
 from carrying.failed_runs import run_that_failed
-from carrying.forked import carry_with_forks
+from carrying.forked_carry import carry_with_forks
 from viaduct.carrying.faults import find_fault
 
 SCRIPT = """\

@@ -1,6 +1,6 @@
 """Mutations of migrated projects are named or "not proved", none "agrees"; other ways of writing the same never differ.
 
-`python tests/carrying/proving.py` prints the counts of all projects.
+`python tests/carrying/mutation_verdicts.py` prints the counts of all projects.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from carrying.bases import BASES, Base
-from carrying.proving import Bench, judge_mutations, judge_rewrites
+from carrying.mutation_verdicts import Bench, judge_mutations, judge_rewrites
+from carrying.sample_projects import SAMPLE_PROJECTS, SampleProject
 
-NAMES = {base.name: base for base in BASES}
+NAMES = {base.name: base for base in SAMPLE_PROJECTS}
 # Project, file, what stands in its migrated copy, what somebody makes of it, how the carrying ends.
 MUTATIONS = {
     "a number on PYTHONPATH": ("pythonpath", "lib/settings.py", "DECAY = 1e-3", "DECAY = 1.1e-3", "differs"),
@@ -54,8 +54,8 @@ def test_another_way_of_writing_the_same_agrees(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("base", BASES, ids=lambda base: base.name)
-def test_seeded_mutations_are_named_or_not_proved(base: Base, tmp_path: Path) -> None:
+@pytest.mark.parametrize("base", SAMPLE_PROJECTS, ids=lambda base: base.name)
+def test_seeded_mutations_are_named_or_not_proved(base: SampleProject, tmp_path: Path) -> None:
     found = judge_mutations(Bench(base, tmp_path))
     assert not [str(row) for row in found.effective if row.verdict not in ("differs", "not proved", "could not run")]
     differing = [row for row in found.effective if row.verdict == "differs"]
@@ -63,7 +63,7 @@ def test_seeded_mutations_are_named_or_not_proved(base: Base, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("base", BASES, ids=lambda base: base.name)
-def test_seeded_rewrites_never_differ(base: Base, tmp_path: Path) -> None:
+@pytest.mark.parametrize("base", SAMPLE_PROJECTS, ids=lambda base: base.name)
+def test_seeded_rewrites_never_differ(base: SampleProject, tmp_path: Path) -> None:
     found = judge_rewrites(Bench(base, tmp_path))
     assert not [str(row) for row in found if row.verdict not in ("agrees", "not proved")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from carrying.failed_runs import run_that_failed
-from carrying.made_up_carries import make_carried
+from carrying.sample_carries import make_carried
 from viaduct.carrying.agreement import ValuePair, judge
 from viaduct.carrying.causes import Explanation
 from viaduct.carrying.record import describe_fault, encode_number, list_runs, write

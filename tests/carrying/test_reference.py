@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from carrying.made_up_carries import make_request, make_sides
+from carrying.sample_carries import make_request, make_sides
 from viaduct.carrying.reference import find_changing_rules, write_reference
 from viaduct.carrying.sides import migrate
 

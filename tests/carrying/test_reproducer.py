@@ -6,7 +6,7 @@ from pathlib import Path
 
 import viaduct
 from carrying.failed_runs import run_that_failed
-from carrying.made_up_carries import make_carried
+from carrying.sample_carries import make_carried
 from viaduct.carrying.reproducer import CONTEXT_LINES, MAX_TRACEBACK_LINES, extract_traceback, quote_lines, write
 
 OURS = str(Path(viaduct.__file__).parent / "rehearsal" / "torch_stage" / "device.py")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from carrying.failed_runs import run_that_failed
-from carrying.made_up_carries import make_request, make_sides
+from carrying.sample_carries import make_request, make_sides
 from viaduct.carrying.running import MAX_OUTPUT_LINES, Interrupted, derive_plan, move_step_at
 from viaduct.errors import BadValue
 from viaduct.rehearsal.plan import Plan

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from carrying.made_up_observations import make_observation
+from carrying.sample_observations import make_observation
 from viaduct.carrying.agreement import judge, pair_observations
 from viaduct.carrying.sentences import describe_worst
 

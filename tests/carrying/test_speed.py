@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from carrying.carry_scripts import CarryResult
-from carrying.forked import carry_with_forks
+from carrying.forked_carry import carry_with_forks
 from viaduct.carrying.observations import Observations, Rank, StepEnd
 from viaduct.carrying.speed import Speed, describe_speed, measure_speed
 

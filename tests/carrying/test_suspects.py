@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.made_up_carries import diff, make_sides
+from carrying.sample_carries import diff, make_sides
 from viaduct.carrying.causes import Explanation
 from viaduct.carrying.suspects import MAX_SUSPECTS, Change, find_suspects, is_harmless, iterate_changes, score_change
 

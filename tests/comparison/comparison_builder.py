@@ -58,7 +58,7 @@ class ComparisonBuilder:
         sides = [
             None
             if array is None
-            else self._stored(array, dtype, op, op_type, role, index, position, step, rank, parameter)
+            else self._store(array, dtype, op, op_type, role, index, position, step, rank, parameter)
             for array, dtype in ((left, dtypes[0]), (right, dtypes[1]))
         ]
         pair = Pair(position, sides[0], sides[1], op, op, "name")
@@ -70,7 +70,7 @@ class ComparisonBuilder:
         self.rows.append(make_row(pair, answer, None))
         return self.rows[-1]
 
-    def _stored(
+    def _store(
         self, array: Array, dtype: str, op: str, op_type: str, role: Role, index: int, *numbers: Any
     ) -> StoredTensor:
         order, step, rank, parameter = numbers
@@ -83,11 +83,11 @@ class ComparisonBuilder:
     def open(self, stored: StoredTensor) -> Array:
         return self.arrays[stored.member]
 
-    def judged(self, edges: Mapping[str, Sequence[str]] | None = None) -> Judgement:
+    def judge(self, edges: Mapping[str, Sequence[str]] | None = None) -> Judgement:
         return judge(self.rows, {op: tuple(producers) for op, producers in (edges or {}).items()})
 
-    def explained(self, edges: Mapping[str, Sequence[str]] | None = None) -> Explanation:
-        return explain(self.judged(edges), dict(edges or {}), self.open)
+    def explain(self, edges: Mapping[str, Sequence[str]] | None = None) -> Explanation:
+        return explain(self.judge(edges), dict(edges or {}), self.open)
 
     def causes(self, place: int = -1, kind: str = "operator") -> tuple[Cause, ...]:
         """Return the causes suspected of one row, by default the last."""
@@ -102,6 +102,26 @@ class ComparisonBuilder:
     def cause(self, place: int = -1, kind: str = "operator") -> str | None:
         found = self.causes(place, kind)
         return found[0].name if found else None
+
+
+def add_noise(values: Array, relative_size: float = 0.3) -> Array:
+    noise = np.random.default_rng(9).standard_normal(values.shape)
+    return (values + relative_size * np.std(values) * noise).astype(values.dtype)
+
+
+def add_chain(builder: ComparisonBuilder, *errors: float, inputs: bool = True) -> list[str]:
+    """Add operators in a row, each with the error of its output; the input of each is the output before it."""
+    names = [f"op{number}" for number in range(len(errors))]
+    values = [builder.normal(4, 8, 6, 6) for _ in range(len(errors) + 1)]
+    before = 0.0
+    for number, (name, error) in enumerate(zip(names, errors, strict=True)):
+        if inputs:
+            given = values[number]
+            builder.add(name, add_noise(given, before) if before else given, given, "input", order=number)
+        made = values[number + 1]
+        builder.add(name, add_noise(made, error) if error else made, made, order=number)
+        before = error
+    return names
 
 
 def convolve(x_NCHW: Array, weight: Array, stride: int = 1, pad: tuple[int, int] = (1, 1)) -> Array:
@@ -130,7 +150,7 @@ class Layer:
     def right(self) -> Array:
         return convolve(self.x, self.weight, self.stride)
 
-    def blamed(self, left: Array) -> str | None:
+    def find_cause_of(self, left: Array) -> str | None:
         self.builder.add("conv", left, self.right(), op_type="Conv2d")
         return self.builder.cause()
 

@@ -14,7 +14,7 @@ from comparison.foreign_dumps import (
     numbers,
     tensor_entry,
 )
-from comparison.made_up_sides import names, nothing_lost, side, tensor, world
+from comparison.sample_dumps import names, nothing_lost, side, tensor, world
 from viaduct.comparison.align import align
 from viaduct.comparison.readers import read
 from viaduct.comparison.tensors import StoredDump, StoredTensor

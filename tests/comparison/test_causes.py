@@ -61,7 +61,7 @@ def test_a_cause_that_stumbles_is_reported_and_the_others_are_heard(
     left[0, 3, 2, 2] = np.inf
     builder = ComparisonBuilder()
     builder.add("op", left, values)
-    explanation = builder.explained()
+    explanation = builder.explain()
     assert explanation.cause == "overflow"
     assert "shuffle" in explanation.notes[0]
     assert "IndexError" in explanation.notes[0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comparison.comparison_builder import ComparisonBuilder
-from comparison.made_up_sides import side, tensor
+from comparison.sample_dumps import side, tensor
 from viaduct.comparison.drift import Drift, Options, choose_missing_result, compare, require_same_level, select_pairs
 from viaduct.comparison.naming import parse_steps
 from viaduct.comparison.rows import Explanation, Row

@@ -15,7 +15,7 @@ from comparison.foreign_dumps import (
     numbers,
     to_nc1hwc0,
 )
-from comparison.made_up_sides import nothing_lost, values_agree, world
+from comparison.sample_dumps import nothing_lost, values_agree, world
 from viaduct.comparison.align import align
 from viaduct.comparison.drift import choose_missing_result
 from viaduct.comparison.readers import read

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from comparison.made_up_sides import names, side, tensor
+from comparison.sample_dumps import names, side, tensor
 from viaduct.comparison.align import align
 from viaduct.comparison.rules import read_rules
 from viaduct.errors import BadData, BadValue, UnknownName, ViaductError

@@ -14,7 +14,7 @@ import torch
 from comparison.foreign_dumps import (
     numbers,
 )
-from comparison.made_up_sides import names, nothing_lost, side, tensor
+from comparison.sample_dumps import names, nothing_lost, side, tensor
 from viaduct.comparison.align import align
 from viaduct.comparison.readers import read
 from viaduct.comparison.tensors import Role, StoredDump, StoredTensor

@@ -157,7 +157,7 @@ def residual_story(gain: float, depth: int = 40) -> ComparisonBuilder:
 
 
 def test_residual_blocks_that_enlarge_from_one_to_the_next_are_reported() -> None:
-    explanation = residual_story(2.0).explained()
+    explanation = residual_story(2.0).explain()
     assert explanation.origin is None, "no block does it alone"
     assert explanation.cause == AMPLIFYING
     assert "over" in explanation.causes[0].evidence
@@ -173,5 +173,5 @@ def test_rounding_that_only_adds_up_is_not_amplifying() -> None:
         left, right = add_jitter(left, 2e-3, seed=number), right
         builder.add(f"block{number:02}", *before, "input", order=number + 1)
         builder.add(f"block{number:02}", left, right, order=number + 1)
-    explanation = builder.explained()
+    explanation = builder.explain()
     assert explanation.cause != AMPLIFYING

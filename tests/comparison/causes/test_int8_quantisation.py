@@ -52,7 +52,7 @@ def test_a_layer_that_computes_in_int8_is_reported(what: str) -> None:
     layer = Layer()
     weight = quantise(layer.weight, (1, 2, 3) if what == "by channel" else None)
     x = quantise(layer.x) if what == "both" else layer.x
-    assert layer.blamed(convolve(x, weight)) == INT8
+    assert layer.find_cause_of(convolve(x, weight)) == INT8
 
 
 def test_saturated_values_do_not_hide_the_levels(values: Array) -> None:

@@ -27,9 +27,9 @@ def test_a_buffer_read_with_the_wrong_shape_is_a_wrong_layout(values: Array) -> 
 
 def test_a_layer_that_reads_its_kernel_mirrored_is_a_wrong_layout() -> None:
     layer = Layer()
-    assert layer.blamed(convolve(layer.x, layer.weight[:, :, ::-1, ::-1])) == "wrong layout"
+    assert layer.find_cause_of(convolve(layer.x, layer.weight[:, :, ::-1, ::-1])) == "wrong layout"
 
 
 def test_a_layer_that_reads_its_kernel_on_its_side_is_a_wrong_layout() -> None:
     layer = Layer(stride=2)
-    assert layer.blamed(convolve(layer.x, layer.weight.transpose(0, 1, 3, 2), 2)) == "wrong layout"
+    assert layer.find_cause_of(convolve(layer.x, layer.weight.transpose(0, 1, 3, 2), 2)) == "wrong layout"

@@ -9,7 +9,7 @@ from comparison.comparison_builder import Array, Layer, convolve, name_cause_of_
 
 def test_padding_moved_by_a_cell_is_found_at_stride_two() -> None:
     layer = Layer(stride=2)
-    assert layer.blamed(convolve(layer.x, layer.weight, 2, (0, 0))) == "wrong padding"
+    assert layer.find_cause_of(convolve(layer.x, layer.weight, 2, (0, 0))) == "wrong padding"
 
 
 def test_differences_along_the_border_only_are_a_wrong_padding(values: Array) -> None:

@@ -19,4 +19,4 @@ def test_one_rounding_to_half_precision_is_reduced_precision(values: Array) -> N
 def test_a_layer_with_rounded_inputs_is_reduced_precision() -> None:
     layer = Layer()
     rounded = [BFLOAT16.round(part.astype(np.float64)) for part in (layer.x, layer.weight)]
-    assert layer.blamed(convolve(*rounded)) == "reduced precision"
+    assert layer.find_cause_of(convolve(*rounded)) == "reduced precision"

@@ -22,7 +22,10 @@ def test_sums_rounded_on_the_way_are_a_half_precision_reduction(values: Array) -
 def test_float32_sums_in_another_order_are_no_mistake() -> None:
     layer = Layer()
     jitter = 1 + 4e-7 * layer.builder.draw.standard_normal(layer.right().shape)
-    assert layer.blamed((layer.right().astype(np.float64) * jitter).astype(np.float32)) == "different reduction order"
+    assert (
+        layer.find_cause_of((layer.right().astype(np.float64) * jitter).astype(np.float32))
+        == "different reduction order"
+    )
 
 
 def test_an_update_is_no_sum_in_half_precision() -> None:

@@ -15,7 +15,7 @@ STEPS = 40  # more than any of them takes: they run to their own end
 
 
 @dataclass(frozen=True)
-class Base:
+class SampleProject:
     """A project and how it is run."""
 
     name: str
@@ -42,20 +42,20 @@ class Base:
         write_out(migrate_project(PROJECTS / self.name, options), folder, {})
 
 
-BASES = (
-    Base("plain"),
-    Base("pythonpath", pythonpath="lib"),
-    Base("package"),
-    Base("vision", "main.py"),
-    Base("amp"),
-    Base("ddp", ranks=2),
-    Base("hand", "main.py"),
-    Base("averaged"),
-    Base("sampler"),
-    Base("gan"),
-    Base("resumed"),
-    Base("text", "run.py"),
-    Base("transformer"),
-    Base("metrics"),
-    Base("session", framework="tensorflow"),
+SAMPLE_PROJECTS = (
+    SampleProject("plain"),
+    SampleProject("pythonpath", pythonpath="lib"),
+    SampleProject("package"),
+    SampleProject("vision", "main.py"),
+    SampleProject("amp"),
+    SampleProject("ddp", ranks=2),
+    SampleProject("hand", "main.py"),
+    SampleProject("averaged"),
+    SampleProject("sampler"),
+    SampleProject("gan"),
+    SampleProject("resumed"),
+    SampleProject("text", "run.py"),
+    SampleProject("transformer"),
+    SampleProject("metrics"),
+    SampleProject("session", framework="tensorflow"),
 )

@@ -1,6 +1,6 @@
 """Verdicts of `viaduct carry` on a changed migrated project, beside the real effect of the change.
 
-python tests/carrying/proving.py [PROJECT …] > judged.jsonl
+python tests/carrying/mutation_verdicts.py [PROJECT …] > judged.jsonl
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any, TypeVar
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from carrying.bases import BASES, Base
-from carrying.forked import carry_with_forks
+from carrying.forked_carry import carry_with_forks
 from carrying.mutating import Mutation, find_mutations, shuffle
 from carrying.plain_runs import ADAPTER, run_plainly
 from carrying.rewriting import find_rewrites
+from carrying.sample_projects import SAMPLE_PROJECTS, SampleProject
 from command import start_command
 
 Result = TypeVar("Result")
@@ -62,7 +62,7 @@ class CommandResult:
 class Bench:
     """A project, its migrated copy, and what the copy computes without viaduct."""
 
-    def __init__(self, base: Base, folder: Path) -> None:
+    def __init__(self, base: SampleProject, folder: Path) -> None:
         self.base, self.folder = base, folder
         self.project, self.copy = folder / "home" / "project", folder / "copy"  # a run mirrors what lies beside it
         (folder / "recorded").mkdir()
@@ -198,7 +198,7 @@ def judge(bench: Bench, changes: list[tuple[Mutation, str]]) -> list[Judged]:
 
 def main(names: list[str]) -> None:
     """Print what became of every change, and the counts; a line of JSON for each."""
-    for base in BASES:
+    for base in SAMPLE_PROJECTS:
         if names and base.name not in names:
             continue
         with tempfile.TemporaryDirectory() as folder:
