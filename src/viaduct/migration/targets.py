@@ -7,6 +7,7 @@ the helper module (migration/accelerator_device.py), which finds the machine's c
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ from viaduct.migration.options import Options
 
 if TYPE_CHECKING:
     from viaduct.migration.rule import Site
+
+
+NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
 
 
 def target_cards(options: Options) -> tuple[Card, ...]:
@@ -67,6 +71,21 @@ class CardTarget:
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
         return f'"{self.card.backend}"'
+
+    def render_backend_text(self, site: Site, literal: ast.Constant) -> str | None:
+        """Return the code for a string that names NCCL, such as "cpu:gloo,cuda:nccl"; None if no edit is safe."""
+        text = site.text_of(literal)
+        new = NCCL.sub(self.rename_backend, text)
+        return new if new != text else None  # the same for a literal in pieces: "nc" "cl"
+
+    def rename_backend(self, match: re.Match[str]) -> str:
+        has_device = match[0].lower().startswith("cuda:")
+        new = f"{self.card.device}:{self.card.backend}" if has_device else self.card.backend
+        return new.upper() if match[0].isupper() else new
+
+    def render_tensor_type(self, site: Site, name: str) -> str:
+        """Return the code for the site, a string such as "torch.cuda.HalfTensor"; `name`: HalfTensor."""
+        return site.text_of(site.node).replace("torch.cuda.", f"{self.card.torch_module}.")
 
     def require_plugin(self, site: Site) -> None:
         """Request the import of the card's plug-in."""
@@ -119,6 +138,12 @@ class AnyTarget:
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
         return f"{import_helper(site, at)}.backend()"
+
+    def render_backend_text(self, site: Site, literal: ast.Constant) -> str | None:
+        return self.render_backend(site, literal) if literal.value in ("nccl", "NCCL") else None
+
+    def render_tensor_type(self, site: Site, name: str) -> str:
+        return f"{import_helper(site)}.{name}"
 
     def require_plugin(self, site: Site) -> None:
         """Do nothing: the helper imports the plug-in."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.lookups import (
     bind_arguments,
     bindings_of,
@@ -23,7 +24,6 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._options import option_names
 from viaduct.migration.source import FunctionNode
 
-NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
 NCCL_BACKEND = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
 """`nccl`, also as an entry of `cpu:gloo,cuda:nccl`; a sentence that mentions it does not match."""
 DEFAULT_POSITIONS = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "getattr": 2}
@@ -38,6 +38,16 @@ LIBRARIES_WITH_BACKEND = (
 SETTINGS_CLASSES = (
     "argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "addict.Dict", "ml_collections.ConfigDict",
 )  # fmt: skip
+UNEDITABLE_BACKEND: tuple[Bilingual, Bilingual] = (  # a message for one card, and one for `--to any`
+    (
+        "this names NCCL and cannot be edited safely: write {card.backend}",
+        "此处指定了 NCCL 但无法安全改写:请改为 {card.backend}",
+    ),
+    (
+        "this names NCCL and cannot be edited safely: use accelerator.name() and accelerator.backend()",
+        "此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",
+    ),
+)
 MAX_DEPTH = 8  # longest chain of assignments and calls that is followed
 
 
@@ -217,44 +227,22 @@ def is_backend_expression(site: Site, node: ast.expr) -> bool:
 
 
 def replace_backend(site: Site, text: ast.expr) -> bool:
-    """Replace NCCL in a string and report it; return False if the string stays or was replaced before."""
-    replaced = replace_by_helper(site, text) if site.target.is_any_card else replace_by_card(site, text)
-    if replaced:
-        report_replaced(site, text)
-    return replaced
+    """Replace NCCL in a string; return False if the string stays, is reported, or was replaced before.
 
-
-def replace_by_card(site: Site, text: ast.expr) -> bool:
-    """Replace NCCL in a string by the card's backend; return False if the string stays or was replaced before."""
-    if site.source.is_in_f_string(text) or site.file.is_left_alone(text):
-        return False
-    start, end = site.source.span(text)
-    if not mark_once(site, "backend", start):
-        return False
-    card = site.target.card
-    for match in NCCL.finditer(site.source.text, start, end):
-        old = match.group()
-        new = f"{card.device}:{card.backend}" if old.lower().startswith("cuda:") else card.backend
-        site.edit.replace(*match.span(), new.upper() if old.isupper() else new)
-    return True
-
-
-def replace_by_helper(site: Site, text: ast.expr) -> bool:
-    """Replace a string by a call of the helper; return False if the string stays or was replaced before.
-
-    Strings in comparisons are left to `backend_compare`.
+    With `--to any` the rule `backend_compare` edits strings in comparisons.
     """
     is_compared = isinstance(site.source.parents.get(text), ast.Compare)
-    if site.file.is_left_alone(text) or is_compared or not mark_once(site, "backend", text):
+    if site.file.is_left_alone(text) or (is_compared and site.target.is_any_card):
         return False
-    if not is_literal_in(text, "nccl", "NCCL") or site.source.is_in_f_string(text):
-        site.request_review(
-            "this names NCCL and cannot be edited safely: use accelerator.name() and accelerator.backend()",
-            zh="此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",
-            node=text,
-        )
+    if not mark_once(site, "backend", text):
         return False
-    site.edit.replace_node(text, site.target.render_backend(site, text))
+    is_literal = isinstance(text, ast.Constant) and not site.source.is_in_f_string(text)
+    new = site.target.render_backend_text(site, text) if is_literal else None  # type: ignore[arg-type]
+    if new is None:
+        site.request_review(*site.target.select_message(*UNEDITABLE_BACKEND), node=text)
+        return False
+    site.edit.replace_node(text, new)
+    report_replaced(site, text)
     return True
 
 
