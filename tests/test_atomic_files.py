@@ -1,4 +1,4 @@
-"""Files that are replaced whole."""
+"""Files and folders that are replaced whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.atomic_files import identify_machine, name_temporary, remove_leftovers, replace_file, write_file
+from viaduct.atomic_files import (
+    identify_machine,
+    move_files,
+    name_temporary,
+    remove_leftovers,
+    replace_file,
+    replace_folder,
+    write_file,
+)
 from viaduct.reporting import Page, write_page
 
 
@@ -102,3 +110,43 @@ def test_write_file_replaces_a_file_as_a_unit(tmp_path: Path) -> None:
     write_file(path, b"new")
     assert path.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["figures"]
+
+
+def test_a_folder_is_replaced_as_a_unit(tmp_path: Path) -> None:
+    path = tmp_path / "inner" / "dump"
+    for content in ("old", "new"):
+        with replace_folder(path) as folder:
+            (folder / content).touch()
+            assert not (path / content).exists()
+        assert os.listdir(path) == [content]
+    assert os.listdir(path.parent) == ["dump"]
+
+
+def test_a_failure_leaves_the_old_folder_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    path.mkdir()
+    (path / "old").touch()
+    with pytest.raises(ZeroDivisionError), replace_folder(path) as folder:
+        (folder / f"new{1 // 0}").touch()
+    assert os.listdir(path) == ["old"]
+    assert os.listdir(tmp_path) == ["dump"]
+
+
+def test_the_old_folder_comes_back_if_the_new_one_cannot_be_moved(tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    path.mkdir()
+    (path / "old").touch()
+    with pytest.raises(OSError, match="dump"), replace_folder(path) as folder:
+        folder.rmdir()
+    assert os.listdir(path) == ["old"]
+    assert os.listdir(tmp_path) == ["dump"]
+
+
+def test_moved_files_leave_other_files_of_the_folder(tmp_path: Path) -> None:
+    new, target = tmp_path / "new", tmp_path / "target"
+    for folder, names in ((new, ("a", "sums")), (target, ("a", "mine"))):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(folder.name)
+    move_files(new, target, last="sums")
+    assert {path.name: path.read_text() for path in target.iterdir()} == {"a": "new", "sums": "new", "mine": "target"}

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is complete or unchanged, however the process ends."""
+"""Atomic writes: a file or folder is complete or unchanged, however the process ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import BinaryIO
 from viaduct.errors import BadData
 from viaduct.path_errors import refuse_replacing_special_file
 
-LEFTOVERS = ".*.part"  # pattern of the temporary files that a killed process leaves behind
+LEFTOVERS = ".*.part"  # pattern of the temporary files and folders that a killed process leaves behind
 MAX_NAME_BYTES = 160  # of the file's name in a temporary name, which has an ending and at most 255 bytes
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, quota or file; such an OSError names no file
 
@@ -50,6 +50,72 @@ def write_file(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace the content of a file atomically."""
     with replace_file(path, durable=durable) as file:
         file.write(data)
+
+
+@contextmanager
+def replace_folder(path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Provide a temporary folder that replaces the folder `path` if the block succeeds, and is removed otherwise.
+
+    `durable` flushes the new name to disk; the files in the folder are the block's concern.
+    """
+    with stage_folder(path) as staging:
+        folder = staging / "new"
+        folder.mkdir()
+        yield folder
+        move_into_place(folder, path, staging)
+        if durable:
+            flush_folder(path.parent)
+
+
+@contextmanager
+def stage_folder(path: Path) -> Iterator[Path]:
+    """Provide a temporary folder beside `path` within the block, which moves what it makes there to `path`.
+
+    After a success, also remove the temporary folders of `path` that killed processes have left.
+    """
+    staging = name_temporary(path)
+    try:
+        with report_errors_on(staging, path):
+            shutil.rmtree(staging, ignore_errors=True)
+            staging.mkdir(parents=True)
+            yield staging
+        remove_leftovers(path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def move_into_place(new: Path, path: Path, staging: Path) -> None:
+    """Rename a file or folder to `path`. A folder at `path` is first moved to `staging`, and back after an error."""
+    old = staging / "replaced"
+    try:
+        if path.is_dir():
+            os.replace(path, old)
+        os.replace(new, path)
+    except BaseException:
+        if old.is_dir() and not path.exists():
+            os.replace(old, path)
+        raise
+
+
+def move_files(folder: Path, target: Path, last: str) -> None:
+    """Rename a folder of files to `target`. If that exists, move the files into it, the one called `last` at the end.
+
+    Other files in `target` stay.
+    """
+    if not target.exists():
+        os.rename(folder, target)
+        return
+    for file in sorted(folder.iterdir(), key=lambda file: file.name == last):  # False before True
+        os.replace(file, target / file.name)
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to disk, so that a file renamed there keeps its new name after a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def name_temporary(path: Path) -> Path:
@@ -92,7 +158,7 @@ def report_errors_on(temporary: Path, path: Path) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove the temporary files of `path` left by processes of this machine that have ended."""
+    """Remove temporary files and folders of `path` left by processes of this machine that have ended."""
     pattern = re.compile(rf"\.{re.escape(cut_name(path.name))}\.{identify_machine()}-([0-9]+)-[0-9]+\.part")
     for name in os.listdir(path.parent):
         match = pattern.fullmatch(name)

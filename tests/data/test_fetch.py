@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from viaduct.atomic_files import name_temporary
 from viaduct.data import cifar10
 from viaduct.data import fetch as module
 from viaduct.data.cifar10 import NAMES, TEST_FILE, TRAIN_FILES, Cifar10
@@ -594,8 +595,11 @@ def test_an_interrupt_keeps_what_has_come(
 
 def test_killed_between_download_and_unpacking(archive: bytes, tmp_path: Path) -> None:
     (tmp_path / ARCHIVE).write_bytes(archive)
-    (tmp_path / f"{FOLDER}.part").mkdir()
-    (tmp_path / f"{FOLDER}.part" / "data_batch_1.bin").write_bytes(b"half")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    leftover = tmp_path / name_temporary(tmp_path / FOLDER).name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    leftover.mkdir()
+    (leftover / "data_batch_1.bin").write_bytes(b"half")
     fetch("cifar10", tmp_path)
     check_cifar(tmp_path)
 

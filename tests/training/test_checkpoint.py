@@ -167,12 +167,11 @@ def test_a_damaged_one_ahead_of_the_run_never_costs_the_one_just_written(tmp_pat
 
 def test_nothing_is_left_of_what_was_discarded_or_cut_short(tmp_path: Path) -> None:
     kept, gone = saved_at(tmp_path, 1, 2)
-    (tmp_path / ".step-2.trash" / "deep").mkdir(parents=True)  # from a kill in the middle of an earlier one
     discard(gone)
     assert names(tmp_path) == ["step-1"]
-    (tmp_path / ".step-3.99.tmp").mkdir()
-    (tmp_path / ".step-3.99.tmp" / "state.pt").write_bytes(b"half")
-    (tmp_path / ".step-2.trash").mkdir()
+    (tmp_path / ".step-3.99.part").mkdir()
+    (tmp_path / ".step-3.99.part" / "state.pt").write_bytes(b"half")
+    (tmp_path / ".step-2.7.part" / "deep").mkdir(parents=True)
     remove_leftovers(tmp_path)
     assert names(tmp_path) == ["step-1"]
     assert kept.find_damage() is None

@@ -5,14 +5,13 @@ All files are first written to a folder beside it and then moved, so an error in
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from viaduct.atomic_files import NO_ROOM, move_files, stage_folder
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.report import write_report
 from viaduct.comparison.summary import SUMMARY_KIND
@@ -53,32 +52,22 @@ def write_drift(drift: Drift, record: dict[str, Any], out: Path) -> None:
 
 
 def write_output(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Writer]) -> None:
-    """Write all files to a draft folder, then move them, the summary last."""
+    """Write all files to a draft folder, then move them, the summary last.
+
+    Files of an earlier comparison that this one does not write are removed; other files stay.
+    """
     out = Path(os.path.abspath(out))
-    draft = out.with_name(f".{out.name}.{os.getpid()}.draft")
     try:
-        draft.mkdir(parents=True)
-        for name, write in writers.items():
-            write(draft / name)
-        (draft / SUMMARY).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        move_files(draft, out)
+        with stage_folder(out) as draft:
+            for name, write in writers.items():
+                write(draft / name)
+            (draft / SUMMARY).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            for name in {"drift.csv", "report.html"} - writers.keys():  # files of an earlier comparison
+                (out / name).unlink(missing_ok=True)
+            move_files(draft, out, last=SUMMARY)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_ROOM:
             advice = "Free some space, or give another --out."
             raise DiskFull(f"the disk is full: {str(out)!r} was not written.", advice) from None
         message = f"--out {str(out)!r} cannot be written: {error.strerror or error}."
         raise BadValue(message, "Give another folder.") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def move_files(draft: Path, out: Path) -> None:
-    """Move the draft into place, and remove files of an earlier comparison that this one does not write."""
-    if not out.exists():
-        draft.rename(out)
-        return
-    for stale in ("drift.csv", "report.html"):
-        if not (draft / stale).exists():
-            (out / stale).unlink(missing_ok=True)
-    for path in sorted(draft.iterdir(), key=lambda path: path.name == SUMMARY):
-        os.replace(path, out / path.name)

@@ -7,10 +7,8 @@ A step's folder is written under a temporary name and renamed when it is complet
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
-import shutil
 import threading
 import zlib
 from collections import deque
@@ -22,12 +20,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.atomic_files import NO_ROOM, move_into_place, stage_folder
 from viaduct.comparison.index import Entry, Index, write_index
 from viaduct.comparison.tensor_statistics import CHUNK, StatisticsAccumulator
 from viaduct.errors import DiskFull, ViaductError
 
 MAX_PENDING_BYTES = 1 << 28  # of tensors that wait for the disk: enough to keep it busy
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,8 @@ class Writer:
 
     def __init__(self, folder: Path, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
         self.folder = folder
-        self.temporary = folder.with_name(f".{folder.name}.part")
+        self._staging_context = contextlib.ExitStack()
+        self._staging = self._unfinished = folder  # temporary folders, set by `open`
         self.max_pending_bytes = max_pending_bytes
         self._jobs: deque[Job] = deque()
         self._change = threading.Condition()
@@ -55,9 +54,10 @@ class Writer:
 
     def open(self) -> None:
         """Create the temporary folder and start the thread."""
-        with self.name_errors(self.temporary):
-            shutil.rmtree(self.temporary, ignore_errors=True)
-            self.temporary.mkdir(parents=True)
+        with self.name_errors(self.folder):
+            self._staging = self._staging_context.enter_context(stage_folder(self.folder))
+            self._unfinished = self._staging / self.folder.name
+            self._unfinished.mkdir()
         self._thread = threading.Thread(target=self._work, name="viaduct dump", daemon=True)
         self._thread.start()
 
@@ -75,21 +75,21 @@ class Writer:
         """Wait until everything is on disk; raise the thread's error, if there was one."""
         self._join()
         if self._failure is not None:
-            self._clear()
+            self._staging_context.close()
             raise self._failure
 
     def finish(self, index: Index) -> None:
         """Write the index and rename the folder."""
-        with self.name_errors(self.temporary):
-            write_index(self.temporary, index)
-            move_into_place(self.temporary, self.folder)
+        with self.name_errors(self.folder), self._staging_context:
+            write_index(self._unfinished, index)
+            move_into_place(self._unfinished, self.folder, self._staging)
 
     def abandon(self) -> None:
         """Discard an unfinished step."""
         with self._change:
             self._jobs.clear()
         self._join()
-        self._clear()
+        self._staging_context.close()
 
     def _join(self) -> None:
         """Let the thread finish its jobs, and wait for its end."""
@@ -99,14 +99,11 @@ class Writer:
         if self._thread is not None:
             self._thread.join()
 
-    def _clear(self) -> None:
-        shutil.rmtree(self.temporary, ignore_errors=True)
-
     def _work(self) -> None:
         while (job := self._next()) is not None:
             try:
-                with self.name_errors(self.temporary / str(job.entry.file)):
-                    write_tensor(self.temporary, job)
+                with self.name_errors(self.folder / str(job.entry.file)):
+                    write_tensor(self._unfinished, job)
             except BaseException as error:
                 self._fail(error)
                 return
@@ -182,13 +179,3 @@ def make_npy_header(array: npt.NDArray[Any]) -> bytes:
     text, form = io.BytesIO(), cast(Any, np.lib.format)
     form.write_array_header_1_0(text, form.header_data_from_array_1_0(array))
     return text.getvalue()
-
-
-def move_into_place(temporary: Path, folder: Path) -> None:
-    """Rename the folder, replacing an earlier one of the same step."""
-    old = folder.with_name(f".{folder.name}.old")
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(folder, old)
-    os.rename(temporary, folder)
-    shutil.rmtree(old, ignore_errors=True)

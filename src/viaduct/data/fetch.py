@@ -35,7 +35,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 from urllib.request import Request, url2pathname, urlopen
 
-from viaduct.atomic_files import lock_folder, replace_file, write_file
+from viaduct.atomic_files import lock_folder, move_files, replace_file, stage_folder, write_file
 from viaduct.data import cifar10
 from viaduct.data.notices import describe_error, join_first
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
@@ -473,16 +473,13 @@ def get_size(file: Path) -> int:
 
 def unpack(archive: Path, out: Path) -> Path:
     """Unpack CIFAR-10's files, and no others, into a temporary folder; when complete, move them into place."""
-    fresh = out / f"{cifar10.FOLDER}.part"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    try:
-        extract(archive, fresh)
-        sums = "".join(f"{compute_md5(file)}  {file.name}\n" for file in sorted(fresh.iterdir()))
-        (fresh / SUMS_FILE).write_text(sums, encoding="utf-8")
-        return move_into_place(fresh, out / cifar10.FOLDER)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    target = out / cifar10.FOLDER
+    with stage_folder(target) as folder:
+        extract(archive, folder)
+        sums = "".join(f"{compute_md5(file)}  {file.name}\n" for file in sorted(folder.iterdir()))
+        (folder / SUMS_FILE).write_text(sums, encoding="utf-8")
+        move_files(folder, target, last=SUMS_FILE)
+    return target
 
 
 def extract(archive: Path, folder: Path) -> None:
@@ -525,13 +522,3 @@ def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) ->
         shutil.copyfileobj(source, opened)
         opened.flush()
         os.fsync(opened.fileno())
-
-
-def move_into_place(fresh: Path, target: Path) -> Path:
-    """Move the unpacked files to the final folder; other files in that folder stay."""
-    if not target.exists():
-        os.rename(fresh, target)
-        return target
-    for file in sorted(fresh.iterdir(), key=lambda file: file.name == SUMS_FILE):  # False before True: MD5SUMS last
-        os.replace(file, target / file.name)
-    return target

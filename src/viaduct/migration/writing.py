@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from viaduct.atomic_files import cut_name
 from viaduct.errors import BadValue
 from viaduct.migration import locking
 from viaduct.migration.results import Outcome
@@ -21,8 +21,6 @@ from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository
 
 COPY_FOLDER = "copy"
-MAX_NAME_BYTES = 200
-"""Maximum length of a folder's name with a suffix; a longer name is replaced by its digest, since 255 is the limit."""
 LARGE_BYTES = 1 << 18
 """With `link_data`, a file above this is linked, not copied."""
 MANY_FILES = 100
@@ -127,9 +125,7 @@ def remove_empty(folders: list[Path]) -> None:
 
 def lock_partial_folder(out: Path) -> locking.LockedFolder:
     """Make and lock the folder for the unfinished copy; remove the copy of an interrupted run from it."""
-    raw = os.fsencode(out.name)
-    name = out.name if len(raw) <= MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
-    folder = out.with_name(f".{name}{PARTIAL_SUFFIX}")
+    folder = out.with_name(f".{cut_name(out.name)}{PARTIAL_SUFFIX}")
     try:
         locked = locking.lock_folder(folder)
     except locking.FolderBusy:

@@ -19,13 +19,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from viaduct.atomic_files import name_temporary
+from viaduct.atomic_files import stage_folder
 from viaduct.errors import BadValue
 from viaduct.json_records import Json
 from viaduct.run_files import EVALUATION_FIELDS, read_metric_lines
@@ -64,9 +63,7 @@ def check_store(out: Path) -> None:
 def write_store(runs: Sequence[RunFacts], out: Path) -> int:
     """Write the store atomically; return the number of runs with artifacts that could not be linked."""
     unlinked = 0
-    draft = name_temporary(out)
-    try:
-        draft.mkdir()
+    with stage_folder(out) as draft:
         write_experiment(draft, "0", "Default", out)
         for recipe in dict.fromkeys(run.recipe for run in runs):
             # The id depends only on the recipe's name, so that every export has the same one. Bit 56 fixes its length.
@@ -77,8 +74,6 @@ def write_store(runs: Sequence[RunFacts], out: Path) -> int:
                 is_linked = write_run(draft / experiment, out.absolute() / experiment, run)
                 unlinked += 0 if is_linked else 1
         draft.rename(out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return unlinked
 
 

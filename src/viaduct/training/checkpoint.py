@@ -23,7 +23,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from viaduct.atomic_files import NO_ROOM, write_file
+from viaduct.atomic_files import LEFTOVERS, NO_ROOM, flush_folder, replace_folder, stage_folder, write_file
 from viaduct.data.notices import join_first
 from viaduct.devices.base import summarise_error
 from viaduct.errors import BadRun, DiskFull, is_out_of_memory
@@ -133,18 +133,11 @@ def save(
     files = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()}
     manifest = {"step": step, **notes, "files": files}
     contents[MANIFEST] = json.dumps(finite_or_null(manifest), indent=1).encode()
-    temporary = folder / f".step-{step}.{os.getpid()}.tmp"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir()
-        for name, data in contents.items():
-            write_file(temporary / name, data)
-        if saved.path.exists():  # the run has resumed from an earlier checkpoint and taken this step again
-            discard(saved)
-        os.rename(temporary, saved.path)
-        flush_folder(folder)
+        with replace_folder(saved.path) as temporary:
+            for name, data in contents.items():
+                write_file(temporary / name, data)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         if error.errno not in NO_ROOM:
             raise BadRun(f"cannot write the checkpoint {saved.path}: {error.strerror}.") from error
         raise DiskFull(*describe_full_disk(folder, step, sum(map(len, contents.values())))) from None
@@ -175,14 +168,6 @@ def replace_contents(path: Path, data: bytes) -> None:
     flush_folder(path.parent)
 
 
-def flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def list_checkpoints(folder: Path) -> list[SavedCheckpoint]:
     """Return all checkpoints of a run, oldest first, intact or damaged."""
     return [SavedCheckpoint(path) for path in list_step_folders(folder).values()]
@@ -210,15 +195,13 @@ def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
 
 def discard(saved: SavedCheckpoint) -> None:
     """Rename a checkpoint, then remove it, so that a process killed meanwhile leaves no incomplete one."""
-    trash = saved.path.with_name(f".{saved.path.name}.trash")
-    shutil.rmtree(trash, ignore_errors=True)
-    os.rename(saved.path, trash)
-    shutil.rmtree(trash)
+    with stage_folder(saved.path) as trash:
+        os.rename(saved.path, trash / saved.path.name)
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left half-written or half-removed."""
-    for leftover in [*folder.glob(".step-*.tmp"), *folder.glob(".step-*.trash")]:
+    for leftover in folder.glob(f".step-{LEFTOVERS.lstrip('.')}"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from viaduct.atomic_files import name_temporary, remove_leftovers, report_errors_on
+from viaduct.atomic_files import move_into_place, stage_folder
 from viaduct.errors import ViaductError
 from viaduct.extras import MissingExtra, is_installed
 from viaduct.handover.classifier import Classifier
@@ -43,7 +41,7 @@ def export(classifier: Classifier, request: Request) -> Exported:
     require_packages(format_module, request)
     images = find_images(classifier, request) if request.check else None
     _ = classifier.weights_sha256  # computed now, because a run in progress may remove the checkpoint
-    with stage(request.out) as folder:
+    with stage_folder(request.out) as folder:
         path = folder / request.out.name
         description = format_module.write(classifier, request, path)
         outcome = None
@@ -54,7 +52,9 @@ def export(classifier: Classifier, request: Request) -> Exported:
         staged[0].write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", "utf-8")
         staged[1].write_text(render_markdown(card), "utf-8")
         size = sum(file.stat().st_size for file in list_files(path))
-        publish([(path, request.out), *zip(staged, request.cards, strict=True)], folder)
+        with ignore_interrupts():  # so that Ctrl-C does not leave a part of the files
+            for source, target in ((path, request.out), *zip(staged, request.cards, strict=True)):
+                move_into_place(source, target, folder)
     return Exported(request.out, request.cards, size, description, outcome)
 
 
@@ -71,40 +71,6 @@ def require_packages(format_module: Format, request: Request) -> None:
             *extra.hints,
             "--no-check writes the file without running it, and its card says so.",
         )
-
-
-@contextmanager
-def stage(out: Path) -> Iterator[Path]:
-    """Provide a temporary folder beside the file within the `with` block.
-
-    After a success, also remove the temporary folders that killed exports of the same file have left.
-    """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = name_temporary(out)
-    try:
-        with report_errors_on(folder, out):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            yield folder
-        remove_leftovers(out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
-    """Rename finished files; a SavedModel that is replaced is first moved to `folder`, and back after an error."""
-    with ignore_interrupts():  # so that Ctrl-C does not leave a part of the files
-        for source, target in moves:
-            if not target.is_dir():
-                os.replace(source, target)
-                continue
-            old = folder / "replaced"
-            os.replace(target, old)
-            try:
-                os.replace(source, target)
-            except OSError:
-                os.replace(old, target)
-                raise
 
 
 @contextmanager

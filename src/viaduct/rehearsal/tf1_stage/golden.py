@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import fnmatch
 import re
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from viaduct.atomic_files import replace_folder
 from viaduct.rehearsal import tf1_stage
 from viaduct.scripts.runner import Script, ScriptResult, StopScript, run_script
 
@@ -34,10 +34,7 @@ def dump_script(golden: Golden, script: Script) -> ScriptResult:
     from viaduct.rehearsal.tf1_stage import sessions
 
     sessions.observers.append(make_observer(golden))
-    ended = run_script(script)
-    for incomplete in golden.folder.glob(".step_*.part"):
-        shutil.rmtree(incomplete)
-    return ended
+    return run_script(script)
 
 
 @dataclass
@@ -55,17 +52,15 @@ class Golden:
     omitted: int = 0  # tensors inside or behind loops and branches in the last dumped step
 
     def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time_us: int) -> None:
-        """Write the (operator, output, array) of a step into a hidden folder, then rename it to the step's name."""
-        partial = self.folder / f".step_{step:06d}.part"
-        partial.mkdir(parents=True)
-        full_names: dict[str, str] = {}  # by file name: the full name, which may be too long for a file
-        for op, index, array in values:
-            name = make_file_name(op, index, time_us, full_names)
-            np.save(partial / name, array, allow_pickle=False)
-        if numbered := [(name.removesuffix(".npy"), full) for name, full in full_names.items() if name != full]:
-            with (partial / "mapping.csv").open("w", newline="", encoding="utf-8") as file:
-                csv.writer(file).writerows(numbered)
-        partial.rename(self.folder / f"step_{step:06d}")
+        """Write the (operator, output, array) of a step into a folder, which is complete or absent."""
+        with replace_folder(self.folder / f"step_{step:06d}", durable=False) as folder:
+            full_names: dict[str, str] = {}  # by file name: the full name, which may be too long for a file
+            for op, index, array in values:
+                name = make_file_name(op, index, time_us, full_names)
+                np.save(folder / name, array, allow_pickle=False)
+            if numbered := [(name.removesuffix(".npy"), full) for name, full in full_names.items() if name != full]:
+                with (folder / "mapping.csv").open("w", newline="", encoding="utf-8") as file:
+                    csv.writer(file).writerows(numbered)
         self.written[step] = len(values)
 
     def is_selected(self, op: str) -> bool:
