@@ -30,9 +30,9 @@ from data.mutations import mutate
 from viaduct.comparison.formats import npy, npz, pt, safetensors
 from viaduct.data import jpeg, origins, png
 from viaduct.data.example import decode_example, decode_image_fields, decode_label, encode_example
-from viaduct.data.example import encode_field as field
 from viaduct.data.tfrecord import frame_record, make_header, read_records
 from viaduct.errors import BadData, ViaductError
+from viaduct.protobuf_wire import encode_bytes as field
 from viaduct.weights.bundle import Bundle, write_bundle
 from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.stored import open_weights

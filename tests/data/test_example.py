@@ -17,8 +17,8 @@ from viaduct.data.example import (
     iterate_features,
     pick_features_quickly,
 )
-from viaduct.data.example import encode_field as field
 from viaduct.errors import BadData, BadValue
+from viaduct.protobuf_wire import encode_bytes as field
 
 IMAGENET = {
     "image/height": 375,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from viaduct.data.example import pack_varint
+from viaduct.protobuf_wire import pack_varint
 from viaduct.training.events import EventFile
 
 

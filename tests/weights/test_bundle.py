@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from data.mutations import mutate
-from viaduct.data.example import encode_field, pack_varint
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
+from viaduct.protobuf_wire import encode_bytes, pack_varint
 from viaduct.weights import bundle
 from viaduct.weights.bundle import DTYPES, Bundle, write_bundle
 from viaduct.weights.table import FOOTER, read_table, write_table
@@ -52,12 +52,12 @@ def number(place: int, value: int) -> bytes:
 
 
 def message(kind: int = 1, shape: tuple[int, ...] = (2,), size: int = 8, checksum: int = 0, **more: int) -> bytes:
-    axes = b"".join(encode_field(2, number(1, extent)) for extent in shape)
+    axes = b"".join(encode_bytes(2, number(1, extent)) for extent in shape)
     fields = {"shard": 3, "offset": 4}
     extra = b"".join(number(fields[name], value) for name, value in more.items())
     return (
         number(1, kind)
-        + encode_field(2, axes)
+        + encode_bytes(2, axes)
         + extra
         + number(5, size)
         + pack_varint(6 << 3 | 5)
@@ -133,7 +133,7 @@ def test_shards_are_found_by_their_numbers(tmp_path: Path) -> None:
         (message(kind=7), "string values"),
         (message(kind=99), "type 99 values"),
         (message(checksum=1), "checksum"),
-        (message() + encode_field(7, b""), "partitioned"),
+        (message() + encode_bytes(7, b""), "partitioned"),
     ],
 )
 def test_what_cannot_be_true_is_refused_before_memory_is_taken(entry: bytes, reason: str, prefix: Path) -> None:
@@ -154,7 +154,7 @@ def test_what_cannot_be_true_is_refused_before_memory_is_taken(entry: bytes, rea
         (b"", "0 data files"),
         (number(1, 10**6), "1,000,000 data files"),
         (number(1, 1) + number(2, 1), "big-endian"),
-        (number(1, 1) + encode_field(3, number(2, 9)), "reader of version 9"),
+        (number(1, 1) + encode_bytes(3, number(2, 9)), "reader of version 9"),
         (b"\xff\xff", "does not end"),
     ],
 )
@@ -250,7 +250,7 @@ def survive(prefix: Path, rounds: int) -> None:
     finally:
         tracemalloc.stop()
     assert peak < MEMORY
-    assert 0.5 * rounds < refused < rounds  # some damage, such as in an unused encode_field, does no harm
+    assert 0.5 * rounds < refused < rounds  # some damage, such as in an unused field, does no harm
 
 
 def few(folder: Path) -> Path:

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from viaduct.data.example import pack_varint
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData
+from viaduct.protobuf_wire import pack_varint
 from viaduct.weights import table
 from viaduct.weights.table import read_table, write_table
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from viaduct.carrying.observations import Arrays
 from viaduct.comparison.formats import widen_bfloat16
-from viaduct.data.example import BYTES, FIXED32, VARINT, iterate_fields, read_varint
 from viaduct.data.tfrecord import read_records
 from viaduct.errors import ViaductError
+from viaduct.protobuf_wire import BYTES, FIXED32, VARINT, iterate_fields, read_varint
 
 MAX_FILE_BYTES = 1 << 30
 MAX_VALUES = 200_000  # of one file

@@ -9,14 +9,31 @@ wins. `encode_example` sorts names by their UTF-8 bytes, as TensorFlow's determi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from viaduct.data.crc32c import Buffer
 from viaduct.errors import BadData, BadValue
+from viaduct.protobuf_wire import (
+    BYTES,
+    FIXED32,
+    MAX_PARTS,
+    VARINT,
+    WORD_MASK,
+    BadMessage,
+    encode_bytes,
+    iterate_fields,
+    join_parts,
+    list_messages,
+    pack_varint,
+    read_length,
+    read_sole_field,
+    read_varint,
+)
 from viaduct.terminal import escape_controls
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -24,11 +41,8 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 Feature: TypeAlias = list[bytes] | Floats | Int64s
 Encodable: TypeAlias = bytes | str | float | Sequence[bytes] | Sequence[str] | Sequence[float] | npt.NDArray[np.generic]
 
-VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = range(6)  # protobuf's wire types
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3  # field numbers in a Feature
 KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "whole numbers"}
-WORD_MASK = (1 << 64) - 1
-MAX_PARTS = 100_000  # limit of the values of one field; each becomes a Python object of at least 200 bytes
 MAX_LABEL_BYTES = 64  # limit of the list that contains the label
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
@@ -51,12 +65,30 @@ class ImageFields(NamedTuple):
     boxes: Floats  # (N, 4): ymin, xmin, ymax, xmax as fractions of the image
 
 
+Decoded = TypeVar("Decoded")
+
+
+def report_bad_message(decode: Callable[[Buffer], Decoded]) -> Callable[[Buffer], Decoded]:
+    """Make a decoding function say that data are no example if they are not a valid message."""
+
+    @wraps(decode)
+    def decode_or_report(data: Buffer) -> Decoded:
+        try:
+            return decode(data)
+        except BadMessage as error:
+            raise BadData(f"not a tf.train.Example: {error.message}") from error
+
+    return decode_or_report
+
+
+@report_bad_message
 def decode_example(data: Buffer) -> dict[str, Feature]:
     """Return every feature by its name; a feature that has no list of values becomes an empty Python list."""
     view = memoryview(data)
     return {decode_name(name): decode_feature(value) for name, value in iterate_features(view)}
 
 
+@report_bad_message
 def decode_image_fields(data: Buffer) -> ImageFields:
     """Return the fields of the ImageNet schema; other features are skipped."""
     features = pick_features(memoryview(data), IMAGE_NAMES)
@@ -69,6 +101,7 @@ def decode_image_fields(data: Buffer) -> ImageFields:
     )
 
 
+@report_bad_message
 def decode_label(data: Buffer) -> int:
     """Return the label alone."""
     return read_label(pick_features(memoryview(data), LABEL_NAMES))
@@ -87,91 +120,12 @@ def encode_example(values: Mapping[str, Encodable]) -> bytes:
     """Encode features: bytes and str as bytes, int and bool as int64, float as float32; one value or a list."""
     named = sorted((name.encode(), value) for name, value in values.items())
     entries = (
-        encode_field(1, encode_field(1, name) + encode_field(2, encode_feature(name, value))) for name, value in named
+        encode_bytes(1, encode_bytes(1, name) + encode_bytes(2, encode_feature(name, value))) for name, value in named
     )
-    return encode_field(1, b"".join(entries))
+    return encode_bytes(1, b"".join(entries))
 
 
 # Reading
-
-
-def format_error(reason: str, position: int) -> BadData:
-    """Return the error for an invalid message."""
-    return BadData(f"not a tf.train.Example: {reason} at byte {position:,} of one of its messages.")
-
-
-def read_varint(data: memoryview, position: int, stop: int) -> tuple[int, int]:
-    """Return an unsigned number of up to 64 bits, and the position after the number."""
-    value = shift = 0
-    for index in range(position, min(stop, position + 10)):
-        byte = data[index]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & WORD_MASK, index + 1
-        shift += 7
-    raise format_error("a number does not end", position)
-
-
-def iterate_fields(data: memoryview, position: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield for each field its number, its wire type, and the begin and end of its content."""
-    while position < stop:
-        number, wire, position = read_tag(data, position, stop)
-        begin, position = find_content(data, number, wire, position, stop)
-        yield number, wire, begin, position
-
-
-def read_tag(data: memoryview, position: int, stop: int) -> tuple[int, int, int]:
-    """Return the number and the wire type of a field, and the position after them."""
-    value, after = read_varint(data, position, stop)
-    if value < 8 or value >> 32:
-        raise format_error("a field has an impossible number", position)
-    return value >> 3, value & 7, after
-
-
-def find_content(data: memoryview, number: int, wire: int, position: int, stop: int) -> tuple[int, int]:
-    """Return the begin and the end of a field's content; `position` is after the field's tag."""
-    begin, end = position, position
-    if wire == BYTES:
-        length, begin = read_varint(data, position, stop)
-        end = begin + length
-    elif wire == VARINT:
-        _, end = read_varint(data, position, stop)
-    elif wire == FIXED32:
-        end += 4
-    elif wire == FIXED64:
-        end += 8
-    elif wire == GROUP:
-        end = skip_group(data, number, position, stop)
-    else:
-        raise format_error(f"a field has the unknown wire type {wire}", position)
-    if end > stop:
-        raise format_error(f"a field claims {end - begin:,} bytes where {stop - begin:,} are left", position)
-    return begin, end
-
-
-def skip_group(data: memoryview, number: int, position: int, stop: int) -> int:
-    """Return the position after a group, a deprecated kind of field that is skipped like any unknown field."""
-    opened = [number]
-    while opened:
-        number, wire, position = read_tag(data, position, stop)
-        if wire == GROUP:
-            opened.append(number)
-        elif wire != GROUP_END:
-            _, position = find_content(data, number, wire, position, stop)
-        elif opened.pop() != number:
-            raise format_error("a group ends that was not open", position)
-    return position
-
-
-def list_messages(data: memoryview, number: int) -> list[memoryview]:
-    """Return the contents of every field with this number."""
-    parts: list[memoryview] = []
-    for field_number, wire, begin, end in iterate_fields(data, 0, len(data)):
-        if (field_number, wire) == (number, BYTES):
-            if len(parts) == MAX_PARTS:
-                raise format_error(f"more than {MAX_PARTS:,} values of one field", begin)
-            parts.append(data[begin:end])
-    return parts
 
 
 def iterate_features(data: memoryview) -> Iterator[tuple[memoryview, memoryview]]:
@@ -180,11 +134,6 @@ def iterate_features(data: memoryview) -> Iterator[tuple[memoryview, memoryview]
         for entry in list_messages(features, 1):
             names, values = list_messages(entry, 1), list_messages(entry, 2)
             yield names[-1] if names else memoryview(b""), join_parts(values)
-
-
-def join_parts(parts: list[memoryview]) -> memoryview:
-    """Join the parts of a message that is stored in several; protobuf concatenates them."""
-    return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
 def pick_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, memoryview]:
@@ -224,37 +173,6 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
     return features
 
 
-def read_sole_field(data: memoryview) -> tuple[int, memoryview]:
-    """Return number and content of a message's only field; (0, data) if it has several, or the field is unusual.
-
-    The usual field is length-delimited and has a number below 16.
-    """
-    try:
-        length, begin = read_length(data, 0, data[0])
-    except LookupError:
-        return 0, data
-    number, wire = data[0] >> 3, data[0] & 7
-    if begin + length != len(data) or wire != BYTES or not 1 <= number < 16:
-        return 0, data
-    return number, data[begin:]
-
-
-def read_length(data: memoryview, position: int, expected: int) -> tuple[int, int]:
-    """Return the length after the one-byte tag `expected`, and the position after it; LookupError for other bytes."""
-    if data[position] != expected:
-        raise LookupError
-    length = data[position + 1]
-    if length < 0x80:
-        return length, position + 2
-    length &= 0x7F
-    for count in range(1, 5):
-        byte = data[position + 1 + count]
-        length |= (byte & 0x7F) << 7 * count
-        if byte < 0x80:
-            return length, position + 2 + count
-    raise LookupError
-
-
 def decode_name(name: memoryview) -> str:
     try:
         return str(name, "utf-8")
@@ -277,12 +195,12 @@ def read_list(data: memoryview) -> tuple[int, memoryview]:
     if kind in KINDS:
         return kind, content
     kind, parts = 0, list[memoryview]()
-    for number, wire, begin, end in iterate_fields(data, 0, len(data)):
-        if wire == BYTES and number in KINDS:
+    for number, wire_type, begin, end in iterate_fields(data, 0, len(data)):
+        if wire_type == BYTES and number in KINDS:
             if number != kind:
                 kind, parts = number, []
             if len(parts) == MAX_PARTS:
-                raise format_error(f"a list in more than {MAX_PARTS:,} parts", begin)
+                raise BadMessage(f"a list in more than {MAX_PARTS:,} parts", begin)
             parts.append(data[begin:end])
     return kind, join_parts(parts)
 
@@ -292,20 +210,20 @@ def read_floats(data: memoryview) -> Floats:
     if sole_number == 1 and len(content) % 4 == 0:
         return np.frombuffer(content, dtype="<f4").astype(np.float32)
     parts = []
-    for number, wire, begin, end in iterate_fields(data, 0, len(data)):
-        if number == 1 and wire in (BYTES, FIXED32):
+    for number, wire_type, begin, end in iterate_fields(data, 0, len(data)):
+        if number == 1 and wire_type in (BYTES, FIXED32):
             if (end - begin) % 4:
-                raise format_error(f"a list of floats has {end - begin:,} bytes, not a multiple of 4,", begin)
+                raise BadMessage(f"a list of floats has {end - begin:,} bytes, not a multiple of 4,", begin)
             parts.append(data[begin:end])
     return np.frombuffer(b"".join(parts), dtype="<f4").astype(np.float32)
 
 
 def read_int64s(data: memoryview) -> Int64s:
     parts = []
-    for number, wire, begin, end in iterate_fields(data, 0, len(data)):
-        if number == 1 and wire in (BYTES, VARINT):
+    for number, wire_type, begin, end in iterate_fields(data, 0, len(data)):
+        if number == 1 and wire_type in (BYTES, VARINT):
             if end > begin and data[end - 1] > 0x7F:
-                raise format_error("a number does not end", begin)
+                raise BadMessage("a number does not end", begin)
             parts.append(data[begin:end])
     return unpack_varints(np.frombuffer(b"".join(parts), dtype=np.uint8))
 
@@ -318,7 +236,7 @@ def unpack_varints(packed: npt.NDArray[np.uint8]) -> Int64s:
     begins = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - begins + 1
     if lengths.max() > 10:
-        raise format_error("a number of more than ten bytes", int(begins[lengths.argmax()]))
+        raise BadMessage("a number of more than ten bytes", int(begins[lengths.argmax()]))
     shifts = (np.arange(len(packed)) - np.repeat(begins, lengths)) * 7
     bits = (packed & np.uint8(0x7F)).astype(np.uint64) << shifts.astype(np.uint64)
     return np.bitwise_or.reduceat(bits, begins).astype(np.int64)
@@ -374,37 +292,18 @@ def read_boxes(features: Mapping[bytes, memoryview]) -> Floats:
 # Writing
 
 
-def pack_varint(value: int) -> bytes:
-    packed = bytearray()
-    while value > 0x7F:
-        packed.append(value & 0x7F | 0x80)
-        value >>= 7
-    packed.append(value)
-    return bytes(packed)
-
-
-def encode_varint(number: int, value: int) -> bytes:
-    """Encode a varint field."""
-    return pack_varint(number << 3) + pack_varint(value)
-
-
-def encode_field(number: int, content: bytes) -> bytes:
-    """Encode a length-delimited field."""
-    return bytes((number << 3 | BYTES,)) + pack_varint(len(content)) + content
-
-
 def encode_feature(name: bytes, value: Encodable) -> bytes:
     if isinstance(value, bytes | str):
         value = [value]  # type: ignore[assignment]
     if isinstance(value, list | tuple) and all(isinstance(item, bytes | str) for item in value):
         items = [item.encode() if isinstance(item, str) else item for item in value]
         # An empty list has no kind: it reads back as a feature without a value.
-        return encode_field(BYTES_LIST, b"".join(encode_field(1, item) for item in items)) if items else b""
+        return encode_bytes(BYTES_LIST, b"".join(encode_bytes(1, item) for item in items)) if items else b""
     numbers = np.atleast_1d(np.asarray(value)).reshape(-1)
     if numbers.dtype.kind in "ib":
         packed = b"".join(pack_varint(number & WORD_MASK) for number in numbers.tolist())
-        return encode_field(INT64_LIST, encode_field(1, packed) if packed else b"")
+        return encode_bytes(INT64_LIST, encode_bytes(1, packed) if packed else b"")
     if numbers.dtype.kind == "f":
         packed = numbers.astype("<f4").tobytes()
-        return encode_field(FLOAT_LIST, encode_field(1, packed) if packed else b"")
+        return encode_bytes(FLOAT_LIST, encode_bytes(1, packed) if packed else b"")
     raise BadValue(f"{name.decode()}: a feature holds bytes, int64 or float32, got {type(value).__name__}: {value!r}.")

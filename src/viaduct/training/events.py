@@ -13,9 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.example import encode_field as encode_message
-from viaduct.data.example import encode_varint, pack_varint
 from viaduct.data.tfrecord import frame_record
+from viaduct.protobuf_wire import encode_bytes, encode_number, pack_varint
 
 RGB = 3  # colour channels of an image
 PRODUCER = 22  # version of TensorFlow's GraphDef format
@@ -31,32 +30,33 @@ class EventFile:
         self._path = folder / name
         self._write(encode_text(3, "brain.Event:2"))
         # This makes TensorBoard drop events of later steps from earlier files: a resumed run takes these steps again.
-        self._write(encode_varint(2, step + 1) + encode_message(7, encode_varint(1, SESSION_START)))
+        self._write(encode_number(2, step + 1) + encode_bytes(7, encode_number(1, SESSION_START)))
 
     def write_scalars(self, step: int, values: dict[str, float]) -> None:
-        parts = (encode_message(1, encode_text(1, tag) + encode_float(2, value)) for tag, value in values.items())
+        parts = (encode_bytes(1, encode_text(1, tag) + encode_float(2, value)) for tag, value in values.items())
         summary = b"".join(parts)
-        self._write(encode_varint(2, step) + encode_message(5, summary))
+        self._write(encode_number(2, step) + encode_bytes(5, summary))
 
     def write_image(self, step: int, tag: str, height: int, width: int, encoded: bytes) -> None:
         """Write an image that is encoded already, as PNG or JPEG."""
-        image = encode_varint(1, height) + encode_varint(2, width) + encode_varint(3, RGB) + encode_message(4, encoded)
-        value = encode_text(1, tag) + encode_message(4, image)
-        self._write(encode_varint(2, step) + encode_message(5, encode_message(1, value)))
+        sizes = encode_number(1, height) + encode_number(2, width)
+        image = sizes + encode_number(3, RGB) + encode_bytes(4, encoded)
+        value = encode_text(1, tag) + encode_bytes(4, image)
+        self._write(encode_number(2, step) + encode_bytes(5, encode_bytes(1, value)))
 
     def write_histograms(self, step: int, by_tag: dict[str, dict[str, Any]]) -> None:
         """Write histograms: each has min, max, num, sum, sum_squares, and counts in bins of equal width."""
-        values = (encode_text(1, tag) + encode_message(5, encode_histogram(fields)) for tag, fields in by_tag.items())
-        summary = b"".join(encode_message(1, value) for value in values)
-        self._write(encode_varint(2, step) + encode_message(5, summary))
+        values = (encode_text(1, tag) + encode_bytes(5, encode_histogram(fields)) for tag, fields in by_tag.items())
+        summary = b"".join(encode_bytes(1, value) for value in values)
+        self._write(encode_number(2, step) + encode_bytes(5, summary))
 
     def write_graph(self, nodes: list[tuple[str, str, list[str]]]) -> None:
         """Write the network's graph: name, operation and inputs of each node."""
         encoded = b""
         for name, operation, inputs in nodes:
             sources = b"".join(encode_text(3, source) for source in inputs)
-            encoded += encode_message(1, encode_text(1, name) + encode_text(2, operation) + sources)
-        self._write(encode_message(4, encoded + encode_message(4, encode_varint(1, PRODUCER))))
+            encoded += encode_bytes(1, encode_text(1, name) + encode_text(2, operation) + sources)
+        self._write(encode_bytes(4, encoded + encode_bytes(4, encode_number(1, PRODUCER))))
 
     def _write(self, fields: bytes) -> None:
         with self._path.open("ab") as file:
@@ -81,8 +81,8 @@ def encode_histogram(values: dict[str, Any]) -> bytes:
     totals = b"".join(encode_double(field, float(value)) for field, value in enumerate(numbers, start=1))
     # An empty bin that ends at the minimum comes first, because readers let the first bin begin at minus infinity.
     bins = struct.Struct(f"<{len(counts) + 1}d")
-    return totals + encode_message(6, bins.pack(low, *edges)) + encode_message(7, bins.pack(0.0, *map(float, counts)))
+    return totals + encode_bytes(6, bins.pack(low, *edges)) + encode_bytes(7, bins.pack(0.0, *map(float, counts)))
 
 
 def encode_text(field: int, value: str) -> bytes:
-    return encode_message(field, value.encode())
+    return encode_bytes(field, value.encode())

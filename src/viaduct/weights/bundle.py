@@ -23,18 +23,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from viaduct.atomic_files import replace_file, write_file
-from viaduct.data.example import (
+from viaduct.data.tfrecord import masked_crc32c
+from viaduct.errors import BadData, BadValue, UnknownName
+from viaduct.protobuf_wire import (
     BYTES,
     FIXED32,
     VARINT,
-    encode_field,
-    encode_varint,
+    encode_bytes,
+    encode_number,
     iterate_fields,
     pack_varint,
     read_varint,
 )
-from viaduct.data.tfrecord import masked_crc32c
-from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.weights.checkpoint import Checkpoint, count_bytes, dtype_of, explain_write_errors
 from viaduct.weights.locate import find_prefix, record_latest
 from viaduct.weights.table import read_table, write_table
@@ -155,9 +155,7 @@ class Bundle(Checkpoint):
         try:
             yield
         except BadData as error:
-            # Protobuf messages are parsed by data/example.py, whose errors begin with this.
-            reason = error.message.removeprefix("not a tf.train.Example: ")
-            raise BadData(f"{self.index}: not a usable checkpoint index: {reason}", *error.hints) from None
+            raise BadData(f"{self.index}: not a usable checkpoint index: {error.message}", *error.hints) from None
 
     def _read_index(self) -> None:
         size = self.index.stat().st_size
@@ -308,14 +306,14 @@ def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Itera
 
 def encode_header() -> bytes:
     """Return the BundleHeaderProto of a checkpoint with one shard."""
-    return encode_varint(1, 1) + encode_field(3, encode_varint(1, VERSION))
+    return encode_number(1, 1) + encode_bytes(3, encode_number(1, VERSION))
 
 
 def encode_entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
     """Return the BundleEntryProto of one variable."""
-    shape = b"".join(encode_field(2, encode_varint(1, extent)) for extent in tensor.shape)
-    message = encode_varint(1, NUMBERS[dtype_of(tensor)]) + encode_field(2, shape)
+    shape = b"".join(encode_bytes(2, encode_number(1, extent)) for extent in tensor.shape)
+    message = encode_number(1, NUMBERS[dtype_of(tensor)]) + encode_bytes(2, shape)
     if offset:
-        message += encode_varint(4, offset)
-    message += encode_varint(5, len(content))
+        message += encode_number(4, offset)
+    message += encode_number(5, len(content))
     return message + pack_varint(6 << 3 | FIXED32) + struct.pack("<I", masked_crc32c(content))

@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viaduct.atomic_files import replace_file
-from viaduct.data.example import (
+from viaduct.errors import BadData, BadValue, UnknownName
+from viaduct.protobuf_wire import (
     BYTES,
     VARINT,
-    encode_field,
-    encode_varint,
+    encode_bytes,
+    encode_number,
     find_content,
     iterate_fields,
     read_tag,
     read_varint,
 )
-from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.terminal import escape_controls
 from viaduct.weights.checkpoint import Checkpoint, count_bytes, dtype_of, explain_write_errors
 
@@ -179,9 +179,7 @@ class MindsporeFile(MindsporeNames):
         try:
             name, parameter = read_value(data, position, stop)
         except BadData as error:
-            # Messages are parsed by data/example.py, whose errors begin with this.
-            reason = error.message.removeprefix("not a tf.train.Example: ").rstrip(".")
-            raise self._make_damage_error(f"the parameter at byte {begin:,}: {reason}") from None
+            raise self._make_damage_error(f"the parameter at byte {begin:,}: {error.message.rstrip('.')}") from None
         return name, parameter, stop
 
     def _join(self, name: str, first: Parameter, more: Parameter) -> Parameter:
@@ -329,9 +327,9 @@ def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE_BYTES) -
     import torch
 
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    dims = b"".join(encode_varint(1, axis) for axis in tensor.shape)
+    dims = b"".join(encode_number(1, axis) for axis in tensor.shape)
     type_name = next(name for name, dtype in DTYPES.items() if dtype == dtype_of(tensor))
     for begin in range(0, max(len(content), 1), slice_size):
         part = content[begin : begin + slice_size].tobytes()
-        message = dims + encode_field(2, type_name.encode()) + encode_field(3, part)
-        yield encode_field(1, encode_field(1, name.encode()) + encode_field(2, message))
+        message = dims + encode_bytes(2, type_name.encode()) + encode_bytes(3, part)
+        yield encode_bytes(1, encode_bytes(1, name.encode()) + encode_bytes(2, message))

@@ -16,9 +16,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-from viaduct.data.example import pack_varint, read_varint
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData
+from viaduct.protobuf_wire import pack_varint, read_varint
 
 MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 FOOTER = 48  # bytes
