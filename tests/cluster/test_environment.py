@@ -123,5 +123,7 @@ def test_devices_out_of_order_are_refused_for_the_npu_which_would_see_none() -> 
     swapped = {"server_list[0].device[0].rank_id": "1", "server_list[0].device[1].rank_id": "0"}
     table = load(1, [0, 1], "ascend-910", **swapped)
     assert table.environment(0, target="cuda")["CUDA_VISIBLE_DEVICES"] == "1,0"
-    with pytest.raises(BadValue, match=r"are 1,0; ASCEND_RT_VISIBLE_DEVICES must be ascending"):
+    with pytest.raises(
+        BadValue, match=r"are 1,0; ASCEND_RT_VISIBLE_DEVICES must list numbers in strictly ascending order"
+    ):
         table.environment(0, target="npu")

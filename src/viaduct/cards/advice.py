@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from viaduct.cards import CARDS, CUDA, MLU, NPU
-from viaduct.cards.limits import Bilingual, Risk
+from viaduct.cards.limits import CAPABILITY_IS_NONE, Bilingual, Risk
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Remark:
 
 
 DEVICE_CAPABILITY = {
-    "npu": Remark("torch.npu returns None, so comparing it fails", "torch.npu 的返回值为 None,比较会出错", "high"),
+    "npu": Remark(*CAPABILITY_IS_NONE, "high"),
     "mlu": Remark(
         "torch.mlu returns the MLU's generation, not NVIDIA's",
         "torch.mlu 返回的是 MLU 的代次,与 NVIDIA 的含义不同",

@@ -6,12 +6,23 @@ import re
 from itertools import pairwise
 
 from viaduct.cards import CUDA, Card
+from viaduct.cards.limits import ASCENDING_DEVICES, Bilingual
 
 CUDA_VISIBLE_DEVICES = CUDA.visible_variable
 NCCL_VARIABLE = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
 DEVICE_NUMBERS = re.compile(r"\d+(?:\s*,\s*\d+)*")
 HIDING_VALUES = ("", "-1")
 """Values of CUDA_VISIBLE_DEVICES that hide all devices."""
+CHECK_DEVICE_ORDER: Bilingual = (
+    f"check the order of the devices: {ASCENDING_DEVICES[0]}",
+    f"请检查设备的顺序：{ASCENDING_DEVICES[1]}",
+)
+"""Advice where a script composes the list."""
+EVERY_CARD_IS_SET: Bilingual = (
+    f"the visible devices are set for every kind of card; {ASCENDING_DEVICES[0]}",
+    f"同时设置各类加速卡的可见设备变量；{ASCENDING_DEVICES[1]}",
+)
+"""Message where the variables of all cards are set beside CUDA_VISIBLE_DEVICES."""
 # Variables of each card's collective library, in English and Chinese, from the vendors' documents and from scripts.
 COLLECTIVE_VARIABLES = {
     "npu": (
@@ -50,13 +61,21 @@ def is_valid_device_list(value: str, target: Card) -> bool:
     return not target.needs_ascending_devices or all(left < right for left, right in pairwise(numbers))
 
 
-def explain_refused_devices(value: str, target: Card) -> tuple[str, str]:
-    """Return the reason, in English and Chinese, why a list of visible devices cannot be kept."""
+def explain_refused_devices(value: str, target: Card) -> Bilingual:
+    """Return the reason why a list of visible devices cannot be kept."""
+    names_refused = (
+        f"{target.visible_variable} takes numbers, not names of GPUs",
+        f"{target.visible_variable} 只接受编号，不接受 GPU 名称",
+    )
+    english, chinese = ASCENDING_DEVICES if target.needs_ascending_devices else names_refused
+    return f"the devices {value} cannot be carried over: {english}", f"设备列表 {value} 无法沿用：{chinese}"
+
+
+def describe_unread_devices(target: Card) -> Bilingual:
+    """Return the message about CUDA_VISIBLE_DEVICES in a script that is run through the vendor's patch."""
     return (
-        f"the devices {value} cannot be carried over: {target.visible_variable} takes numbers"
-        + (", strictly ascending; else no device is seen" if target.needs_ascending_devices else ", not names of GPUs"),
-        f"设备列表 {value} 无法沿用:{target.visible_variable} 只接受"
-        + ("严格升序的编号,否则看不到任何设备" if target.needs_ascending_devices else "编号,不接受 GPU 名称"),
+        f"the accelerator does not read {CUDA_VISIBLE_DEVICES}: set {target.visible_variable}",
+        f"加速卡不读取 {CUDA_VISIBLE_DEVICES}：请设置 {target.visible_variable}",
     )
 
 

@@ -53,6 +53,20 @@ class Limit:
         return action, behaviour, remedy
 
 
+# Limits that `viaduct migrate` and other commands state too.
+ASCENDING_DEVICES: Bilingual = (
+    f"{NPU.visible_variable} must list numbers in strictly ascending order; with any other list no device is visible",
+    f"{NPU.visible_variable} 只能是严格递增的数字，以逗号分隔；否则可见设备数为 0",
+)
+CAPABILITY_IS_NONE: Bilingual = (
+    "get_device_capability returns None on an NPU, so comparing or indexing its result fails",
+    "NPU 上 get_device_capability 返回 None，对结果比较或取下标会失败",
+)
+REMAPPING_FUSES: Bilingual = (
+    "Grappler's remapping fuses operators into ones that the NPU has no kernel for",
+    "Grappler 的 remapping 会融合出 NPU 没有的算子",
+)
+
 _NPU_FLOAT64: dict[str, Bilingual] = {
     "behaviour": (
         "The cores have no float64: the operator is not found, or runs on the slow AI CPU.",
@@ -218,10 +232,7 @@ LIMITS: dict[str, Limit] = {
     ),
     "visible-devices": Limit(
         "both",
-        reason=(
-            f"{NPU.visible_variable} must list numbers in ascending order; with any other list no device is visible.",
-            f"{NPU.visible_variable} 只能是严格递增的数字，以逗号分隔；否则可见设备数为 0。",
-        ),
+        reason=(f"{ASCENDING_DEVICES[0]}.", f"{ASCENDING_DEVICES[1]}。"),
         action=("{variable} is {value!r}.", "{variable} 的值为 {value!r}。"),
         behaviour=("No device is visible to the process.", "进程看不到任何设备。"),
         remedy=(
@@ -285,14 +296,11 @@ LIMITS: dict[str, Limit] = {
     "capability": Limit(
         "torch",
         reason=(
-            "get_device_capability returns None on an NPU, and device properties have no major and minor.",
-            "NPU 上 get_device_capability 返回 None，设备属性中没有 major 和 minor。",
+            "An NPU has no compute capability: neither the function nor the properties of the device give one.",
+            "NPU 没有计算能力（compute capability）：函数和设备属性都不提供。",
         ),
         action=("get_device_capability is called.", "调用了 get_device_capability。"),
-        behaviour=(
-            "It returns None on an NPU; comparing or indexing None fails.",
-            "在 NPU 上它返回 None；对 None 比较或取下标会失败。",
-        ),
+        behaviour=(f"{CAPABILITY_IS_NONE[0]}.", f"{CAPABILITY_IS_NONE[1]}。"),
         remedy=(
             "Decide by the device's name or by a feature: get_device_name(), is_bf16_supported().",
             "按设备名称或所需特性判断：get_device_name()、is_bf16_supported()。",
@@ -387,10 +395,7 @@ LIMITS: dict[str, Limit] = {
     ),
     "remapping": Limit(
         "tf1",
-        reason=(
-            "Grappler's remapping fuses operators into ones the card has no kernel for; it must be OFF.",
-            "Grappler 的 remapping 会融合出卡上没有的算子；必须设为 OFF。",
-        ),
+        reason=(f"{REMAPPING_FUSES[0]}; it must be OFF.", f"{REMAPPING_FUSES[1]}；必须设为 OFF。"),
         action=(
             "The session's config has NpuOptimizer, but leaves remapping on.",
             "session 的 config 中有 NpuOptimizer，但没有关闭 remapping。",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.cards import CUDA, MLU, NPU
+from viaduct.cards.limits import ASCENDING_DEVICES
 from viaduct.cluster.findings import format_count, join_first
 from viaduct.errors import BadValue
 
@@ -83,7 +84,7 @@ def refuse_unusable_table(table: RankTable, port: int, job: str, target: Target 
             listed = ",".join(map(str, devices))
             raise BadValue(
                 f"in the order of ranks, the devices of server {server.server_id} of {table.name} are {listed}; "
-                f"{NPU.visible_variable} must be ascending, else no device is visible.",
+                f"{ASCENDING_DEVICES[0]}.",
                 "Give the ranks of each server in the order of its devices.",
             )
     check_port(port)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from viaduct.cards import CARDS, Card
 from viaduct.cards.advice import MONITOR, describe_launcher, describe_monitor
 from viaduct.cards.environment import (
+    CHECK_DEVICE_ORDER,
     CUDA_VISIBLE_DEVICES,
     NCCL_VARIABLE,
     OTHER_CUDA_VARIABLES,
@@ -164,13 +165,9 @@ class ShellMigration:
         for start in sorted(starts):
             self.edits[start] = (start + len(CUDA_VISIBLE_DEVICES), self.card.visible_variable)
             self.report("visible_devices", "changed", start, messages, "low")
-        advice = (
-            "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
-            "请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
-        )
         for word, value in assigned:
             if self.card.name == "npu" and "$" in value and CUDA_VISIBLE_DEVICES not in value:
-                self.report("visible_devices", "advice", word, advice, "low")
+                self.report("visible_devices", "advice", word, CHECK_DEVICE_ORDER, "low")
 
     def is_accepted(self, value: str) -> bool:
         """Return True if the card accepts a list of devices, or if it is composed at run time."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from viaduct.cards import CARDS
 from viaduct.cards.environment import (
     CUDA_VISIBLE_DEVICES,
+    EVERY_CARD_IS_SET,
     NCCL_VARIABLE,
     OTHER_CUDA_VARIABLES,
     describe_cuda_variable,
@@ -55,9 +56,7 @@ class AnyShellMigration(ShellMigration):
             self.report("visible_devices", "advice", word, messages, "low")
             return
         self.edits[word.end] = (word.end, "".join(f" {name}{value}" for name in OTHER_VISIBLE))
-        message = "the visible devices are set for every kind of card; an NPU requires them in ascending order"
-        zh = "同时设置各类加速卡的可见设备变量;NPU 要求编号升序"
-        self.report("visible_devices", "changed", word, (message, zh), "low")
+        self.report("visible_devices", "changed", word, EVERY_CARD_IS_SET, "low")
 
     def check_variables(self, command: list[Word]) -> None:
         """Report NCCL's and CUDA's other variables that a command sets."""

@@ -118,7 +118,7 @@ def test_remapping_is_off_wherever_the_script_sets_it(body: str) -> None:
     ],
 )
 def test_remapping_that_cannot_be_edited_is_left_to_review(body: str) -> None:
-    check_says(RULE, REMAPPED + body, "manual", "remapping must be off")
+    check_says(RULE, REMAPPED + body, "manual", "set it to RewriterConfig.OFF")
 
 
 def test_a_remapping_of_something_else_stays() -> None:

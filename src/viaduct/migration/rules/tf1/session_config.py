@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.limits import REMAPPING_FUSES
 from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.predicates import is_none_or_absent
 from viaduct.migration.rule import Rule, Site
@@ -148,7 +149,5 @@ def switch_remapping_off(site: Site, value: ast.expr) -> None:
     last = last if proto.ends_line(site, last) else adding_statement
     switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config_name(site)}.OFF"
     site.edit.insert_after(last, [switch])
-    site.report_change(
-        "remapping is switched off: it fuses operators into ones that the accelerator does not have",
-        zh="关闭 remapping:它会融合出昇腾不支持的算子",
-    )
+    english, chinese = REMAPPING_FUSES
+    site.report_change(f"{english}: it is switched off", zh=f"{chinese}：已关闭")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.cards.limits import REMAPPING_FUSES
 from viaduct.migration.lookups import plain_name
 from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
@@ -148,10 +149,7 @@ def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = Tru
         return
     enumeration = site.text_of(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
     site.edit.replace_node(value, f"{enumeration or proto.rewriter_config_name(site)}.OFF")
-    site.report_change(
-        "remapping is switched off here too: it fuses operators into ones that the accelerator does not have",
-        zh="此处也关闭 remapping:它会融合出昇腾不支持的算子",
-    )
+    site.report_change(f"{REMAPPING_FUSES[0]}: it is switched off here too", zh=f"{REMAPPING_FUSES[1]}：此处也已关闭")
 
 
 def is_toggle(site: Site, value: ast.AST) -> bool:
@@ -169,8 +167,8 @@ def is_off(site: Site, value: ast.expr) -> bool:
 
 def report_remapping(site: Site) -> None:
     site.request_review(
-        "remapping must be off on the accelerator: set it to RewriterConfig.OFF here",
-        zh="昇腾上必须关闭 remapping:请在此处改为 RewriterConfig.OFF",
+        f"{REMAPPING_FUSES[0]}: set it to RewriterConfig.OFF here",
+        zh=f"{REMAPPING_FUSES[1]}：请在此处改为 RewriterConfig.OFF",
         risk="high",
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.environment import describe_unread_devices
 from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
@@ -88,11 +89,7 @@ def report_map_location(site: Site) -> None:
 @rule.node(ast.Constant, only_if_file_contains=("CUDA_VISIBLE_DEVICES",))
 def report_variable(site: Site) -> None:
     if site.node.value == "CUDA_VISIBLE_DEVICES":
-        visible = site.target.card.visible_variable
-        site.request_review(
-            f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
-            zh=f"加速卡不读取 CUDA_VISIBLE_DEVICES:请设置 {visible}",
-        )
+        site.request_review(*describe_unread_devices(site.target.card))
 
 
 @rule.reference("torch.channels_last")

@@ -25,7 +25,13 @@ import ast
 import re
 
 from viaduct.cards import CARDS, NPU
-from viaduct.cards.environment import CUDA_VISIBLE_DEVICES, explain_refused_devices, is_valid_device_list
+from viaduct.cards.environment import (
+    CHECK_DEVICE_ORDER,
+    CUDA_VISIBLE_DEVICES,
+    EVERY_CARD_IS_SET,
+    explain_refused_devices,
+    is_valid_device_list,
+)
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch import _environment_variables as variables
@@ -60,10 +66,7 @@ def replace_variable(site: Site) -> None:
     site.edit.replace_node(site.node, code.replace(CUDA_VISIBLE_DEVICES, card.visible_variable))
     report_renamed(site)
     if card is NPU and value is not None and not isinstance(value, ast.Constant):
-        site.advise(
-            "make sure that the numbers ascend strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
-            zh="请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
-        )
+        site.advise(*CHECK_DEVICE_ORDER)
 
 
 @rule.node(ast.keyword, only_if_file_contains=(CUDA_VISIBLE_DEVICES,))
@@ -138,11 +141,7 @@ def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscri
     others = [f"{site.text_of(target.value)}[{name}] = " for name in names]
     equals = next(site.source.tokens_from(site.source.span(target)[1]))
     site.edit.insert(equals.end, f" {''.join(others).rstrip()}")
-    site.report_change(
-        "the visible devices are set for every kind of card; an NPU requires them in ascending order",
-        zh="同时设置各类加速卡的可见设备变量;NPU 要求编号升序",
-        risk="medium",
-    )
+    site.report_change(*EVERY_CARD_IS_SET, risk="medium")
 
 
 def is_command(site: Site) -> bool:
