@@ -61,6 +61,8 @@ def parse_object(text: str | bytes) -> Json:
     """Parse a JSON object; raise Damaged for anything else."""
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        if not decoded.strip():
+            raise Damaged("it is empty")
         record = json.loads(decoded, parse_constant=refuse_constant)
     except UnicodeDecodeError as error:
         raise Damaged(f"byte {error.start:,} is not UTF-8") from None

@@ -22,7 +22,7 @@ from torch.utils.weak import TensorWeakRef
 
 from viaduct.comparison import naming, tensor_statistics
 from viaduct.comparison.dump_options import Level, Mode
-from viaduct.comparison.index import Entry
+from viaduct.comparison.index import Entry, Statistics
 from viaduct.comparison.naming import ALL_OPERATORS, FileNames, NamePatterns, Steps
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
@@ -131,7 +131,7 @@ class Capture:
         """Return all entries in execution order. Call it after the writer has finished: it fills in checksums."""
         for entry, stored_before in self._repeated:
             entry.file, entry.bytes, entry.crc32 = stored_before.file, stored_before.bytes, stored_before.crc32
-            entry.statistics = dict(stored_before.statistics)
+            entry.statistics = Statistics(stored_before.statistics)
         return sorted(self.entries, key=lambda entry: entry.order)
 
 

@@ -80,7 +80,7 @@ def _apply_index(tensor: StoredTensor, notes: list[str]) -> StoredTensor:
         name = tensor.path.name
         notes.append(f"the index of {name} cannot be read, so its type is taken from the file; {error.message}")
         return tensor
-    entry = next((entry for entry in index.entries if entry.file == tensor.path.name), None)
+    entry = next((entry for entry in index.tensors if entry.file == tensor.path.name), None)
     if entry is None:
         return tensor
     return replace(tensor, dtype=entry.dtype, shape=entry.shape, crc32=entry.crc32, op_type=entry.type)

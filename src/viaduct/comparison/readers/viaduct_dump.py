@@ -113,7 +113,7 @@ def iterate_tensors(folder: Path, index: Index) -> Iterator[StoredTensor]:
     """Yield the tensors of one index; links in its folder are ignored."""
     with os.scandir(folder) as files:
         sizes = {file.name: file.stat().st_size for file in files if file.is_file(follow_symlinks=False)}
-    for entry in index.entries:
+    for entry in index.tensors:
         yield make_tensor(folder, index, entry, entry.fault or find_fault(entry, sizes))
 
 
