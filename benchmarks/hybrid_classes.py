@@ -34,7 +34,7 @@ from viaduct.recipes import (
     Checkpoint,
     Evaluation,
     ImageSet,
-    Loaded,
+    LoadedRecipe,
     Log,
     Parallel,
     Precision,
@@ -138,7 +138,9 @@ def run_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options:
         os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
     recipe = make_recipe(mode, options, Witness(folder))
     run = RunDir(folder / "run")
-    run_training(Request(Loaded("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes"))
+    run_training(
+        Request(LoadedRecipe("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes")
+    )
 
 
 def measure(ranks: int, mode: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from viaduct.recipes import (
     Cosine,
     Evaluation,
     ImageSet,
-    Loaded,
+    LoadedRecipe,
     Log,
     Parallel,
     Precision,
@@ -148,7 +148,7 @@ def run_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> Non
         }
         os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
     run_training(
-        Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", "never", "rank_equality")
+        Request(LoadedRecipe("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", "never", "rank_equality")
     )
 
 

@@ -346,11 +346,11 @@ def use(path: Path) -> None:
     name = path.name
     if name.startswith("model"):
         with open_weights(path.with_name("model")) as stored:
-            for tensor in stored.infos:
+            for tensor in stored.tensor_infos:
                 stored.read(tensor)
     elif name.endswith(".ckpt"):
         with open_weights(path) as stored:
-            for tensor in stored.infos:
+            for tensor in stored.tensor_infos:
                 stored.read(tensor)
     elif name.startswith("records"):
         for data in read_records(path):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from viaduct.kernels.fused import FuseReport
     from viaduct.migration.findings import Finding
     from viaduct.migration.options import TargetName
-    from viaduct.recipes import Loaded, Recipe
+    from viaduct.recipes import LoadedRecipe, Recipe
     from viaduct.training.step_sink import StepSink
 
 Network = TypeVar("Network", bound="nn.Module")
@@ -112,18 +112,18 @@ def train(
     return Run(folder, outcome.finished, step)
 
 
-def load_recipe(recipe: str | Recipe) -> Loaded:
+def load_recipe(recipe: str | Recipe) -> LoadedRecipe:
     """Load a recipe by name or path, or wrap a Recipe object."""
-    from viaduct.recipes import Loaded, Recipe, load
+    from viaduct.recipes import LoadedRecipe, Recipe, load
 
     if isinstance(recipe, Recipe):
-        return Loaded("recipe", recipe, "", None)
+        return LoadedRecipe("recipe", recipe, "", None)
     if not isinstance(recipe, str):
         raise BadValue(f"the recipe is {recipe!r}; it must be a name, a path or a Recipe.")
     return load(recipe)
 
 
-def change_recipe(loaded: Loaded, changes: Mapping[str, object]) -> Loaded:
+def change_recipe(loaded: LoadedRecipe, changes: Mapping[str, object]) -> LoadedRecipe:
     """Return the recipe with changed fields, as `--set` does."""
     from viaduct.recipes._fields import override_fields
 

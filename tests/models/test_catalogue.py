@@ -22,7 +22,7 @@ def test_the_catalogue_has_every_network() -> None:
 def test_the_catalogue_has_the_sizes_of_every_network() -> None:
     for name, entry in catalogue.read_entries().items():
         sizes = measure(name)
-        found = (sizes.classes, sizes.input_size, sizes.parameters, sizes.multiplications)
+        found = (sizes.classes, sizes.input_size, sizes.parameters, sizes.macs)
         counted = (entry.parameters.at(entry.classes), entry.macs.at(entry.classes))
         assert (entry.classes, entry.input_size, *counted) == found, f"{name}: {AGAIN}"
 
@@ -33,17 +33,14 @@ def test_an_entry_is_right_for_any_number_of_classes(name: str) -> None:
     assert entry == catalogue.compute_entry(name)
     assert entry.parameters.at(123) == sizes.parameters
     assert entry.parameters_in_training_only.at(123) == sizes.parameters_in_training_only
-    assert entry.macs.at(123) == sizes.multiplications
+    assert entry.macs.at(123) == sizes.macs
 
 
 @pytest.mark.parametrize("name", models.names())
 def test_the_layers_of_a_network_are_those_that_it_has_when_it_is_built(name: str) -> None:
     layers, parts = catalogue.find_entry(name).layers, measure(name, 7, layers=True).parts
     stored = [(layer.parameters.at(7), layer.macs.at(7), layer.outputs.at(7), layer.is_spatial) for layer in layers]
-    built = [
-        (part.parameters, part.multiplications, prod(part.output or (0,)), len(part.output or ()) == 3)
-        for part in parts
-    ]
+    built = [(part.parameters, part.macs, prod(part.output or (0,)), len(part.output or ()) == 3) for part in parts]
     assert stored == built, AGAIN
 
 

@@ -17,13 +17,13 @@ def test_names_in_tensorflow_are_claimed_by_their_own_family_and_no_other(name: 
     assert names is not None
     for other in FAMILIES.values():
         if other.tensorflow is not names:
-            assert not any(names.claims(build_on_meta(variant, 3)) for variant in other.variants)
-    claimed = [variant for variant in FAMILIES[name].variants if names.claims(build_on_meta(variant, 3))]
+            assert not any(names.apply_to(build_on_meta(variant, 3)) for variant in other.variants)
+    claimed = [variant for variant in FAMILIES[name].variants if names.apply_to(build_on_meta(variant, 3))]
     assert claimed
     for variant in claimed:
         layouts = names.layouts(build_on_meta(variant, 3))
         assert names.default_layout in layouts
-        sources = [source for link in layouts[names.default_layout] for source in link.sources]
+        sources = [source for link in layouts[names.default_layout] for source in link.variables]
         assert len(set(sources)) == len(sources)
         assert any(source.startswith(names.scope) for source in sources)
 

@@ -18,7 +18,7 @@ from viaduct.models.sizes import measure
 def test_sizes_are_the_published_ones(name: str, parameters: int, millions: int) -> None:
     sizes = measure(name, 1000)
     assert sizes.parameters == parameters
-    assert sizes.multiplications / 1e6 == pytest.approx(millions, rel=0.02)
+    assert sizes.macs / 1e6 == pytest.approx(millions, rel=0.02)
 
 
 def test_channels_are_multiples_of_eight_that_lose_at_most_a_tenth() -> None:

@@ -12,13 +12,13 @@ def test_blocks_and_layers_add_up_to_the_same(name: str) -> None:
     blocks, layers = measure(name), measure(name, layers=True)
     assert len(layers.parts) > len(blocks.parts)
     assert blocks.parameters == layers.parameters
-    assert blocks.multiplications == layers.multiplications
+    assert blocks.macs == layers.macs
 
 
 def test_figures_are_those_of_the_usual_classes_and_size() -> None:
     sizes = measure("resnet56_cifar")
     assert (sizes.classes, sizes.input_size, sizes.parameters) == (10, 32, 856_058)
-    assert measure("resnet50_v1").multiplications == 4_089_186_304
+    assert measure("resnet50_v1").macs == 4_089_186_304
 
 
 def test_another_number_of_classes_changes_the_head_only() -> None:
@@ -30,7 +30,7 @@ def test_another_number_of_classes_changes_the_head_only() -> None:
 def test_the_second_head_counts_as_parameters_but_not_as_work() -> None:
     sizes = measure("amoebanet_d")
     assert sizes.parameters_in_training_only == 663_984
-    assert sizes.multiplications == 5_715_773_792
+    assert sizes.macs == 5_715_773_792
 
 
 def test_layers_know_their_outputs() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.errors import BadValue
-from viaduct.recipes import Loaded, load
+from viaduct.recipes import LoadedRecipe, load
 from viaduct.recipes._classes import match_classes
 
 
@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def with_classes(classes: int, name: str = "resnet18_imagenet") -> Loaded:
+def with_classes(classes: int, name: str = "resnet18_imagenet") -> LoadedRecipe:
     loaded = load(name)
     return replace(loaded, recipe=replace(loaded.recipe, data=replace(loaded.recipe.data, classes=classes)))
 

@@ -13,7 +13,7 @@ import pytest
 
 from viaduct import models, recipes
 from viaduct.errors import BadValue, UnknownName
-from viaduct.recipes import Loaded, Recipe, load, names
+from viaduct.recipes import LoadedRecipe, Recipe, load, names
 
 FOLDER = Path(recipes.__file__).parent
 
@@ -103,7 +103,7 @@ def nothing_stays_imported() -> Iterator[None]:
             del sys.modules[name]
 
 
-def load_text(folder: Path, text: str) -> Loaded:
+def load_text(folder: Path, text: str) -> LoadedRecipe:
     file = folder / "mine.py"
     file.write_text(textwrap.dedent(text))
     return load(str(file))

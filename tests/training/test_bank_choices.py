@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from training import tiny_runs
 from viaduct import devices
 from viaduct.errors import BadRun
-from viaduct.recipes import Loaded
+from viaduct.recipes import LoadedRecipe
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, run_training
@@ -62,7 +62,7 @@ def make_training(path: Path) -> Training:
 
 
 def train(run: Path, bank: Path | None, steps: int) -> dict[str, torch.Tensor]:
-    loaded = Loaded(NAME, replace(recipe(), steps=steps), "", None)
+    loaded = LoadedRecipe(NAME, replace(recipe(), steps=steps), "", None)
     location = locate_bank(bank) if bank else None
     run_training(Request(loaded, RunDir(run), None, "cpu", "auto", "viaduct train", bank=location))
     return load_file(run / "model.safetensors")
@@ -157,7 +157,7 @@ def test_the_users_own_bank_is_used_without_being_named_and_that_is_reported(
     own.parent.mkdir(parents=True)
     bank.rename(own)
     location = locate_bank(None, {"XDG_DATA_HOME": str(tmp_path / "data")})
-    loaded = Loaded(NAME, replace(recipe(), steps=2), "", None)
+    loaded = LoadedRecipe(NAME, replace(recipe(), steps=2), "", None)
     run_training(Request(loaded, RunDir(tmp_path / "run"), None, "cpu", "auto", "viaduct train", bank=location))
     assert f"Bank {own} (your default bank): 2 choices: 1 module, optimizer loop." in capfd.readouterr().err
 

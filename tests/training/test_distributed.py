@@ -27,7 +27,7 @@ from viaduct.recipes import (
     Constant,
     Cosine,
     Evaluation,
-    Loaded,
+    LoadedRecipe,
     Log,
     Parallel,
     Precision,
@@ -98,7 +98,9 @@ TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps
 
 def run_recipe(run: Path, recipe: Recipe, resume: str = "auto") -> Outcome:
     command = "viaduct train recipe"
-    return run_training(Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", resume, command))
+    return run_training(
+        Request(LoadedRecipe("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", resume, command)
+    )
 
 
 def train_on_ranks(ranks: int, run: Path, recipe: Recipe) -> list[Ended]:

@@ -26,7 +26,7 @@ from viaduct.errors import BadData, BadValue
 from viaduct.profiling.folder import read_profile
 from viaduct.profiling.options import ProfilingOptions, Window
 from viaduct.profiling.record import Facts, Kernel, Profile, Step
-from viaduct.recipes import Ema, Loaded, Recipe
+from viaduct.recipes import Ema, LoadedRecipe, Recipe
 from viaduct.training.callbacks import Callback, Checkpointing
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
@@ -177,7 +177,7 @@ def test_an_evaluation_alone_has_no_steps_to_profile() -> None:
 
 
 def run_request(run: RunDir, request: ProfileRequest | None) -> None:
-    loaded = Loaded("tiny", within(BASE, "checkpoint", every_steps=4), "Tiny.", None)
+    loaded = LoadedRecipe("tiny", within(BASE, "checkpoint", every_steps=4), "Tiny.", None)
     run_training(Request(loaded, run, None, "cpu", "auto", "viaduct train tiny", profile=request))
 
 

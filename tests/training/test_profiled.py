@@ -13,11 +13,11 @@ from viaduct.data.synthetic import SYNTHETIC
 from viaduct.errors import BadData, UnknownName
 from viaduct.profiling.collector import Plan
 from viaduct.profiling.folder import read_profile
-from viaduct.recipes import Loaded, Recipe, load
+from viaduct.recipes import LoadedRecipe, Recipe, load
 from viaduct.training.loop import Training
 from viaduct.training.profiled import WorkOrder, prepare_recipe, profile_recipe
 
-TINY = Loaded("tiny", replace(RECIPE, steps=4), "Tiny.", None)
+TINY = LoadedRecipe("tiny", replace(RECIPE, steps=4), "Tiny.", None)
 STEPS = Plan(skip=2, timed=5, recorded=0)
 OWN = """
 from viaduct.recipes import Log, Precision, Recipe, Sgd, Shapes

@@ -15,13 +15,13 @@ import pytest
 
 from training.tiny_runs import RECIPE, within
 from viaduct.errors import BadRun
-from viaduct.recipes import AdamW, Cosine, Loaded, Recipe, Top1, load
+from viaduct.recipes import AdamW, Cosine, LoadedRecipe, Recipe, Top1, load
 from viaduct.recipes._fields import override, to_record
 from viaduct.training.rundir import RunDir
 
 
-def make_loaded(recipe: Recipe = RECIPE, name: str = "mine") -> Loaded:
-    return Loaded(name, recipe, "A recipe.", None)
+def make_loaded(recipe: Recipe = RECIPE, name: str = "mine") -> LoadedRecipe:
+    return LoadedRecipe(name, recipe, "A recipe.", None)
 
 
 def begin_run(run: RunDir, recipe: Recipe = RECIPE) -> None:

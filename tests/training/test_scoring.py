@@ -15,7 +15,7 @@ from training.tiny_runs import RECIPE, Recorder, build_normed_network, make_imag
 from training.unsettled_run import SLOW
 from viaduct.data.batches import Stream
 from viaduct.errors import BadValue
-from viaduct.recipes import Checkpoint, Ema, Init, Loaded
+from viaduct.recipes import Checkpoint, Ema, Init, LoadedRecipe
 from viaduct.training import scoring
 from viaduct.training.precision import Computation, Plan
 from viaduct.training.rundir import RunDir
@@ -23,7 +23,7 @@ from viaduct.training.scoring import score_checkpoints
 
 
 def score_run(run: RunDir, monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[str, Any]:
-    monkeypatch.setattr(RunDir, "load_recipe", lambda self, file=None: Loaded("tiny", SLOW, "Tiny.", None))
+    monkeypatch.setattr(RunDir, "load_recipe", lambda self, file=None: LoadedRecipe("tiny", SLOW, "Tiny.", None))
     options = {"data": None, "device": "cpu", "precision": None, "step": None, "every": False}
     (row,) = score_checkpoints(run.path, **{**options, **more})
     return row
@@ -72,7 +72,7 @@ def test_freezing_everything_but_the_head_leaves_no_norm(
     unsettled_run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen = replace(SLOW, init=Init(freeze="all but 5"))
-    monkeypatch.setattr(RunDir, "load_recipe", lambda self, file=None: Loaded("tiny", frozen, "Tiny.", None))
+    monkeypatch.setattr(RunDir, "load_recipe", lambda self, file=None: LoadedRecipe("tiny", frozen, "Tiny.", None))
     with pytest.raises(BadValue, match="no trained batch norm"):
         score_checkpoints(
             unsettled_run.path, data=None, device="cpu", precision=None, step=None, every=False, recompute=1

@@ -20,7 +20,7 @@ import torch
 from training.tiny_runs import RECIPE, After, images, make_images, within
 from viaduct.data.batches import Batch
 from viaduct.errors import BadData, BadRun, BadValue, DiskFull, Diverged, OutOfMemory
-from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
+from viaduct.recipes import Checkpoint, Cifar10, Evaluation, LoadedRecipe, Log, Recipe
 from viaduct.training.callbacks import Callback, MetricsFile
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.distributed import Group
@@ -38,7 +38,7 @@ def a_stored_recipe_can_be_reloaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_recipe(run: RunDir, recipe: Recipe = TINY, resume: str = "auto") -> str:
     """Train; what was said meanwhile is in capsys."""
-    request = Request(Loaded("tiny", recipe, "Tiny.", None), run, None, "cpu", resume, "viaduct train tiny")
+    request = Request(LoadedRecipe("tiny", recipe, "Tiny.", None), run, None, "cpu", resume, "viaduct train tiny")
     return "finished" if run_training(request).finished else "interrupted"
 
 

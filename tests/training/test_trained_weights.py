@@ -126,7 +126,7 @@ def test_a_folder_is_measured_by_the_steps_of_its_files(tmp_path: Path, tensors:
 def test_checkpoints_of_mindspore_are_put_into_the_network(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
     model = network()
     own = mindspore.list_layouts(model)["own"]
-    parameters = {link.sources[0]: tensors[link.target] for link in own}
+    parameters = {link.variables[0]: tensors[link.tensor] for link in own}
     for name in ("net-10_5.ckpt", "net-9_5.ckpt", "net-10_2.ckpt"):
         write_mindspore(tmp_path / name, {**parameters, "step_num": torch.tensor(50)})
     step, notes = WeightsFile(tmp_path / "net-9_5.ckpt").load_into(model, None)

@@ -26,7 +26,7 @@ from training.tiny_runs import (
 )
 from viaduct import models
 from viaduct.errors import BadData, BadRun, BadValue
-from viaduct.recipes import Init, Lars, Loaded, Recipe, RmsProp, Sgd
+from viaduct.recipes import Init, Lars, LoadedRecipe, Recipe, RmsProp, Sgd
 from viaduct.recipes._fields import to_record
 from viaduct.training import session
 from viaduct.training.callbacks import Checkpointing
@@ -56,7 +56,7 @@ def keep(run: RunDir, recipe: Recipe) -> RunDir:
 @pytest.fixture
 def recipes_are_mine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run's recipe is loaded by name; these tests have none to load."""
-    monkeypatch.setattr(RunDir, "load_recipe", lambda run: Loaded("mine", STATEFUL, "", None))
+    monkeypatch.setattr(RunDir, "load_recipe", lambda run: LoadedRecipe("mine", STATEFUL, "", None))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def tf_checkpoint(folder: Path, model: nn.Module, step: int = 7, **slots: float)
     (links,) = list_tf_layouts(model).values()
     own, variables = model.state_dict(), dict[str, Tensor]()
     for link in links:
-        for name, value in zip(link.sources, link.to_tf(own[link.target]), strict=True):
+        for name, value in zip(link.variables, link.to_tf(own[link.tensor]), strict=True):
             variables[name] = value
             variables |= {
                 f"{name}/{slot}": torch.full_like(value, held) for slot, held in slots.items() if link.trained
@@ -159,7 +159,7 @@ def test_what_to_exclude_may_be_said_in_tensorflows_names(exclude: str, run: Run
     model = small_resnet(CLASSES + 7)
     (links,) = list_tf_layouts(model).values()
     state = model.state_dict()
-    write_bundle(tmp_path / "model.ckpt-3", {link.sources[0]: link.to_tf(state[link.target])[0] for link in links})
+    write_bundle(tmp_path / "model.ckpt-3", {link.variables[0]: link.to_tf(state[link.tensor])[0] for link in links})
     save_file(dict(state), tmp_path / "ours.safetensors")
     for source in ("model.ckpt-3", "ours.safetensors"):
         recipe = replace(STATEFUL, model=small_resnet)
@@ -273,7 +273,7 @@ def test_momentum_from_tensorflow_moves_the_weights_it_belongs_to(run: RunDir, t
     (links,) = list_tf_layouts(stored).values()
     held = {}
     for link in links:
-        for name, value in zip(link.sources, link.to_tf(slot.state_dict()[link.target]), strict=True):
+        for name, value in zip(link.variables, link.to_tf(slot.state_dict()[link.tensor]), strict=True):
             held |= {f"{name}/Momentum": value} if link.trained else {}
     prefix = tf_checkpoint(tmp_path, stored, step=1)
     with Bundle(prefix) as bundle:
@@ -347,7 +347,9 @@ def test_a_step_that_cannot_be_continued_from_is_refused(
 
 
 def conduct(recipe: Recipe, run: Path) -> None:
-    session.run_training(session.Request(Loaded("mine", recipe, "", None), RunDir(run), None, "cpu", "auto", "test"))
+    session.run_training(
+        session.Request(LoadedRecipe("mine", recipe, "", None), RunDir(run), None, "cpu", "auto", "test")
+    )
 
 
 def test_a_resumed_run_does_not_read_the_weights_again(donor: RunDir, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from training import tiny_runs
 from tuning.bank_entries import HERE, make_entry
 from tuning.in_process import SPACE
 from viaduct.errors import BadValue, ViaductError
-from viaduct.recipes import Loaded
+from viaduct.recipes import LoadedRecipe
 from viaduct.training.tuned import TuneReport, TuneRequest, TuningSession, choose_for_training, install, make_order
 from viaduct.tuning.bank import Bank, BankContents, Verdict
 from viaduct.tuning.location import locate_bank
@@ -39,7 +39,7 @@ class JudgeWorker:
 
 def judge(folder: Path, worker: JudgeWorker) -> TuneReport:
     """Judge one better and one default entry of a bank in this folder."""
-    request = TuneRequest(Loaded("tiny", tiny_runs.RECIPE, "", None), locate_bank(folder))
+    request = TuneRequest(LoadedRecipe("tiny", tiny_runs.RECIPE, "", None), locate_bank(folder))
     report = TuneReport(request, HERE, step_us=100.0)
     session = TuningSession(request, report, worker, "cpu", time.monotonic() + 60, lambda line: None)  # type: ignore[arg-type]
     better, default = make_entry("a"), make_entry("b", choice={"layout": "as_given"})
@@ -99,7 +99,7 @@ def test_choices_that_another_recipe_gained_by_are_used_unless_this_one_does_not
 
 
 def test_a_recipe_without_tunable_operators_is_refused(tmp_path: Path) -> None:
-    request = TuneRequest(Loaded("tiny", tiny_runs.RECIPE, "", None), locate_bank(tmp_path))
+    request = TuneRequest(LoadedRecipe("tiny", tiny_runs.RECIPE, "", None), locate_bank(tmp_path))
     answer = {"operators": [], "step_us": 5.0, "obstacle": None, "batch": 8, "way": "fp32", "threads": STEP.encode()}
     worker: Any = JudgeWorker(**answer)
     report = TuneReport(request, HERE)
@@ -113,6 +113,6 @@ def test_a_recipe_without_tunable_operators_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_recipes_own_batch_is_tuned_and_steps_are_not_captured(tmp_path: Path) -> None:
-    request = TuneRequest(Loaded("tiny", tiny_runs.RECIPE, "", None), locate_bank(tmp_path))
+    request = TuneRequest(LoadedRecipe("tiny", tiny_runs.RECIPE, "", None), locate_bank(tmp_path))
     recipe = make_order(request).change_recipe()
     assert (recipe.data.global_batch, recipe.sink) == (8, 0)

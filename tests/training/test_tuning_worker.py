@@ -13,7 +13,7 @@ import torch
 from training import tiny_runs
 from training.tiny_runs import RECIPE, Recorder, build_normed_network, training, within
 from viaduct.profiling.collector import Plan
-from viaduct.recipes import Loaded, Thor
+from viaduct.recipes import LoadedRecipe, Thor
 from viaduct.training.profiled import WorkOrder
 from viaduct.training.rundir import RunDir
 from viaduct.training.tuning_worker import (
@@ -25,7 +25,7 @@ from viaduct.training.tuning_worker import (
     use_threads,
 )
 
-TINY = Loaded("tiny", replace(RECIPE, model=build_normed_network), "Tiny.", None)
+TINY = LoadedRecipe("tiny", replace(RECIPE, model=build_normed_network), "Tiny.", None)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from command import viaduct
 from verbs.short_run import check_refusal
 from viaduct import models
 from viaduct.errors import BadData
-from viaduct.recipes import Loaded, load, replace
+from viaduct.recipes import LoadedRecipe, load, replace
 from viaduct.verbs import evaluate
 from viaduct.verbs._weights import advise_on_mismatch
 from viaduct.weights.torch_names import torchvision_names
@@ -67,7 +67,7 @@ def advise(weights: Path, network: nn.Module, names: dict[str, str], model: str)
     """Return what is said of weights that do not fit a recipe of this network with 10 classes."""
     torch.save({names.get(name, name): value for name, value in network.state_dict().items()}, weights)
     recipe = load("resnet50_cifar10").recipe
-    loaded = Loaded("mine", replace(recipe, model=model, data=replace(recipe.data, classes=10)), "", None)
+    loaded = LoadedRecipe("mine", replace(recipe, model=model, data=replace(recipe.data, classes=10)), "", None)
     with pytest.raises(BadData) as refused, advise_on_mismatch(weights, loaded):
         raise BadData("they do not fit.", "To begin without them: --init-exclude 'head.*'")
     assert "--init-exclude" not in str(refused.value)

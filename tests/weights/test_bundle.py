@@ -80,8 +80,8 @@ def test_every_type_and_shape_comes_back(prefix: Path) -> None:
             assert found.dtype == expected.dtype
             assert found.shape == expected.shape
             assert torch.equal(found, expected)
-        assert stored.scalar("global_step") == 77
-        assert stored.scalar("layer_3/v") is None
+        assert stored.read_integer("global_step") == 77
+        assert stored.read_integer("layer_3/v") is None
 
 
 def test_a_transposed_view_is_written_as_it_looks(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_everything_that_tensorflow_saved_is_listed_and_read(tf: Any, theirs: Pa
             np.testing.assert_array_equal(as_floats(stored.read(name).double()), as_floats(reader.get_tensor(name)))
             if name.startswith("kinds/"):
                 assert entry.dtype == name.removeprefix("kinds/")
-        assert stored.scalar("global_step") == 77
+        assert stored.read_integer("global_step") == 77
 
 
 def test_tensorflow_reads_every_type_that_we_write(tf: Any, tmp_path: Path) -> None:

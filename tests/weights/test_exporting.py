@@ -19,7 +19,7 @@ from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
 from viaduct.weights import import_tf_checkpoint
 from viaduct.weights.bundle import Bundle, write_bundle
 from viaduct.weights.exporting import export_safetensors, export_tf_checkpoint, import_file, parse_step
-from viaduct.weights.importing import SHADOW
+from viaduct.weights.importing import AVERAGE_SUFFIX
 from viaduct.weights.stored import open_weights
 from viaduct.weights.table import read_table, write_table
 
@@ -63,7 +63,7 @@ def test_what_goes_out_comes_back_bit_for_bit(name: str, layout: str, tmp_path: 
     file = write(tmp_path / "w.safetensors", name, weights, options=SIZES[name], global_step="42")
     prefix = export(file, tmp_path / "tf" / "model.ckpt-42", layout=layout)
     with Bundle(prefix) as bundle:
-        assert bundle.scalar("global_step") == 42
+        assert bundle.read_integer("global_step") == 42
         assert ("fp32_vars/bottleneck_0_0" in bundle) == (layout == "a")
     model = models.build(name, 5, **SIZES[name])
     import_tf_checkpoint(model, prefix)
@@ -111,7 +111,7 @@ def test_averages_are_written_as_shadows_and_taken_back(tmp_path: Path) -> None:
     with open_weights(path) as stored, open_weights(other) as averages:
         export_tf_checkpoint(stored, tmp_path / "model.ckpt-3", averages=averages)
     with Bundle(tmp_path / "model.ckpt-3") as bundle:
-        assert "resnet_model/batch_normalization/moving_mean" + SHADOW in bundle
+        assert "resnet_model/batch_normalization/moving_mean" + AVERAGE_SUFFIX in bundle
     import_file(tmp_path / "model.ckpt-3", tmp_path / "back.safetensors", ema=True)
     back = load_file(tmp_path / "back.safetensors")
     assert torch.equal(back["head.weight"], averaged["head.weight"])

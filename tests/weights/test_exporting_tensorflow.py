@@ -12,7 +12,7 @@ from torch import nn
 
 from viaduct import models
 from viaduct.weights.exporting import export_tf_checkpoint
-from viaduct.weights.stored import Facts, Info, Stored
+from viaduct.weights.stored import Metadata, StoredWeights, TensorInfo
 
 pytest.importorskip("tensorflow", reason="restores checkpoints with TensorFlow; install viaduct[tf]")
 tf = pytest.importorskip("tensorflow.compat.v1")
@@ -40,9 +40,11 @@ def lively(name: str, **options: Any) -> nn.Module:
 def test_a_saver_restores_what_we_export(name: str, layout: str, tmp_path: Path) -> None:
     options = {**SMALL[name], **({"aux": False} if name == "amoebanet_d" else {})}
     model = lively(name, **options)
-    infos = {key: Info(tuple(t.shape), "float32", t.numel(), 4 * t.numel()) for key, t in model.state_dict().items()}
-    facts = Facts(name, 7, step=12, options=options)
-    stored = Stored(tmp_path, "run", infos, model.state_dict().__getitem__, facts)
+    infos = {
+        key: TensorInfo(tuple(t.shape), "float32", t.numel(), 4 * t.numel()) for key, t in model.state_dict().items()
+    }
+    facts = Metadata(name, 7, step=12, options=options)
+    stored = StoredWeights(tmp_path, "run", infos, model.state_dict().__getitem__, facts)
     export_tf_checkpoint(stored, tmp_path / "model.ckpt-12", layout=layout)
     images = np.random.default_rng(2).standard_normal((2, 67, 67, 3), dtype=np.float32)
     with tf.Graph().as_default(), tf.Session(config=make_unoptimised_config()) as session:

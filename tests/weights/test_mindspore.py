@@ -58,7 +58,7 @@ def test_scalars_of_older_and_newer_versions_are_read(tmp_path: Path) -> None:
     text = message("text", "str", (0,), "words".encode("utf-32-le"))
     (tmp_path / "w.ckpt").write_bytes(value("new", np.array(5)) + old + packed + text)
     with MindsporeFile(tmp_path / "w.ckpt") as file:
-        assert (file.scalar("new"), file.scalar("old")) == (5, 7)
+        assert (file.read_integer("new"), file.read_integer("old")) == (5, 7)
         assert file.read("packed").shape == (2, 1)
         with pytest.raises(BadData, match="text holds str values, which cannot be read"):
             file.read("text")

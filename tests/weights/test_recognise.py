@@ -12,7 +12,7 @@ def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> N
     for name, layout in (("resnet50_book", "zoo"), ("resnet50_v1", "mindcv"), ("resnet32_cifar", "own")):
         model = recognise.build_on_meta(name, 1)
         shapes = {
-            link.sources[0]: model.state_dict()[link.target].shape for link in mindspore.list_layouts(model)[layout]
+            link.variables[0]: model.state_dict()[link.tensor].shape for link in mindspore.list_layouts(model)[layout]
         }
         assert [str(guess) for guess in recognise.recognise_mindspore(shapes)] == [f"{name} with 1 classes"]
 

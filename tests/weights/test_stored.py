@@ -49,11 +49,11 @@ def test_safetensors_of_mindspore_are_renamed_too(tmp_path: Path) -> None:
     model = models.build("resnet50_book", 3)
     links = mindspore.list_layouts(model)["zoo"]
     state = model.state_dict()
-    theirs = {link.sources[0]: state[link.target] for link in links}
+    theirs = {link.variables[0]: state[link.tensor] for link in links}
     theirs["step_num"] = torch.tensor(90)
     save_file(theirs, tmp_path / "theirs.safetensors", {"format": "ms"})
     with open_weights(tmp_path / "theirs.safetensors") as stored:
-        assert (stored.kind, stored.facts.step) == ("MindSpore checkpoint", 90)
+        assert (stored.kind, stored.metadata.step) == ("MindSpore checkpoint", 90)
     done = import_file(tmp_path / "theirs.safetensors", tmp_path / "ours.safetensors")
     assert (done.model, done.classes, done.recognised) == ("resnet50_book", 3, True)
     assert same(load_file(tmp_path / "ours.safetensors"), state)
@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_the_one_before_is_re
     file = run / "checkpoints" / "step-10" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     with open_weights(run) as stored:
-        assert stored.facts.step == 5
+        assert stored.metadata.step == 5
         assert stored.read("w").tolist() == [5.0, 5.0]
         (warning,) = stored.warnings
     assert "step-10/model.safetensors does not match its checksum" in warning
@@ -119,7 +119,7 @@ def test_a_run_is_read_at_its_newest_checkpoint_with_what_its_recipe_says(run: P
     with open_weights(run) as stored:
         assert (stored.kind, stored.shapes, stored.warnings) == ("run", {"w": (2,)}, ())
         assert stored.read("w").tolist() == [10.0, 10.0]
-        facts = stored.facts
+        facts = stored.metadata
     assert (facts.model, facts.classes, facts.step) == ("resnet20_cifar", 7, 10)
     assert facts.training == {"global_batch": "8", "precision": "bf16"}
     with pytest.raises(BadRun, match="holds no averaged weights"), open_weights(run, ema=True):

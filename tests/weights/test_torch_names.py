@@ -30,7 +30,7 @@ def shapes_of(network: nn.Module, prefix: str = "") -> Shapes:
 def test_a_tensor_is_never_matched_by_its_shape_alone() -> None:
     network = make_network()
     match = match_tensors(network, {f"other.{name}": shape for name, shape in shapes_of(network).items()})
-    assert match.sources == {}
+    assert match.names_in_file == {}
     assert match.share == 0
     assert len(match.missing) == 8, "all but the batch counter"
 
@@ -49,14 +49,14 @@ def test_a_missing_batch_counter_is_no_loss_and_another_tensor_is() -> None:
 def test_one_prefix_before_all_names_is_found(prefix: str) -> None:
     match = match_tensors(make_network(), shapes_of(make_network(), prefix))
     assert (match.is_complete, match.unused, match.naming) == (True, (), OWN)
-    assert match.sources["0.weight"] == f"{prefix}0.weight"
+    assert match.names_in_file["0.weight"] == f"{prefix}0.weight"
 
 
 def test_other_shapes_and_unused_tensors_are_reported_and_not_matched() -> None:
     shapes = shapes_of(make_network()) | {"2.weight": (9, 4), "2.bias": (9,), "extra": (1,)}
     match = match_tensors(make_network(), shapes)
-    assert match.misshaped_sources == {"2.weight": "2.weight", "2.bias": "2.bias"}
-    assert "2.weight" not in match.sources
+    assert match.misshaped_names_in_file == {"2.weight": "2.weight", "2.bias": "2.bias"}
+    assert "2.weight" not in match.names_in_file
     assert match.share == 7 / 9
     assert match.report() == [
         "7 tensors fit by name and shape (own names)",

@@ -121,7 +121,7 @@ def find_peer_network(recipe: Recipe) -> str | None:
     """Return the name of the same network in torchvision and timm; None if they do not have it."""
     if not isinstance(recipe.model, str) or recipe.model not in models.names():
         return None
-    return models.find_record(recipe.model).peers.get(recipe.model)
+    return models.find_family(recipe.model).peers.get(recipe.model)
 
 
 def import_package(name: str) -> Any:

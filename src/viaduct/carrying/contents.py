@@ -128,7 +128,7 @@ def read_safetensors(path: Path) -> Content:
     from viaduct.weights.stored import open_weights
 
     with open_weights(path) as stored:
-        return Content({name: as_numpy(stored.read(name)) for name in stored.infos})
+        return Content({name: as_numpy(stored.read(name)) for name in stored.tensor_infos})
 
 
 def read_tensorflow(path: Path) -> Content:
@@ -141,7 +141,7 @@ def read_tensorflow(path: Path) -> Content:
             if entry.sliced or entry.dtype not in NUMPY_TYPES:
                 checkpoint.skipped.append(name)
                 continue
-            array = np.frombuffer(bytes(bundle.content(name)), NUMPY_TYPES[entry.dtype]).reshape(entry.shape)
+            array = np.frombuffer(bytes(bundle.read_bytes(name)), NUMPY_TYPES[entry.dtype]).reshape(entry.shape)
             checkpoint.arrays[name] = widen_bfloat16(array) if entry.dtype == "bfloat16" else array
     return checkpoint
 

@@ -20,7 +20,7 @@ from viaduct.data.synthetic import SYNTHETIC, get_stored_data_path
 from viaduct.errors import BadRun
 from viaduct.handover.labels import find_labels
 from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
-from viaduct.recipes import Loaded, Recipe
+from viaduct.recipes import LoadedRecipe, Recipe
 from viaduct.run_files import compute_sha256
 from viaduct.training.checkpoint import EMA_FILE, MODEL_FILE
 from viaduct.training.distributed import ALONE
@@ -122,7 +122,7 @@ def open_run(
 
 
 def open_weights_file(
-    path: Path, loaded: Loaded, *, ema: bool | None = None, data: Path | None = None, labels: Path | None = None
+    path: Path, loaded: LoadedRecipe, *, ema: bool | None = None, data: Path | None = None, labels: Path | None = None
 ) -> Classifier:
     """Open weights that are not from a run; the recipe defines the network and the preprocessing.
 
@@ -135,7 +135,7 @@ def open_weights_file(
 
 def load_classifier(
     saved: Weights,
-    loaded: Loaded,
+    loaded: LoadedRecipe,
     *,
     run: Path | None,
     data: Path | None,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from viaduct.recipes import Loaded, Recipe
+from viaduct.recipes import LoadedRecipe, Recipe
 from viaduct.training.networks import build_model
-from viaduct.weights.stored import Stored, open_weights
+from viaduct.weights.stored import StoredWeights, open_weights
 
 
-def match_outputs(path: Path, loaded: Loaded) -> tuple[Loaded, str]:
+def match_outputs(path: Path, loaded: LoadedRecipe) -> tuple[LoadedRecipe, str]:
     """Return the recipe with the number of classes in the weights, and a note if this differs from the recipe's.
 
     The recipe is returned unchanged if its data source has no settable field `classes`.
@@ -29,17 +29,17 @@ def match_outputs(path: Path, loaded: Loaded) -> tuple[Loaded, str]:
     return replace(loaded, recipe=changed), note
 
 
-def count_outputs(stored: Stored, recipe: Recipe) -> int | None:
+def count_outputs(stored: StoredWeights, recipe: Recipe) -> int | None:
     """Return the number of outputs of the weights' network; None if unknown."""
-    if stored.facts.classes is not None:
-        return stored.facts.classes
+    if stored.metadata.classes is not None:
+        return stored.metadata.classes
     for model, classes, _ in stored.find_likely_models():
         if model == recipe.model:
             return classes
     return count_by_shapes(stored, recipe)
 
 
-def count_by_shapes(stored: Stored, recipe: Recipe) -> int | None:
+def count_by_shapes(stored: StoredWeights, recipe: Recipe) -> int | None:
     """Return the number of outputs if all shapes fit the recipe's network, except for the number of classes."""
     with torch.device("meta"):
         tensors = build_model(recipe).state_dict()

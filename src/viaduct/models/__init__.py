@@ -37,7 +37,7 @@ def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
     classes = check_classes(classes)
     if sources.is_foreign(name):
         return sources.build(name, classes, **options)
-    variant = find_record(name).variants[name]
+    variant = find_family(name).variants[name]
     known = [key for key in inspect.signature(variant).parameters if key != "classes"]
     for option in options:
         if option not in known:
@@ -63,7 +63,7 @@ def names() -> list[str]:
     return [name for family in families().values() for name in family.variants]
 
 
-def find_family(name: str) -> str:
+def find_family_name(name: str) -> str:
     """Return the name of the file that has this network."""
     if not isinstance(name, str):
         raise BadValue(f"a network is given by its name, not by {name!r}.", SHOW_ALL)
@@ -73,9 +73,9 @@ def find_family(name: str) -> str:
     raise UnknownName("model", name, names(), SHOW_ALL)
 
 
-def find_record(name: str) -> Family:
+def find_family(name: str) -> Family:
     """Return the record of the family that a network belongs to."""
-    return families()[find_family(name)]
+    return families()[find_family_name(name)]
 
 
 @cache

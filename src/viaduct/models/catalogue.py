@@ -56,7 +56,7 @@ class LayerSizes:
     """Sizes of a layer for one image of the network's usual size; a layer used in training only has no outputs."""
 
     parameters: Count
-    macs: Count  # multiplications
+    macs: Count  # macs
     outputs: Count
     is_spatial: bool  # its MACs and outputs grow with the area of the image
 
@@ -129,7 +129,7 @@ def compute_layer(one_class: Part, two_classes: Part) -> LayerSizes:
     outputs = [prod(part.output) if part.output else 0 for part in (one_class, two_classes)]
     return LayerSizes(
         Count.from_values(one_class.parameters, two_classes.parameters),
-        Count.from_values(one_class.multiplications, two_classes.multiplications),
+        Count.from_values(one_class.macs, two_classes.macs),
         Count.from_values(*outputs),
         one_class.output is not None and len(one_class.output) == 3,
     )

@@ -25,7 +25,7 @@ class TensorflowNames:
     """Names of a network's tensors in the checkpoints of its TensorFlow reference."""
 
     scope: str  # prefix of its variables
-    claims: Callable[[nn.Module], bool]  # True for the networks that these names are for
+    apply_to: Callable[[nn.Module], bool]  # True for the networks that these names are for
     layouts: Callable[[nn.Module], Layouts]  # the naming schemes that checkpoints may have
     default_layout: str = ""  # the scheme for exports
     # Keyword arguments of `models.build` for the network of a checkpoint, from the shapes of its tensors.

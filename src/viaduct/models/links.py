@@ -23,15 +23,15 @@ Kind = Literal["conv", "dense", "plain"]  # of a tensor; decides the order of it
 class Link:
     """A parameter or buffer of a network, and the TensorFlow variables that hold its values."""
 
-    target: str  # name in the network's state_dict
-    sources: tuple[str, ...]  # names of the variables
+    tensor: str  # name in the network's state_dict
+    variables: tuple[str, ...]  # their names; several for a grouped kernel that is stored as one variable per group
     kind: Kind = "plain"
     trained: bool = True  # False for moving statistics
 
-    def source_shape(self, shape: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of each source, from the target's."""
+    def compute_variable_shape(self, shape: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of each variable, from the shape of the network's tensor."""
         joined = reorder_axes(tuple(shape), self.kind)
-        return (*joined[:-1], joined[-1] // len(self.sources)) if len(self.sources) > 1 else joined
+        return (*joined[:-1], joined[-1] // len(self.variables)) if len(self.variables) > 1 else joined
 
     def to_torch(self, values: list[Tensor]) -> Tensor:
         """Join and transpose TensorFlow's tensors into torch's."""
@@ -41,7 +41,7 @@ class Link:
     def to_tf(self, value: Tensor) -> list[Tensor]:
         """Transpose and split torch's tensor into TensorFlow's."""
         joined = value.permute(reorder_axes(tuple(range(value.ndim)), self.kind))
-        return [part.contiguous() for part in joined.chunk(len(self.sources), dim=-1)]
+        return [part.contiguous() for part in joined.chunk(len(self.variables), dim=-1)]
 
 
 def reorder_axes(axes: tuple[int, ...], kind: Kind, to_torch: bool = False) -> tuple[int, ...]:
@@ -51,9 +51,9 @@ def reorder_axes(axes: tuple[int, ...], kind: Kind, to_torch: bool = False) -> t
     return (axes[1], axes[0]) if kind == "dense" else axes
 
 
-def link_conv(module: str, *sources: str) -> Link:
+def link_conv(module: str, *variables: str) -> Link:
     """Link the kernel of a convolution to one variable, or to one for each group."""
-    return Link(f"{module}.weight", sources, "conv")
+    return Link(f"{module}.weight", variables, "conv")
 
 
 def link_norm(module: str, scope: str) -> list[Link]:

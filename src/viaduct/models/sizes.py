@@ -26,7 +26,7 @@ class Part:
     kind: str  # its class
     parameters: int
     output: tuple[int, ...] | None = None  # shape without the batch; None for a part used in training only
-    multiplications: int = 0
+    macs: int = 0
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Sizes:
         return sum(part.parameters for part in self.parts)
 
     @property
-    def multiplications(self) -> int:
-        return sum(part.multiplications for part in self.parts)
+    def macs(self) -> int:
+        return sum(part.macs for part in self.parts)
 
     @property
     def parameters_in_training_only(self) -> int:
@@ -63,7 +63,7 @@ class WithoutNorms(TorchFunctionMode):
 
 def measure(name: str, classes: int | None = None, layers: bool = False) -> Sizes:
     """Measure the sizes of a network at its usual input size, by blocks or, with `layers`, by single layers."""
-    family = models.find_family(name)
+    family = models.find_family_name(name)
     record = models.families()[family]
     sizes = Sizes(name, family, classes or record.classes, record.input_size)
     with torch.device("meta"), torch.no_grad():
@@ -92,18 +92,18 @@ def list_blocks(network: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Mo
 
 
 def observe_part(path: str, module: nn.Module) -> Part:
-    """Return a part whose output and multiplications forward hooks fill in when the network runs."""
+    """Return a part whose output and macs forward hooks fill in when the network runs."""
     part = Part(path, type(module).__name__, sum(parameter.numel() for parameter in module.parameters()))
 
     def note_output(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         part.output = tuple(output.shape[1:])
 
-    def add_multiplications(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+    def add_macs(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         assert isinstance(layer, (nn.Conv2d, nn.Linear))
-        part.multiplications += layer.weight[0].numel() * output.numel()
+        part.macs += layer.weight[0].numel() * output.numel()
 
     module.register_forward_hook(note_output)
     for layer in module.modules():
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            layer.register_forward_hook(add_multiplications)
+            layer.register_forward_hook(add_macs)
     return part

@@ -34,7 +34,7 @@ __all__ = [
     "FashionMnist",
     "ImageSet",
     "Images",
-    "Loaded",
+    "LoadedRecipe",
     "Records",
     "Shapes",
     "Source",
@@ -48,7 +48,7 @@ __all__ += _parts.__all__
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedRecipe:
     """A recipe with its name and file, and the docstring of the file."""
 
     name: str
@@ -76,17 +76,17 @@ def render_page() -> str:
     return "\n".join(sections)
 
 
-def load(name: str) -> Loaded:
+def load(name: str) -> LoadedRecipe:
     """Return a recipe by its name, or by its file if the name ends in .py or has a slash."""
     if name.endswith(".py") or "/" in name:
         return load_file(Path(name))
     if name not in names():
         raise UnknownName("recipe", name, names(), f"`viaduct train --list` shows all {len(names())}.")
     module = importlib.import_module(f"viaduct.recipes.{name}")
-    return Loaded(name, module.recipe, module.__doc__ or "", None)
+    return LoadedRecipe(name, module.recipe, module.__doc__ or "", None)
 
 
-def load_file(path: Path, loader: Loader | None = None, name: str = "") -> Loaded:
+def load_file(path: Path, loader: Loader | None = None, name: str = "") -> LoadedRecipe:
     """Execute a file and return its recipe; raise BadValue if it fails or defines no recipe.
 
     A `loader` supplies another source than the file, such as a run's copy of it; the file's folder is then not added to
@@ -99,7 +99,7 @@ def load_file(path: Path, loader: Loader | None = None, name: str = "") -> Loade
     if not isinstance(recipe, Recipe):
         problem = "does not define `recipe`" if recipe is None else f"defines `recipe` as a {type(recipe).__name__}"
         raise BadValue(f"{path} {problem}.", "It needs a line such as: recipe = Recipe(model=…, data=…)")
-    return Loaded(path.stem, recipe, module.__doc__ or "", path.resolve())
+    return LoadedRecipe(path.stem, recipe, module.__doc__ or "", path.resolve())
 
 
 def execute_file(path: Path, loader: Loader | None, name: str) -> ModuleType:

@@ -12,10 +12,10 @@ from pathlib import Path
 from viaduct.data.records import Records, StatedClasses
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.errors import BadValue
-from viaduct.recipes import Loaded
+from viaduct.recipes import LoadedRecipe
 
 
-def match_classes(loaded: Loaded, path: Path | None, flag_fields: Collection[str]) -> tuple[Loaded, str]:
+def match_classes(loaded: LoadedRecipe, path: Path | None, flag_fields: Collection[str]) -> tuple[LoadedRecipe, str]:
     """Return the recipe with the number of classes of the data in the folder `path`, and a note if that changed it.
 
     `flag_fields` are the fields that flags have set in the recipe. The number in the data replaces that of a shipped
@@ -42,7 +42,7 @@ def match_classes(loaded: Loaded, path: Path | None, flag_fields: Collection[str
     return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, classes=stated.outputs))), note
 
 
-def build_disagreement(loaded: Loaded, stated: StatedClasses, classes_given: bool, can_shift: bool) -> BadValue:
+def build_disagreement(loaded: LoadedRecipe, stated: StatedClasses, classes_given: bool, can_shift: bool) -> BadValue:
     """Return the error for a number of classes that the data contradict."""
     data = loaded.recipe.data
     setting = f"--classes {data.classes}" if classes_given else f"data.classes={data.classes} of {loaded.file}"

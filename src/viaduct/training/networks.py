@@ -48,7 +48,7 @@ def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
     if not isinstance(data, Records) or data.preprocess != "source":
         return recipe
     if isinstance(recipe.model, str) and not sources.is_foreign(recipe.model):
-        family = models.find_record(recipe.model)
+        family = models.find_family(recipe.model)
         size = data.size if keep_size else family.input_size
         return replace(recipe, data=replace(data, preprocess=family.preprocess, size=size))
     settings = sources.read_input(recipe.model) if isinstance(recipe.model, str) else sources.InputSettings()

@@ -26,7 +26,7 @@ from viaduct.errors import BadRun, ViaductError
 from viaduct.profiling.collector import Plan
 from viaduct.profiling.folder import read_profile
 from viaduct.profiling.record import Profile
-from viaduct.recipes import Checkpoint, Evaluation, Loaded, Recipe, load
+from viaduct.recipes import Checkpoint, Evaluation, LoadedRecipe, Recipe, load
 from viaduct.recipes._fields import override_fields
 from viaduct.training.distributed import join_ranks
 from viaduct.training.interrupt import Interrupt
@@ -48,7 +48,7 @@ BATCH_FIELD = "data.global_batch"
 class WorkOrder:
     """What to profile and how; with several ranks it is sent to the process of each."""
 
-    loaded: Loaded
+    loaded: LoadedRecipe
     out: Path  # folder of the profile
     plan: Plan
     device: str = "auto"

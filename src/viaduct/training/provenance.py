@@ -176,7 +176,7 @@ def describe_init(source: str) -> dict[str, Any] | None:
         file = stored.path
         if not file.is_file():  # a TensorFlow checkpoint: take its index, which has checksums of all tensors
             file = Path(f"{file}.index")
-        facts = {"kind": stored.kind, "step": stored.facts.step}
+        facts = {"kind": stored.kind, "step": stored.metadata.step}
     record = {"source": source, "file": str(file.absolute()), **facts, "sha256": None, "bytes": None}
     if file.is_file():
         record |= {"sha256": try_digest(file), "bytes": file.stat().st_size}

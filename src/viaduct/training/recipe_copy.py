@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from viaduct.errors import BadRun
-from viaduct.recipes import Loaded, load_file
+from viaduct.recipes import LoadedRecipe, load_file
 from viaduct.terminal import escape_controls
 from viaduct.training.output_streams import print_line
 
@@ -83,7 +83,7 @@ def find_changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> I
             yield original
 
 
-def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
+def load_copy(run: Path, record: Mapping[str, Any]) -> LoadedRecipe:
     """Execute the run's copy of its recipe and return the recipe; rank 0 prints the path of the file.
 
     Raise BadRun if `read_checked` refuses a copy, or if recipe.json lists files that no run keeps.

@@ -11,7 +11,7 @@ import numpy as np
 from viaduct.data.balance import compute_quotas
 from viaduct.data.synthetic import SyntheticSet
 from viaduct.profiling.outputs import REPORT_FILE
-from viaduct.recipes import Loaded, Top1
+from viaduct.recipes import LoadedRecipe, Top1
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import (
     Callout,
@@ -36,7 +36,7 @@ from viaduct.training.profile_callback import PROFILE_FOLDER, Profiling
 SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and the most wrong ones among them
 
 
-def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
+def write_report(loaded: LoadedRecipe, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
     """Write RUN/report.html; `stopped` is the reason why the run was stopped (a signal, a bad loss), or empty."""
     logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     sections = [Section("Curves", "", charts)] if (charts := build_curves(logs, evaluations)) else []
@@ -122,7 +122,7 @@ def find_class_name(training: Training, label: int) -> str:
     return class_names[label] if label < len(class_names) else str(label)
 
 
-def build_tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
+def build_tiles(loaded: LoadedRecipe, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
     """Return the headline figures; scores are shown with their step unless the run is at its end (`at_end`)."""
     scores = []
     if training.score is not None:

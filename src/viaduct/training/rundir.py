@@ -36,7 +36,7 @@ from typing import IO, Any
 
 from viaduct.errors import BadRun, BadValue
 from viaduct.json_records import finite_or_null
-from viaduct.recipes import Loaded, Recipe, load, load_file, names
+from viaduct.recipes import LoadedRecipe, Recipe, load, load_file, names
 from viaduct.recipes._fields import compare_records, from_record, to_record
 from viaduct.run_files import STEP_LIMIT, read_metric_lines, read_metrics, read_recipe_record, read_summary
 from viaduct.terminal import escape_controls
@@ -85,7 +85,7 @@ class RunDir:
         """Return summary.json; None if the run has not finished."""
         return read_summary(self.path)
 
-    def load_recipe(self, file: Path | None = None) -> Loaded:
+    def load_recipe(self, file: Path | None = None) -> LoadedRecipe:
         """Return the recipe with the run's recorded values.
 
         Its code comes from `file`, else from the run's copy of a recipe file, else from viaduct's own recipes.
@@ -107,9 +107,9 @@ class RunDir:
             raise BadRun(f"{self.path / 'recipe.json'} is damaged: {error.message}", *error.hints) from None
         if not isinstance(recipe, Recipe):
             raise BadRun(f"{self.path / 'recipe.json'} is damaged: its recipe is a {type(recipe).__name__}.")
-        return Loaded(record["name"], recipe, base.docstring, base.file)
+        return LoadedRecipe(record["name"], recipe, base.docstring, base.file)
 
-    def record_start(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
+    def record_start(self, loaded: LoadedRecipe, record: dict[str, Any], anew: bool = True) -> None:
         """Write recipe.json; copy the user's recipe file if the run begins (`anew`) or has no copy."""
         self.path.mkdir(parents=True, exist_ok=True)
         copied = self.path / RECIPE_FILE
@@ -126,7 +126,7 @@ class RunDir:
             if path.exists() and not path.is_file():
                 raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 
-    def refuse_other_recipe(self, loaded: Loaded, anew: bool = False) -> None:
+    def refuse_other_recipe(self, loaded: LoadedRecipe, anew: bool = False) -> None:
         """Raise BadRun if this run has another recipe or, unless it begins anew, other values."""
         record = self.read_recipe_json()
         if record["name"] != loaded.name:

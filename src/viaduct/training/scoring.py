@@ -15,7 +15,7 @@ from viaduct.data.batches import BatchStream, RankShare
 from viaduct.data.source import Dataset
 from viaduct.data.synthetic import SYNTHETIC, get_stored_data_path
 from viaduct.errors import BadValue
-from viaduct.recipes import Loaded, Recipe
+from viaduct.recipes import LoadedRecipe, Recipe
 from viaduct.recipes._fields import override
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import iterate_training_batches, recompute_statistics
@@ -62,7 +62,7 @@ def score_checkpoints(
 
 def score_weights(
     path: Path,
-    loaded: Loaded,
+    loaded: LoadedRecipe,
     *,
     data: Path | None,
     device: str,

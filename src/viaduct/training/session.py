@@ -35,7 +35,7 @@ from viaduct.errors import (
     ViaductError,
     is_out_of_memory,
 )
-from viaduct.recipes import Loaded, Recipe
+from viaduct.recipes import LoadedRecipe, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import Remark
 from viaduct.run_files import ENDING, LABELS
@@ -82,7 +82,7 @@ RATE_PAGE = "rate_finder.html"  # page of `--lr find`, which may be in the direc
 class Request:
     """A request to train: the loaded recipe, the run directory, and options that are not part of a recipe."""
 
-    loaded: Loaded
+    loaded: LoadedRecipe
     run: RunDir
     data: Path | None  # value of --data
     device: str

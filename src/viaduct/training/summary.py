@@ -13,14 +13,14 @@ import torch
 
 from viaduct import __version__
 from viaduct.devices.base import Device
-from viaduct.recipes import Loaded
+from viaduct.recipes import LoadedRecipe
 from viaduct.recipes._fields import to_record
 from viaduct.repository import UnreadableRepository, open_repository
 from viaduct.training.loop import Training
 from viaduct.training.sink import find_sink_obstacle
 
 
-def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any]:
+def summarise(loaded: LoadedRecipe, training: Training, command: str) -> dict[str, Any]:
     """Return the contents of summary.json."""
     logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     rates = [record["images_per_s"] for record in logs]

@@ -21,12 +21,12 @@ from viaduct.training.messages import sendable
 from viaduct.training.networks import find_changed_model_file
 from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import refuse_not_finite, select_tensors
-from viaduct.weights.importing import SHADOW, read_values
+from viaduct.weights.importing import AVERAGE_SUFFIX, read_values
 from viaduct.weights.locate import INDEX, find_prefix, is_tf_checkpoint, list_prefixes
-from viaduct.weights.stored import Stored, open_weights
-from viaduct.weights.torch_files import ENDINGS
+from viaduct.weights.stored import StoredWeights, open_weights
+from viaduct.weights.torch_files import TORCH_SUFFIXES
 
-WEIGHT_SUFFIXES = (".safetensors", ".ckpt", *ENDINGS)  # of files of weights
+WEIGHT_SUFFIXES = (".safetensors", ".ckpt", *TORCH_SUFFIXES)  # of files of weights
 LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
 EPOCH_AND_STEP = re.compile(r"-(\d+)_(\d+)$")  # as in MindSpore's resnet-90_625.ckpt: epoch 90, its step 625
 
@@ -54,8 +54,8 @@ class WeightsFile:
         with open_weights(self.path, ema=bool(ema)) as stored:
             use_averages = has_averages(stored) if ema is None else ema
             notes = [warning.rstrip(".") for warning in stored.warnings]
-            if stored.foreign is not None:
-                values = read_values(model, stored.foreign, ema=use_averages)
+            if stored.foreign_checkpoint is not None:
+                values = read_values(model, stored.foreign_checkpoint, ema=use_averages)
                 tensors, notes = values.tensors, [*notes, *values.imported.notes]
             elif use_averages and stored.kind != "PyTorch file":
                 raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")
@@ -67,12 +67,12 @@ class WeightsFile:
                 notes.append("the moving averages of the weights are used (--no-ema: the weights themselves)")
             for name, value in tensors.items():
                 state[name].copy_(value)
-            return stored.facts.step, notes
+            return stored.metadata.step, notes
 
 
-def has_averages(stored: Stored) -> bool:
+def has_averages(stored: StoredWeights) -> bool:
     """Return True if moving averages of the weights are stored, too."""
-    return any(name.endswith(SHADOW) for name in stored.infos)
+    return any(name.endswith(AVERAGE_SUFFIX) for name in stored.tensor_infos)
 
 
 def find_weights(path: Path, every: bool) -> list[WeightsFile]:

@@ -25,11 +25,11 @@ from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, match_patterns
 from viaduct.training.rundir import RunDir
 from viaduct.weights import recognise
-from viaduct.weights.checkpoint import Checkpoint
+from viaduct.weights.checkpoint import ForeignCheckpoint
 from viaduct.weights.exporting import slots_beside
 from viaduct.weights.importing import Slots, read_values
 from viaduct.weights.maps import list_foreign_names
-from viaduct.weights.stored import Stored, open_weights
+from viaduct.weights.stored import StoredWeights, open_weights
 from viaduct.weights.torch_files import find_averages
 from viaduct.weights.torch_import import rename_stored
 from viaduct.weights.torch_names import describe_differences, torchvision_names
@@ -88,9 +88,9 @@ def read_donor(source: Path, training: Training) -> Donor:
     exclude = training.recipe.init.exclude
     foreign = list_foreign_names(model) if exclude else {}
     with open_weights(source) as stored:
-        if stored.foreign is not None:
+        if stored.foreign_checkpoint is not None:
             excluded = match_patterns(exclude, shapes, "--init-exclude", foreign)
-            return read_foreign_checkpoint(stored.foreign, training, excluded)
+            return read_foreign_checkpoint(stored.foreign_checkpoint, training, excluded)
         remarks: list[str] = []
         if stored.kind != "run":
             renamed = rename_stored(stored, model)
@@ -108,7 +108,9 @@ def read_donor(source: Path, training: Training) -> Donor:
             notes.append(f"the classifier ({listed}) begins anew: {there:,} classes there, {here:,} here")
         tensors = {name: stored.read(name) for name in names}
         refuse_not_finite(tensors, source)
-        donor = Donor(tensors, excluded, stored.facts.step, stored.facts.training, [*notes, *remarks], stored.warnings)
+        donor = Donor(
+            tensors, excluded, stored.metadata.step, stored.metadata.training, [*notes, *remarks], stored.warnings
+        )
     if stored.kind == "run":
         donor.read_state = lambda: read_run_state(stored.path.parent, training)
     else:
@@ -116,7 +118,7 @@ def read_donor(source: Path, training: Training) -> Donor:
     return donor
 
 
-def describe_foreign_weights(stored: Stored, renamed: Stored, model: nn.Module) -> list[str]:
+def describe_foreign_weights(stored: StoredWeights, renamed: StoredWeights, model: nn.Module) -> list[str]:
     """Return notes on how the network differs from that of the other framework, and on averages that are not loaded."""
     notes = describe_differences(model) if renamed is not stored else []
     if stored.kind == "PyTorch file" and (key := find_averages(stored.path)):
@@ -138,7 +140,7 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def find_new_classifier(
-    recipe: Recipe, stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
+    recipe: Recipe, stored: StoredWeights, shapes: dict[str, tuple[int, ...]], excluded: set[str]
 ) -> set[str]:
     """Return the tensors whose shape differs from the stored one, if the number of classes explains all; else none."""
     shared = shapes.keys() & stored.shapes.keys() - excluded
@@ -149,7 +151,7 @@ def find_new_classifier(
     return differing if is_classifier else set()
 
 
-def read_foreign_checkpoint(checkpoint: Checkpoint, training: Training, excluded: set[str]) -> Donor:
+def read_foreign_checkpoint(checkpoint: ForeignCheckpoint, training: Training, excluded: set[str]) -> Donor:
     """Return the weights of a TensorFlow or MindSpore checkpoint, and the optimizer's state if the run continues."""
     continues, model = training.recipe.init.schedule == "continue", build_full_model(training)
     values = read_values(model, checkpoint, slots=continues, wanted=lambda name: name not in excluded)
@@ -170,7 +172,7 @@ def build_full_model(training: Training) -> nn.Module:
 
 
 def select_tensors(
-    stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
+    stored: StoredWeights, shapes: dict[str, tuple[int, ...]], excluded: set[str]
 ) -> tuple[list[str], list[str]]:
     """Return the names of the tensors to load, and notes; raise BadData if they do not fit the network.
 
@@ -189,7 +191,7 @@ def select_tensors(
     return [name for name in here if name in there], notes
 
 
-def refuse_mismatch(stored: Stored, here: dict[str, tuple[int, ...]], there: dict[str, tuple[int, ...]]) -> None:
+def refuse_mismatch(stored: StoredWeights, here: dict[str, tuple[int, ...]], there: dict[str, tuple[int, ...]]) -> None:
     """Raise BadData if tensors are missing, extra or misshaped; if only the number of classes differs, say so."""
     missing = [name for name in here if name not in there and not name.endswith(COUNTER)]
     extra = [name for name in there if name not in here]
@@ -218,9 +220,9 @@ def suggest_exclusion(names: list[str]) -> str:
     return f"To begin without them: --init-exclude '{','.join(modules)}'"
 
 
-def describe_likely_network(stored: Stored) -> list[str]:
+def describe_likely_network(stored: StoredWeights) -> list[str]:
     """Return a hint with the network that the file names or that its tensors resemble, if there is one."""
-    name = stored.facts.model or next((guess.model for guess in stored.guess_networks() if guess.share > 0.9), "")
+    name = stored.metadata.model or next((guess.model for guess in stored.guess_networks() if guess.share > 0.9), "")
     return [f"It looks like {name}."] if name else []
 
 
@@ -298,7 +300,7 @@ def read_slots_file(file: Path) -> Slots:
     slots: Slots = {}
     if file.is_file():
         with open_weights(file) as stored:
-            for key in stored.infos:
+            for key in stored.tensor_infos:
                 slot, _, name = key.partition("/")
                 slots.setdefault(slot, {})[name] = stored.read(key)
     return slots

@@ -22,7 +22,7 @@ from typing import Any
 from viaduct import devices
 from viaduct.errors import BadValue, ViaductError
 from viaduct.profiling.collector import Plan
-from viaduct.recipes import Loaded
+from viaduct.recipes import LoadedRecipe
 from viaduct.search_space import Parameter, Space
 from viaduct.signals import collect_signals
 from viaduct.training.profiled import BATCH_FIELD, WorkOrder
@@ -51,7 +51,7 @@ NO_GAIN = "not installed: no gain in the whole step"  # note of a bank's entry
 class TuneRequest:
     """Options of a tuning run."""
 
-    loaded: Loaded
+    loaded: LoadedRecipe
     location: Location
     mode: str = "RL,GA"
     budget_s: float = 600.0

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
-    from viaduct.recipes import Loaded
+    from viaduct.recipes import LoadedRecipe
 
 
-def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
+def resolve_recipe(
+    recipe: str, run: Path | None, changes: list[tuple[str, str]]
+) -> tuple[LoadedRecipe, dict[str, Any]]:
     """Return a recipe with the changes (field, value), and the contents of recipe.json if it is the recipe of a run.
 
     `recipe` is a name or a file; if it is empty, the recipe is that of the run. Without a run, the contents are {}.
@@ -31,14 +33,14 @@ def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]
     return apply_source(changed, "data.size" in texts), stored
 
 
-def open_run(run: Path) -> tuple[Loaded, dict[str, Any]]:
+def open_run(run: Path) -> tuple[LoadedRecipe, dict[str, Any]]:
     """Return the recipe of a run, and the contents of its recipe.json."""
     from viaduct.training.rundir import RunDir
 
     return RunDir(run).load_recipe(), RunDir(run).read_recipe_json()
 
 
-def apply_source(loaded: Loaded, size_given: bool) -> Loaded:
+def apply_source(loaded: LoadedRecipe, size_given: bool) -> LoadedRecipe:
     """Replace `data.preprocess="source"` by preprocessing and image size of the network in timm or torchvision."""
     if getattr(loaded.recipe.data, "preprocess", "") != "source":
         return loaded
@@ -48,7 +50,7 @@ def apply_source(loaded: Loaded, size_given: bool) -> Loaded:
     return replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
 
 
-def check_flags(changes: dict[str, str], loaded: Loaded) -> None:
+def check_flags(changes: dict[str, str], loaded: LoadedRecipe) -> None:
     """Raise BadValue for changes {field: value} that contradict each other or that the data cannot use."""
     for field in ("on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"):
         if f"data.{field}" in changes and not hasattr(loaded.recipe.data, field):

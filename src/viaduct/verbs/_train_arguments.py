@@ -20,7 +20,7 @@ from viaduct.verbs._recipe_flags import FLAGS
 
 if TYPE_CHECKING:
     from viaduct.profiling.options import ProfilingOptions, Window
-    from viaduct.recipes import Init, Loaded
+    from viaduct.recipes import Init, LoadedRecipe
     from viaduct.training.session import Request
     from viaduct.tuning.location import Location
 
@@ -32,7 +32,7 @@ PER_RANK = {"batch_per_rank": ("batch", "data.global_batch"), "lr_per_rank": ("l
 class Arguments:
     """The checked command line of `viaduct train`, with its recipe."""
 
-    loaded: Loaded
+    loaded: LoadedRecipe
     run: Path
     data: Path | None
     device: str

@@ -17,7 +17,7 @@ from viaduct.errors import BadData, BadValue
 
 if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
-    from viaduct.recipes import Loaded
+    from viaduct.recipes import LoadedRecipe
     from viaduct.weights.torch_names import Match
 
 TRAINING_FLAG = "--init-exclude"  # hints of errors about weights advise this flag of `train`, which these verbs lack
@@ -125,7 +125,7 @@ def load_recipe(
     precision: str | None,
     step: int | None,
     data: Path | None,
-) -> Loaded:
+) -> LoadedRecipe:
     """Return the recipe for weights that are not in a run: --recipe, with --set, --classes and --precision applied."""
     from viaduct.recipes._classes import match_classes
     from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
@@ -151,7 +151,7 @@ def load_recipe(
 
 
 @contextmanager
-def advise_on_mismatch(weights: Path, loaded: Loaded) -> Iterator[None]:
+def advise_on_mismatch(weights: Path, loaded: LoadedRecipe) -> Iterator[None]:
     """Replace the hints of an error about weights that do not fit the recipe by advice for these verbs."""
     try:
         yield
@@ -165,7 +165,7 @@ def advise_on_mismatch(weights: Path, loaded: Loaded) -> Iterator[None]:
         ) from None
 
 
-def advise_same_network(weights: Path, loaded: Loaded) -> list[str]:
+def advise_same_network(weights: Path, loaded: LoadedRecipe) -> list[str]:
     """Return advice for weights of the recipe's network with other tensor names or another number of classes.
 
     Empty if the weights belong to another network, or if the recipe builds its network by a function.
@@ -197,7 +197,7 @@ def describe_names(match: Match) -> str:
     return "torchvision's names" if match.naming == TORCHVISION else "a prefix before their names"
 
 
-def has_enough_outputs(loaded: Loaded, data: Path | None) -> bool:
+def has_enough_outputs(loaded: LoadedRecipe, data: Path | None) -> bool:
     """Return True if the network has an output for every class that the data define, or if they define none."""
     from viaduct.data.records import Records
 
@@ -214,7 +214,9 @@ def advise_recipe(weights: Path) -> list[str]:
     try:
         with open_weights(weights) as stored:
             likely = (
-                [stored.facts.model] if stored.facts.model else [model for model, _, _ in stored.find_likely_models()]
+                [stored.metadata.model]
+                if stored.metadata.model
+                else [model for model, _, _ in stored.find_likely_models()]
             )
     except BadData as error:
         if not weights.exists():

@@ -17,7 +17,7 @@ from viaduct.verbs._recipe_changes import merge_changes
 if TYPE_CHECKING:
     from viaduct.benching.peers import Peer
     from viaduct.benching.starts import StartResults
-    from viaduct.recipes import Loaded, Recipe
+    from viaduct.recipes import LoadedRecipe, Recipe
 
 CPU_BATCH = 8  # largest batch on the CPU, unless --batch is given
 # Field of the recipe -> parameter of `main` whose value changes it.
@@ -121,7 +121,7 @@ def run_bench(options: dict[str, Any]) -> None:
     measure(loaded, options)
 
 
-def measure(loaded: Loaded, options: dict[str, Any]) -> None:
+def measure(loaded: LoadedRecipe, options: dict[str, Any]) -> None:
     """Measure the recipe and its peers, print and store the figures."""
     import tempfile
 

@@ -95,7 +95,7 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
         print(json.dumps({**row, "parts": [vars(part) for part in sizes.parts]}, indent=1))
         return
     print(f"{name}: {row['source']}\n")
-    total = ("total", "", "", f"{sizes.parameters:,}", f"{sizes.multiplications:,}")
+    total = ("total", "", "", f"{sizes.parameters:,}", f"{sizes.macs:,}")
     headings = ("part", "kind", "output", "parameters", "MACs")
     print(*align_columns([headings, *map(format_part, sizes.parts), total], text_columns=(0, 1)), sep="\n")
     print(f"\nOn one image of {format_input(row)}, {sizes.classes} classes; output is channels x height x width.")
@@ -135,5 +135,5 @@ def format_input(row: dict[str, Any]) -> str:
 
 def format_part(part: Part) -> tuple[str, ...]:
     output = "in training" if part.output is None else " x ".join(map(str, part.output))
-    multiplications = f"{part.multiplications:,}" if part.multiplications else ""
+    multiplications = f"{part.macs:,}" if part.macs else ""
     return (part.name, part.kind, output, f"{part.parameters:,}", multiplications)

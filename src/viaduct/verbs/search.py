@@ -14,7 +14,7 @@ from viaduct.terminal import print_note
 from viaduct.verbs._durations import parse_duration
 
 if TYPE_CHECKING:
-    from viaduct.recipes import Loaded
+    from viaduct.recipes import LoadedRecipe
     from viaduct.runs.search.session import DataFacts
 
 
@@ -127,7 +127,7 @@ def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
             raise BadValue(f"--set {path}={text}: {error.message}", *error.hints) from None
 
 
-def inspect_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:
+def inspect_data(loaded: LoadedRecipe, settings: dict[str, str], path: Path | None) -> DataFacts:
     """Return facts about the images of the data; raise an error if the data is missing."""
     from viaduct.runs.search.best_recipe import apply_settings
     from viaduct.runs.search.session import DataFacts

@@ -170,19 +170,21 @@ def build_summary(stored: Any, pattern: str) -> dict[str, Any]:
     """Return the JSON document of `weights show`, with the tensors whose names match a pattern."""
     from fnmatch import fnmatchcase
 
-    selected = {name: info for name, info in stored.infos.items() if fnmatchcase(name, pattern)}
+    selected = {name: info for name, info in stored.tensor_infos.items() if fnmatchcase(name, pattern)}
     if not selected:
-        examples = ", ".join(list(stored.infos)[:3])
-        raise BadValue(f"no name matches --filter {pattern!r}.", f"There are {len(stored.infos):,}: {examples} …")
-    likely = [] if stored.facts.model else find_likely_models(stored)
+        examples = ", ".join(list(stored.tensor_infos)[:3])
+        raise BadValue(
+            f"no name matches --filter {pattern!r}.", f"There are {len(stored.tensor_infos):,}: {examples} …"
+        )
+    likely = [] if stored.metadata.model else find_likely_models(stored)
     rows = [{"name": name, "shape": list(info.shape), "dtype": info.dtype} for name, info in selected.items()]
     return {
         "path": str(stored.path),
         "kind": stored.kind,
-        "model": stored.facts.model,
-        "classes": stored.facts.classes,
+        "model": stored.metadata.model,
+        "classes": stored.metadata.classes,
         "looks_like": [{"model": model, "classes": classes, "share": share} for model, classes, share in likely],
-        "step": stored.facts.step,
+        "step": stored.metadata.step,
         "warnings": list(stored.warnings),
         "tensors": rows,
         "totals": {

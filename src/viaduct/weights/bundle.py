@@ -35,7 +35,7 @@ from viaduct.protobuf_wire import (
     pack_varint,
     read_varint,
 )
-from viaduct.weights.checkpoint import Checkpoint, count_bytes, dtype_of, explain_write_errors
+from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, dtype_of, explain_write_errors
 from viaduct.weights.locate import find_prefix, record_latest
 from viaduct.weights.table import read_table, write_table
 
@@ -88,7 +88,7 @@ class Variable:
         return math.prod(self.shape)
 
 
-class Bundle(Checkpoint):
+class Bundle(ForeignCheckpoint):
     """TensorFlow checkpoint opened for reading."""
 
     def __init__(self, path: Path | str) -> None:
@@ -105,7 +105,7 @@ class Bundle(Checkpoint):
             file.close()
         self._files.clear()
 
-    def content(self, name: str) -> bytearray:
+    def read_bytes(self, name: str) -> bytearray:
         if name not in self.entries:
             raise UnknownName(f"variable in {self.prefix}", name, self.entries)
         stored = self.entries[name]

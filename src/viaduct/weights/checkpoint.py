@@ -32,10 +32,10 @@ class Entry(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
 
-AnyCheckpoint = TypeVar("AnyCheckpoint", bound="Checkpoint")
+AnyCheckpoint = TypeVar("AnyCheckpoint", bound="ForeignCheckpoint")
 
 
-class Checkpoint(ABC):
+class ForeignCheckpoint(ABC):
     """Weights under the names of another framework, opened for reading."""
 
     step_names: ClassVar[tuple[str, ...]] = ("global_step",)  # variables that may hold the training step
@@ -57,24 +57,24 @@ class Checkpoint(ABC):
 
     def read(self, name: str) -> Tensor:
         """Read the values of a variable; a wrong checksum raises `BadData`."""
-        content = self.content(name)
+        content = self.read_bytes(name)
         return as_tensor(content, self.entries[name].dtype, self.entries[name].shape)
 
     @abstractmethod
-    def content(self, name: str) -> bytearray:
+    def read_bytes(self, name: str) -> bytearray:
         """Read the bytes of a variable, without importing torch; a wrong checksum raises `BadData`."""
 
-    def scalar(self, name: str) -> int | None:
+    def read_integer(self, name: str) -> int | None:
         """Return the value of an integer variable with one value, such as global_step; None for other variables."""
         entry = self.entries.get(name)
         if entry is None or math.prod(entry.shape) != 1 or entry.dtype not in ("int32", "int64"):
             return None
-        return int.from_bytes(self.content(name), "little", signed=True)
+        return int.from_bytes(self.read_bytes(name), "little", signed=True)
 
     @property
     def step(self) -> int | None:
         """Training step at which the checkpoint was saved; None if unknown."""
-        return max((step for name in self.step_names if (step := self.scalar(name)) is not None), default=None)
+        return max((step for name in self.step_names if (step := self.read_integer(name)) is not None), default=None)
 
     @abstractmethod
     def list_slot_names(self, slot: str, variable: str) -> list[str]:

@@ -23,13 +23,13 @@ from viaduct.errors import BadData, BadValue
 from viaduct.models import sources
 from viaduct.weights import recognise
 from viaduct.weights.bundle import write_bundle
-from viaduct.weights.checkpoint import Checkpoint, explain_write_errors
-from viaduct.weights.importing import SHADOW, Imported, read_values
+from viaduct.weights.checkpoint import ForeignCheckpoint, explain_write_errors
+from viaduct.weights.importing import AVERAGE_SUFFIX, Imported, read_values
 from viaduct.weights.locate import has_index
 from viaduct.weights.maps import Link, find_names, list_tf_layouts, mindspore
 from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.recognise import Guess
-from viaduct.weights.stored import STEP, Stored, open_foreign
+from viaduct.weights.stored import STEP, StoredWeights, open_foreign
 
 MAX_STEP = (1 << 31) - 1  # MindSpore stores the step as int32
 
@@ -75,7 +75,7 @@ def import_file(
     )
 
 
-def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
+def choose_network(model: str, classes: int, checkpoint: ForeignCheckpoint) -> Guess:
     """Return the requested network and number of classes, or those that the checkpoint implies."""
     guesses = checkpoint.guess_networks()
     if not model:
@@ -120,16 +120,18 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[
 # Export of viaduct's weights
 
 
-def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
+def export_safetensors(stored: StoredWeights, out: Path, model: str = "") -> Converted:
     """Write weights as one safetensors file with the network's own names."""
     guess = identify_network(stored, model)
-    tensors = {name: stored.read(name) for name in stored.infos}
-    write_safetensors(out, tensors, build_metadata(guess, stored.facts.step, str(stored.path), **stored.facts.training))
-    return Converted(guess.model, guess.classes, len(tensors), is_recognised(stored, model), step=stored.facts.step)
+    tensors = {name: stored.read(name) for name in stored.tensor_infos}
+    write_safetensors(
+        out, tensors, build_metadata(guess, stored.metadata.step, str(stored.path), **stored.metadata.training)
+    )
+    return Converted(guess.model, guess.classes, len(tensors), is_recognised(stored, model), step=stored.metadata.step)
 
 
 def export_tf_checkpoint(
-    stored: Stored, prefix: Path, *, model: str = "", layout: str = "", averages: Stored | None = None
+    stored: StoredWeights, prefix: Path, *, model: str = "", layout: str = "", averages: StoredWeights | None = None
 ) -> Converted:
     """Write weights under the reference's names, for TensorFlow's Saver; `averages` become its moving averages."""
     guess = identify_network(stored, model)
@@ -138,13 +140,13 @@ def export_tf_checkpoint(
     refuse_another_network(network, stored, guess)
     variables = convert_tensors(stored, links)
     if averages is not None:
-        variables |= {name + SHADOW: value for name, value in convert_tensors(averages, links).items()}
-    step = stored.facts.step if stored.facts.step is not None else parse_step(prefix)
+        variables |= {name + AVERAGE_SUFFIX: value for name, value in convert_tensors(averages, links).items()}
+    step = stored.metadata.step if stored.metadata.step is not None else parse_step(prefix)
     write_bundle(prefix, {**variables, STEP: torch.tensor(step, dtype=torch.int64)})
     return Converted(guess.model, guess.classes, len(variables) + 1, is_recognised(stored, model), step=step)
 
 
-def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str = "") -> Converted:
+def export_mindspore(stored: StoredWeights, out: Path, *, model: str = "", layout: str = "") -> Converted:
     """Write weights under MindSpore's names, for its load_checkpoint."""
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
@@ -155,7 +157,7 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
         raise BadValue(f"{guess.model} has no layout {layout!r} in MindSpore.", f"It has: --layout {known}.")
     refuse_another_network(network, stored, guess)
     parameters = convert_tensors(stored, layouts[layout])
-    step = stored.facts.step
+    step = stored.metadata.step
     if step is not None:  # the optimizer's counter in MindSpore
         parameters[STEP] = torch.tensor([min(step, MAX_STEP)], dtype=torch.int32)
     write_mindspore(out, parameters)
@@ -167,11 +169,11 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
     )
 
 
-def identify_network(stored: Stored, model: str) -> Guess:
+def identify_network(stored: StoredWeights, model: str) -> Guess:
     """Return the network named by `model` or by the file, or the only one that fits the tensors."""
-    name, options = model or stored.facts.model, tuple(stored.facts.options.items())
-    if name and sources.is_foreign(name) and stored.facts.classes:
-        return Guess(name, stored.facts.classes, 1.0, options=options)
+    name, options = model or stored.metadata.model, tuple(stored.metadata.options.items())
+    if name and sources.is_foreign(name) and stored.metadata.classes:
+        return Guess(name, stored.metadata.classes, 1.0, options=options)
     shape = stored.shapes.get("head.bias")
     if shape and name:
         return Guess(name, shape[0], 1.0, options=options)
@@ -195,9 +197,9 @@ def build_network(guess: Guess, path: Path) -> nn.Module:
         raise BadData(f"{path}: no {guess} can be built{options}: {str(error).splitlines()[0]}") from None
 
 
-def is_recognised(stored: Stored, model: str) -> bool:
+def is_recognised(stored: StoredWeights, model: str) -> bool:
     """Return True if the network was named neither by the user nor by the file."""
-    return not model and not stored.facts.model
+    return not model and not stored.metadata.model
 
 
 def select_links(network: nn.Module, layout: str, name: str) -> list[Link]:
@@ -214,7 +216,7 @@ def select_links(network: nn.Module, layout: str, name: str) -> list[Link]:
     return layouts[layout or (names.default_layout if names else "")]
 
 
-def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> None:
+def refuse_another_network(network: nn.Module, stored: StoredWeights, guess: Guess) -> None:
     """Raise `BadData` if a tensor of the network is missing in the file or has another shape."""
     shapes = stored.shapes
     expected = {name: tuple(t.shape) for name, t in network.state_dict().items() if recognise.is_weight(name)}
@@ -223,11 +225,11 @@ def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> 
         raise BadData(f"{stored.path} does not hold {guess}: missing or of another shape are {join_first(wrong)}.")
 
 
-def convert_tensors(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
+def convert_tensors(stored: StoredWeights, links: list[Link]) -> dict[str, Tensor]:
     """Return weights under the reference's names and in its order of axes."""
     variables: dict[str, Tensor] = {}
     for link in links:
-        variables |= zip(link.sources, link.to_tf(stored.read(link.target).float()), strict=True)
+        variables |= zip(link.variables, link.to_tf(stored.read(link.tensor).float()), strict=True)
     return variables
 
 

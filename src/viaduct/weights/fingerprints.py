@@ -109,7 +109,7 @@ def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
         yield TORCH, name, shapes, [key for key in shapes if recognise.is_head(key)]
         if find_names(network) is not None:
             for layout, links in list_tf_layouts(network).items():
-                heads = [source for link in links if recognise.is_head(link.target) for source in link.sources]
+                heads = [source for link in links if recognise.is_head(link.tensor) for source in link.variables]
                 yield TENSORFLOW, name, recognise.list_tf_variables(network, layout), heads
 
 

@@ -23,10 +23,10 @@ from viaduct.data.notices import join_first
 from viaduct.errors import BadData, BadValue
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
-from viaduct.weights.checkpoint import Checkpoint
+from viaduct.weights.checkpoint import ForeignCheckpoint
 from viaduct.weights.maps import Link
 
-SHADOW = "/ExponentialMovingAverage"  # TensorFlow appends this to a variable's name for its moving average
+AVERAGE_SUFFIX = "/ExponentialMovingAverage"  # TensorFlow appends this to a variable's name for its moving average
 SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state, stored as VARIABLE/Momentum …
 
 Slots = dict[str, dict[str, Tensor]]  # slot, such as "Momentum" -> parameter -> values
@@ -74,7 +74,7 @@ def import_tf_checkpoint(
 
 def read_values(
     model: nn.Module,
-    checkpoint: Checkpoint,
+    checkpoint: ForeignCheckpoint,
     *,
     ema: bool = False,
     slots: bool = False,
@@ -83,25 +83,25 @@ def read_values(
 ) -> Values:
     """Read the values of all parameters and buffers for which `wanted` is True; raise `BadData` if one does not fit."""
     layout, links = choose_layout(model, checkpoint)
-    links = [link for link in links if wanted(link.target)]
+    links = [link for link in links if wanted(link.tensor)]
     notes = checkpoint.describe_differences(model, layout)
     if not require_aux and lacks_auxiliary(links, checkpoint.entries):
-        links = [link for link in links if not is_auxiliary(link.target)]
+        links = [link for link in links if not is_auxiliary(link.tensor)]
         notes.append("the checkpoint has no auxiliary head; the network's keeps the values it has")
     if ema:
         links = link_averages(links, checkpoint)
     refuse_missing(links, checkpoint, type(model).__name__)
     refuse_misshaped(links, checkpoint, {name: tensor.shape for name, tensor in model.state_dict().items()})
-    mapped = {source: link.target for link in links for source in link.sources}
+    mapped = {source: link.tensor for link in links for source in link.variables}
     skipped = [name for name in checkpoint.entries if name not in mapped]
     if any(name.startswith("aux_") for name in skipped) and not any(map(is_auxiliary, model.state_dict())):
         notes.append("the checkpoint's auxiliary head is left out; the network has none")
-    tensors = {link.target: link.to_torch([checkpoint.read(name) for name in link.sources]) for link in links}
+    tensors = {link.tensor: link.to_torch([checkpoint.read(name) for name in link.variables]) for link in links}
     state = read_slots(links, checkpoint) if slots else {}
     return Values(tensors, Imported(mapped, skipped, checkpoint.step, notes, state))
 
 
-def choose_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
+def choose_layout(model: nn.Module, checkpoint: ForeignCheckpoint) -> tuple[str, list[Link]]:
     """Return name and links of the layout (naming scheme) with the fewest missing variables."""
     layouts = checkpoint.list_layouts(model)
     return min(layouts.items(), key=lambda item: len(find_missing(item[1], checkpoint.entries)))
@@ -109,7 +109,7 @@ def choose_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[L
 
 def find_missing(links: list[Link], entries: Collection[str]) -> list[str]:
     """Return the variables of the links that are not in the checkpoint."""
-    return [source for link in links for source in link.sources if source not in entries]
+    return [source for link in links for source in link.variables if source not in entries]
 
 
 def is_auxiliary(target: str) -> bool:
@@ -118,31 +118,31 @@ def is_auxiliary(target: str) -> bool:
 
 def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
     """Return True if the network has an auxiliary head and the checkpoint has none of its variables."""
-    sources = [source for link in links if is_auxiliary(link.target) for source in link.sources]
+    sources = [source for link in links if is_auxiliary(link.tensor) for source in link.variables]
     return bool(sources) and not any(source in entries for source in sources)
 
 
-def link_averages(links: list[Link], checkpoint: Checkpoint) -> list[Link]:
+def link_averages(links: list[Link], checkpoint: ForeignCheckpoint) -> list[Link]:
     """Return links to the moving averages; some checkpoints also have averages of the batch norm statistics."""
-    has_statistics = any(not link.trained and link.sources[0] + SHADOW in checkpoint for link in links)
-    if not any(link.trained and link.sources[0] + SHADOW in checkpoint for link in links):
+    has_statistics = any(not link.trained and link.variables[0] + AVERAGE_SUFFIX in checkpoint for link in links)
+    if not any(link.trained and link.variables[0] + AVERAGE_SUFFIX in checkpoint for link in links):
         raise BadData(
             f"{checkpoint.prefix} has no exponential moving averages of this network.",
             "Leave out --ema (ema=True) to use the weights.",
         )
     return [
-        replace(link, sources=tuple(source + SHADOW for source in link.sources))
+        replace(link, variables=tuple(source + AVERAGE_SUFFIX for source in link.variables))
         if link.trained or has_statistics
         else link
         for link in links
     ]
 
 
-def refuse_missing(links: list[Link], checkpoint: Checkpoint, class_name: str) -> None:
+def refuse_missing(links: list[Link], checkpoint: ForeignCheckpoint, class_name: str) -> None:
     """Raise `BadData` if the checkpoint lacks variables of the network."""
     absent = find_missing(links, checkpoint.entries)
     if absent:
-        total = sum(len(link.sources) for link in links)
+        total = sum(len(link.variables) for link in links)
         raise BadData(
             f"{checkpoint.prefix} lacks {len(absent):,} of the {total:,} variables of this network "
             f"({class_name}): {join_first(absent)}.",
@@ -150,17 +150,17 @@ def refuse_missing(links: list[Link], checkpoint: Checkpoint, class_name: str) -
         )
 
 
-def refuse_misshaped(links: list[Link], checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
+def refuse_misshaped(links: list[Link], checkpoint: ForeignCheckpoint, shapes: Mapping[str, torch.Size]) -> None:
     """Raise `BadData` if variables have other shapes than in the network, for example another number of classes."""
     wrong = {}
     for link in links:
-        expected = link.source_shape(shapes[link.target])
-        for source in link.sources:
+        expected = link.compute_variable_shape(shapes[link.tensor])
+        for source in link.variables:
             if checkpoint.entries[source].shape != expected:
                 wrong[source] = f"{source} is {checkpoint.entries[source].shape}, here {expected}"
     if not wrong:
         return
-    heads = {link.sources[0]: link for link in links if recognise.is_head(link.target)}
+    heads = {link.variables[0]: link for link in links if recognise.is_head(link.tensor)}
     biases = [name for name in wrong if len(checkpoint.entries[name].shape) == 1]
     if biases and wrong.keys() <= heads.keys():
         raise BadData(*explain_class_mismatch(heads[biases[0]], checkpoint, shapes))
@@ -171,9 +171,11 @@ def refuse_misshaped(links: list[Link], checkpoint: Checkpoint, shapes: Mapping[
     )
 
 
-def explain_class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> tuple[str, str]:
+def explain_class_mismatch(
+    link: Link, checkpoint: ForeignCheckpoint, shapes: Mapping[str, torch.Size]
+) -> tuple[str, str]:
     """Return message and hint for a checkpoint with another number of classes."""
-    stored, here = checkpoint.entries[link.sources[0]].shape[-1], shapes[link.target][0]
+    stored, here = checkpoint.entries[link.variables[0]].shape[-1], shapes[link.tensor][0]
     heads = ",".join(f"{module}.*" for module in ("head", "aux.head") if f"{module}.bias" in shapes)
     return (
         f"{checkpoint.prefix} has {stored:,} classes, this network {here:,}.",
@@ -181,7 +183,7 @@ def explain_class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[s
     )
 
 
-def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
+def describe_likely_network(checkpoint: ForeignCheckpoint) -> tuple[str, ...]:
     """Return a hint with the networks that fit the checkpoint best."""
     guesses = checkpoint.guess_networks()
     if not guesses:
@@ -191,21 +193,21 @@ def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
     return (f"It {verb} {names} with {guesses[0].classes} classes.",)
 
 
-def read_slots(links: list[Link], checkpoint: Checkpoint) -> Slots:
+def read_slots(links: list[Link], checkpoint: ForeignCheckpoint) -> Slots:
     """Return the optimizer's state by slot and parameter."""
     slots: Slots = {}
     for link in links:
-        variables = [source.removesuffix(SHADOW) for source in link.sources]
+        variables = [source.removesuffix(AVERAGE_SUFFIX) for source in link.variables]
         for slot in SLOTS if link.trained else ():
             names_of_variables = (checkpoint.list_slot_names(slot, variable) for variable in variables)
             for names in zip(*names_of_variables, strict=True):  # one name for each variable
                 if all(name in checkpoint for name in names):
                     refuse_misshaped_slots(names, variables, checkpoint)
-                    slots.setdefault(slot, {})[link.target] = link.to_torch([checkpoint.read(name) for name in names])
+                    slots.setdefault(slot, {})[link.tensor] = link.to_torch([checkpoint.read(name) for name in names])
     return slots
 
 
-def refuse_misshaped_slots(names: Sequence[str], variables: Sequence[str], checkpoint: Checkpoint) -> None:
+def refuse_misshaped_slots(names: Sequence[str], variables: Sequence[str], checkpoint: ForeignCheckpoint) -> None:
     for name, variable in zip(names, variables, strict=True):
         shape = checkpoint.entries[name].shape
         if variable in checkpoint and shape != checkpoint.entries[variable].shape:

@@ -36,7 +36,7 @@ from viaduct.protobuf_wire import (
     read_varint,
 )
 from viaduct.terminal import escape_controls
-from viaduct.weights.checkpoint import Checkpoint, count_bytes, dtype_of, explain_write_errors
+from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, dtype_of, explain_write_errors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -79,7 +79,7 @@ class Parameter:
         return sum(end - begin for begin, end in self.spans)
 
 
-class MindsporeNames(Checkpoint):
+class MindsporeNames(ForeignCheckpoint):
     """Base of files with MindSpore's names: its own format, and safetensors (stored.py)."""
 
     step_names = ("global_step", "step_num")  # written by the optimizer and by ModelCheckpoint
@@ -127,7 +127,7 @@ class MindsporeFile(MindsporeNames):
         self._data.release()
         self._map.close()
 
-    def content(self, name: str) -> bytearray:
+    def read_bytes(self, name: str) -> bytearray:
         if name not in self.entries:
             raise UnknownName(f"parameter in {self.prefix}", name, self.entries)
         parameter = self.entries[name]

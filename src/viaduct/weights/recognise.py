@@ -55,7 +55,7 @@ def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> 
     """Yield a guess for each layout of one network whose classifier is in the checkpoint."""
     model = build_on_meta(name, 1, options)
     for layout, links in list_tf_layouts(model).items():
-        heads = {link.target: link.sources[0] for link in links if is_head(link.target)}
+        heads = {link.tensor: link.variables[0] for link in links if is_head(link.tensor)}
         bias_shape = shapes.get(heads["head.bias"])
         if bias_shape:
             expected = list_tf_variables(model, layout)
@@ -75,7 +75,7 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
     for name in models.names():
         model = build_on_meta(name, 1)
         for layout, links in mindspore.list_wrapped_layouts(model, shapes).items():
-            sources = {link.target: link.sources[0] for link in links}
+            sources = {link.tensor: link.variables[0] for link in links}
             bias_shape = shapes.get(sources["head.bias"])
             if bias_shape and len(bias_shape) == 1:
                 (classes,) = bias_shape
@@ -154,7 +154,7 @@ def build_on_meta(name: str, classes: int, options: Options = ()) -> nn.Module:
 def list_networks(names: TensorflowNames) -> list[str]:
     """Return the networks of a name map."""
     variants = (name for family in models.families().values() if family.tensorflow is names for name in family.variants)
-    return [name for name in variants if names.claims(build_on_meta(name, 1))]
+    return [name for name in variants if names.apply_to(build_on_meta(name, 1))]
 
 
 def is_weight(name: str) -> bool:
@@ -166,4 +166,4 @@ def list_tf_variables(model: nn.Module, layout: str) -> dict[str, Shape]:
     """Return name and shape of every TensorFlow variable of a network."""
     shapes = {key: value.shape for key, value in model.state_dict().items()}
     links = list_tf_layouts(model)[layout]
-    return {source: link.source_shape(shapes[link.target]) for link in links for source in link.sources}
+    return {source: link.compute_variable_shape(shapes[link.tensor]) for link in links for source in link.variables}

@@ -1,7 +1,7 @@
 """Weights of any supported kind: a TensorFlow or MindSpore checkpoint, a safetensors or PyTorch file, a run.
 
     with open_weights("runs/try1") as stored:
-        stored.infos["head.weight"], stored.read("head.weight"), stored.facts.step
+        stored.tensor_infos["head.weight"], stored.read("head.weight"), stored.metadata.step
 
 Names and shapes are read from headers, and values one tensor at a time; a PyTorch file is loaded as a whole. For a run
 the newest intact checkpoint is opened, or RUN/model.safetensors if the run has no checkpoints. `.ckpt` may be
@@ -23,11 +23,11 @@ from safetensors import SafetensorError, safe_open
 from viaduct.errors import BadData, BadRun
 from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_json_object, read_manifest
 from viaduct.weights.bundle import Bundle, Variable
-from viaduct.weights.checkpoint import Checkpoint, count_bytes, dtype_of
+from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, dtype_of
 from viaduct.weights.fingerprints import has_known_names, recognise_exactly
 from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
 from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, Parameter, is_mindspore_file
-from viaduct.weights.torch_files import ENDINGS, is_torch_file, read_torch_file
+from viaduct.weights.torch_files import TORCH_SUFFIXES, is_torch_file, read_torch_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +44,7 @@ DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors file", "PyTorch file", "run"]
 
 
-class Info(NamedTuple):
+class TensorInfo(NamedTuple):
     """Shape, dtype and size of a tensor, from the header."""
 
     shape: tuple[int, ...]
@@ -54,7 +54,7 @@ class Info(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Facts:
+class Metadata:
     """Metadata of weights; None or empty if a file does not state them."""
 
     model: str | None = None
@@ -65,20 +65,20 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredWeights:
     """Weights opened for reading."""
 
     path: Path
     kind: Kind
-    infos: dict[str, Info]
+    tensor_infos: dict[str, TensorInfo]
     read: Callable[[str], Tensor]  # returns the tensor of a name
-    facts: Facts
+    metadata: Metadata
     warnings: tuple[str, ...] = ()  # for the user, about damage that did not prevent opening
-    foreign: Checkpoint | None = None  # the open checkpoint, if its names are another framework's
+    foreign_checkpoint: ForeignCheckpoint | None = None  # the open checkpoint, if its names are another framework's
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: info.shape for name, info in self.infos.items()}
+        return {name: info.shape for name, info in self.tensor_infos.items()}
 
     def find_likely_models(self) -> list[tuple[str, int, float]]:
         """Return the networks that these weights may be of: name, classes, and the share of tensors that match.
@@ -94,11 +94,15 @@ class Stored:
         """Return the networks that fit these weights best."""
         from viaduct.weights import recognise
 
-        return self.foreign.guess_networks() if self.foreign is not None else recognise.recognise_torch(self.shapes)
+        return (
+            self.foreign_checkpoint.guess_networks()
+            if self.foreign_checkpoint is not None
+            else recognise.recognise_torch(self.shapes)
+        )
 
 
 @contextmanager
-def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
+def open_weights(path: Path, ema: bool = False) -> Iterator[StoredWeights]:
     """Open weights of any kind; raise `BadData` or `BadRun` if there are none.
 
     `ema` selects the averaged weights of a run or a PyTorch file; it has no effect on other kinds.
@@ -118,13 +122,13 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
             yield replace(stored, warnings=warnings)
     elif path.is_file() and path.suffix == ".safetensors":
         with open_safetensors(path, None, "safetensors file") as stored:
-            has_mindspore_names = any(name.endswith(".moving_mean") for name in stored.infos)  # of batch norms
+            has_mindspore_names = any(name.endswith(".moving_mean") for name in stored.tensor_infos)  # of batch norms
             yield read_as_mindspore(stored) if has_mindspore_names else stored
     elif is_other_file and is_mindspore_file(path):
         with MindsporeFile(path) as file:
-            infos, facts = list_infos(file.entries), Facts(step=file.step)
-            yield Stored(path, "MindSpore checkpoint", infos, file.read, facts, foreign=file)
-    elif is_other_file and (path.suffix in ENDINGS or is_torch_file(path)):
+            infos, facts = list_infos(file.entries), Metadata(step=file.step)
+            yield StoredWeights(path, "MindSpore checkpoint", infos, file.read, facts, foreign_checkpoint=file)
+    elif is_other_file and (path.suffix in TORCH_SUFFIXES or is_torch_file(path)):
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
         message = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
@@ -139,23 +143,23 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
         raise explain_no_weights(path)
     else:
         with Bundle(path) as bundle:
-            infos, facts = list_infos(bundle.entries), Facts(step=bundle.step)
+            infos, facts = list_infos(bundle.entries), Metadata(step=bundle.step)
             warnings = tuple(f"Warning: {shortage}." for shortage in bundle.describe_shortages())
-            yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle.read, facts, warnings, bundle)
+            yield StoredWeights(bundle.prefix, "TensorFlow checkpoint", infos, bundle.read, facts, warnings, bundle)
 
 
-def list_infos(entries: Mapping[str, Variable] | Mapping[str, Parameter]) -> dict[str, Info]:
-    return {name: Info(entry.shape, entry.dtype, entry.count, entry.size) for name, entry in entries.items()}
+def list_infos(entries: Mapping[str, Variable] | Mapping[str, Parameter]) -> dict[str, TensorInfo]:
+    return {name: TensorInfo(entry.shape, entry.dtype, entry.count, entry.size) for name, entry in entries.items()}
 
 
 @contextmanager
-def open_foreign(path: Path) -> Iterator[Checkpoint]:
+def open_foreign(path: Path) -> Iterator[ForeignCheckpoint]:
     """Open a TensorFlow checkpoint, or weights with MindSpore's names."""
     has_mindspore_format = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
     if has_mindspore_format or (path.is_file() and path.suffix == ".safetensors"):
         with open_weights(path) as stored:
-            if stored.foreign is not None:
-                yield stored.foreign
+            if stored.foreign_checkpoint is not None:
+                yield stored.foreign_checkpoint
                 return
     with Bundle(path) as bundle:
         yield bundle
@@ -166,9 +170,9 @@ def has_torch_names(path: Path) -> bool:
     if not path.is_file() or is_tf_checkpoint(path) or is_mindspore_file(path):
         return False
     if path.suffix != ".safetensors":
-        return path.suffix in ENDINGS or is_torch_file(path)
+        return path.suffix in TORCH_SUFFIXES or is_torch_file(path)
     with open_weights(path) as stored:
-        return stored.foreign is None
+        return stored.foreign_checkpoint is None
 
 
 def explain_no_weights(folder: Path) -> BadData:
@@ -203,7 +207,7 @@ class SafetensorsReader:
 
 
 @contextmanager
-def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[Stored]:
+def open_safetensors(path: Path, facts: Metadata | None, kind: Kind) -> Iterator[StoredWeights]:
     try:
         opened = safe_open(path, framework="np")
     except (OSError, SafetensorError) as error:
@@ -212,19 +216,19 @@ def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[St
         # An open file has `keys`, but is not a mapping.
         infos = {name: read_info(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
         facts = facts or parse_metadata(file.metadata() or {})
-        yield Stored(path, kind, infos, SafetensorsReader(path, closer).read, facts)
+        yield StoredWeights(path, kind, infos, SafetensorsReader(path, closer).read, facts)
 
 
 class MindsporeTensors(MindsporeNames):
     """Safetensors file with MindSpore's names."""
 
-    def __init__(self, stored: Stored) -> None:
-        self.prefix, self.entries, self.stored = stored.path, stored.infos, stored
+    def __init__(self, stored: StoredWeights) -> None:
+        self.prefix, self.entries, self.stored = stored.path, stored.tensor_infos, stored
 
     def read(self, name: str) -> Tensor:
         return self.stored.read(name)
 
-    def content(self, name: str) -> bytearray:
+    def read_bytes(self, name: str) -> bytearray:
         try:
             with safe_open(self.prefix, framework="np") as file:
                 return bytearray(file.get_tensor(name).tobytes())
@@ -232,32 +236,32 @@ class MindsporeTensors(MindsporeNames):
             raise BadData(f"{self.prefix}: {name} cannot be read: {error}") from None
 
 
-def read_as_mindspore(stored: Stored) -> Stored:
+def read_as_mindspore(stored: StoredWeights) -> StoredWeights:
     """Return the weights of a safetensors file that has MindSpore's names as those of a MindSpore checkpoint."""
     tensors = MindsporeTensors(stored)
-    facts = replace(stored.facts, step=stored.facts.step if tensors.step is None else tensors.step)
-    return replace(stored, kind="MindSpore checkpoint", facts=facts, foreign=tensors)
+    facts = replace(stored.metadata, step=stored.metadata.step if tensors.step is None else tensors.step)
+    return replace(stored, kind="MindSpore checkpoint", metadata=facts, foreign_checkpoint=tensors)
 
 
-def open_torch_file(path: Path, ema: bool) -> Stored:
+def open_torch_file(path: Path, ema: bool) -> StoredWeights:
     tensors, step = read_torch_file(path, ema)
     infos = {
-        name: Info(tuple(tensor.shape), dtype_of(tensor), tensor.numel(), tensor.nbytes)
+        name: TensorInfo(tuple(tensor.shape), dtype_of(tensor), tensor.numel(), tensor.nbytes)
         for name, tensor in tensors.items()
     }
-    return Stored(path, "PyTorch file", infos, tensors.__getitem__, Facts(step=step))
+    return StoredWeights(path, "PyTorch file", infos, tensors.__getitem__, Metadata(step=step))
 
 
-def read_info(tensor_slice: Any) -> Info:
+def read_info(tensor_slice: Any) -> TensorInfo:
     """Return shape, dtype and size of a tensor in a safetensors file."""
     shape, dtype = tuple(tensor_slice.get_shape()), str(tensor_slice.get_dtype())
     count = math.prod(shape)
-    return Info(shape, DTYPES.get(dtype, dtype.lower()), count, count * count_bytes(dtype))
+    return TensorInfo(shape, DTYPES.get(dtype, dtype.lower()), count, count * count_bytes(dtype))
 
 
-def parse_metadata(metadata: dict[str, str]) -> Facts:
+def parse_metadata(metadata: dict[str, str]) -> Metadata:
     """Parse the metadata that `viaduct weights import` and `export` write; other keys are ignored."""
-    return Facts(
+    return Metadata(
         model=metadata.get("model"),
         classes=parse_number(metadata.get("classes")),
         step=parse_number(metadata.get(STEP)),
@@ -332,7 +336,7 @@ def choose_file(folder: Path, ema: bool) -> Path:
     return folder / (EMA if ema else MODEL)
 
 
-def read_run_facts(folder: Path) -> Facts:
+def read_run_facts(folder: Path) -> Metadata:
     """Read the metadata in a run's recipe and summary, and in the checkpoint's manifest."""
     manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     run = folder.parent.parent if manifest else folder
@@ -343,7 +347,7 @@ def read_run_facts(folder: Path) -> Facts:
     training = {"global_batch": data.get("global_batch"), "precision": precision.get("compute")}
     summary = read_json_object(run / "summary.json") if (run / "summary.json").is_file() else {}
     step = manifest.get("step", summary.get("steps"))
-    return Facts(
+    return Metadata(
         model=model if isinstance(model, str) else None,
         classes=classes if isinstance(classes, int) else None,
         step=step if isinstance(step, int) else None,

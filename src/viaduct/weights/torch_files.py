@@ -18,7 +18,7 @@ from viaduct.errors import BadData
 if TYPE_CHECKING:
     from torch import Tensor
 
-ENDINGS = (".pt", ".pth", ".bin", ".tar")
+TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".tar")
 ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of torch.save's files
 PICKLE = b"\x80"  # first byte of every pickle of protocol 2 or later, such as LEGACY
 COPY_AGAIN = "Copy or download it again."

@@ -32,7 +32,7 @@ from viaduct.weights.exporting import (
 from viaduct.weights.importing import Imported
 from viaduct.weights.locate import suggest_instead
 from viaduct.weights.recognise import Guess
-from viaduct.weights.stored import Stored, open_weights
+from viaduct.weights.stored import StoredWeights, open_weights
 from viaduct.weights.torch_names import Match, describe_differences, describe_tensors, match_tensors, torchvision_names
 
 MIN_SHARE = 0.5  # of a network's tensors that must fit before a file's tensors are renamed
@@ -60,17 +60,17 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
                 *describe_likely_network(stored, model),
             )
         network = build_network(candidate.guess, stored.path)
-        tensors = {target: stored.read(name) for target, name in candidate.match.sources.items()}
-        step = stored.facts.step
+        tensors = {target: stored.read(name) for target, name in candidate.match.names_in_file.items()}
+        step = stored.metadata.step
     write_safetensors(out, add_counters(network, tensors), build_metadata(candidate.guess, step, str(source), ema=ema))
     notes = describe_differences(network) if candidate.match.naming == torch_names.TORCHVISION else []
-    mapped = {name: target for target, name in candidate.match.sources.items()}
+    mapped = {name: target for target, name in candidate.match.names_in_file.items()}
     match_line = candidate.match.report()[0]
     imported = Imported(mapped, list(candidate.match.unused), step, [match_line, *notes])
     return Converted(candidate.guess.model, candidate.guess.classes, len(tensors), not model, imported)
 
 
-def find_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
+def find_network(stored: StoredWeights, model: str, classes: int) -> NetworkMatch:
     """Match the requested network, which may fit in part, or find the only network that fits completely.
 
     If several networks fit completely, those with the most tensors are considered.
@@ -79,8 +79,8 @@ def find_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
         return match_network(stored, model, classes)
     candidates = [match_network(stored, name, classes) for name in models.names()]
     complete = [candidate for candidate in candidates if candidate.match.is_complete]
-    fullest = max((len(candidate.match.sources) for candidate in complete), default=0)
-    complete = [candidate for candidate in complete if len(candidate.match.sources) == fullest]
+    fullest = max((len(candidate.match.names_in_file) for candidate in complete), default=0)
+    complete = [candidate for candidate in complete if len(candidate.match.names_in_file) == fullest]
     if complete and stored.kind == "safetensors file" and has_own_names(complete[0].match):
         raise BadData(f"{stored.path} has our names.", *suggest_instead(stored.path))
     if len(complete) == 1:
@@ -96,16 +96,16 @@ def find_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
     )
 
 
-def match_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
+def match_network(stored: StoredWeights, model: str, classes: int) -> NetworkMatch:
     """Match a file to a network with the file's number of classes."""
     count = classes or count_classes(stored, model)
     network = build_without_weights(model, count)
     return NetworkMatch(Guess(model, count, 1.0), match_tensors(network, stored.shapes))
 
 
-def count_classes(stored: Stored, model: str) -> int:
+def count_classes(stored: StoredWeights, model: str) -> int:
     """Return the number of classes in a file; the network's usual number if the file has no classifier."""
-    usual = 1000 if sources.is_foreign(model) else models.find_record(model).classes
+    usual = 1000 if sources.is_foreign(model) else models.find_family(model).classes
     network = build_without_weights(model, usual)
     classifier = sources.find_classifier(network, usual)
     names = {f"{classifier}.bias", torchvision_names(network).get(f"{classifier}.bias", "")}
@@ -123,7 +123,7 @@ def build_without_weights(model: str, classes: int) -> nn.Module:
         return models.build(model, classes)
 
 
-def describe_likely_network(stored: Stored, requested: str) -> list[str]:
+def describe_likely_network(stored: StoredWeights, requested: str) -> list[str]:
     """Return a hint: the number of classes with which the requested network fits, or the networks that nearly fit."""
     with_stored_classes = match_network(stored, requested, 0) if requested else None
     if with_stored_classes is not None and with_stored_classes.match.is_complete:
@@ -133,14 +133,14 @@ def describe_likely_network(stored: Stored, requested: str) -> list[str]:
     best = max(match.share for match in matches.values())
     if best <= LIKELY_SHARE:
         return []
-    most = max(len(match.sources) for match in matches.values() if match.share == best)
-    likely = [name for name, match in matches.items() if match.share == best and len(match.sources) == most]
+    most = max(len(match.names_in_file) for match in matches.values() if match.share == best)
+    likely = [name for name, match in matches.items() if match.share == best and len(match.names_in_file) == most]
     return [
         f"It looks like {' or '.join(likely)} ({best:.0%} of {'its' if len(likely) == 1 else 'their'} tensors fit)."
     ]
 
 
-def rename_stored(stored: Stored, network: nn.Module) -> Stored:
+def rename_stored(stored: StoredWeights, network: nn.Module) -> StoredWeights:
     """Return weights under the network's own names if the file has torchvision's names or a prefix.
 
     Tensors of another shape, such as a classifier for other classes, are renamed, too.
@@ -148,29 +148,29 @@ def rename_stored(stored: Stored, network: nn.Module) -> Stored:
     match = match_tensors(network, stored.shapes)
     if match.share < MIN_SHARE or has_own_names(match):
         return stored
-    old_names = {**match.sources, **match.misshaped_sources}
+    old_names = {**match.names_in_file, **match.misshaped_names_in_file}
     renamed = set(old_names.values())
-    others = {name: info for name, info in stored.infos.items() if name not in renamed}
-    infos = {**{target: stored.infos[name] for target, name in old_names.items()}, **others}
-    return replace(stored, infos=infos, read=lambda name: stored.read(old_names.get(name, name)))
+    others = {name: info for name, info in stored.tensor_infos.items() if name not in renamed}
+    infos = {**{target: stored.tensor_infos[name] for target, name in old_names.items()}, **others}
+    return replace(stored, tensor_infos=infos, read=lambda name: stored.read(old_names.get(name, name)))
 
 
 def has_own_names(match: Match) -> bool:
     """Return True if the matching tensors have the network's own names in the file."""
-    return all(target == name for target, name in match.sources.items())
+    return all(target == name for target, name in match.names_in_file.items())
 
 
-def export_torch_file(stored: Stored, out: Path, *, model: str = "", to: str) -> Converted:
+def export_torch_file(stored: StoredWeights, out: Path, *, model: str = "", to: str) -> Converted:
     """Write weights as a state dict, with torchvision's names (`torchvision`) or the network's own (`pytorch`)."""
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
     refuse_another_network(network, stored, guess)
     names, notes = choose_names(guess, network, to)
-    tensors = add_counters(network, {name: stored.read(name) for name in stored.infos if name in names})
+    tensors = add_counters(network, {name: stored.read(name) for name in stored.tensor_infos if name in names})
     state = OrderedDict((names[name], tensors[name].contiguous()) for name in names if name in tensors)
     with explain_write_errors(out), replace_file(out) as file:
         torch.save(state, file)
-    step = stored.facts.step
+    step = stored.metadata.step
     return Converted(
         guess.model, guess.classes, len(state), is_recognised(stored, model), step=step, notes=tuple(notes)
     )

@@ -1,7 +1,7 @@
 """Matching of the tensors in PyTorch files with a network, by name and shape.
 
     match = match_tensors(network, stored.shapes)
-    match.sources["stem.conv.weight"]      "conv1.weight"
+    match.names_in_file["stem.conv.weight"]      "conv1.weight"
     match.report()                         lines with the numbers of matching and other tensors
 
 A file may have the network's own names or torchvision's, with one of PREFIXES. The names with the most matches are
@@ -31,11 +31,11 @@ class Match:
     """Match of a file's tensors with those of a network."""
 
     naming: str  # OWN or TORCHVISION
-    sources: dict[str, str]  # tensor of the network -> its name in the file
+    names_in_file: dict[str, str]  # tensor of the network -> its name in the file
     missing: tuple[str, ...]  # names that the file lacks
     misshaped: tuple[str, ...]  # descriptions of tensors with different shapes
     unused: tuple[str, ...]  # names in the file that the network does not have
-    misshaped_sources: dict[str, str] = field(default_factory=dict)  # as `sources`, for the misshaped tensors
+    misshaped_names_in_file: dict[str, str] = field(default_factory=dict)  # as `sources`, for the misshaped tensors
 
     @property
     def is_complete(self) -> bool:
@@ -45,12 +45,12 @@ class Match:
     @property
     def share(self) -> float:
         """Share of the network's tensors that fit."""
-        total = len(self.sources) + len(self.missing) + len(self.misshaped)
-        return len(self.sources) / total if total else 0.0
+        total = len(self.names_in_file) + len(self.missing) + len(self.misshaped)
+        return len(self.names_in_file) / total if total else 0.0
 
     def report(self) -> list[str]:
         """Return a line about the matching tensors, and one each about missing, misshaped and unused ones."""
-        lines = [f"{len(self.sources):,} tensors fit by name and shape ({self.naming})"]
+        lines = [f"{len(self.names_in_file):,} tensors fit by name and shape ({self.naming})"]
         for title, names in (
             ("missing there", self.missing),
             ("of another shape", self.misshaped),
@@ -76,7 +76,7 @@ def match_names(
     naming: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
 ) -> Match:
     """Match the tensors named in `names` with those found, with a prefix; missing batch counters are ignored."""
-    sources, missing, misshaped, misshaped_sources = {}, [], [], {}
+    sources, missing, misshaped, misshaped_names_in_file = {}, [], [], {}
     for target, name in names.items():
         source = prefix + name
         if source not in found:
@@ -84,12 +84,12 @@ def match_names(
                 missing.append(source)
         elif found[source] != shapes[target]:
             misshaped.append(f"{source} is {found[source]}, here {shapes[target]}")
-            misshaped_sources[target] = source
+            misshaped_names_in_file[target] = source
         else:
             sources[target] = source
     expected = {prefix + name for name in names.values()}
     unused = tuple(name for name in found if name not in expected)
-    return Match(naming, sources, tuple(missing), tuple(misshaped), unused, misshaped_sources)
+    return Match(naming, sources, tuple(missing), tuple(misshaped), unused, misshaped_names_in_file)
 
 
 def torchvision_names(network: nn.Module) -> dict[str, str]:

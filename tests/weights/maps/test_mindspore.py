@@ -40,7 +40,7 @@ def test_a_network_that_pads_otherwise_is_noted(tmp_path: Path) -> None:
 def test_a_network_that_neither_reference_has_keeps_our_names(name: str) -> None:
     model = recognise.build_on_meta(name, 7)
     assert list(mindspore.list_layouts(model)) == ["own"]
-    sources = [link.sources[0] for link in mindspore.list_layouts(model)["own"]]
+    sources = [link.variables[0] for link in mindspore.list_layouts(model)["own"]]
     assert len(set(sources)) == len(sources) == len([key for key in model.state_dict() if "num_batches" not in key])
 
 
@@ -51,5 +51,5 @@ def test_a_shortcut_is_named_by_layout_and_a_prefix_is_part_of_the_layouts_name(
     model = recognise.build_on_meta("resnet50_v1", 7)
     layouts = mindspore.list_wrapped_layouts(model, ["network.conv1.weight"])
     assert {name for name in layouts if "network." in name} == {"zoo network.", "mindcv network.", "own network."}
-    (first,) = layouts["mindcv network."][0].sources
+    (first,) = layouts["mindcv network."][0].variables
     assert first.startswith("network.")

@@ -13,7 +13,7 @@ from typing import Any
 
 from viaduct import recipes
 from viaduct.atomic_files import write_file
-from viaduct.recipes import Loaded, Recipe
+from viaduct.recipes import LoadedRecipe, Recipe
 from viaduct.recipes._fields import override, override_fields
 
 
@@ -24,12 +24,12 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     return override_fields(recipe, settings.items())
 
 
-def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> None:
+def write_recipe(path: Path, base: LoadedRecipe, recipe: Recipe, headline: str) -> None:
     """Write a recipe file; `base` is the recipe of the search, `recipe` the same with the values of a trial."""
     write_file(path, render_recipe(base, recipe, headline).encode())
 
 
-def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:
+def render_recipe(base: LoadedRecipe, recipe: Recipe, headline: str) -> str:
     source = base.name if base.file is None else str(base.file)
     expression = render_changes("base", base.recipe, recipe)
     classes = sorted(name for name in recipes.__all__ if name[0].isupper() and f"{name}(" in expression)

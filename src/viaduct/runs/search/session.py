@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import UnknownName, ViaductError
-from viaduct.recipes import Loaded
+from viaduct.recipes import LoadedRecipe
 from viaduct.run_files import SCORE_TYPES
 from viaduct.runs.search.best_recipe import apply_settings, write_recipe
 from viaduct.runs.search.past_runs import Criteria, PastRun, add_past_runs, gather_past_runs
@@ -45,7 +45,7 @@ EVALUATION_FIELD = "evaluation.every_epochs"
 class SearchRequest:
     """Options of a search."""
 
-    loaded: Loaded  # the recipe, without `settings`
+    loaded: LoadedRecipe  # the recipe, without `settings`
     argument: str  # name or file of the recipe on the command line
     settings: dict[str, str]  # fields set in all trials: --set, --epochs, --steps
     space: Sequence[str]  # texts of --space

@@ -26,7 +26,7 @@ def list_name_maps() -> list[TensorflowNames]:
 
 def find_names(model: nn.Module) -> TensorflowNames | None:
     """Return the name map of a network; None if it has no TensorFlow reference."""
-    return next((names for names in list_name_maps() if names.claims(model)), None)
+    return next((names for names in list_name_maps() if names.apply_to(model)), None)
 
 
 def list_foreign_names(model: nn.Module) -> dict[str, str]:
@@ -36,7 +36,7 @@ def list_foreign_names(model: nn.Module) -> dict[str, str]:
     """
     names = find_names(model)
     layouts = [*(names.layouts(model).values() if names else ()), *mindspore.list_layouts(model).values()]
-    own_names = {source: link.target for links in layouts for link in links for source in link.sources}
+    own_names = {source: link.tensor for links in layouts for link in links for source in link.variables}
     classifier = sources.find_classifier(model)
     if classifier and not any(name.startswith("head.") for name in model.state_dict()):
         own_names |= {f"head.{leaf}": f"{classifier}.{leaf}" for leaf in ("weight", "bias")}

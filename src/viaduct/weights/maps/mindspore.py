@@ -46,7 +46,7 @@ def list_wrapped_layouts(model: nn.Module, names: Collection[str]) -> dict[str, 
     for wrapper in WRAPPERS:
         if any(name.startswith(wrapper) for name in names):
             for layout, links in list_layouts(model).items():
-                wrapped = [Link(link.target, (wrapper + link.sources[0],), trained=link.trained) for link in links]
+                wrapped = [Link(link.tensor, (wrapper + link.variables[0],), trained=link.trained) for link in links]
                 links_by_layout[layout + (f" {wrapper}" if wrapper else "")] = wrapped
     return links_by_layout
 
