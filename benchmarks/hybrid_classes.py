@@ -45,7 +45,7 @@ from viaduct.recipes import (
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, run_training
+from viaduct.training.session import TrainingRequest, run_training
 
 LAYOUTS = {"1 rank, whole": (1, "data"), "2 ranks, data": (2, "data"), "2 ranks, hybrid": (2, "hybrid")}
 SECONDS = 900.0
@@ -139,7 +139,7 @@ def run_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options:
     recipe = make_recipe(mode, options, Witness(folder))
     run = RunDir(folder / "run")
     run_training(
-        Request(LoadedRecipe("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes")
+        TrainingRequest(LoadedRecipe("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes")
     )
 
 

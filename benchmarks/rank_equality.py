@@ -52,7 +52,7 @@ from viaduct.recipes import (
     Split,
 )
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, run_training
+from viaduct.training.session import TrainingRequest, run_training
 
 SECONDS = 300.0
 
@@ -148,7 +148,9 @@ def run_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> Non
         }
         os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
     run_training(
-        Request(LoadedRecipe("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", "never", "rank_equality")
+        TrainingRequest(
+            LoadedRecipe("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", "never", "rank_equality"
+        )
     )
 
 

@@ -119,11 +119,11 @@ def build_variants(name: str, options: argparse.Namespace) -> list[tuple[str, Ru
         return [("plain PyTorch, fp32", make_plain_loop(options))]
     if name == "same":
         training = prepare_training(options, "auto", options.mode)
-        ours = f"viaduct, {training.plan.compute}, {options.mode}"
+        ours = f"viaduct, {training.precision_plan.compute}, {options.mode}"
         return [("bare loop, same network", make_bare_loop(training, options)), (ours, make_viaduct_loop(training))]
     precision, mode = name.split("/")
     training = prepare_training(options, precision, mode)
-    spelled = f"auto = {training.plan.compute}" if precision == "auto" else precision
+    spelled = f"auto = {training.precision_plan.compute}" if precision == "auto" else precision
     return [(f"viaduct, {spelled}, {mode}", make_viaduct_loop(training))]
 
 

@@ -153,5 +153,5 @@ def test_the_other_ranks_hear_of_what_only_the_first_met(tmp_path: Path, monkeyp
         raise error_for(tmp_path, errno.EROFS)
 
     with pytest.raises(BadPath, match="read-only"):
-        Group(0, 2).run_on_first(fail)
+        Group(0, 2).run_on_rank_zero(fail)
     assert "read-only" in heard[0][2]

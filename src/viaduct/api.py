@@ -90,7 +90,7 @@ def train(
     """
     from viaduct.training.networks import apply_source_settings
     from viaduct.training.rundir import RunDir
-    from viaduct.training.session import Request, run_training
+    from viaduct.training.session import TrainingRequest, run_training
 
     check_type("device", device, str, "a name such as 'cpu' or 'cuda:0'")
     check_choice("resume", resume, get_args(Resume))
@@ -104,7 +104,7 @@ def train(
     loaded = replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
     folder = Path(run) if run is not None else Path("runs") / loaded.name
     data_path = None if data is None else Path(data)
-    request = Request(loaded, RunDir(folder), data_path, device, resume, f"viaduct.train({loaded.name!r})")
+    request = TrainingRequest(loaded, RunDir(folder), data_path, device, resume, f"viaduct.train({loaded.name!r})")
     with output_to_logging():
         outcome = run_training(request)
     # If the run had finished before this call, `outcome.step` is 0; its summary has the number of steps.

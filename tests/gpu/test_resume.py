@@ -41,7 +41,7 @@ def test_a_deterministic_run_that_was_interrupted_ends_with_the_same_bits(
     recipe: Recipe = replace(RECIPE, model=model, deterministic=True, epochs=4, sink=sink)  # type: ignore[arg-type]
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
-    first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= STOP)
+    first = training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= STOP)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     again = weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))

@@ -102,7 +102,7 @@ def test_a_run_resumed_within_a_sink_ends_where_it_would_have(tmp_path: Path, na
     recipe = replace(exact(RECIPES[name]), sink=8)
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
-    first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
+    first = training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]

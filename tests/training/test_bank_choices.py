@@ -17,7 +17,7 @@ from viaduct.errors import BadRun
 from viaduct.recipes import LoadedRecipe
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, run_training
+from viaduct.training.session import TrainingRequest, run_training
 from viaduct.training.tuning_worker import make_step_signature
 from viaduct.tuning.applying import observe_calls
 from viaduct.tuning.bank import BadBank, Bank, Entry, Verdict
@@ -64,7 +64,7 @@ def make_training(path: Path) -> Training:
 def train(run: Path, bank: Path | None, steps: int) -> dict[str, torch.Tensor]:
     loaded = LoadedRecipe(NAME, replace(recipe(), steps=steps), "", None)
     location = locate_bank(bank) if bank else None
-    run_training(Request(loaded, RunDir(run), None, "cpu", "auto", "viaduct train", bank=location))
+    run_training(TrainingRequest(loaded, RunDir(run), None, "cpu", "auto", "viaduct train", bank=location))
     return load_file(run / "model.safetensors")
 
 
@@ -158,7 +158,7 @@ def test_the_users_own_bank_is_used_without_being_named_and_that_is_reported(
     bank.rename(own)
     location = locate_bank(None, {"XDG_DATA_HOME": str(tmp_path / "data")})
     loaded = LoadedRecipe(NAME, replace(recipe(), steps=2), "", None)
-    run_training(Request(loaded, RunDir(tmp_path / "run"), None, "cpu", "auto", "viaduct train", bank=location))
+    run_training(TrainingRequest(loaded, RunDir(tmp_path / "run"), None, "cpu", "auto", "viaduct train", bank=location))
     assert f"Bank {own} (your default bank): 2 choices: 1 module, optimizer loop." in capfd.readouterr().err
 
 

@@ -13,7 +13,7 @@ from training.tiny_runs import RECIPE, build_normed_network, make_images, plain
 from training.unsettled_run import SLOW, run_recipe
 from viaduct import devices
 from viaduct.training import batch_norm
-from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
+from viaduct.training.batch_norm import StatisticsCheck, check_running_statistics, looks_unsettled
 from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.rundir import RunDir
 
@@ -56,7 +56,7 @@ def test_a_network_without_batch_norm_has_nothing_to_recompute(tmp_path: Path) -
     run_recipe(run, replace(RECIPE, model=plain))
     device, device_name = devices.pick("cpu")
     saved = SavedCheckpoint(run.checkpoints / "step-10")
-    assert check_averages(replace(RECIPE, model=plain), saved, make_images(None), device, device_name) is None
+    assert check_running_statistics(replace(RECIPE, model=plain), saved, make_images(None), device, device_name) is None
 
 
 def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
@@ -77,7 +77,7 @@ def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
     monkeypatch.setattr(batch_norm.time, "monotonic", read_clock)
     monkeypatch.setattr(batch_norm, "score_batches", slow_down)
     images = make_images(None)
-    averages = check_averages(
+    averages = check_running_statistics(
         SLOW, SavedCheckpoint(unsettled_run.checkpoints / "step-30"), images, *devices.pick("cpu")
     )
     assert averages is not None
@@ -94,7 +94,9 @@ def test_norms_of_frozen_layers_keep_their_averages() -> None:
 
 
 def test_only_a_clear_gain_is_called_the_reason() -> None:
-    found = Averages(32, 100, top1=0.5, loss=1.0, recomputed_top1=0.54, recomputed_loss=0.9, steps=9, momentum=0.1)
+    found = StatisticsCheck(
+        32, 100, top1=0.5, loss=1.0, recomputed_top1=0.54, recomputed_loss=0.9, steps=9, momentum=0.1
+    )
     assert not found.is_unsettled
     assert replace(found, recomputed_top1=0.56).is_unsettled
     assert not replace(found, recomputed_top1=0.56, recomputed_loss=1.1).is_unsettled

@@ -300,7 +300,7 @@ def test_an_interrupt_between_log_lines_loses_neither_lines_nor_checkpoint(run: 
     recorder, raised = Recorder(), []
     recipe = replace(RECIPE, log=Log(every_steps=100))
     watchers = NanStop(), MetricsFile(), TensorBoard(), FORMATS[name](), recorder, After(3, raised.append)
-    train_recipe(recipe, run, *watchers, Checkpointing(), interrupted=lambda: bool(raised))
+    train_recipe(recipe, run, *watchers, Checkpointing(), read_signal=lambda: bool(raised))
     assert recorder.events[-3:] == [("log", 3), ("checkpoint", 3), ("end: interrupted", 3)]
     assert [record["step"] for record in run.read_records("log")] == [3]
     assert steps_saved(run) == [3]

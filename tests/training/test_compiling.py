@@ -25,7 +25,7 @@ from viaduct.recipes import Precision, Recipe, Sgd, Thor
 from viaduct.torch_compat import get_default_compile_cache
 from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
-from viaduct.training.compiling import CACHE_VARIABLE, Compilation, find_regions, set_compile_cache
+from viaduct.training.compiling import CACHE_VARIABLE, Compilation, find_blocks, set_compile_cache
 from viaduct.training.dumping import check_dump
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -76,19 +76,19 @@ def list_compiled(network: nn.Module) -> list[str]:
 
 
 def test_a_network_of_torchs_own_layers_has_no_blocks() -> None:
-    assert find_regions(build_normed_network(4)) == []
+    assert find_blocks(build_normed_network(4)) == []
 
 
 @pytest.mark.parametrize(("name", "blocks"), [("resnet50_v1", 17), ("resnet18_v2", 9), ("resnext50", 17)])
 def test_the_blocks_of_a_residual_network_are_its_stem_and_its_residual_blocks(name: str, blocks: int) -> None:
-    found = find_regions(models.build(name, classes=10))
+    found = find_blocks(models.build(name, classes=10))
     assert len(found) == blocks
     assert len({type(part).__name__ for part in found}) == 2
 
 
 def test_the_blocks_of_amoebanet_hold_nearly_all_of_it() -> None:
     network = models.build("amoebanet_d", classes=10, cells=3, filters=16, image=67)
-    found = find_regions(network)
+    found = find_blocks(network)
     assert sum(type(part).__name__ == "Cell" for part in found) == 3 + 4
     inside = sum(parameter.numel() for part in found for parameter in part.parameters())
     alone = sum(parameter.numel() for parameter in network.parameters()) - inside
@@ -117,14 +117,14 @@ def on_our_kernels(which: Callable[[Any], list[nn.Module]], monkeypatch: pytest.
 def test_no_part_that_runs_on_kernels_of_our_own_is_compiled() -> None:
     network = Tower(4)
     give_kernels(network.get_submodule("blocks.1.conv"))
-    assert find_regions(network) == [network.blocks[0], network.blocks[2], network.last]
+    assert find_blocks(network) == [network.blocks[0], network.blocks[2], network.last]
 
 
 def test_a_forward_pass_of_somebody_elses_does_not_keep_a_part_from_being_compiled() -> None:
     network = Tower(4)
     guarded: Any = network.get_submodule("blocks.1.conv")
     guarded.forward = partial(nn.Conv2d.forward, guarded)
-    assert len(find_regions(network)) == 4
+    assert len(find_blocks(network)) == 4
 
 
 def test_where_kernels_of_our_own_leave_no_blocks_auto_compiles_nothing(

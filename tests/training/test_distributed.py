@@ -41,7 +41,7 @@ from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import ALONE, Agreement, Group, join_ranks, read_group
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Outcome, Request, run_training
+from viaduct.training.session import Outcome, TrainingRequest, run_training
 
 
 class Witness(Callback):
@@ -99,7 +99,7 @@ TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps
 def run_recipe(run: Path, recipe: Recipe, resume: str = "auto") -> Outcome:
     command = "viaduct train recipe"
     return run_training(
-        Request(LoadedRecipe("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", resume, command)
+        TrainingRequest(LoadedRecipe("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", resume, command)
     )
 
 
@@ -300,7 +300,7 @@ def test_every_image_is_scored_once_whatever_the_ranks(tmp_path: Path) -> None:
     file.write_text(RECIPE_FILE)
     loaded = load(str(file))
     recipe = replace(loaded.recipe, steps=10)
-    run_training(Request(replace(loaded, recipe=recipe), RunDir(run), None, "cpu", "auto", "viaduct train"))
+    run_training(TrainingRequest(replace(loaded, recipe=recipe), RunDir(run), None, "cpu", "auto", "viaduct train"))
     (score_value,) = score(run)
     ranks = [ended.value for ended in together(3, score, run)]
     assert ranks[1:] == [[], []]
@@ -401,7 +401,7 @@ def scales_and_weights(run: Path, recipe: Recipe) -> tuple[int, float, dict[str,
         training = Training(
             recipe, RunDir(run), load_images(recipe.data, None), room, device_name, list(recipe.callbacks), group=group
         )
-        training.state.broadcast(training.run.checkpoints)
+        training.run_state.broadcast(training.run.checkpoints)
         with training.train_batches, training.validation:
             training.fit()
         return training.scale.skipped, training.scale.value, dict(training.model.state_dict())

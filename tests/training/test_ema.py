@@ -153,7 +153,7 @@ def test_the_first_average_begins_with_weights_that_were_loaded_meanwhile(run: R
 
 
 def saved_tensors(saved: SavedCheckpoint) -> dict[str, dict[str, Tensor]]:
-    return {"model": saved.read_model(), "ema": saved.read_averages()}
+    return {"model": saved.read_model(), "ema": saved.read_averaged_weights()}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "O2", "O3"])

@@ -39,7 +39,7 @@ from viaduct.training.hybrid import MixedLabels, Shards, SplitLoss, count_correc
 from viaduct.training.loop import Training
 from viaduct.training.mixup import mix
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, run_training
+from viaduct.training.session import TrainingRequest, run_training
 
 
 def assert_same(run: Path, other: Path, weights: float = 1e-5) -> None:
@@ -122,7 +122,7 @@ def test_a_checkpoint_continues_in_any_layout_and_number_of_ranks(before: str, a
 def conducted_file(run: Path, file: Path, steps: int) -> None:
     loaded = load(str(file))
     loaded = replace(loaded, recipe=replace(loaded.recipe, steps=steps))
-    run_training(Request(loaded, RunDir(run), None, "cpu", "auto", "viaduct train"))
+    run_training(TrainingRequest(loaded, RunDir(run), None, "cpu", "auto", "viaduct train"))
 
 
 @pytest.mark.parametrize("schedule", ["restart", "continue"])
@@ -307,7 +307,7 @@ def test_shards_are_all_classes_once() -> None:
         shards = [Shards(classes, rank, ranks, (1,) * ranks) for rank in range(ranks)]
         assert [shard.own_classes.start for shard in shards[1:]] == [shard.own_classes.stop for shard in shards[:-1]]
         assert (shards[0].own_classes.start, shards[-1].own_classes.stop) == (0, classes)
-        assert max(shard.class_count for shard in shards) - min(shard.class_count for shard in shards) <= 1
+        assert max(shard.own_class_count for shard in shards) - min(shard.own_class_count for shard in shards) <= 1
 
 
 # Which layout

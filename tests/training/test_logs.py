@@ -16,7 +16,7 @@ import pytest
 from training.tiny_runs import RECIPE, VALIDATION, After, train_recipe
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
-from viaduct.training.logs import FORMATS, Lines, compute_latencies, find_device_index
+from viaduct.training.logs import FORMATS, LogLines, compute_latencies, find_device_index
 from viaduct.training.rundir import RunDir
 
 NUMBER = r"-?\d+(\.\d+)?(e[-+]\d+)?"
@@ -46,7 +46,7 @@ def collect_lines(tmp_path: Path) -> CollectLines:
     """`collect_lines("tf", ask)` is what a format says when it is asked outside of a run."""
 
     def listen(name: str, ask: Callable[[Any], None]) -> list[str]:
-        lines: Lines = FORMATS[name]()
+        lines: LogLines = FORMATS[name]()
         lines.path = tmp_path / "log.txt"
         ask(lines)
         return lines.path.read_text().splitlines()
@@ -256,7 +256,7 @@ def test_mindspore_prints_the_books_lines(printed: Printed, run: RunDir) -> None
 
 
 def test_mindspore_counts_steps_from_one_in_every_epoch_and_prints_the_last_loss(collect_lines: CollectLines) -> None:
-    training = SimpleNamespace(progress=SimpleNamespace(pace=SimpleNamespace(steps_per_epoch=195)))
+    training = SimpleNamespace(progress=SimpleNamespace(run_length=SimpleNamespace(steps_per_epoch=195)))
 
     def log(lines: Any) -> None:
         for step in (195, 196, 390):

@@ -71,7 +71,7 @@ class Flag:
 def interrupted_at(step: int, recipe: Recipe, run: RunDir, *others: Recorder) -> SavedCheckpoint:
     """Train until Ctrl-C comes after that step; the checkpoint it leaves."""
     flag = Flag()
-    train_recipe(recipe, run, *others, After(step, flag.now), Checkpointing(), interrupted=flag)
+    train_recipe(recipe, run, *others, After(step, flag.now), Checkpointing(), read_signal=flag)
     return list_checkpoints(run.checkpoints)[-1]
 
 
@@ -135,7 +135,7 @@ def test_a_cast_network_resumes_bitwise_too(
     expected.computation.gather_statistics()
     again = resume_training(recipe, run, interrupted_at(7, recipe, run))
     again.computation.gather_statistics()
-    assert again.plan.cast_network
+    assert again.precision_plan.cast_network
     assert same(weights(again), weights(expected))
 
 
@@ -153,7 +153,7 @@ def test_an_interrupted_evaluation_leaves_no_trace_and_is_made_up_for(run: RunDi
             flag.raised = done == 2
 
     flag, first, after = Flag(), InTheMiddle(), Recorder()
-    done = train_recipe(RECIPE, run, first, Checkpointing(), interrupted=flag)
+    done = train_recipe(RECIPE, run, first, Checkpointing(), read_signal=flag)
     assert first.at("evaluation") == []
     assert (done.score, done.progress.is_complete, first.events[-1]) == (None, False, ("end: interrupted", 5))
     again = resume_training(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
@@ -167,7 +167,7 @@ def test_a_run_interrupted_after_its_last_step_still_owes_its_evaluation(run: Ru
             flag.raised = training.step == 10
 
     flag, after = Flag(), Recorder()
-    done = train_recipe(RECIPE, run, AtTheEnd(), Checkpointing(), interrupted=flag)
+    done = train_recipe(RECIPE, run, AtTheEnd(), Checkpointing(), read_signal=flag)
     assert (done.step, done.progress.is_complete) == (10, False)
     again = resume_training(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
     assert after.at("step") == []

@@ -125,8 +125,8 @@ def speak(folder: Path) -> None:
         every = group.gather({"rank": group.rank, "tensor": torch.full((group.rank + 1,), group.rank)})
         assert [part["rank"] for part in every] == list(range(group.ranks))
         assert [part["tensor"].tolist() for part in every] == [[0], [1, 1], [2, 2, 2]]
-        assert group.broadcast_value(("first", [1]) if group.is_first else None) == ("first", [1])
-        assert group.run_on_first(lambda: SavedCheckpoint(Path("x"))) == SavedCheckpoint(Path("x"))
+        assert group.broadcast_value(("first", [1]) if group.is_rank_zero else None) == ("first", [1])
+        assert group.run_on_rank_zero(lambda: SavedCheckpoint(Path("x"))) == SavedCheckpoint(Path("x"))
         (folder / str(group.rank)).touch()
 
 

@@ -189,8 +189,8 @@ def test_a_loss_that_is_not_a_number_is_reported_as_such() -> None:
 def test_the_headline_is_small_enough_for_a_line() -> None:
     found = score_confusion([[3, 1], [0, 4]])
     names = ["count", "loss", "top1", "top5", "precision", "recall", "f1", "seconds"]
-    assert list(found.headline()) == names
-    assert found.headline()["top1"] == 7 / 8
+    assert list(found.to_record()) == names
+    assert found.to_record()["top1"] == 7 / 8
 
 
 @pytest.fixture(autouse=True)
@@ -222,8 +222,8 @@ def test_a_metric_sees_the_logits_and_labels_of_all_images_in_their_order(run: R
     assert labels.tolist() == done.images.validation.labels.tolist()
     assert len(logits) == VALIDATION
     assert logits.argmax(1).tolist() == done.score.predictions
-    assert done.score.own == {"noted": 3.0, "kappa": pytest.approx(kappa(logits, labels))}
-    assert done.score.headline()["noted"] == 3.0
+    assert done.score.recipe_metrics == {"noted": 3.0, "kappa": pytest.approx(kappa(logits, labels))}
+    assert done.score.to_record()["noted"] == 3.0
 
 
 def test_it_is_written_down_beside_the_others(run: RunDir) -> None:

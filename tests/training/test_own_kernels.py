@@ -13,10 +13,10 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Init, Recipe, Thor
 from viaduct.training import own_kernels
 from viaduct.training.own_kernels import uses_own_kernels
-from viaduct.training.precision import Plan
+from viaduct.training.precision import PrecisionPlan
 from viaduct.training.rundir import RunDir
 
-BF16, FP32 = Plan("bf16", False, False), Plan("fp32", False, False)
+BF16, FP32 = PrecisionPlan("bf16", False, False), PrecisionPlan("fp32", False, False)
 RECIPE = replace(RECIPE, model=build_normed_network)
 
 
@@ -25,7 +25,7 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_kernels, "find_spec", lambda name: ModuleSpec(name, None))
 
 
-def wants_own_kernels(recipe: Recipe, plan: Plan = BF16, device: str = "cuda", closely: bool = False) -> bool:
+def wants_own_kernels(recipe: Recipe, plan: PrecisionPlan = BF16, device: str = "cuda", closely: bool = False) -> bool:
     return uses_own_kernels(recipe, plan, device, closely, recipe.mode)
 
 

@@ -21,7 +21,7 @@ from viaduct.training.loop import Training
 from viaduct.training.precision import (
     Computation,
     LossScale,
-    Plan,
+    PrecisionPlan,
     has_finite_gradients,
     plan_precision,
     unscale_gradients,
@@ -37,7 +37,7 @@ def device(*able: str, software: tuple[str, ...] = ()) -> Any:
 
 @pytest.mark.parametrize("word", ["auto", "fp32", "O0"])
 def test_nothing_is_reduced_where_the_hardware_cannot_or_nobody_asked(word: str) -> None:
-    assert plan_precision(Precision(word), device()) == Plan("fp32", False, False)
+    assert plan_precision(Precision(word), device()) == PrecisionPlan("fp32", False, False)
 
 
 def test_auto_takes_what_the_hardware_computes_in_and_nothing_that_is_done_in_software() -> None:
@@ -50,18 +50,18 @@ def test_auto_takes_what_the_hardware_computes_in_and_nothing_that_is_done_in_so
 @pytest.mark.parametrize(
     ("word", "able", "expected"),
     [
-        ("O0", ("bf16", "fp16"), Plan("fp32", False, False)),
-        ("O1", ("bf16", "fp16"), Plan("fp16", False, False)),
-        ("O1", ("bf16",), Plan("bf16", False, False)),
-        ("O2", ("bf16", "fp16"), Plan("fp16", True, False)),
-        ("O2", ("bf16",), Plan("bf16", True, False)),
-        ("O3", ("bf16", "fp16"), Plan("fp16", True, True)),
-        ("bf16", ("bf16", "fp16"), Plan("bf16", False, False)),
-        ("fp16", ("bf16", "fp16"), Plan("fp16", False, False)),
-        ("fp16", (), Plan("fp16", False, False)),
+        ("O0", ("bf16", "fp16"), PrecisionPlan("fp32", False, False)),
+        ("O1", ("bf16", "fp16"), PrecisionPlan("fp16", False, False)),
+        ("O1", ("bf16",), PrecisionPlan("bf16", False, False)),
+        ("O2", ("bf16", "fp16"), PrecisionPlan("fp16", True, False)),
+        ("O2", ("bf16",), PrecisionPlan("bf16", True, False)),
+        ("O3", ("bf16", "fp16"), PrecisionPlan("fp16", True, True)),
+        ("bf16", ("bf16", "fp16"), PrecisionPlan("bf16", False, False)),
+        ("fp16", ("bf16", "fp16"), PrecisionPlan("fp16", False, False)),
+        ("fp16", (), PrecisionPlan("fp16", False, False)),
     ],
 )
-def test_the_levels_mean_what_they_mean_elsewhere(word: str, able: tuple[str, ...], expected: Plan) -> None:
+def test_the_levels_mean_what_they_mean_elsewhere(word: str, able: tuple[str, ...], expected: PrecisionPlan) -> None:
     assert plan_precision(Precision(word), device(*able)) == expected
 
 
@@ -80,20 +80,20 @@ def test_every_precision_trains_on_every_processor(
     fast = {"fp32", "bf16"} if instructions == "1" else {"fp32"}
     expected = {"fp32": "fp32", "O0": "fp32", "fp16": "fp16", "auto": "bf16" if "bf16" in fast else "fp32"}
     done, seen = losses(replace(RECIPE, model=build_normed_network, precision=Precision(word), epochs=1), run)
-    assert done.plan.compute == expected.get(word, "bf16")
-    assert done.plan.cast_network == (word in ("O2", "O3"))
+    assert done.precision_plan.compute == expected.get(word, "bf16")
+    assert done.precision_plan.cast_network == (word in ("O2", "O3"))
     assert all(map(math.isfinite, seen))
     output = capsys.readouterr().err.count("in software, usually slower than fp32")
-    assert output == (0 if done.plan.compute in fast else 1)
+    assert output == (0 if done.precision_plan.compute in fast else 1)
 
 
 @pytest.mark.parametrize(("word", "keep"), [("O2", False), ("O3", True), ("O2", True), ("O3", False)])
 def test_keep_batchnorm_fp32_overrules_the_level(word: str, keep: bool) -> None:
     plan = plan_precision(Precision(word, keep_batchnorm_fp32=keep), device("fp16"))
-    assert plan == Plan("fp16", True, cast_norms=not keep)
+    assert plan == PrecisionPlan("fp16", True, cast_norms=not keep)
 
 
-def computation(plan: Plan) -> Computation:
+def computation(plan: PrecisionPlan) -> Computation:
     torch.manual_seed(1)
     return Computation(build_normed_network(4), plan, CPU, compiled=False, device_graphs=False)
 
@@ -108,21 +108,21 @@ OTHERS = ("0.weight", "5.weight", "5.bias")
 
 @pytest.mark.parametrize("cast_norms", [False, True])
 def test_the_master_weights_stay_in_fp32_when_the_network_is_cast(cast_norms: bool) -> None:
-    made = computation(Plan("bf16", True, cast_norms))
+    made = computation(PrecisionPlan("bf16", True, cast_norms))
     norm = torch.bfloat16 if cast_norms else torch.float32
     assert set(dtypes(made.master).values()) == {torch.float32}
     assert dtypes(made.network) == {**dict.fromkeys(OTHERS, torch.bfloat16), **dict.fromkeys(NORMS, norm)}
 
 
 def test_casting_at_use_casts_no_weight() -> None:
-    made = computation(Plan("bf16", False, False))
+    made = computation(PrecisionPlan("bf16", False, False))
     assert made.network is made.master
     assert set(dtypes(made.network).values()) == {torch.float32}
 
 
 @pytest.mark.parametrize("cast", [False, True])
 def test_the_logits_leave_in_fp32_although_they_were_computed_in_bf16(cast: bool) -> None:
-    made = computation(Plan("bf16", cast, cast))
+    made = computation(PrecisionPlan("bf16", cast, cast))
     made.train(False)
     images = torch.randn(5, 3, 16, 16)
     logits, exact = made(images), made.master(images)
@@ -133,14 +133,14 @@ def test_the_logits_leave_in_fp32_although_they_were_computed_in_bf16(cast: bool
 
 
 def test_fp32_computes_exactly_what_the_network_does() -> None:
-    made = computation(Plan("fp32", False, False))
+    made = computation(PrecisionPlan("fp32", False, False))
     made.train(False)
     images = torch.randn(5, 3, 16, 16)
     assert torch.equal(made(images), made.master(images))
 
 
 def test_gradients_come_to_the_masters_and_new_weights_go_back() -> None:
-    made = computation(Plan("bf16", True, True))
+    made = computation(PrecisionPlan("bf16", True, True))
     made(torch.randn(4, 3, 16, 16)).square().sum().backward()
     made.gather_gradients()
     assert all(
@@ -154,7 +154,7 @@ def test_gradients_come_to_the_masters_and_new_weights_go_back() -> None:
 
 
 def test_statistics_travel_both_ways() -> None:
-    made = computation(Plan("bf16", True, True))
+    made = computation(PrecisionPlan("bf16", True, True))
     made(2 + torch.randn(4, 3, 16, 16))
     assert not made.master[1].running_mean.any()
     made.gather_statistics()
@@ -166,7 +166,7 @@ def test_statistics_travel_both_ways() -> None:
 
 
 def test_training_and_evaluation_reach_both_networks() -> None:
-    made = computation(Plan("bf16", True, True))
+    made = computation(PrecisionPlan("bf16", True, True))
     made.train(False)
     assert not made.master.training
     assert not made.network.training
@@ -339,7 +339,7 @@ def losses(recipe: Recipe, run: RunDir) -> tuple[Training, list[float]]:
 def test_a_network_learns_at_every_level(run: RunDir, able: Callable[..., None], level: str, word: str) -> None:
     able(word)
     done, seen = losses(replace(RECIPE, model=build_normed_network, precision=Precision(level), epochs=8), run)
-    assert (done.plan.compute, done.plan.cast_network) == (word, level != "O1")
+    assert (done.precision_plan.compute, done.precision_plan.cast_network) == (word, level != "O1")
     assert sum(seen[-PER_EPOCH:]) < 0.6 * sum(seen[:PER_EPOCH])
     assert done.score is not None
     assert done.score.top1 > 0.7

@@ -13,10 +13,10 @@ from viaduct.recipes import load
 from viaduct.recipes._fields import override
 from viaduct.training import profile_apply
 from viaduct.training.profile_apply import Applied, apply_advice, choose_advice
-from viaduct.training.profiled import WorkOrder
+from viaduct.training.profiled import RecipeJob
 
 TASTER = load("shapes_taster")
-ORDER = WorkOrder(TASTER, Path("prof"), Plan(1, 3, 2))
+ORDER = RecipeJob(TASTER, Path("prof"), Plan(1, 3, 2))
 
 
 def make_advice(**changes: str) -> Advice:
@@ -24,12 +24,12 @@ def make_advice(**changes: str) -> Advice:
     return Advice("loader", "61 %", "more workers", ("20 ms",), 5000.0, "measured", changes=fields)
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, times_us: Sequence[float]) -> list[WorkOrder]:
+def pretend(monkeypatch: pytest.MonkeyPatch, times_us: Sequence[float]) -> list[RecipeJob]:
     """Let each profile take the next of these times; return what was asked for."""
-    asked: list[WorkOrder] = []
+    asked: list[RecipeJob] = []
 
-    def profile_recipe(order: WorkOrder, ranks: int) -> Profile:
-        asked.append(order)
+    def profile_recipe(job: RecipeJob, ranks: int) -> Profile:
+        asked.append(job)
         time = times_us[len(asked) - 1]
         return Profile(Facts("r", "recipe"), steps=[Step(0, 1, 0.0, 1.0, time, 0.0)] if time else [])
 
@@ -59,10 +59,10 @@ def test_both_variants_take_turns_with_the_users_settings(monkeypatch: pytest.Mo
     advice = [make_advice(), make_advice(data__workers="2")]
     applied = apply_advice(advice, replace(ORDER, settings=[("seed", "3")]))
     assert applied is not None
-    settings = [order.settings for order in asked]
+    settings = [job.settings for job in asked]
     plain, changed = [("seed", "3")], [("seed", "3"), ("data.workers", "2")]
     assert settings == [plain, changed, changed, plain, plain, changed]
-    assert {order.plan for order in asked} == {Plan(1, 3, 0)}
+    assert {job.plan for job in asked} == {Plan(1, 3, 0)}
     assert applied.is_gain
     assert "data.workers=2: measured gain: 4 µs a step, 40.0% " in applied.describe()
 

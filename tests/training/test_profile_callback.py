@@ -38,7 +38,7 @@ from viaduct.training.profile_callback import (
     write_profiles_on_error,
 )
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, run_training
+from viaduct.training.session import TrainingRequest, run_training
 from viaduct.training.sink import Capture
 
 BASE = replace(RECIPE, model=forgetful)  # two epochs of five steps, with dropout
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_nobody_planned_is_reported_to_be_among_the_operators(
 def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> None:
     uninterrupted = train_recipe(BASE, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
-    first = training(BASE, run, profiling(), Checkpointing(), interrupted=lambda: first.step >= 5)
+    first = training(BASE, run, profiling(), Checkpointing(), read_signal=lambda: first.step >= 5)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     early = read_profile(run.path / "profile")
@@ -178,7 +178,7 @@ def test_an_evaluation_alone_has_no_steps_to_profile() -> None:
 
 def run_request(run: RunDir, request: ProfileRequest | None) -> None:
     loaded = LoadedRecipe("tiny", within(BASE, "checkpoint", every_steps=4), "Tiny.", None)
-    run_training(Request(loaded, run, None, "cpu", "auto", "viaduct train tiny", profile=request))
+    run_training(TrainingRequest(loaded, run, None, "cpu", "auto", "viaduct train tiny", profile=request))
 
 
 def test_the_report_of_a_run_without_a_profile_does_not_mention_one(tmp_path: Path) -> None:

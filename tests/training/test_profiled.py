@@ -15,7 +15,7 @@ from viaduct.profiling.collector import Plan
 from viaduct.profiling.folder import read_profile
 from viaduct.recipes import LoadedRecipe, Recipe, load
 from viaduct.training.loop import Training
-from viaduct.training.profiled import WorkOrder, prepare_recipe, profile_recipe
+from viaduct.training.profiled import RecipeJob, prepare_recipe, profile_recipe
 
 TINY = LoadedRecipe("tiny", replace(RECIPE, steps=4), "Tiny.", None)
 STEPS = Plan(skip=2, timed=5, recorded=0)
@@ -34,13 +34,13 @@ recipe = Recipe(
 
 def test_a_field_that_is_none_is_refused_before_a_step(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"no field called 'optimizer\.rate'"):
-        profile_recipe(WorkOrder(TINY, tmp_path / "prof", STEPS, "cpu", settings=[("optimizer.rate", "1")]))
+        profile_recipe(RecipeJob(TINY, tmp_path / "prof", STEPS, "cpu", settings=[("optimizer.rate", "1")]))
     assert not (tmp_path / "prof").exists()
 
 
 def test_data_that_are_needed_are_requested(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="--data synthetic trains on noise"):
-        profile_recipe(WorkOrder(load("resnet50_imagenet"), tmp_path / "prof", STEPS, "cpu"))
+        profile_recipe(RecipeJob(load("resnet50_imagenet"), tmp_path / "prof", STEPS, "cpu"))
 
 
 def test_steps_go_on_beyond_the_end_of_the_recipe_and_nothing_else_is_done(
@@ -49,7 +49,7 @@ def test_steps_go_on_beyond_the_end_of_the_recipe_and_nothing_else_is_done(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Training, "evaluate", lambda self: pytest.fail("nothing is evaluated"))
     monkeypatch.setattr(Training, "save", lambda self: pytest.fail("nothing is saved"))
-    found = profile_recipe(WorkOrder(TINY, tmp_path / "prof", STEPS, "cpu", command="viaduct profile run tiny"))
+    found = profile_recipe(RecipeJob(TINY, tmp_path / "prof", STEPS, "cpu", command="viaduct profile run tiny"))
     assert [step.number for step in found.steps] == [2, 3, 4, 5, 6]
     assert (found.facts.warmup_steps, found.facts.timed_steps, found.facts.recorded_steps) == (2, 5, 0)
     assert (found.facts.kind, found.facts.source, found.facts.batch) == ("recipe", "tiny", 8)
@@ -64,15 +64,15 @@ def test_an_error_in_a_step_leaves_what_was_collected_and_is_passed_on(tmp_path:
 
     broken = replace(TINY, recipe=replace(TINY.recipe, callbacks=(After(4, fail),)))
     with pytest.raises(BadData, match="image 7"):
-        profile_recipe(WorkOrder(broken, tmp_path / "prof", STEPS, "cpu"))
+        profile_recipe(RecipeJob(broken, tmp_path / "prof", STEPS, "cpu"))
     found = read_profile(tmp_path / "prof")
     assert [step.number for step in found.steps] == [2, 3]
     assert found.facts.ended == "BadData after step 4: image 7 cannot be read."
 
 
 def prepare_tiny(recipe: Recipe, kind: str, ranks: int = 1, **more: object) -> tuple[Recipe, list[str]]:
-    order = WorkOrder(replace(TINY, recipe=recipe), Path("prof"), STEPS, **more)  # type: ignore[arg-type]
-    return prepare_recipe(order, kind, ranks)
+    job = RecipeJob(replace(TINY, recipe=recipe), Path("prof"), STEPS, **more)  # type: ignore[arg-type]
+    return prepare_recipe(job, kind, ranks)
 
 
 def test_a_batch_that_was_requested_stays() -> None:
@@ -97,7 +97,7 @@ def test_noise_is_reported_to_measure_no_loader() -> None:
 def test_two_ranks_have_a_folder_each_and_one_for_both(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN)
-    found = profile_recipe(WorkOrder(load(str(file)), tmp_path / "prof", Plan(2, 3, 1), "cpu"), ranks=2)
+    found = profile_recipe(RecipeJob(load(str(file)), tmp_path / "prof", Plan(2, 3, 1), "cpu"), ranks=2)
     assert found.ranks == [0, 1]
     assert [step.number for step in found.regular_steps_of(0)] == [2, 3, 4]
     assert found.facts.ranks == 2

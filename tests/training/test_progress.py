@@ -10,9 +10,9 @@ from training.tiny_runs import RECIPE
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
 from viaduct.training.progress import Progress, Stopwatch
-from viaduct.training.schedule import Pace
+from viaduct.training.schedule import RunLength
 
-PACE = Pace(images=40, global_batch=8, steps=10)
+PACE = RunLength(images=40, global_batch=8, steps=10)
 
 
 def progress_at(step: int, recipe: Recipe = RECIPE) -> Progress:

@@ -16,8 +16,8 @@ from viaduct.training import provenance
 from viaduct.training.provenance import (
     MAX_SESSIONS,
     count_modified_files,
-    describe_donor,
     describe_provenance,
+    describe_run_of_file,
     fingerprint_data,
     hash_sources,
 )
@@ -86,8 +86,8 @@ def test_the_source_has_a_digest_and_files_of_a_repository_are_counted() -> None
     assert count is None or count >= 0
 
 
-def test_a_file_outside_of_any_run_has_no_donor(tmp_path: Path) -> None:
+def test_a_file_outside_of_any_run_has_no_run(tmp_path: Path) -> None:
     (tmp_path / "w.safetensors").write_bytes(b"")
-    assert describe_donor(tmp_path / "w.safetensors") == {"run": None, "run_id": None}
+    assert describe_run_of_file(tmp_path / "w.safetensors") == {"run": None, "run_id": None}
     (tmp_path / "recipe.json").write_text("{")
-    assert describe_donor(tmp_path / "w.safetensors") == {"run": str(tmp_path), "run_id": None}
+    assert describe_run_of_file(tmp_path / "w.safetensors") == {"run": str(tmp_path), "run_id": None}

@@ -12,12 +12,12 @@ from training.tiny_runs import RECIPE
 from viaduct.recipes import AdamW, LoadedRecipe
 from viaduct.training.rate_finder import choose_range, compute_rate, has_diverged, measure_rates
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request
+from viaduct.training.session import TrainingRequest
 
 
-def request_for(run: Path, **changes: object) -> Request:
+def request_for(run: Path, **changes: object) -> TrainingRequest:
     recipe = dataclasses.replace(RECIPE, **changes)  # type: ignore[arg-type]
-    return Request(LoadedRecipe("tiny", recipe, "", None), RunDir(run), None, "cpu", "auto", "")
+    return TrainingRequest(LoadedRecipe("tiny", recipe, "", None), RunDir(run), None, "cpu", "auto", "")
 
 
 def test_the_run_directory_is_left_as_it_is(tmp_path: Path) -> None:

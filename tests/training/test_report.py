@@ -25,7 +25,7 @@ def page_of(folder: Path, recipe: Recipe = RECIPE, stop_at: int = 0, **more: Any
     received: list[int] = []
     callbacks = [MetricsFile(), Checkpointing(), After(stop_at, lambda training: received.append(15))]
     run = RunDir(folder)
-    done = train_recipe(recipe, run, *callbacks, interrupted=lambda: received[0] if received else 0)
+    done = train_recipe(recipe, run, *callbacks, read_signal=lambda: received[0] if received else 0)
     loaded = LoadedRecipe("tiny", recipe, "Tiny.", None)
     write_report(loaded, done, summarise(loaded, done, "viaduct train tiny"), **more)
     text = run.report.read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ from viaduct.recipes import (
     V15Decay,
     load,
 )
-from viaduct.training.schedule import Pace, find_pace, learning_rate, rate_factor
+from viaduct.training.schedule import RunLength, compute_rate_factor, compute_run_length, learning_rate
 
 IMAGENET, CIFAR = 1_281_167, 50_000
 
@@ -61,7 +61,7 @@ def test_the_official_warm_up_takes_25022_steps_from_zero_to_the_peak() -> None:
 
 def test_the_books_cosine_has_its_check_value() -> None:
     book = recipe(BookCosine(warmup_epochs=5), lr=0.1, epochs=90)
-    assert find_pace(book, CIFAR).steps_per_epoch == 195
+    assert compute_run_length(book, CIFAR).steps_per_epoch == 195
     assert learning_rate(book, 5000, CIFAR) == pytest.approx(0.06166325, abs=5e-9)
 
 
@@ -74,26 +74,26 @@ def test_the_books_cosine_warms_up_from_one_step_above_zero() -> None:
 @pytest.mark.parametrize(("epoch", "rate"), [(0, 0.1), (90, 0.1), (92, 0.01), (135, 0.01), (137, 0.001), (181, 0.001)])
 def test_resnet56_divides_its_rate_after_epochs_91_and_136(epoch: int, rate: float) -> None:
     r1 = load("resnet56_cifar10").recipe
-    first = epoch * find_pace(r1, CIFAR).steps_per_epoch
+    first = epoch * compute_run_length(r1, CIFAR).steps_per_epoch
     assert learning_rate(r1, first, CIFAR) == pytest.approx(rate)
 
 
 def test_the_third_division_of_resnet56_comes_with_the_end_of_its_182_epochs() -> None:
     r1 = load("resnet56_cifar10").recipe
     boundary = int(182 * CIFAR / 128)
-    assert find_pace(r1, CIFAR).steps <= boundary
+    assert compute_run_length(r1, CIFAR).steps <= boundary
     assert learning_rate(r1, boundary + 1, CIFAR) == pytest.approx(1e-4)
 
 
 def test_a_cosine_falls_at_every_step_and_ends_at_its_floor() -> None:
     floored = recipe(Cosine(warmup_epochs=1, floor=0.05), batch=10, epochs=10)
-    pace = find_pace(floored, 100)
-    factors = [rate_factor(floored, step, pace) for step in range(pace.steps + 1)]
+    run_length = compute_run_length(floored, 100)
+    factors = [compute_rate_factor(floored, step, run_length) for step in range(run_length.steps + 1)]
     assert factors[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
     assert factors[10] == 1.0
     assert all(after < before for before, after in pairwise(factors[10:]))
     assert factors[-1] == pytest.approx(0.05)
-    assert rate_factor(floored, pace.steps + 50, pace) == pytest.approx(0.05)
+    assert compute_rate_factor(floored, run_length.steps + 50, run_length) == pytest.approx(0.05)
 
 
 def test_halfway_down_a_cosine_is_half_of_the_peak() -> None:
@@ -134,19 +134,19 @@ def test_a_schedule_of_the_user_gets_the_step_and_the_length_of_the_run() -> Non
 
 
 def test_steps_win_over_epochs() -> None:
-    assert find_pace(recipe(Constant(), batch=10, epochs=4), 105).steps == 40
-    assert find_pace(recipe(Constant(), batch=10, epochs=4, steps=7), 105).steps == 7
+    assert compute_run_length(recipe(Constant(), batch=10, epochs=4), 105).steps == 40
+    assert compute_run_length(recipe(Constant(), batch=10, epochs=4, steps=7), 105).steps == 7
 
 
 def test_a_fraction_of_an_epoch_is_at_least_one_step() -> None:
-    assert find_pace(recipe(Constant(), batch=10, epochs=0.5), 100).steps == 5
-    assert find_pace(recipe(Constant(), batch=10, epochs=0.001), 100).steps == 1
+    assert compute_run_length(recipe(Constant(), batch=10, epochs=0.5), 100).steps == 5
+    assert compute_run_length(recipe(Constant(), batch=10, epochs=0.001), 100).steps == 1
 
 
 def test_epochs_count_images_not_whole_batches() -> None:
-    pace = Pace(images=105, global_batch=10, steps=20)
-    assert pace.steps_per_epoch == 10
-    assert pace.epochs_at(10) == pytest.approx(100 / 105)
+    run_length = RunLength(images=105, global_batch=10, steps=20)
+    assert run_length.steps_per_epoch == 10
+    assert run_length.epochs_at(10) == pytest.approx(100 / 105)
 
 
 def as_printed(value: float) -> object:

@@ -26,7 +26,7 @@ from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.distributed import Group
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, load_images, print_resume_command, run_training
+from viaduct.training.session import TrainingRequest, load_images, print_resume_command, run_training
 
 TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps=2, every_minutes=0, keep_best=False))
 
@@ -38,7 +38,9 @@ def a_stored_recipe_can_be_reloaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_recipe(run: RunDir, recipe: Recipe = TINY, resume: str = "auto") -> str:
     """Train; what was said meanwhile is in capsys."""
-    request = Request(LoadedRecipe("tiny", recipe, "Tiny.", None), run, None, "cpu", resume, "viaduct train tiny")
+    request = TrainingRequest(
+        LoadedRecipe("tiny", recipe, "Tiny.", None), run, None, "cpu", resume, "viaduct train tiny"
+    )
     return "finished" if run_training(request).finished else "interrupted"
 
 

@@ -141,7 +141,7 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), change, Checkpointing())
     assert (uninterrupted.sink is not None) == captured
     run = RunDir(tmp_path / "parts")
-    first = training(recipe, run, change, Checkpointing(), interrupted=lambda: first.step >= 8)
+    first = training(recipe, run, change, Checkpointing(), read_signal=lambda: first.step >= 8)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     again = weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))

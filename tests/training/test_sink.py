@@ -42,7 +42,7 @@ from viaduct.training.callbacks import (
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import Capture, Feed, Work, describe_sink, find_sink_obstacle
+from viaduct.training.sink import BatchFeed, Capture, Work, describe_sink, find_sink_obstacle
 
 
 def saved_bytes(run: RunDir) -> dict[str, bytes]:
@@ -120,7 +120,7 @@ def test_a_run_resumed_between_and_within_sinks_is_bitwise_the_same(tmp_path: An
     def is_interrupted() -> bool:
         return flag.raised or (first.step >= stop)
 
-    first = training(recipe, run, Checkpointing(), interrupted=is_interrupted)
+    first = training(recipe, run, Checkpointing(), read_signal=is_interrupted)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
@@ -446,7 +446,7 @@ def test_an_interrupted_run_with_captured_steps_ends_with_the_same_bits(tmp_path
     recipe = within(replace(RECIPES[name], sink="auto"), "log", every_steps=4)
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
-    first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
+    first = training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
@@ -515,7 +515,7 @@ def test_a_batch_is_made_beside_the_step_and_read_after_it_is_there() -> None:
             card.told.append(f"batch {number} on {card.current}")
             yield Batch(Parcel(card), Parcel(card), None, Parcel(card))  # type: ignore[arg-type]
 
-    feed, batches = Feed("cpu"), make_batches()
+    feed, batches = BatchFeed("cpu"), make_batches()
     feed.vendor, feed.side_stream = card, card.Stream()
     for number in range(4):
         feed.take_batch(batches)

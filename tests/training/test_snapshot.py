@@ -40,12 +40,12 @@ def test_a_restored_snapshot_continues_bit_by_bit(run: RunDir) -> None:
     state = training(recipe, run)
     batches = state.begin_training()
     state.advance(batches)
-    snapshot = copy.deepcopy(state.state.take_snapshot())  # its tensors are the run's own
+    snapshot = copy.deepcopy(state.run_state.take_snapshot())  # its tensors are the run's own
     random_state = torch.get_rng_state()
     state.advance(batches)
     expected, averages = weights(state), copy.deepcopy(state.ema.values) if state.ema else {}
     torch.manual_seed(7)
-    state.state.restore(snapshot, run.path)
+    state.run_state.restore(snapshot, run.path)
     assert state.step == 1
     assert torch.equal(torch.get_rng_state(), random_state)
     again = state.begin_training()
@@ -64,7 +64,7 @@ def test_a_rank_that_did_not_exist_before_draws_other_numbers_than_those_that_di
     before = torch.get_rng_state()
     drawn = []
     for rank in range(3):  # ranks 0 and 1 wrote the checkpoint, rank 2 is new
-        state.state.parallel.group = Group(rank, 3)
-        state.state.restore_random_states(stored)
+        state.run_state.parallel.group = Group(rank, 3)
+        state.run_state.restore_random_states(stored)
         drawn.append(torch.equal(torch.get_rng_state(), before))
     assert drawn == [True, True, False]

@@ -348,7 +348,7 @@ def test_a_step_that_cannot_be_continued_from_is_refused(
 
 def conduct(recipe: Recipe, run: Path) -> None:
     session.run_training(
-        session.Request(LoadedRecipe("mine", recipe, "", None), RunDir(run), None, "cpu", "auto", "test")
+        session.TrainingRequest(LoadedRecipe("mine", recipe, "", None), RunDir(run), None, "cpu", "auto", "test")
     )
 
 

@@ -13,7 +13,7 @@ from tuning.bank_entries import HERE, make_entry
 from tuning.in_process import SPACE
 from viaduct.errors import BadValue, ViaductError
 from viaduct.recipes import LoadedRecipe
-from viaduct.training.tuned import TuneReport, TuneRequest, TuningSession, choose_for_training, install, make_order
+from viaduct.training.tuned import TuneReport, TuneRequest, TuningSession, choose_for_training, install, make_job
 from viaduct.tuning.bank import Bank, BankContents, Verdict
 from viaduct.tuning.location import locate_bank
 from viaduct.tuning.signature import Signature
@@ -114,5 +114,5 @@ def test_a_recipe_without_tunable_operators_is_refused(tmp_path: Path) -> None:
 
 def test_the_recipes_own_batch_is_tuned_and_steps_are_not_captured(tmp_path: Path) -> None:
     request = TuneRequest(LoadedRecipe("tiny", tiny_runs.RECIPE, "", None), locate_bank(tmp_path))
-    recipe = make_order(request).change_recipe()
+    recipe = make_job(request).change_recipe()
     assert (recipe.data.global_batch, recipe.sink) == (8, 0)

@@ -14,7 +14,7 @@ from training import tiny_runs
 from training.tiny_runs import RECIPE, Recorder, build_normed_network, training, within
 from viaduct.profiling.collector import Plan
 from viaduct.recipes import LoadedRecipe, Thor
-from viaduct.training.profiled import WorkOrder
+from viaduct.training.profiled import RecipeJob
 from viaduct.training.rundir import RunDir
 from viaduct.training.tuning_worker import (
     RecipeStep,
@@ -30,8 +30,8 @@ TINY = LoadedRecipe("tiny", replace(RECIPE, model=build_normed_network), "Tiny."
 
 @pytest.fixture
 def step() -> Iterator[RecipeStep]:
-    order = WorkOrder(TINY, Path("unused"), Plan(1, 1, 0), "cpu")
-    step = RecipeStep(order)
+    job = RecipeJob(TINY, Path("unused"), Plan(1, 1, 0), "cpu")
+    step = RecipeStep(job)
     yield step
     step.folder.cleanup()
 

@@ -95,7 +95,7 @@ def test_who_is_behind() -> None:
 
 def test_a_pulse_counts_places() -> None:
     pulse = Pulse()
-    pulse.enter("forward", 1)
-    pulse.enter("backward", 1)
+    pulse.reach_point("forward", 1)
+    pulse.reach_point("backward", 1)
     assert (pulse.count, pulse.point, pulse.step) == (2, "backward", 1)
-    assert time.monotonic() - pulse.entered_at == pytest.approx(0, abs=60)
+    assert time.monotonic() - pulse.reached_at == pytest.approx(0, abs=60)

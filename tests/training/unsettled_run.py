@@ -9,7 +9,7 @@ from torch import nn
 from training.tiny_runs import RECIPE, build_normed_network
 from viaduct.recipes import Checkpoint, LoadedRecipe, Log, Recipe
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, run_training
+from viaduct.training.session import TrainingRequest, run_training
 
 
 def slow(classes: int) -> nn.Module:
@@ -28,5 +28,5 @@ SLOW = replace(RECIPE, model=slow, epochs=6, log=Log(every_steps=5), checkpoint=
 
 def run_recipe(run: RunDir, recipe: Recipe) -> None:
     assert run_training(
-        Request(LoadedRecipe("tiny", recipe, "Tiny.", None), run, None, "cpu", "auto", "viaduct train")
+        TrainingRequest(LoadedRecipe("tiny", recipe, "Tiny.", None), run, None, "cpu", "auto", "viaduct train")
     ).finished

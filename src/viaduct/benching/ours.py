@@ -122,7 +122,7 @@ class Ours:
         blocks = [compiled] if compiled != "off" else []
         sink = [f"sink {recipe.sink}"] if recipe.sink else []
         kernels = ["own kernels"] if self.training.computation.fused_count else []
-        return ", ".join([self.training.plan.compute, self.training.mode, *blocks, *sink, *kernels])
+        return ", ".join([self.training.precision_plan.compute, self.training.mode, *blocks, *sink, *kernels])
 
     def run_first_step(self) -> None:
         """Run one step from the host, even if the recipe has a sink."""

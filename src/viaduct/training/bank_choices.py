@@ -17,7 +17,7 @@ import torch
 from viaduct.devices.base import summarise_error
 from viaduct.errors import BadRun
 from viaduct.json_records import Damaged, decode_record
-from viaduct.training.layout import keep_unchanged
+from viaduct.training.layout import preserve_state
 from viaduct.training.loop import Training
 from viaduct.training.tuned import choose_for_training, read_built_in
 from viaduct.training.tuning_worker import find_module_obstacle, make_step_signature
@@ -43,7 +43,10 @@ def apply_bank(training: Training, location: Location | None, recipe_name: str) 
         mismatch = find_module_obstacle(training) or "no choice fits an operator of this run"
         reason = mismatch if choices else explain_no_choices(stored, location)
         return f"Bank {location.describe()}: nothing is applied; {reason}." if is_explicit else None
-    training.tuned = {"bank": str(location.path.resolve()), "choices": {k: dict(c) for k, c in applied.choices.items()}}
+    training.tuning_record = {
+        "bank": str(location.path.resolve()),
+        "choices": {k: dict(c) for k, c in applied.choices.items()},
+    }
     return f"Bank {location.describe()}: {applied.describe()}."
 
 
@@ -59,7 +62,7 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
     except Damaged as error:
         file = training.run.path / "recipe.json"
         raise BadRun(f"{file} is damaged: its field 'tuning' cannot be read ({error}).") from None
-    training.tuned = dict(stored)
+    training.tuning_record = dict(stored)
     if training.group.ranks > 1:
         return (
             "This run was begun on one rank with tuned operators; several ranks use defaults, which round differently."
@@ -110,7 +113,7 @@ def find_calls(training: Training) -> list[Call]:
     images = torch.zeros(count, 3, recipe.data.size, recipe.data.size, device=training.torch_device)
     images = images.contiguous(memory_format=torch.channels_last)
     computation = training.computation
-    with keep_unchanged(computation.network):
+    with preserve_state(computation.network):
         computation.network.train()
         try:
             return observe_calls(computation.network, lambda: computation.compute_outputs(images))

@@ -2,8 +2,8 @@
 
 In training a batch norm uses the statistics of the current batch, in evaluation its running averages. After n steps
 with momentum m these have gone 1 - (1 - m)^n of the way from their initial values, so a short run may classify training
-batches well and validation images badly. `check_averages` scores the network with its averages and with recomputed
-ones.
+batches well and validation images badly. `check_running_statistics` scores the network with its averages and with
+recomputed ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOP1_GAIN = 0.05  # averages are unsettled if recomputed ones lower the loss and
 
 
 @dataclass(frozen=True)
-class Averages:
+class StatisticsCheck:
     """Scores of the same validation images with the run's averages and with recomputed ones."""
 
     training_batches: int  # from which the averages were recomputed
@@ -82,9 +82,9 @@ def looks_unsettled(training: dict[str, Any], validation: dict[str, Any]) -> boo
     return has_larger_loss or bool(validation["top1"] < training["top1"] - TOP1_GAP)
 
 
-def check_averages(
+def check_running_statistics(
     recipe: Recipe, saved: checkpoint.SavedCheckpoint, images: Dataset, device: Device, torch_device: torch.device
-) -> Averages | None:
+) -> StatisticsCheck | None:
     """Score a checkpoint with its averages and with recomputed ones; None if there is nothing to recompute."""
     computation = open_checkpoint(recipe, saved, device, torch_device)
     norms = find_recomputable_norms(computation.network)
@@ -100,7 +100,7 @@ def check_averages(
         # The same images as before, however long they take.
         after = score_batches(computation, validation, loss, before.batches, math.inf)
     momentum = momenta.pop() if len(momenta) == 1 else None
-    return Averages(done, before.images, before.top1, before.loss, after.top1, after.loss, saved.step, momentum)
+    return StatisticsCheck(done, before.images, before.top1, before.loss, after.top1, after.loss, saved.step, momentum)
 
 
 def open_checkpoint(
@@ -109,7 +109,7 @@ def open_checkpoint(
     """Build a new network, uncompiled, with the checkpoint's weights."""
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
-    weights = saved.read_averages() if recipe.ema else saved.read_model()  # these averages are those of the weights
+    weights = saved.read_averaged_weights() if recipe.ema else saved.read_model()
     checkpoint.load_model(model, weights, saved.path)
     plan = plan_precision(recipe.precision, device)
     return Computation(model, plan, torch_device, compiled=False, device_graphs=False)

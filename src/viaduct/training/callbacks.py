@@ -173,7 +173,7 @@ class Checkpointing(Callback):
     def save(self, training: Training) -> None:
         training.save()
         best = training.progress.best["step"] if training.progress.best else None
-        if training.group.is_first:
+        if training.group.is_rank_zero:
             prune(training.run.checkpoints, training.recipe.checkpoint.keep, best, newest=training.step)
         self.saved_at, self.saved_step, self.new_best = time.monotonic(), training.step, False
 
@@ -204,7 +204,7 @@ class MetricsFile(Callback):
         self.write("log", asdict(record) | {"time": time.time()})
 
     def evaluation(self, training: Training, score: Score) -> None:
-        fields = score.headline() | {"epoch": training.epoch, "time": time.time()}
+        fields = score.to_record() | {"epoch": training.epoch, "time": time.time()}
         self.write("evaluation", {"step": training.step, **fields})
 
     def checkpoint(self, training: Training, saved: SavedCheckpoint) -> None:
@@ -230,7 +230,7 @@ class TensorBoard(Callback):
 
     def evaluation(self, training: Training, score: Score) -> None:
         names = ("loss", "top1", "top5", "precision", "recall", "f1")
-        values = {name: getattr(score, name) for name in names} | score.own  # the recipe's own metrics
+        values = {name: getattr(score, name) for name in names} | score.recipe_metrics  # the recipe's own metrics
         self.file.write_scalars(training.step, {f"validation/{name}": value for name, value in values.items()})
 
 

@@ -88,7 +88,7 @@ class SavedCheckpoint:
     def read_model(self) -> dict[str, Tensor]:
         return read_tensors(self.path / MODEL_FILE)
 
-    def read_averages(self) -> dict[str, Tensor]:
+    def read_averaged_weights(self) -> dict[str, Tensor]:
         return read_tensors(self.path / EMA_FILE)
 
     def read_state(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Compilation:
         may use device graphs.
         """
         self.wrapped = wrapped
-        self.parts = [] if mode in ("whole", "off") else find_regions(network)
+        self.parts = [] if mode in ("whole", "off") else find_blocks(network)
         has_own_kernels = any(is_fused(module) for module in network.modules())
         if patterns and mode != "off":
             self.parts, mode = find_named_parts(network, patterns), "regional"
@@ -116,7 +116,7 @@ def is_on_cpu(network: nn.Module) -> bool:
     return all(parameter.device.type == "cpu" for parameter in network.parameters())
 
 
-def find_regions(network: nn.Module) -> list[nn.Module]:
+def find_blocks(network: nn.Module) -> list[nn.Module]:
     """Return the blocks to compile: the outermost ones whose class repeats, and blocks that contain none of these.
 
     A block is a module with submodules whose class is not torch's. Blocks with viaduct's own kernels are left out.

@@ -40,7 +40,7 @@ class DeviceStep:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(max_steps, dtype=torch.float64, device=device)
         # Numbers of correct images: a column for top-1 and, if the recipe logs it, one for top-5.
-        self.hits = torch.zeros((max_steps, 1 + step.parallel.counts_top5), dtype=torch.int64, device=device)
+        self.correct_counts = torch.zeros((max_steps, 1 + step.parallel.counts_top5), dtype=torch.int64, device=device)
         self.scale = DeviceScale(step.scale, device) if step.scale.skips_overflows else None
         self.updates = torch.zeros((), dtype=torch.float64, device=device)  # number of updates of the averaged weights
         self.is_capturing = False  # True while the step is captured
@@ -78,9 +78,9 @@ class DeviceStep:
         self.row.copy_(self.table.index_select(0, self.cursor)[0])
         self.set_network_progress()
         images, targets = self.mix_batch()
-        loss, hits = self.step.run(images, targets, self, self.batch if self.is_observed else None)
+        loss, correct_counts = self.step.run(images, targets, self, self.batch if self.is_observed else None)
         self.losses.index_copy_(0, self.cursor, loss.double()[None])
-        self.hits.index_copy_(0, self.cursor, hits[None])
+        self.correct_counts.index_copy_(0, self.cursor, correct_counts[None])
         self.cursor += 1
 
     def mix_batch(self) -> tuple[Tensor, Any]:
@@ -114,7 +114,7 @@ class DeviceStep:
 
     def step_optimizer(self) -> None:
         with self.use_device_rates():
-            self.step.support.step_with_device_rates()
+            self.step.optimizer_support.step_with_device_rates()
 
     @torch.no_grad()
     def average_weights(self) -> None:
@@ -152,7 +152,7 @@ class DeviceStep:
     # Counters of the host
 
     def count_step(self) -> None:
-        self.step.support.note_device_step()
+        self.step.optimizer_support.note_device_step()
         if self.step.ema:
             self.step.ema.updates += 1
         self.step.progress.step += 1
@@ -160,8 +160,8 @@ class DeviceStep:
     def finish(self, steps: int) -> None:
         """Append the results of `steps` steps to `TrainingStep.results`, and read the loss scale from the device."""
         # Copies: the next sink overwrites the rows, perhaps before a log line has read them.
-        losses, hits = self.losses[:steps].clone(), self.hits[:steps].clone()
-        self.step.results.extend(zip(losses.unbind(), hits.unbind(), strict=True))
+        losses, correct_counts = self.losses[:steps].clone(), self.correct_counts[:steps].clone()
+        self.step.results.extend(zip(losses.unbind(), correct_counts.unbind(), strict=True))
         skipped = self.scale.finish() if self.scale else 0
         if self.step.ema:
             self.step.ema.updates -= skipped

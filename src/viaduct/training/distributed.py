@@ -67,7 +67,7 @@ class Group:
     local_ranks: int = 1  # on this machine
 
     @property
-    def is_first(self) -> bool:
+    def is_rank_zero(self) -> bool:
         """Return True on rank 0, which writes the files and prints for all."""
         return self.rank == 0
 
@@ -86,13 +86,13 @@ class Group:
         """Return rank 0's value on every rank."""
         if self.ranks == 1:
             return cast(Result, value)
-        data = to_byte_tensor(encode(value)) if self.is_first else None
+        data = to_byte_tensor(encode(value)) if self.is_rank_zero else None
         length = torch.tensor([data.numel() if data is not None else 0])
         distributed.broadcast(length, 0)
         if data is None:
             data = torch.empty(check_length(int(length)), dtype=torch.uint8)
         distributed.broadcast(data, 0)
-        return cast(Result, value if self.is_first else decode(data.numpy().data))
+        return cast(Result, value if self.is_rank_zero else decode(data.numpy().data))
 
     def gather(self, value: Result) -> list[Result]:
         """Return every rank's value, in the order of the ranks."""
@@ -109,7 +109,7 @@ class Group:
         messages = zip(received, lengths, strict=True)
         return [decode(message.numpy().data[: int(length)]) for message, length in messages]
 
-    def run_on_first(self, action: Callable[[], Result]) -> Result:
+    def run_on_rank_zero(self, action: Callable[[], Result]) -> Result:
         """Run the action on rank 0 and return its result on every rank.
 
         If it raises a ViaductError or an OSError that can be explained, every rank raises; rank 0 prints the reason.
@@ -117,7 +117,7 @@ class Group:
         """
         if self.ranks == 1:
             return action()
-        if self.is_first:
+        if self.is_rank_zero:
             return self._run_and_broadcast(action)
         result, is_lost_rank, reason = self.broadcast_value(cast("tuple[Result, bool, str | None] | None", None))
         if reason is not None:
@@ -258,19 +258,19 @@ def explain_rank_errors(group: Group) -> Iterator[None]:
     try:
         yield
     except Diverged as error:
-        error.is_silent = not group.is_first  # all ranks find the same loss
+        error.is_silent = not group.is_rank_zero  # all ranks find the same loss
         raise
     except LostRank:
         raise
     except ViaductError as error:
-        if not group.is_first and not error.is_silent:
+        if not group.is_rank_zero and not error.is_silent:
             error.args = (f"rank {group.rank}: {error}",)
         raise
     except OSError as error:
         explained = explain_os_error(error, sys.argv[1:])
         if explained is None:
             raise
-        if not group.is_first:
+        if not group.is_rank_zero:
             explained.args = (f"rank {group.rank}: {explained}",)
         raise explained from None
     except RuntimeError as error:
@@ -329,7 +329,7 @@ class Agreement:
         """Return True if all ranks save now; `is_late`: a checkpoint is due by this rank's clock. Rank 0's decides."""
         if self.group.ranks == 1:
             return is_late
-        self.wants_save = is_late and self.group.is_first
+        self.wants_save = is_late and self.group.is_rank_zero
         return self.is_save_agreed
 
     def mark_saved(self) -> None:

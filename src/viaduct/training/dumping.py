@@ -92,7 +92,7 @@ def describe_settings(training: Training) -> dict[str, str]:
     return {
         "device": training.device.NAME,
         "device_name": training.device.describe_card(),
-        "precision": training.plan.name,
+        "precision": training.precision_plan.name,
         "mode": training.mode,
         "deterministic": "yes" if recipe.deterministic else "no",
         "seed": str(recipe.seed),

@@ -60,9 +60,9 @@ class Shards:
     classes: int
     rank: int
     ranks: int
-    counts: tuple[int, ...]  # images of each rank in one accumulated part of a training step
+    images_per_rank: tuple[int, ...]  # images of each rank in one accumulated part of a training step
 
-    def find_bounds(self, rank: int) -> tuple[int, int]:
+    def find_class_range(self, rank: int) -> tuple[int, int]:
         """Return the first class of a rank and the one after its last."""
         per_rank, remainder = divmod(self.classes, self.ranks)
         first = rank * per_rank + min(rank, remainder)
@@ -71,17 +71,17 @@ class Shards:
     @property
     def own_classes(self) -> slice:
         """This rank's classes, as a slice of all."""
-        return slice(*self.find_bounds(self.rank))
+        return slice(*self.find_class_range(self.rank))
 
     @property
-    def class_count(self) -> int:
+    def own_class_count(self) -> int:
         """Number of this rank's classes."""
-        first, end = self.find_bounds(self.rank)
+        first, end = self.find_class_range(self.rank)
         return end - first
 
     def count_images(self, local: Tensor, training: bool) -> tuple[int, ...]:
         """Return the number of images of each rank in this pass; in an evaluation all ranks have as many as `local`."""
-        return self.counts if training else (len(local),) * self.ranks
+        return self.images_per_rank if training else (len(local),) * self.ranks
 
     def gather(self, local: Tensor, counts: tuple[int, ...]) -> Tensor:
         """Return the rows of all ranks, in the order of the ranks; `counts` are their numbers."""
@@ -93,7 +93,7 @@ class Shards:
             return gathered
         return torch.cat([gathered[rank * longest : rank * longest + count] for rank, count in enumerate(counts)])
 
-    def own_images(self, counts: tuple[int, ...]) -> slice:
+    def find_own_images(self, counts: tuple[int, ...]) -> slice:
         """Return the slice of this rank's images among those of all ranks."""
         first = sum(counts[: self.rank])
         return slice(first, first + counts[self.rank])
@@ -136,7 +136,7 @@ def mix_labels(labels: Tensor, weights: Tensor) -> MixedLabels:
     return MixedLabels(torch.stack([labels, labels.flip(0)], 1), torch.stack([weights, 1 - weights], 1))
 
 
-class CrossEntropy(torch.autograd.Function):
+class ShardedCrossEntropy(torch.autograd.Function):
     """Cross entropy of each image, from the logits of this rank's classes; the result is equal on all ranks.
 
     `logits` are images of all ranks x classes of this rank; `labels` and `weights` are images of all ranks x 1 or 2.
@@ -148,7 +148,7 @@ class CrossEntropy(torch.autograd.Function):
         distributed.all_reduce(largest, distributed.ReduceOp.MAX)
         shifted = logits - largest[:, None]
         column = labels - shards.own_classes.start  # of the label among this rank's logits
-        is_local = (column >= 0) & (column < shards.class_count)
+        is_local = (column >= 0) & (column < shards.own_class_count)
         column = torch.where(is_local, column, 0)
         local_weights = torch.where(is_local, weights, 0)
         label_logits = (shifted.gather(1, column) * local_weights).sum(1)
@@ -188,14 +188,14 @@ class SplitLoss:
             labels = MixedLabels(labels[:, None], logits.new_ones(len(labels), 1))
         counts = self.shards.count_images(labels.labels, self.training)
         classes, weights = self.shards.gather(labels.labels, counts), self.shards.gather(labels.weights, counts)
-        losses: Tensor = CrossEntropy.apply(  # type: ignore[no-untyped-call]
+        losses: Tensor = ShardedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             logits, classes, weights, self.smoothing, self.shards
         )
         return losses
 
     def score_batch(self, logits: Tensor, labels: Tensor, real: int) -> BatchResults:
         """Score this rank's images of an evaluation; those after the first `real` are padding. All ranks call it."""
-        own_images = self.shards.own_images(self.shards.count_images(labels, training=False))
+        own_images = self.shards.find_own_images(self.shards.count_images(labels, training=False))
         losses = self.compute_losses(logits, labels)[own_images][:real]
         best = find_best_classes(logits, self.shards)[own_images][:real]
         return BatchResults(losses.sum(), best[:, 0], (best == labels[:real, None]).sum())
@@ -204,7 +204,7 @@ class SplitLoss:
 def find_best_classes(logits: Tensor, shards: Shards) -> Tensor:
     """Return the TOP best classes of each image, or all if there are fewer, the best one first."""
     top = min(TOP, shards.classes)
-    values, classes = logits.topk(min(top, shards.class_count))
+    values, classes = logits.topk(min(top, shards.own_class_count))
     padding = (0, top - values.shape[1])
     values, classes = F.pad(values, padding, value=-torch.inf), F.pad(classes + shards.own_classes.start, padding)
     counts = (len(logits),) * shards.ranks
@@ -226,4 +226,4 @@ def count_correct(logits: Tensor, labels: Tensor | MixedLabels, shards: Shards) 
     distributed.all_reduce(largest, distributed.ReduceOp.MAX)
     classes = torch.where(values == largest, classes + shards.own_classes.start, shards.classes).int()
     distributed.all_reduce(classes, distributed.ReduceOp.MIN)  # of equal logits the first class
-    return (classes[shards.own_images(shards.counts)] == labels).sum()
+    return (classes[shards.find_own_images(shards.images_per_rank)] == labels).sum()

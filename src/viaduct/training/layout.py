@@ -58,7 +58,7 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
         if mode == "auto":
             return Layout(None, (f"hybrid is not possible: {reason}",))
         error = BadValue(f"parallel.mode hybrid is not possible: {reason}.", "Use --parallel data.")
-        error.is_silent = not group.is_first  # it occurs on all ranks, and rank 0 prints it
+        error.is_silent = not group.is_rank_zero  # it occurs on all ranks, and rank 0 prints it
         raise error from None
     cluster = Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks)
     comparison = compare_layouts(measure_classifier(recipe, layer), cluster)
@@ -111,7 +111,7 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
 
     hooks = [layer.register_forward_hook(record_output(name)) for name, layer in layers.items()]
     try:
-        with keep_unchanged(model), torch.enable_grad():
+        with preserve_state(model), torch.enable_grad():
             result = model.train()(torch.zeros(2, 3, size, size))
     finally:
         for hook in hooks:
@@ -139,7 +139,7 @@ def is_cast_of(logits: Tensor, output: Tensor) -> bool:
 
 
 @contextmanager
-def keep_unchanged(model: nn.Module) -> Iterator[None]:
+def preserve_state(model: nn.Module) -> Iterator[None]:
     """Restore buffers, torch's random state on the CPU, and the modes of all modules after the block."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]

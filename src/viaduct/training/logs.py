@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EVENT_LOG = "event_log.txt"
 
 
-class Lines(Callback):
+class LogLines(Callback):
     """Base of the log formats; a subclass writes its lines in the events of a callback."""
 
     def start(self, training: Training) -> None:
@@ -51,7 +51,7 @@ def append_line(path: Path, line: str) -> None:
         file.write(line + "\n")
 
 
-class StepTable(Lines):
+class StepTable(LogLines):
     """The default: a table of steps and a table of evaluations."""
 
     def start_lines(self, training: Training) -> None:
@@ -74,12 +74,12 @@ class StepTable(Lines):
             f"{training.step:5d}  {training.epoch:5.1f}  {100 * score.top1:5.3f}  {100 * score.top5:6.2f}  "
             f"{score.loss:6.2f}  {datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S}"
         )
-        for name, value in score.own.items():
+        for name, value in score.recipe_metrics.items():
             self.write_line(f"{name}: {value:g}")
         self.write_line("Finished evaluation")
 
 
-class EstimatorLines(Lines):
+class EstimatorLines(LogLines):
     """Lines of TensorFlow's Estimator."""
 
     def start_lines(self, training: Training) -> None:
@@ -106,10 +106,10 @@ class EstimatorLines(Lines):
     def evaluation(self, training: Training, score: Score) -> None:
         step = training.step
         values = f"loss = {score.loss:g}, top_1_accuracy = {score.top1:g}, top_5_accuracy = {score.top5:g}"
-        values += "".join(f", {name} = {value:g}" for name, value in score.own.items())
+        values += "".join(f", {name} = {value:g}" for name, value in score.recipe_metrics.items())
         prefix = training.run.checkpoints / f"step-{step}"
         results = {"loss": score.loss, "top_1_accuracy": score.top1, "top_5_accuracy": score.top5}
-        results |= {**score.own, "global_step": step}
+        results |= {**score.recipe_metrics, "global_step": step}
         self.write_info(f"Finished evaluation at {datetime.now(timezone.utc):%Y-%m-%d-%H:%M:%S}")
         self.write_info(f"Saving dict for global step {step}: global_step = {step}, {values}")
         self.write_info(f"Saving 'checkpoint_path' summary for global step {step}: {prefix}")
@@ -119,7 +119,7 @@ class EstimatorLines(Lines):
         self.write_info(f"Loss for final step: {self.loss:g}.")
 
 
-class DllLoggerLines(Lines):
+class DllLoggerLines(LogLines):
     """Lines of NVIDIA's DLLogger, also as JSON in RUN/log.json."""
 
     def start_lines(self, training: Training) -> None:
@@ -154,7 +154,7 @@ class DllLoggerLines(Lines):
         self.batch_ends = [*(self.batch_ends if done > 1 else []), time.monotonic()]
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.last_results = {"top1_accuracy": score.top1, "top5_accuracy": score.top5, **score.own}
+        self.last_results = {"top1_accuracy": score.top1, "top5_accuracy": score.top5, **score.recipe_metrics}
         self.last_results |= {
             "eval_throughput": score.count / max(score.seconds, 1e-9),
             **compute_latencies(self.batch_ends),
@@ -182,7 +182,7 @@ def compute_latencies(batch_ends: list[float]) -> dict[str, float]:
     }
 
 
-class AmoebanetEvents(Lines):
+class AmoebanetEvents(LogLines):
     """Lines of the timing log of AmoebaNet's Ascend port, also in RUN/event_log.txt."""
 
     every_step = False  # `step` only needs to see the ends of epochs
@@ -190,7 +190,7 @@ class AmoebanetEvents(Lines):
     def start_lines(self, training: Training) -> None:
         self.event_log = training.run.path / EVENT_LOG
         self.namespace = f"work {find_device_index()}"
-        epochs = math.ceil(training.progress.pace.epochs_at(training.steps))
+        epochs = math.ceil(training.progress.run_length.epochs_at(training.steps))
         for kind in ("benchmark_start", "pre_process_event", "init_start", "init_end"):
             self.write_event(training, kind)
         batch = training.recipe.data.global_batch
@@ -234,7 +234,7 @@ class AmoebanetEvents(Lines):
             ("eval_accuracy", score.top1),
             ("eval_accuracy_top5", score.top5),
             ("eval_loss", score.loss),
-            *((f"eval_{name}", value) for name, value in score.own.items()),
+            *((f"eval_{name}", value) for name, value in score.recipe_metrics.items()),
         ):
             self.write_value(training, key, f"{value:g}", f"step:{training.step}")
 
@@ -253,19 +253,19 @@ def find_device_index() -> str:
     return next((os.environ[name] for name in ("DEVICE_INDEX", "DEVICE_ID", "LOCAL_RANK") if os.environ.get(name)), "0")
 
 
-class MindsporeLines(Lines):
+class MindsporeLines(LogLines):
     """MindSpore's lines, as Huawei's book on CANN (docs/seeds.md, document 002) prints them."""
 
     def log(self, training: Training, record: LogRecord) -> None:
-        epoch, step = divmod(record.step - 1, training.progress.pace.steps_per_epoch)
+        epoch, step = divmod(record.step - 1, training.progress.run_length.steps_per_epoch)
         self.write_line(f"epoch: {epoch + 1} step: {step + 1}, loss is {record.losses[-1]:.7g}")
 
     def evaluation(self, training: Training, score: Score) -> None:
-        results = {"acc": score.top1, **score.own}
+        results = {"acc": score.top1, **score.recipe_metrics}
         self.write_line(f"result: {results} ckpt={training.run.checkpoints / f'step-{training.step}'}")
 
 
-FORMATS: dict[str, type[Lines]] = {
+FORMATS: dict[str, type[LogLines]] = {
     DEFAULT_FORMAT: StepTable,
     "tf": EstimatorLines,
     "dll": DllLoggerLines,

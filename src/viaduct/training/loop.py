@@ -41,7 +41,7 @@ from viaduct.training.progress import Progress, Stopwatch
 from viaduct.training.random_generators import seed_run
 from viaduct.training.recipe_code import check_callbacks, explain_callback_errors, explain_recipe_errors
 from viaduct.training.rundir import RunDir
-from viaduct.training.schedule import find_pace
+from viaduct.training.schedule import compute_run_length
 from viaduct.training.sink import build_sink
 from viaduct.training.snapshot import RunState, Snapshot
 from viaduct.training.step import TrainingStep
@@ -62,15 +62,14 @@ class Training:
         device: Device,
         torch_device: torch.device,
         callbacks: list[Callback],
-        interrupted: Callable[[], int] = lambda: 0,
+        read_signal: Callable[[], int] = lambda: 0,
         group: Group = ALONE,
     ) -> None:
         recipe = apply_source_settings(recipe, keep_size=True)  # the caller has chosen the image size
         check_callbacks(callbacks)
         self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
-        self.group, self.agreement = group, Agreement(group, interrupted)
-        self.interrupted = self.agreement.get_signal  # returns the number of a signal that some rank received, or 0
-        self.callbacks = [callback for callback in callbacks if group.is_first or callback.every_rank]
+        self.group, self.agreement = group, Agreement(group, read_signal)
+        self.callbacks = [callback for callback in callbacks if group.is_rank_zero or callback.every_rank]
         seed_run(recipe)
         device.set_tf32(recipe.precision.tf32)
         built = build_model(recipe)
@@ -80,12 +79,12 @@ class Training:
         if group.ranks > 1 and recipe.parallel.sync_norm:
             synchronise_norms(self.model, torch_device.type)
         freeze(self.model, recipe.init.freeze)
-        self.plan = plan_precision(recipe.precision, device)
+        self.precision_plan = plan_precision(recipe.precision, device)
         self.mode = choose_mode(recipe, torch_device.type, group.ranks, self.needs_every_step)
-        if note := describe_emulation(self.plan, device):
+        if note := describe_emulation(self.precision_plan, device):
             self.print_note(note)
         self.computation = self.build_computation()
-        self.scale = LossScale(recipe.precision, self.plan.compute)
+        self.scale = LossScale(recipe.precision, self.precision_plan.compute)
         self.optimizer = build_optimizer(recipe, self.model)
         self.ema = AveragedWeights(recipe.ema, self.model) if recipe.ema else None
         support = support_optimizer(self.optimizer)
@@ -96,7 +95,7 @@ class Training:
         self.train_batches: BatchStream = batches(images.train, train=True)
         self.validation: BatchStream = batches(images.validation, train=False)
         rates = [float(parameters["lr"]) for parameters in self.optimizer.param_groups]
-        self.progress = Progress(recipe, find_pace(recipe, self.train_batches.count), rates)
+        self.progress = Progress(recipe, compute_run_length(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()
         self.score: Score | None = None
         self._every_rank_called = True  # False if the callback that was called last runs on rank 0 only
@@ -104,10 +103,10 @@ class Training:
         self.train_step = TrainingStep(
             recipe, self.computation, support, self.scale, self.ema, self.parallel, self.progress, self.pulse, self.emit
         )
-        self.state = RunState(self.train_step, self.stopwatch, device)
+        self.run_state = RunState(self.train_step, self.stopwatch, device)
         self.sink = build_sink(self)
         # Tuned operators, for recipe.json: {"bank": path, "choices": {operator: choice}}; None without them.
-        self.tuned: dict[str, Any] | None = None
+        self.tuning_record: dict[str, Any] | None = None
 
     def build_computation(self) -> Computation:
         """Return the network as this run computes it: cast, with viaduct's kernels, wrapped for the ranks, compiled.
@@ -119,7 +118,7 @@ class Training:
         may_sink = bool(recipe.sink) and self.group.ranks == 1 and not every_step
         return Computation(
             self.model,
-            self.plan,
+            self.precision_plan,
             self.torch_device,
             compiled=self.mode == "graph",
             # A sink captures each step as a graph, and a graph cannot hold graphs.
@@ -132,11 +131,13 @@ class Training:
 
     def fuse_kernels(self, network: nn.Module) -> int:
         """Install viaduct's own kernels if recipe and device allow it; return how many parts use them."""
-        if not uses_own_kernels(self.recipe, self.plan, self.torch_device.type, self.needs_every_step, self.mode):
+        if not uses_own_kernels(
+            self.recipe, self.precision_plan, self.torch_device.type, self.needs_every_step, self.mode
+        ):
             return 0
         from viaduct.kernels.fuse import fuse  # imported here, because it imports Triton
 
-        count = fuse(network, self.plan.dtype)
+        count = fuse(network, self.precision_plan.dtype)
         if self.recipe.kernels == "on" and not count:
             raise BadValue("--kernels on: viaduct's kernels fit no part of the network.", "Leave it at --kernels auto.")
         return count
@@ -216,7 +217,7 @@ class Training:
         batches = self.begin_training()
         while progress.step < progress.steps and not progress.stop_reason:
             self.advance(batches)
-            if self.interrupted() and not progress.is_complete:
+            if self.is_interrupted() and not progress.is_complete:
                 return self.finish("interrupted")
         if not progress.is_complete:
             self.evaluate()
@@ -230,14 +231,14 @@ class Training:
         return self.fetch_batches()
 
     def fetch_batches(self) -> Iterator[Batch]:
-        """Yield the coming batches. A profile replaces `train_step.marks` to time each fetch."""
+        """Yield the coming batches. A profile replaces `train_step.timer` to time each fetch."""
         batches = self.iterate_batches()
         while True:
-            yield self.train_step.marks.fetch(batches)
+            yield self.train_step.timer.fetch_batch(batches)
 
     def iterate_batches(self) -> Iterator[Batch]:
         """Yield the batches of the coming steps, epoch after epoch."""
-        epoch, done = divmod(self.progress.step, self.progress.pace.steps_per_epoch)
+        epoch, done = divmod(self.progress.step, self.progress.run_length.steps_per_epoch)
         while True:
             self.train_batches.reseed(self.progress.order_seed_of(epoch))
             yield from self.train_batches.epoch(epoch, start=done)
@@ -263,7 +264,7 @@ class Training:
         """Log and evaluate if due, call the callbacks, exchange requests with the other ranks."""
         if is_log_due:
             self.log()
-        if self.progress.is_evaluation_due() and not self.interrupted():
+        if self.progress.is_evaluation_due() and not self.is_interrupted():
             self.evaluate()
         self.emit("step")
         self.exchange_requests()
@@ -274,32 +275,36 @@ class Training:
         round_rates = self.sink is not None and self.sink.obstacle is None
         with explain_recipe_errors(self.recipe, self.progress.step):
             self.train_step.run_on_host(batch, round_rates)
-        self.train_step.marks.end_step()
+        self.train_step.timer.end_step()
         self.progress.step += 1
-        self.pulse.enter("the end", self.progress.step)
+        self.pulse.reach_point("the end", self.progress.step)
         if line := self.computation.compilation.describe_compilation():
             self.print_note(line)
 
     def exchange_requests(self) -> None:
         """Send this rank's requests to the others after a step, and act on theirs."""
-        self.pulse.enter("the messages", self.progress.step)
+        self.pulse.reach_point("the messages", self.progress.step)
         self.agreement.exchange()
-        self.pulse.enter("the next batch", self.progress.step)
+        self.pulse.reach_point("the next batch", self.progress.step)
         self.pulse.has_done_step = True  # the first step, which may compile for minutes, is over
         if self.agreement.is_end_agreed:
             self.progress.stop_reason = self.progress.stop_reason or self._requested_stop
 
     def is_stopping(self) -> bool:
         """Return True if no further step may begin."""
-        return bool(self.interrupted() or self.progress.stop_reason)
+        return self.is_interrupted() or bool(self.progress.stop_reason)
+
+    def is_interrupted(self) -> bool:
+        """Return True if a rank has received a signal to stop, and all ranks know of it."""
+        return self.agreement.get_signal() != 0
 
     def log(self) -> None:
         """Read losses and correct images since the last log line from the device, and call the callbacks."""
         if not self.train_step.results:
             return
-        losses, hits = self.train_step.read_results()
+        losses, correct_counts = self.train_step.read_results()
         images = len(losses) * self.recipe.data.global_batch
-        seconds = self.stopwatch.book("training")
+        seconds = self.stopwatch.add_time("training")
         # A loss that is not finite is an fp16 overflow, or NanStop ends the run.
         finite = [loss for loss in losses if math.isfinite(loss)]
         loss = sum(finite) / len(finite) if finite else math.nan
@@ -308,8 +313,8 @@ class Training:
             epoch=self.progress.epoch,
             loss=loss,
             total_loss=loss + float(compute_l2_loss(self.optimizer, self.parallel.compute_full_norms)),
-            top1=hits[0] / images,
-            top5=hits[1] / images if len(hits) > 1 else None,
+            top1=correct_counts[0] / images,
+            top5=correct_counts[1] / images if len(correct_counts) > 1 else None,
             lr=self.progress.rate,
             images_per_s=images / max(seconds, 1e-9),
             loss_scale=self.scale.value,
@@ -338,17 +343,17 @@ class Training:
                 self.recipe.metrics,
             )
         self.set_training_mode()
-        self.stopwatch.book("evaluation")
+        self.stopwatch.add_time("evaluation")
         if score is not None:
             self.progress.evaluated_at, self.score = self.progress.step, score
             self.emit("evaluation", score)
 
     def finish_evaluation_batch(self, done: int, total: int) -> bool:
         """Call the callbacks after a batch of an evaluation; return False if the run was interrupted."""
-        self.pulse.enter(f"evaluation batch {done}", self.progress.step)
+        self.pulse.reach_point(f"evaluation batch {done}", self.progress.step)
         self.emit("evaluating", done, total)
         self.agreement.exchange()
-        return not self.interrupted()
+        return not self.is_interrupted()
 
     def save(self) -> checkpoint.SavedCheckpoint:
         """Write a checkpoint of this step. All ranks call it; rank 0 writes."""
@@ -357,12 +362,12 @@ class Training:
         step, folder = self.progress.step, self.run.checkpoints
         notes = {"model": describe_model(self.recipe), "classes": self.recipe.data.classes, "epoch": self.epoch}
         if self.score is not None and self.progress.evaluated_at == step:
-            notes["evaluation"] = self.score.headline()
-        snapshot = self.state.take_snapshot()
+            notes["evaluation"] = self.score.to_record()
+        snapshot = self.run_state.take_snapshot()
         saved = checkpoint.SavedCheckpoint(folder / f"step-{step}")
-        if self.group.is_first:
+        if self.group.is_rank_zero:
             saved = checkpoint.save(folder, step, snapshot.model, snapshot.state, notes, snapshot.averages)
-        self.stopwatch.book("checkpoints")
+        self.stopwatch.add_time("checkpoints")
         self.emit("checkpoint", saved)
         self.agreement.mark_saved()
         return saved
@@ -370,9 +375,9 @@ class Training:
     def restore(self, saved: checkpoint.SavedCheckpoint) -> None:
         """Load the state of a checkpoint: the next step is the one after it."""
         snapshot = Snapshot(
-            saved.read_model(), saved.read_training_state(), saved.read_averages() if self.ema else None
+            saved.read_model(), saved.read_training_state(), saved.read_averaged_weights() if self.ema else None
         )
-        self.state.restore(snapshot, saved.path)
+        self.run_state.restore(snapshot, saved.path)
 
     def finish(self, outcome: str) -> str:
         """Call the callbacks at the end of the run, and return its outcome."""
@@ -388,7 +393,7 @@ class Training:
 
     def print_note(self, line: str) -> None:
         """Print a line for the user on stderr, on rank 0 only."""
-        if self.group.is_first:
+        if self.group.is_rank_zero:
             print_line(line, sys.stderr)
 
     def emit(self, event: str, *details: Any) -> None:

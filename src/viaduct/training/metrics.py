@@ -43,11 +43,11 @@ class Score:
     confusion: list[list[int]] | None = field(repr=False)  # rows: true class; columns: predicted; None: too many
     predictions: list[int] = field(repr=False)  # one per image, in the order of the split
     seconds: float = 0.0
-    own: dict[str, float] = field(default_factory=dict)  # the recipe's own metrics
+    recipe_metrics: dict[str, float] = field(default_factory=dict)  # the recipe's own metrics
 
-    def headline(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Return the figures that logs and checkpoints record."""
-        return {name: getattr(self, name) for name in EVALUATION_FIELDS} | self.own
+        return {name: getattr(self, name) for name in EVALUATION_FIELDS} | self.recipe_metrics
 
 
 class BatchResults(NamedTuple):
@@ -55,7 +55,7 @@ class BatchResults(NamedTuple):
 
     loss: Tensor  # sum over the images
     predicted: Tensor  # class of each image
-    hits: Tensor  # number of images that count for top5
+    top5_hits: Tensor  # number of images that count for top5
 
 
 # Scores a batch from its logits, its labels, and the number of its images without padding.
@@ -82,17 +82,17 @@ def evaluate(
     after_batch: Callable[[int, int], bool] = lambda done, total: True,
     group: Group = ALONE,
     score_batch: BatchScorer | None = None,
-    own: Mapping[str, Metric] | None = None,
+    recipe_metrics: Mapping[str, Metric] | None = None,
 ) -> Score | None:
     """Return the score over all images; None if `after_batch(batches done, batches in all)` returns False.
 
     With several ranks each scores its images, and all return the score over all images. `score_batch` is given if a
-    rank has the logits of some classes only. `own` are the recipe's metrics: each gets the logits and labels of all
-    images, on the CPU and in the order of the dataset.
+    rank has the logits of some classes only. `recipe_metrics` are the recipe's own metrics: each gets the logits and
+    labels of all images, on the CPU and in the order of the dataset.
     """
     score_batch = score_batch or build_scorer(loss, classes)
     start = time.monotonic()
-    results = RankResults(keep_logits=bool(own))
+    results = RankResults(keep_logits=bool(recipe_metrics))
     for done, batch in enumerate(batches.epoch(0), start=1):
         # The ranks take batches in turns. Padding fills up the last batches, so that all ranks have equally many.
         position = ((done - 1) * group.ranks + group.rank) * len(batch.labels)  # of the batch's first image
@@ -104,11 +104,11 @@ def evaluate(
         if not after_batch(done, batches.steps_per_epoch):
             return None
     merged = merge_results(group.gather(results.to_host()))
-    own_values = compute_own_metrics(own or {}, merged)
-    return replace(compute_score(merged, classes), seconds=time.monotonic() - start, own=own_values)
+    metric_values = compute_recipe_metrics(recipe_metrics or {}, merged)
+    return replace(compute_score(merged, classes), seconds=time.monotonic() - start, recipe_metrics=metric_values)
 
 
-def compute_own_metrics(metrics: Mapping[str, Metric], results: ImageResults) -> dict[str, float]:
+def compute_recipe_metrics(metrics: Mapping[str, Metric], results: ImageResults) -> dict[str, float]:
     """Return the values of the recipe's own metrics; raise MetricFails if one fails or returns no number."""
     values = {}
     for name, metric in metrics.items():
@@ -135,7 +135,7 @@ class ImageResults(NamedTuple):
     true: Numbers
     predicted: Numbers
     loss: float
-    hits: int  # images that count for top5
+    top5_hits: int  # images that count for top5
     logits: Floats = NO_LOGITS  # of each image, if the recipe has metrics of its own
 
 
@@ -146,14 +146,14 @@ class RankResults:
         self.keep_logits = keep_logits
         self.logits: list[Tensor] = []
         self.losses: list[Tensor] = []
-        self.hits: list[Tensor] = []
+        self.top5_hits: list[Tensor] = []
         self.rows: list[Tensor] = []  # of each batch: positions, true and predicted classes
 
     def add(self, batch: BatchResults, truth: Tensor, images: Tensor, logits: Tensor) -> None:
         if self.keep_logits:
             self.logits.append(logits.float().cpu())
         self.losses.append(batch.loss)
-        self.hits.append(batch.hits)
+        self.top5_hits.append(batch.top5_hits)
         self.rows.append(torch.stack([images, truth, batch.predicted]))
 
     def to_host(self) -> ImageResults:
@@ -161,7 +161,7 @@ class RankResults:
         if not self.rows:  # fewer images than ranks
             empty = np.empty(0, np.int64)
             return ImageResults(empty, empty, empty, 0.0, 0, NO_LOGITS)
-        loss, hits = float(torch.stack(self.losses).cpu().double().sum()), int(torch.stack(self.hits).sum())
+        loss, hits = float(torch.stack(self.losses).cpu().double().sum()), int(torch.stack(self.top5_hits).sum())
         images, true, predicted = torch.cat(self.rows, 1).cpu().numpy()
         logits = torch.cat(self.logits).numpy() if self.logits else NO_LOGITS
         return ImageResults(images, true, predicted, loss, hits, logits)
@@ -172,7 +172,7 @@ def merge_results(parts: list[ImageResults]) -> ImageResults:
     columns = zip(*((part.images, part.true, part.predicted) for part in parts), strict=True)
     images, true, predicted = map(np.concatenate, columns)
     order = np.argsort(images, kind="stable")
-    loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
+    loss, hits = sum(part.loss for part in parts), sum(part.top5_hits for part in parts)
     logits_of_ranks = [part.logits for part in parts if len(part.logits)]
     logits = np.concatenate(logits_of_ranks)[order] if logits_of_ranks else NO_LOGITS
     return ImageResults(images[order], true[order], predicted[order], loss, hits, logits)
@@ -199,7 +199,7 @@ def compute_score(results: ImageResults, classes: int) -> Score:
         count=count,
         loss=results.loss / count,
         top1=float(right.sum() / count),
-        top5=results.hits / count,
+        top5=results.top5_hits / count,
         precision=float(precision[present].mean()),
         recall=float(recall[present].mean()),
         f1=float(f1[present].mean()),

@@ -22,7 +22,7 @@ from viaduct.devices.base import summarise_error
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import TensorBoard
 from viaduct.training.checkpoint import replace_contents
-from viaduct.training.layout import keep_unchanged
+from viaduct.training.layout import preserve_state
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -147,7 +147,7 @@ def build_sheet(pixels: Pixels) -> Pixels:
 
 def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tuple[str, str, list[str]]]:
     """Return (name, operation, inputs) of each node of the network in evaluation, named by its modules."""
-    with keep_unchanged(model), warnings.catch_warnings(), torch.no_grad():
+    with preserve_state(model), warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # tracing warns about every shape that Python reads
         trace: Any = torch.jit.trace
         graph = trace(model.eval(), torch.zeros(1, 3, size, size, device=device), check_trace=False).inlined_graph

@@ -6,10 +6,10 @@ from importlib.util import find_spec
 
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe, Thor
-from viaduct.training.precision import Plan
+from viaduct.training.precision import PrecisionPlan
 
 
-def uses_own_kernels(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> bool:
+def uses_own_kernels(recipe: Recipe, plan: PrecisionPlan, device: str, observed: bool, mode: str) -> bool:
     """Return True if the run may use viaduct's kernels; raise BadValue if it must (`--kernels on`) and cannot.
 
     `observed`: a callback, such as a dump, observes every operator. `mode` is eager or graph.

@@ -97,15 +97,15 @@ class SingleRank:
         """Return True if the gradients are finite on all ranks."""
         return finite
 
-    def reduce_results(self, losses: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean of each loss and the sum of the hits (counts of correct images) over all ranks."""
-        return losses, hits
+    def reduce_results(self, losses: Tensor, correct_counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean of each loss and the sum of the counts of correct images over all ranks."""
+        return losses, correct_counts
 
     def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
         """Return the 2-norms of full layers, from those of this rank's part."""
         return norms
 
-    def attach_optimizer(self, support: OptimizerSupport) -> None:
+    def attach_optimizer(self, optimizer_support: OptimizerSupport) -> None:
         """Prepare the optimizer for split layers, if there are any."""
 
     # In checkpoints, which hold full tensors whatever the strategy
@@ -154,8 +154,8 @@ class DataParallel(SingleRank):
         # DistributedDataParallel divides by the number of ranks; for a sum this is undone.
         return self.weight * (self.group.ranks if self.recipe.parallel.reduce == "sum" else 1)
 
-    def reduce_results(self, losses: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
-        both = torch.cat([losses * (self.weight / self.group.ranks), hits.double()])
+    def reduce_results(self, losses: Tensor, correct_counts: Tensor) -> tuple[Tensor, Tensor]:
+        both = torch.cat([losses * (self.weight / self.group.ranks), correct_counts.double()])
         distributed.all_reduce(both)
         return both[: len(losses)], both[len(losses) :]
 
@@ -220,10 +220,10 @@ class HybridParallel(DataParallel):
         distributed.all_reduce(all_finite, distributed.ReduceOp.MIN)
         return bool(all_finite.item())
 
-    def attach_optimizer(self, support: OptimizerSupport) -> None:
-        order = [parameter for group in support.optimizer.param_groups for parameter in group["params"]]
+    def attach_optimizer(self, optimizer_support: OptimizerSupport) -> None:
+        order = [parameter for group in optimizer_support.optimizer.param_groups for parameter in group["params"]]
         self.indices = [index for index, parameter in enumerate(order) if id(parameter) in self.split_ids]
-        support.set_full_norms(self.compute_full_norms)
+        optimizer_support.set_full_norms(self.compute_full_norms)
 
     # In checkpoints
 
@@ -236,7 +236,7 @@ class HybridParallel(DataParallel):
 
     def count_missing_parameters(self) -> int:
         own_count = sum(parameter.numel() for parameter in self.split_parameters)
-        return own_count // self.shards.class_count * (self.shards.classes - self.shards.class_count)
+        return own_count // self.shards.own_class_count * (self.shards.classes - self.shards.own_class_count)
 
     def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
         model = dict(model)
@@ -304,21 +304,21 @@ class HybridParallel(DataParallel):
         full = own_rows.new_empty(self.shards.classes, *own_rows.shape[1:])
         full[self.shards.own_classes] = own_rows
         for rank in range(1, self.shards.ranks):
-            for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
+            for piece in split_into_pieces(full[slice(*self.shards.find_class_range(rank))]):
                 distributed.recv(piece, rank)
         return full
 
     def scatter_from_first(self, placeholder: RowsPlaceholder, full: Tensor | None) -> Tensor:
         """Return this rank's rows of a tensor that rank 0 has in full. All ranks call it."""
         if self.shards.rank:
-            own_rows = torch.empty(self.shards.class_count, *placeholder.shape, dtype=placeholder.dtype)
+            own_rows = torch.empty(self.shards.own_class_count, *placeholder.shape, dtype=placeholder.dtype)
             for piece in split_into_pieces(own_rows):
                 distributed.recv(piece, 0)
             return own_rows
         assert full is not None
         full = full.cpu().contiguous()
         for rank in range(1, self.shards.ranks):
-            for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
+            for piece in split_into_pieces(full[slice(*self.shards.find_class_range(rank))]):
                 distributed.send(piece, rank)
         return full[self.shards.own_classes]
 

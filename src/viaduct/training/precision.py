@@ -23,7 +23,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
-class Plan:
+class PrecisionPlan:
     """A recipe's precision, resolved for one device."""
 
     compute: str  # fp32 | bf16 | fp16
@@ -41,7 +41,7 @@ class Plan:
         return f"{self.compute} network" if self.cast_network else self.compute
 
 
-def plan_precision(precision: Precision, device: Device) -> Plan:
+def plan_precision(precision: Precision, device: Device) -> PrecisionPlan:
     """Resolve a recipe's precision on a device.
 
     `auto` is bf16 if the hardware has it, else fp16 with the recipe's loss scale (Ascend 910, MLU370, NVIDIA Volta and
@@ -50,13 +50,15 @@ def plan_precision(precision: Precision, device: Device) -> Plan:
     level = precision.compute
     if level == "auto":
         native = device.list_native_dtypes()
-        return Plan(next((dtype for dtype in ("bf16", "fp16") if dtype in native), "fp32"))
+        return PrecisionPlan(next((dtype for dtype in ("bf16", "fp16") if dtype in native), "fp32"))
     if level in ("fp32", "O0"):
-        return Plan("fp32")
+        return PrecisionPlan("fp32")
     if level in ("bf16", "fp16", "O1"):
-        return Plan(level if level != "O1" else choose_reduced_dtype(device))
+        return PrecisionPlan(level if level != "O1" else choose_reduced_dtype(device))
     keep = precision.keep_batchnorm_fp32
-    return Plan(choose_reduced_dtype(device), cast_network=True, cast_norms=level == "O3" if keep is None else not keep)
+    return PrecisionPlan(
+        choose_reduced_dtype(device), cast_network=True, cast_norms=level == "O3" if keep is None else not keep
+    )
 
 
 def choose_reduced_dtype(device: Device) -> str:
@@ -73,7 +75,7 @@ def choose_reduced_dtype(device: Device) -> str:
     return usable[0]
 
 
-def describe_emulation(plan: Plan, device: Device) -> str | None:
+def describe_emulation(plan: PrecisionPlan, device: Device) -> str | None:
     """Return a line for the user if the device emulates the plan's precision, else None."""
     if plan.compute == "fp32" or plan.compute not in device.list_emulated_dtypes():
         return None
@@ -138,7 +140,7 @@ class Computation:
     def __init__(
         self,
         model: nn.Module,
-        plan: Plan,
+        plan: PrecisionPlan,
         device: torch.device,
         compiled: bool,
         device_graphs: bool,
@@ -152,7 +154,7 @@ class Computation:
         With `compiled`, `compile` and `compile_parts` select what is compiled; `device_graphs`: see `Compilation`.
         `parallel` wraps the network for several ranks. `fuse` installs viaduct's kernels and returns their number.
         """
-        self.plan = plan
+        self.precision_plan = plan
         self.master = model
         self.network = copy_cast(model, plan) if plan.cast_network else model
         self.device = device
@@ -172,10 +174,10 @@ class Computation:
         """Return the logits in fp32; in training, followed by those of the auxiliary heads."""
         if self.compilation.uses_device_graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        if self.plan.cast_network:
-            images = images.to(self.plan.dtype)
-        autocast = self.plan.compute != "fp32" and not self.plan.cast_network
-        with torch.autocast(self.device.type, dtype=self.plan.dtype if autocast else None, enabled=autocast):
+        if self.precision_plan.cast_network:
+            images = images.to(self.precision_plan.dtype)
+        autocast = self.precision_plan.compute != "fp32" and not self.precision_plan.cast_network
+        with torch.autocast(self.device.type, dtype=self.precision_plan.dtype if autocast else None, enabled=autocast):
             outputs: Tensor | tuple[Tensor, ...] = self.run(images)
         return tuple(logits.float() for logits in (outputs if isinstance(outputs, tuple) else (outputs,)))
 
@@ -230,7 +232,7 @@ class Computation:
                 target.copy_(source)
 
 
-def copy_cast(model: nn.Module, plan: Plan) -> nn.Module:
+def copy_cast(model: nn.Module, plan: PrecisionPlan) -> nn.Module:
     """Return a copy of the model cast to the plan's type, its norms only with `plan.cast_norms`."""
     network = copy.deepcopy(model).to(plan.dtype)
     if not plan.cast_norms:

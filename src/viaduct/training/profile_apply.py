@@ -1,7 +1,7 @@
 """`viaduct profile run RECIPE --apply`: try the first advice that a recipe can follow, and measure the gain.
 
-    order = WorkOrder(load("shapes_taster"), Path("prof"), Plan(skip=5, timed=20, recorded=5), device="cpu")
-    applied = apply_advice(profile.advice, order)
+    job = RecipeJob(load("shapes_taster"), Path("prof"), Plan(skip=5, timed=20, recorded=5), device="cpu")
+    applied = apply_advice(profile.advice, job)
     print(applied.describe() if applied else "no advice that can be tried")
 
 An advice may have changes of recipe fields. The recipe is profiled in turns without and with these changes. They are a
@@ -21,7 +21,7 @@ from viaduct.profiling.figures import show_time
 from viaduct.profiling.record import Advice
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import list_field_paths, read_field
-from viaduct.training.profiled import WorkOrder, profile_recipe
+from viaduct.training.profiled import RecipeJob, profile_recipe
 
 TURNS = 3
 MIN_GAIN = 0.02  # share of a step: two profiles of the same recipe may differ by as much
@@ -76,25 +76,25 @@ def choose_advice(advice: Sequence[Advice], recipe: Recipe) -> tuple[Advice, dic
 
 def apply_advice(
     advice: Sequence[Advice],
-    order: WorkOrder,
+    job: RecipeJob,
     ranks: int = 1,
     report_line: Callable[[str], None] = lambda line: None,
 ) -> Applied | None:
-    """Try the first advice that the recipe of an order can follow; return its effect, or None if there is none to try.
+    """Try the first advice that the recipe of a job can follow; return its effect, or None if there is none to try.
 
     `report_line` is called with a line for the user before each turn.
     """
-    chosen = choose_advice(advice, order.change_recipe())
+    chosen = choose_advice(advice, job.change_recipe())
     if chosen is None:
         return None
     proposal, changes = chosen
     applied = Applied(proposal, changes, [], [])
-    timing_plan = replace(order.plan, recorded=0)  # recorded steps show operators, which are not needed here
+    timing_plan = replace(job.plan, recorded=0)  # recorded steps show operators, which are not needed here
 
     def measure(extra_settings: list[tuple[str, str]]) -> float:
-        settings = [*order.settings, *extra_settings]
+        settings = [*job.settings, *extra_settings]
         with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
-            timing = replace(order, out=Path(folder) / "prof", plan=timing_plan, settings=settings)
+            timing = replace(job, out=Path(folder) / "prof", plan=timing_plan, settings=settings)
             profile = profile_recipe(timing, ranks)
         if profile.iteration_us is None:
             raise BadRun("no regular step was measured: trying an advice needs two steps.", "Give more --steps.")

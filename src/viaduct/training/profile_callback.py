@@ -35,7 +35,7 @@ from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Callback
 from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.metrics import Score
-from viaduct.training.profile_marks import PointHooks, ProfileMarks, check_point
+from viaduct.training.profile_timer import PointHooks, ProfileTimer, check_point
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -90,9 +90,9 @@ class Profiling(Callback):
     def start(self, training: Training) -> None:
         self.folder = self.requested_folder or training.run.path / PROFILE_FOLDER
         self.window = self.choose_window(training)
-        self.marks = ProfileMarks(training, lambda: self.collect(training))
+        self.timer = ProfileTimer(training, lambda: self.collect(training))
         if self.window is not None:
-            training.train_step.marks = self.marks
+            training.train_step.timer = self.timer
 
     def choose_window(self, training: Training) -> Window | None:
         """Return the steps to profile; None if an earlier process took them all."""
@@ -113,7 +113,7 @@ class Profiling(Callback):
             return None
         plan = self.plan or self.make_plan(training, window)
         self.first_step = training.step
-        if training.group.is_first:
+        if training.group.is_rank_zero:
             with suppress(OSError):  # `write` will report the error
                 remove_profile(self.folder)  # of an earlier session, which may have had more ranks
         self.collector = Collector(plan, training.torch_device.type, training.group.rank)
@@ -139,8 +139,8 @@ class Profiling(Callback):
                 self.lines.append("fp_point and bp_point are not used: compiled or captured steps have no such points.")
             return
         self.collector.add_network(network)
-        self.marks.hooks = PointHooks(options.fp_point, options.bp_point, self.marks)
-        self.marks.hooks.attach(network)
+        self.timer.hooks = PointHooks(options.fp_point, options.bp_point, self.timer)
+        self.timer.hooks.attach(network)
 
     def evaluation(self, training: Training, score: Score) -> None:
         self.note_interruption("evaluation")
@@ -150,7 +150,7 @@ class Profiling(Callback):
 
     def note_interruption(self, kind: str) -> None:
         """Mark an evaluation or checkpoint between two steps; add a note if these steps are recorded."""
-        self.marks.note_interruption(kind)
+        self.timer.note_interruption(kind)
         collector = self.collector
         if collector is None or collector.done or not collector.plan.recorded:
             return
@@ -166,7 +166,7 @@ class Profiling(Callback):
     def end(self, training: Training, outcome: str) -> None:
         if self.collector is not None and not self.written:
             self.write(training, ended=f"{outcome} after step {training.step}")
-        if training.group.is_first:
+        if training.group.is_rank_zero:
             self.publish()
 
     def write_unfinished(self, training: Training, ended: str) -> None:
@@ -186,14 +186,14 @@ class Profiling(Callback):
         A profile that cannot be written does not end the run.
         """
         self.written = True
-        self.marks.hooks.detach()
+        self.timer.hooks.detach()
         has_ranks = training.group.ranks > 1
         folder = self.folder / f"{RANK_PREFIX}{training.group.rank}" if has_ranks else self.folder
         with self.note_errors("The profile could not be written"):
             self.write_rank(training, folder, ended)
         if has_ranks and not alone:
             training.group.gather(str(folder))  # wait until every rank has written its folder
-            if training.group.is_first:
+            if training.group.is_rank_zero:
                 with self.note_errors("The ranks' profiles could not be merged"):
                     paths = (self.folder / f"{RANK_PREFIX}{rank}" for rank in range(training.group.ranks))
                     folders = [path for path in paths if is_profile_folder(path)]
@@ -215,7 +215,7 @@ class Profiling(Callback):
         if not options.collectives:
             steps = [replace(step, collectives=()) for step in steps]
         profile = replace(profile, steps=steps)
-        profile = split_replays(profile, self.marks.replayed)
+        profile = split_replays(profile, self.timer.replayed)
         profile, events = fit_storage(profile, collector.events, options.storage_limit)
         write_profile(profile, folder, events)
 
@@ -240,9 +240,9 @@ class Profiling(Callback):
             ranks=training.group.ranks,
             command=self.request.command,
             batch=len(training.parallel.positions),
-            precision=training.plan.name,
+            precision=training.precision_plan.name,
             mode=training.mode + captured,
-            phases_found_by=tuple(self.marks.describe()),
+            phases_found_by=tuple(self.timer.describe()),
             notes=(*self.request.notes, *self.request.options.notes, *self.lines),
             ended=ended,
             versions={"viaduct": __version__, "torch": torch.__version__, "python": platform.python_version()},

@@ -1,7 +1,7 @@
 """Profiles a few steps of a recipe in a temporary run (`viaduct profile run RECIPE`).
 
     plan = Plan(skip=5, timed=20, recorded=5)
-    profile = profile_recipe(WorkOrder(load("resnet50_imagenet"), Path("prof"), plan, device="cuda"))
+    profile = profile_recipe(RecipeJob(load("resnet50_imagenet"), Path("prof"), plan, device="cuda"))
 
 Nothing is evaluated or saved meanwhile. With several ranks each is a process (`python -m viaduct.training.profiled
 FILE`) that writes OUT/rank_N; rank 0 merges these into OUT.
@@ -45,7 +45,7 @@ BATCH_FIELD = "data.global_batch"
 
 
 @dataclass(frozen=True)
-class WorkOrder:
+class RecipeJob:
     """What to profile and how; with several ranks it is sent to the process of each."""
 
     loaded: LoadedRecipe
@@ -57,7 +57,7 @@ class WorkOrder:
     command: str = ""  # shown in the profile
 
     def encode(self) -> str:
-        """Return the order as JSON, for another process."""
+        """Return the job as JSON, for another process."""
         fields = {
             **vars(self),
             "loaded": str(self.loaded.file or self.loaded.name),
@@ -68,7 +68,7 @@ class WorkOrder:
         return json.dumps(fields)
 
     @classmethod
-    def decode(cls, text: str) -> WorkOrder:
+    def decode(cls, text: str) -> RecipeJob:
         fields = json.loads(text)
         fields |= {"loaded": load(fields["loaded"]), "out": Path(fields["out"]), "plan": Plan(**fields["plan"])}
         data = None if fields["data"] is None else Path(fields["data"])
@@ -79,45 +79,45 @@ class WorkOrder:
         return apply_source_settings(override_fields(self.loaded.recipe, self.settings), keep_size=True)
 
 
-def profile_recipe(order: WorkOrder, ranks: int = 1) -> Profile:
+def profile_recipe(job: RecipeJob, ranks: int = 1) -> Profile:
     """Take the planned steps, write the profile folder and return the profile, without advice and page."""
-    check_path(order.change_recipe().data, order.data)  # raises before anything is started
+    check_path(job.change_recipe().data, job.data)  # raises before anything is started
     if ranks > 1:
-        start_ranks(order, ranks)
+        start_ranks(job, ranks)
     else:
-        profile_here(order)
-    return read_profile(order.out)
+        profile_here(job)
+    return read_profile(job.out)
 
 
-def start_ranks(order: WorkOrder, ranks: int) -> None:
+def start_ranks(job: RecipeJob, ranks: int) -> None:
     """Take the steps in several processes on this machine."""
     check_rank_count(ranks)
-    devices.check_ranks(order.device, ranks)
+    devices.check_ranks(job.device, ranks)
     with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as folder:
-        path = Path(folder) / "order.json"
-        path.write_text(order.encode())
+        path = Path(folder) / "job.json"
+        path.write_text(job.encode())
         code = run_local(["python", "-m", "viaduct.training.profiled", str(path)], ranks, max_restarts=0)
     if code:
         message = f"the ranks ended with exit code {code}: there is no profile of all of them."
-        raise BadRun(message, f"What they had collected is in {order.out}.")
+        raise BadRun(message, f"What they had collected is in {job.out}.")
 
 
-def profile_here(order: WorkOrder) -> None:
+def profile_here(job: RecipeJob) -> None:
     """Take the steps in this process, which may be one of several ranks."""
-    with join_ranks(order.device, order.loaded.recipe.parallel.hang_seconds) as group:
-        device, torch_device = devices.pick(order.device, group.local_rank)
-        recipe, notes = prepare_recipe(order, torch_device.type, group.ranks)
-        images = load_images(recipe.data, order.data)
-        request = ProfileRequest(None, source=order.loaded.name, command=order.command, notes=tuple(notes))
-        profiling = Profiling(request, order.out, order.plan)
+    with join_ranks(job.device, job.loaded.recipe.parallel.hang_seconds) as group:
+        device, torch_device = devices.pick(job.device, group.local_rank)
+        recipe, notes = prepare_recipe(job, torch_device.type, group.ranks)
+        images = load_images(recipe.data, job.data)
+        request = ProfileRequest(None, source=job.loaded.name, command=job.command, notes=tuple(notes))
+        profiling = Profiling(request, job.out, job.plan)
         with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as folder, Interrupt(quiet=True) as interrupt:
             run = RunDir(Path(folder))
             with explain_limits(run, recipe):
                 callbacks = [profiling, *recipe.callbacks]
                 training = Training(recipe, run, images, device, torch_device, callbacks, interrupt.get_signal, group)
                 if training.sink is not None:
-                    profiling.plan = replace(order.plan, skip=max(order.plan.skip, SINK_WARMUP))
-                training.state.broadcast(training.run.checkpoints)
+                    profiling.plan = replace(job.plan, skip=max(job.plan.skip, SINK_WARMUP))
+                training.run_state.broadcast(training.run.checkpoints)
                 take_steps(training, profiling)
 
 
@@ -126,7 +126,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
     with training.train_batches, training.validation, write_profiles_on_error([profiling], training):
         training.emit("start")
         batches = training.begin_training()
-        while not profiling.written and not training.progress.stop_reason and not training.interrupted():
+        while not profiling.written and not training.progress.stop_reason and not training.is_interrupted():
             training.advance(batches)
         training.agreement.finish_exchange()
         if profiling.collector is None:
@@ -137,15 +137,15 @@ def take_steps(training: Training, profiling: Profiling) -> None:
         training.print_note(line)
 
 
-def prepare_recipe(order: WorkOrder, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
+def prepare_recipe(job: RecipeJob, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
     """Return the recipe without evaluations, checkpoints and a last step, and notes about its other changes."""
-    recipe, notes = order.change_recipe(), []
+    recipe, notes = job.change_recipe(), []
     changes: dict[str, Any] = {
         "steps": MANY_STEPS,
         "evaluation": Evaluation(every_epochs=0),
         "checkpoint": Checkpoint(every_minutes=0),
     }
-    if order.data == SYNTHETIC:
+    if job.data == SYNTHETIC:
         source = recipe.data
         changes["data"] = Records(source.global_batch, source.size, classes=source.classes, eval_batch=1)
         if hasattr(recipe.optimizer, "lr"):
@@ -153,7 +153,7 @@ def prepare_recipe(order: WorkOrder, kind: str, ranks: int) -> tuple[Recipe, lis
         notes.append("The images are noise that is made on the device: loading of images was not measured.")
     recipe = replace(recipe, **changes)
     max_batch = CPU_BATCH * ranks
-    if kind == "cpu" and BATCH_FIELD not in dict(order.settings) and recipe.data.global_batch > max_batch:
+    if kind == "cpu" and BATCH_FIELD not in dict(job.settings) and recipe.data.global_batch > max_batch:
         notes.append(f"The batch is {max_batch} in place of the recipe's {recipe.data.global_batch}: this is a CPU.")
         recipe = replace(recipe, data=replace(recipe.data, global_batch=max_batch), accumulate=1)
     return recipe, notes
@@ -162,7 +162,7 @@ def prepare_recipe(order: WorkOrder, kind: str, ranks: int) -> tuple[Recipe, lis
 def main() -> None:
     """Run one rank; print its ViaductError as the command line does, and exit with the error's code."""
     try:
-        profile_here(WorkOrder.decode(Path(sys.argv[1]).read_text()))
+        profile_here(RecipeJob.decode(Path(sys.argv[1]).read_text()))
     except ViaductError as error:
         if not error.is_silent:
             print_line(f"viaduct profile: {error}", sys.stderr)

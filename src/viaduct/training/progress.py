@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
-from viaduct.training.schedule import Pace, rate_factor
+from viaduct.training.schedule import RunLength, compute_rate_factor
 
 
 class Progress:
     """Position of a run in its schedule, and the changes that callbacks have made to it."""
 
-    def __init__(self, recipe: Recipe, pace: Pace, initial_rates: list[float]) -> None:
+    def __init__(self, recipe: Recipe, run_length: RunLength, initial_rates: list[float]) -> None:
         # The schedule multiplies `initial_rates`, one for each parameter group. Callbacks may change them.
-        self.recipe, self.pace, self.initial_rates = recipe, pace, initial_rates
-        self.steps = pace.steps
+        self.recipe, self.run_length, self.initial_rates = recipe, run_length, initial_rates
+        self.steps = run_length.steps
         self.step = 0
         self.evaluated_at = -1  # step of the last evaluation; -1: none
         self.best: dict[str, Any] | None = None  # step and top1 of the best evaluation so far
@@ -31,12 +31,12 @@ class Progress:
 
         It is a little below a whole number at the end of an epoch that has left out a partial batch.
         """
-        return self.pace.epochs_at(self.step)
+        return self.run_length.epochs_at(self.step)
 
     @property
     def is_epoch_end(self) -> bool:
         """Return True if the last step was the last of its epoch."""
-        return self.step % self.pace.steps_per_epoch == 0
+        return self.step % self.run_length.steps_per_epoch == 0
 
     @property
     def is_complete(self) -> bool:
@@ -52,11 +52,11 @@ class Progress:
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of the first parameter group at a step."""
-        return self.initial_rates[0] * rate_factor(self.recipe, step, self.pace)
+        return self.initial_rates[0] * compute_rate_factor(self.recipe, step, self.run_length)
 
     def rates_at(self, step: int) -> list[float]:
         """Return the learning rates of all parameter groups at a step."""
-        factor = rate_factor(self.recipe, step, self.pace)
+        factor = compute_rate_factor(self.recipe, step, self.run_length)
         return [initial * factor for initial in self.initial_rates]
 
     def change_learning_rate(self, rate: float | None = None, factor: float | None = None) -> None:
@@ -87,7 +87,7 @@ class Progress:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
             hint = "It must be a whole number, at least 0 and below 2**63."
             raise BadValue(f"change_order_seed: {seed!r} is no seed.", hint)
-        first = -(-self.step // self.pace.steps_per_epoch)  # first epoch that has not begun; the division rounds up
+        first = math.ceil(self.step / self.run_length.steps_per_epoch)  # first epoch that has not begun
         self.order_seeds = [change for change in self.order_seeds if change[0] != first] + [(first, seed)]
 
     def change_loss_weights(self, main: float | None, auxiliary: float | None) -> None:
@@ -104,7 +104,7 @@ class Progress:
     def evaluation_every(self) -> int:
         """Steps between evaluations; 0: only the last step is evaluated."""
         epochs = self.recipe.evaluation.every_epochs
-        return max(1, round(epochs * self.pace.steps_per_epoch)) if epochs > 0 else 0
+        return max(1, round(epochs * self.run_length.steps_per_epoch)) if epochs > 0 else 0
 
     def is_evaluation_due(self) -> bool:
         """Return True if this step is to be evaluated and has not been yet."""
@@ -138,7 +138,7 @@ class Progress:
 class Stopwatch:
     """Seconds of a run by activity: training, evaluation, checkpoints.
 
-    A window is the time since the last `restart` or `book`; `book` adds it to an activity.
+    A window is the time since the last `restart` or `add_time`; `add_time` adds it to an activity.
     """
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class Stopwatch:
         """Leave seconds, such as those of writing a profile, out of the open window."""
         self._window_start += seconds
 
-    def book(self, activity: str) -> float:
+    def add_time(self, activity: str) -> float:
         """Add the open window to an activity, begin a new one, and return the seconds added."""
         now = time.monotonic()
         seconds = now - self._window_start

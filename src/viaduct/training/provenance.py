@@ -180,10 +180,10 @@ def describe_init(source: str) -> dict[str, Any] | None:
     record = {"source": source, "file": str(file.absolute()), **facts, "sha256": None, "bytes": None}
     if file.is_file():
         record |= {"sha256": try_digest(file), "bytes": file.stat().st_size}
-    return record | describe_donor(file)
+    return record | describe_run_of_file(file)
 
 
-def describe_donor(file: Path) -> dict[str, Any]:
+def describe_run_of_file(file: Path) -> dict[str, Any]:
     """Return the run that a file of weights belongs to; recipe.json is in its folder, or two folders above."""
     for folder in (file.parent, file.parent.parent.parent):
         if (folder / "recipe.json").is_file():

@@ -18,7 +18,7 @@ from viaduct.recipes import AdamW, Constant, Lars, Log, Recipe
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, explain_limits, load_images
+from viaduct.training.session import TrainingRequest, explain_limits, load_images
 from viaduct.training.transfer import load_initial_weights
 
 STEPS = 200  # unless the user gives another number
@@ -48,7 +48,7 @@ def compute_rate(step: int, steps: int, low: float, high: float) -> float:
     return float(low * (high / low) ** (step / max(1, steps - 1)))
 
 
-def measure_rates(request: Request, steps: int) -> RateTest:
+def measure_rates(request: TrainingRequest, steps: int) -> RateTest:
     """Train for some steps with rising rates; end early if the loss diverges."""
     low, high = choose_range(request.loaded.recipe)
     device, torch_device = devices.pick(request.device)

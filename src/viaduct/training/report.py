@@ -131,7 +131,7 @@ def build_tiles(loaded: LoadedRecipe, training: Training, summary: dict[str, Any
             build_top1_tile(None if warn_of_noise(training) else loaded.recipe.expects, score, step),
             Tile("validation top-5", format_percent(score.top5), step),
             Tile("macro F1", format_percent(score.f1), step),
-            *(Tile(name, f"{value:.4g}", step) for name, value in score.own.items()),
+            *(Tile(name, f"{value:.4g}", step) for name, value in score.recipe_metrics.items()),
         ]
     rate = summary["images_per_s"]
     minutes = sum(summary["minutes"].values())

@@ -40,7 +40,7 @@ LIST_HINT = "`viaduct train --list` shows the recipes."
 
 
 @dataclass(frozen=True)
-class Pace:
+class RunLength:
     """Length of a run in steps, and of an epoch in images."""
 
     images: int  # training images
@@ -55,10 +55,10 @@ class Pace:
         return step * self.global_batch / self.images
 
 
-def find_pace(recipe: Recipe, images: int) -> Pace:
-    """Return the pace of a recipe with this number of training images."""
+def compute_run_length(recipe: Recipe, images: int) -> RunLength:
+    """Return the length of a run of the recipe with this number of training images."""
     batch = recipe.data.global_batch
-    return Pace(images, batch, recipe.steps or max(1, int(recipe.epochs * (images // batch))))
+    return RunLength(images, batch, recipe.steps or max(1, int(recipe.epochs * (images // batch))))
 
 
 def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) -> float:
@@ -74,7 +74,7 @@ def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) ->
     images = count_training_images(recipe.data) if images is None else check_count(images, "images")
     if images < recipe.data.global_batch:
         raise BadValue(f"images is {images}; it must be at least one global batch of {recipe.data.global_batch}.")
-    return get_peak_rate(recipe) * rate_factor(recipe, step, find_pace(recipe, images))
+    return get_peak_rate(recipe) * compute_rate_factor(recipe, step, compute_run_length(recipe, images))
 
 
 def check_count(value: Any, name: str) -> int:
@@ -105,22 +105,22 @@ def get_peak_rate(recipe: Recipe) -> float:
     return rate
 
 
-def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
+def compute_rate_factor(recipe: Recipe, step: int, run_length: RunLength) -> float:
     """Return the factor of the optimizer's learning rate at this step (counted from 0)."""
     for kind, formula in FORMULAS.items():
         if isinstance(recipe.schedule, kind):
-            return formula(recipe.schedule, step, pace)
+            return formula(recipe.schedule, step, run_length)
     if isinstance(recipe.schedule, ResnextDecay):  # its end is not relative to the peak
-        return cosine_warmup_decay(recipe.schedule, step, pace, get_peak_rate(recipe))
+        return cosine_warmup_decay(recipe.schedule, step, run_length, get_peak_rate(recipe))
     if isinstance(recipe.schedule, LarsPolynomial):  # it needs the number of steps unrounded
-        steps = recipe.steps or recipe.epochs * pace.images / pace.global_batch
-        return lars_polynomial(recipe.schedule, step, pace, steps)
+        steps = recipe.steps or recipe.epochs * run_length.images / run_length.global_batch
+        return lars_polynomial(recipe.schedule, step, run_length, steps)
     users_function: Any = recipe.schedule
-    return float(users_function(step, pace.steps))
+    return float(users_function(step, run_length.steps))
 
 
-def piecewise(schedule: Steps, step: int, pace: Pace) -> float:
-    per_epoch = pace.images / pace.global_batch  # not rounded
+def piecewise(schedule: Steps, step: int, run_length: RunLength) -> float:
+    per_epoch = run_length.images / run_length.global_batch  # not rounded
     warmup = int(schedule.warmup_epochs * per_epoch)
     if step < warmup:
         return step / warmup
@@ -137,77 +137,77 @@ def compute_falling_cosine(done: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def half_cosine(schedule: Cosine, step: int, pace: Pace) -> float:
-    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
-    warmup = min(warmup, pace.steps // 2)  # so that a run of few steps has a descent
+def half_cosine(schedule: Cosine, step: int, run_length: RunLength) -> float:
+    warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
+    warmup = min(warmup, run_length.steps // 2)  # so that a run of few steps has a descent
     if step < warmup:
         return (step + 1) / warmup
-    done = (step - warmup) / max(1, pace.steps - warmup)
+    done = (step - warmup) / max(1, run_length.steps - warmup)
     return schedule.floor + (1 - schedule.floor) * compute_falling_cosine(done)
 
 
-def book_cosine(schedule: BookCosine, step: int, pace: Pace) -> float:
-    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
-    decay = pace.steps - warmup
+def book_cosine(schedule: BookCosine, step: int, run_length: RunLength) -> float:
+    warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
+    decay = run_length.steps - warmup
     if step < warmup:
         return (step + 1) / warmup
     if decay <= 0:
         return 1.0
-    linear = (pace.steps - step) / decay
+    linear = (run_length.steps - step) / decay
     # As in the listing, the step is counted from 0, not from the end of the warm-up; 0.47 is the listing's, too.
     return linear * 0.5 * (1 + math.cos(2 * math.pi * 0.47 * step / decay)) + 1e-5
 
 
-def v15(schedule: V15Decay, step: int, pace: Pace) -> float:
-    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
+def v15(schedule: V15Decay, step: int, run_length: RunLength) -> float:
+    warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     if step < warmup:
         return step / warmup
     if schedule.mode == "steps":
-        return schedule.factors[count_passed(schedule.boundaries, step, pace.steps_per_epoch)]
+        return schedule.factors[count_passed(schedule.boundaries, step, run_length.steps_per_epoch)]
     # Counted from step 0, so the rate drops a little where the warm-up ends. iter_unit "batch": always 90 epochs.
-    total = pace.steps if schedule.iter_unit == "epoch" else 90 * pace.images // pace.global_batch
+    total = run_length.steps if schedule.iter_unit == "epoch" else 90 * run_length.images // run_length.global_batch
     return compute_falling_cosine(step / total)
 
 
-def cosine_warmup_decay(schedule: ResnextDecay, step: int, pace: Pace, peak: float) -> float:
-    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
+def cosine_warmup_decay(schedule: ResnextDecay, step: int, run_length: RunLength, peak: float) -> float:
+    warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     match schedule.mode:
         case "steps":
-            return float(0.1 ** count_passed(schedule.boundaries, step, pace.steps_per_epoch))
+            return float(0.1 ** count_passed(schedule.boundaries, step, run_length.steps_per_epoch))
         case "linear":
             end = schedule.end / peak if peak else 0.0
-            return 1 + (end - 1) * min(step / pace.steps, 1.0)
+            return 1 + (end - 1) * min(step / run_length.steps, 1.0)
         case "poly":
-            left = (pace.steps - step) / max(1, pace.steps - warmup)
+            left = (run_length.steps - step) / max(1, run_length.steps - warmup)
             return step / warmup if step < warmup else max(left, 0.0)
     # Mode cosine.
     if step < warmup:
         return 1 - compute_falling_cosine((step + 1) / warmup)
-    if step > pace.steps:  # then the reference's rate is a hundredth of `end`
+    if step > run_length.steps:  # then the reference's rate is a hundredth of `end`
         return 0.01 * schedule.end / peak if peak else 0.0
-    # `done` is not limited to 1: at step `pace.steps` the reference is one step past the bottom of its cosine.
-    done = (step - warmup + 1) / max(1, pace.steps - warmup)
+    # `done` is not limited to 1: at step `run_length.steps` the reference is one step past the bottom of its cosine.
+    done = (step - warmup + 1) / max(1, run_length.steps - warmup)
     return (1 - schedule.end) * 0.5 * (1 + math.cos(math.pi * done)) + schedule.end
 
 
-def amoebanet(schedule: AmoebanetDecay, step: int, pace: Pace) -> float:
-    warmup, factor = int(schedule.warmup_epochs * pace.steps_per_epoch), 1.0
+def amoebanet(schedule: AmoebanetDecay, step: int, run_length: RunLength) -> float:
+    warmup, factor = int(schedule.warmup_epochs * run_length.steps_per_epoch), 1.0
     if step < warmup:
         factor = step / warmup
     elif schedule.mode == "exponential":
-        factor = float(schedule.decay ** (step // pace.steps_per_epoch))
+        factor = float(schedule.decay ** (step // run_length.steps_per_epoch))
     elif schedule.mode == "cosine":
-        factor = compute_falling_cosine(step / pace.steps)
+        factor = compute_falling_cosine(step / run_length.steps)
     elif schedule.mode == "stepwise":
-        factor = float(0.1 ** count_passed(schedule.boundaries, step, pace.steps_per_epoch))
+        factor = float(0.1 ** count_passed(schedule.boundaries, step, run_length.steps_per_epoch))
     return max(factor, schedule.floor)
 
 
-def lars_polynomial(schedule: LarsPolynomial, step: int, pace: Pace, steps: float) -> float:
-    default_peak, default_epochs = choose_lars_defaults(pace.global_batch)
+def lars_polynomial(schedule: LarsPolynomial, step: int, run_length: RunLength, steps: float) -> float:
+    default_peak, default_epochs = choose_lars_defaults(run_length.global_batch)
     peak = default_peak if schedule.peak is None else schedule.peak
     epochs = default_epochs if schedule.warmup_epochs is None else schedule.warmup_epochs
-    warmup = int(epochs * pace.images / pace.global_batch)
+    warmup = int(epochs * run_length.images / run_length.global_batch)
     if step <= warmup and warmup:
         return peak * step / warmup
     span = max(1.0, steps - warmup + 1)
@@ -223,23 +223,23 @@ def choose_lars_defaults(global_batch: int) -> tuple[float, float]:
     return 32.0, 14
 
 
-def mindspore_polynomial(schedule: MindsporePolynomial, step: int, pace: Pace) -> float:
-    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
+def mindspore_polynomial(schedule: MindsporePolynomial, step: int, run_length: RunLength) -> float:
+    warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     if step < warmup:
         return schedule.start + (1 - schedule.start) * step / warmup
-    left = (pace.steps - step) / max(1, pace.steps - warmup)
+    left = (run_length.steps - step) / max(1, run_length.steps - warmup)
     return max(left, 0.0) ** 2
 
 
-def thor(schedule: ThorDecay, step: int, pace: Pace) -> float:
-    epoch = (step + 1) / pace.steps_per_epoch
+def thor(schedule: ThorDecay, step: int, run_length: RunLength) -> float:
+    epoch = (step + 1) / run_length.steps_per_epoch
     left = max(1 - epoch / schedule.end_epoch, 0.0)
     halvings = sum(epoch >= start for start in schedule.halve_at)
     return float(left**schedule.power * 0.5**halvings)
 
 
-FORMULAS: dict[type, Callable[[Any, int, Pace], float]] = {
-    Constant: lambda schedule, step, pace: 1.0,
+FORMULAS: dict[type, Callable[[Any, int, RunLength], float]] = {
+    Constant: lambda schedule, step, run_length: 1.0,
     Steps: piecewise,
     Cosine: half_cosine,
     BookCosine: book_cosine,

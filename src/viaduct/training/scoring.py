@@ -56,7 +56,7 @@ def score_checkpoints(
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with join_ranks(device, recipe.parallel.hang_seconds) as group:
-        chosen = group.run_on_first(lambda: choose_weights(run, recipe, step, every))
+        chosen = group.run_on_rank_zero(lambda: choose_weights(run, recipe, step, every))
         return score_all(chosen, recipe, record, data, device, group, Recomputing(recompute, save))
 
 
@@ -80,7 +80,7 @@ def score_weights(
     recipe = loaded.recipe
     averages = ema if ema is not None else (None if recipe.ema else False)
     with join_ranks(device, recipe.parallel.hang_seconds) as group:
-        chosen = group.run_on_first(lambda: find_weights(path, every))
+        chosen = group.run_on_rank_zero(lambda: find_weights(path, every))
         return score_all(chosen, recipe, {}, data, device, group, Recomputing(recompute, save), averages)
 
 
@@ -123,13 +123,13 @@ def score_all(
     device_module, torch_device = devices.pick(device, group.local_rank)
     device_module.set_tf32(recipe.precision.tf32)
     path = data or get_stored_data_path(record)
-    if path == SYNTHETIC and group.is_first:
+    if path == SYNTHETIC and group.is_rank_zero:
         print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)
     images = load_images(recipe.data, path)
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
     plan, compiled = plan_precision(recipe.precision, device_module), recipe.mode == "graph" and not recomputing.batches
-    if (note := describe_emulation(plan, device_module)) and group.is_first:
+    if (note := describe_emulation(plan, device_module)) and group.is_rank_zero:
         print(note, file=sys.stderr)
     computation = Computation(model, plan, torch_device, compiled, device_graphs=False, compile=recipe.compile)
     share = {"share": RankShare(group.rank, group.ranks, ranks_on_machine=group.local_ranks)} if group.ranks > 1 else {}
@@ -142,9 +142,9 @@ def score_all(
             recompute = partial(recompute_and_save, computation, training, recomputing, recipe, group)
         rows = [score(saved, recipe, computation, batches, images.names, group, recompute, ema) for saved in chosen]
     epochs = [find_epoch(row, recipe, images) for row in rows]
-    if group.is_first and any(epoch != row["epoch"] for epoch, row in zip(epochs, rows, strict=True)):
+    if group.is_rank_zero and any(epoch != row["epoch"] for epoch, row in zip(epochs, rows, strict=True)):
         print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
-    if not group.is_first:
+    if not group.is_rank_zero:
         return []
     common = {
         "data": str(path) if path else recipe.data.name,
@@ -163,7 +163,7 @@ def recompute_and_save(
 ) -> None:
     """Recompute the batch norms' running averages; rank 0 writes the weights with them if `save` is given."""
     recompute_statistics(computation, iterate_training_batches(stream), recomputing.batches)
-    if recomputing.save is not None and group.is_first:
+    if recomputing.save is not None and group.is_rank_zero:
         facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step or 0}
         metadata = {"format": "pt", **{name: str(fact) for name, fact in facts.items()}}
         write_safetensors(recomputing.save, checkpoint.copy_to_host(computation.master.state_dict()), metadata)
@@ -189,13 +189,13 @@ def score(
         recompute(step)
     loss = build_loss(recipe, training=False)
     with explain_recipe_errors(recipe, step=None):
-        result = evaluate(computation, batches, recipe.data.classes, loss, group=group, own=recipe.metrics)
+        result = evaluate(computation, batches, recipe.data.classes, loss, group=group, recipe_metrics=recipe.metrics)
     assert result is not None  # it is None only for an interrupted evaluation
     return {
         "step": step,
         "epoch": epoch,
-        **result.headline(),
-        "own_metrics": list(result.own),
+        **result.to_record(),
+        "own_metrics": list(result.recipe_metrics),
         "names": list(names),
         "confusion": result.confusion,
         "checkpoint": str(saved.path),

@@ -41,7 +41,7 @@ from viaduct.reporting import Remark
 from viaduct.run_files import ENDING, LABELS
 from viaduct.signals import name_signal
 from viaduct.training import checkpoint
-from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
+from viaduct.training.batch_norm import StatisticsCheck, check_running_statistics, looks_unsettled
 from viaduct.training.callbacks import (
     Callback,
     Checkpointing,
@@ -79,7 +79,7 @@ RATE_PAGE = "rate_finder.html"  # page of `--lr find`, which may be in the direc
 
 
 @dataclass(frozen=True)
-class Request:
+class TrainingRequest:
     """A request to train: the loaded recipe, the run directory, and options that are not part of a recipe."""
 
     loaded: LoadedRecipe
@@ -105,12 +105,12 @@ class Outcome:
     stop_reason: str = ""  # why the run finished before its last step; empty if it did not
 
 
-def run_training(request: Request) -> Outcome:
+def run_training(request: TrainingRequest) -> Outcome:
     """Train on this rank, unless the run has finished already."""
     with join_ranks(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
         refuse_observation(request, group.ranks)
-        if group.run_on_first(lambda: refuse_or_find_finished(request)):
-            for line in describe_finished(request) if group.is_first else ():
+        if group.run_on_rank_zero(lambda: refuse_or_find_finished(request)):
+            for line in describe_finished(request) if group.is_rank_zero else ():
                 print_note(line)
             return Outcome(finished=True)
         with serve_live_page(request, group) as page:
@@ -121,12 +121,12 @@ def run_training(request: Request) -> Outcome:
 
 
 @contextlib.contextmanager
-def serve_live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
+def serve_live_page(request: TrainingRequest, group: Group) -> Iterator[LivePage | None]:
     """Serve the page of the run from rank 0 within the block; an error that ends the block is shown on the page."""
     opened: list[LivePage] = []  # filled on rank 0; the page itself cannot be sent to the other ranks
     if request.watch is not None:
         port = request.watch
-        group.run_on_first(lambda: opened.append(LivePage(request.run.path, port)))
+        group.run_on_rank_zero(lambda: opened.append(LivePage(request.run.path, port)))
     if not opened:
         yield None
         return
@@ -144,7 +144,7 @@ def serve_live_page(request: Request, group: Group) -> Iterator[LivePage | None]
             raise
 
 
-def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
+def describe_end(request: TrainingRequest, group: Group, outcome: Outcome) -> Ending:
     """Return the ending of a run without an error, for the live page."""
     run = request.run
     if not outcome.finished:
@@ -156,7 +156,7 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
     return Ending("finished", f"Finished after step {outcome.step:,} of {outcome.steps:,}{early}.", (report,))
 
 
-def check_before_start(request: Request, ranks: int) -> None:
+def check_before_start(request: TrainingRequest, ranks: int) -> None:
     """Raise an error if dump, profile, batch size or --data are not possible; called before ranks are started."""
     recipe = request.loaded.recipe
     refuse_observation(request, ranks)
@@ -164,7 +164,7 @@ def check_before_start(request: Request, ranks: int) -> None:
     check_path(recipe.data, request.data)
 
 
-def refuse_observation(request: Request, ranks: int) -> None:
+def refuse_observation(request: TrainingRequest, ranks: int) -> None:
     """Raise BadValue for a dump or a profile that is not possible with this recipe."""
     if request.dump is not None:
         check_dump(request.dump, request.loaded.recipe, ranks)
@@ -172,7 +172,7 @@ def refuse_observation(request: Request, ranks: int) -> None:
         request.profile.check_recipe(request.loaded.recipe)
 
 
-def describe_finished(request: Request) -> Iterator[str]:
+def describe_finished(request: TrainingRequest) -> Iterator[str]:
     """Yield lines about a run that has nothing left to do."""
     run = request.run
     yield f"{run.path} has finished already: {run.model} and {run.report} are there."
@@ -185,7 +185,7 @@ def describe_finished(request: Request) -> Iterator[str]:
         yield f"There is nothing to watch: the page of the finished run is {run.report}."
 
 
-def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Outcome:
+def run_rank(request: TrainingRequest, group: Group, page: LivePage | None = None) -> Outcome:
     """Train as one rank; rank 0 writes the run's files and prints."""
     run, recipe = request.run, request.loaded.recipe
     device, torch_device = devices.pick(request.device, group.local_rank)
@@ -193,10 +193,10 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
     with (
         explain_limits(run, recipe),
         contextlib.ExitStack() as cleanups,
-        Interrupt(quiet=not group.is_first, saves=not recipe.evaluation.eval_only) as interrupt,
+        Interrupt(quiet=not group.is_rank_zero, saves=not recipe.evaluation.eval_only) as interrupt,
     ):
-        group.run_on_first(lambda: cleanups.enter_context(run.lock()))
-        saved = group.run_on_first(lambda: find_start(request))
+        group.run_on_rank_zero(lambda: cleanups.enter_context(run.lock()))
+        saved = group.run_on_rank_zero(lambda: find_start(request))
         progress_bar = ProgressBar()
         is_evaluation = recipe.evaluation.eval_only
         callbacks = [FORMATS[recipe.log.format]()] if is_evaluation else build_callbacks(recipe, group)
@@ -210,15 +210,15 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             device,
             torch_device,
             callbacks=[*observers, *callbacks, progress_bar],
-            interrupted=interrupt.get_signal,
+            read_signal=interrupt.get_signal,
             group=group,
         )
         interrupt.is_compiling = lambda: training.computation.compilation.is_underway
         for profile in profiling:
-            group.run_on_first(partial(profile.request.check_training, training))
-        group.run_on_first(lambda: use_bank(request, training, resumed=saved is not None))
-        group.run_on_first(lambda: restore_or_initialise(request, training, saved))
-        training.state.broadcast(training.run.checkpoints)
+            group.run_on_rank_zero(partial(profile.request.check_training, training))
+        group.run_on_rank_zero(lambda: use_bank(request, training, resumed=saved is not None))
+        group.run_on_rank_zero(lambda: restore_or_initialise(request, training, saved))
+        training.run_state.broadcast(training.run.checkpoints)
         if page is not None:
             page.follow(lambda: (training.step, training.steps))
         for dump in dumping:
@@ -237,18 +237,18 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             for line in observer.describe_outcome():
                 training.print_note(line)
         if outcome != FINISHED:
-            number = training.interrupted()
+            number = training.agreement.get_signal()
             stopped_by = name_signal(number) if number else ""
             print_resume_command(training)
             record_stop(request, training, "interrupted", stopped_by)
-        elif group.is_first and not is_evaluation:
+        elif group.is_rank_zero and not is_evaluation:
             write_final_files(request, training)
-    signal_number = training.interrupted() or None
+    signal_number = training.agreement.get_signal() or None
     stop_reason = training.progress.stop_reason or ""
     return Outcome(outcome == FINISHED, signal_number, training.step, training.steps, stop_reason)
 
 
-def use_bank(request: Request, training: Training, resumed: bool) -> None:
+def use_bank(request: TrainingRequest, training: Training, resumed: bool) -> None:
     """Apply tuned operators: those of the bank to a new run, those of recipe.json to a resumed one."""
     stored = request.run.read_recipe_json() if resumed else {}
     if request.bank is None and stored.get("tuning") is None:
@@ -264,7 +264,7 @@ def use_bank(request: Request, training: Training, resumed: bool) -> None:
 
 
 @contextlib.contextmanager
-def record_failure(request: Request, training: Training) -> Iterator[None]:
+def record_failure(request: TrainingRequest, training: Training) -> Iterator[None]:
     """Write RUN/ending.json if an error ends the block, and also the report if it is a ViaductError.
 
     Neither is written for a lost rank, because the launcher may start the ranks again.
@@ -281,13 +281,15 @@ def record_failure(request: Request, training: Training) -> Iterator[None]:
         raise
 
 
-def record_stop(request: Request, training: Training, outcome: str, reason: str, with_report: bool = True) -> None:
+def record_stop(
+    request: TrainingRequest, training: Training, outcome: str, reason: str, with_report: bool = True
+) -> None:
     """Write RUN/ending.json and the report, on rank 0, for a session that ended before the run's last step.
 
     Print the report's path, or the error if it cannot be written.
     """
     run = request.run
-    if not training.group.is_first or training.recipe.evaluation.eval_only or not run.is_begun:
+    if not training.group.is_rank_zero or training.recipe.evaluation.eval_only or not run.is_begun:
         return
     record = {"outcome": outcome, "step": training.step, "steps": training.steps, "reason": reason, "time": time.time()}
     with contextlib.suppress(OSError):  # a full disk is reported elsewhere
@@ -324,7 +326,9 @@ def print_resume_command(training: Training) -> None:
     training.print_note(f"  viaduct train --run {run}{flag}")
 
 
-def restore_or_initialise(request: Request, training: Training, saved: checkpoint.SavedCheckpoint | None) -> None:
+def restore_or_initialise(
+    request: TrainingRequest, training: Training, saved: checkpoint.SavedCheckpoint | None
+) -> None:
     """Restore the run from `saved` or load its initial weights; record the start, unless it is only evaluated."""
     recipe = request.loaded.recipe
     if saved is not None:
@@ -339,7 +343,7 @@ def restore_or_initialise(request: Request, training: Training, saved: checkpoin
         record_start(request, training, resumed=saved is not None)
 
 
-def refuse_fewer_steps(request: Request, training: Training) -> None:
+def refuse_fewer_steps(request: TrainingRequest, training: Training) -> None:
     """Raise an error if the run has already taken more steps than the recipe now has."""
     if training.step > training.steps and not request.loaded.recipe.evaluation.eval_only:
         path = shlex.quote(str(request.run.path))
@@ -350,7 +354,7 @@ def refuse_fewer_steps(request: Request, training: Training) -> None:
         )
 
 
-def refuse_other_images(request: Request, training: Training) -> None:
+def refuse_other_images(request: TrainingRequest, training: Training) -> None:
     """Raise BadRun if the number or the labels of the images have changed; pixels are not compared."""
     # The key in recipe.json is "pictures": `record_start` writes the images' fingerprints under it.
     before, now = request.run.read_recipe_json().get("pictures"), fingerprint_labels(training.images)
@@ -375,7 +379,7 @@ def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
     observed a step before it is saved. StepMark is for ranks, which a launcher may start again.
     """
     step_mark = [] if group.local_rank is None else [StepMark()]
-    trackers = build_trackers(recipe) if group.is_first else []
+    trackers = build_trackers(recipe) if group.is_rank_zero else []
     recorders = [*step_mark, MetricsFile(), build_tensorboard(recipe), *trackers, FORMATS[recipe.log.format]()]
     return [NanStop(), *recorders, StopAtThreshold(), *recipe.callbacks, Checkpointing()]
 
@@ -406,7 +410,7 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
         raise BadValue(message, "Use a larger --batch or data.size.") from error
 
 
-def refuse_or_find_finished(request: Request) -> bool:
+def refuse_or_find_finished(request: TrainingRequest) -> bool:
     """Return True if the run has nothing left to do; raise BadRun if the request does not fit the directory."""
     run = request.run
     if run.path.exists() and not run.path.is_dir():
@@ -464,7 +468,7 @@ def check_path(data: Source, path: Path | None) -> None:
         raise BadData(message, "--data synthetic trains on noise.")
 
 
-def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
+def find_start(request: TrainingRequest) -> checkpoint.SavedCheckpoint | None:
     """Return the newest intact checkpoint, and print a note about each newer one, which is damaged.
 
     Return None if the run has no checkpoint. Raise BadRun if all are damaged, or if the request needs one.
@@ -478,7 +482,7 @@ def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
     return saved
 
 
-def record_start(request: Request, training: Training, resumed: bool) -> None:
+def record_start(request: TrainingRequest, training: Training, resumed: bool) -> None:
     """Write recipe.json and labels.json, drop metrics of later steps, and print the start line of the run."""
     run, loaded = request.run, request.loaded
     reached = run.read_reached_step()  # last step done before a launcher started the ranks again
@@ -494,7 +498,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
         "pictures": fingerprint_labels(training.images),  # the key that runs of earlier versions have
         "image_shape": None if stored_images is None else [int(side) for side in stored_images.shape[1:3]],
         "provenance": trace_provenance(request, training, resumed),
-        "tuning": training.tuned,
+        "tuning": training.tuning_record,
         "model_file": describe_model_file(loaded.recipe),
     }
     (run.path / ENDING).unlink(missing_ok=True)  # of an earlier session
@@ -511,13 +515,14 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
     elif note := describe_unused_outputs(loaded.recipe.data, request.data, training):
         print_note(note)
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
+    computed = f"in {training.precision_plan.name}, {training.mode} mode"
     print_note(
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
-        f"{ranks}{training.device.describe_card()} in {training.plan.name}, {training.mode} mode; run {run.path}"
+        f"{ranks}{training.device.describe_card()} {computed}; run {run.path}"
     )
 
 
-def trace_provenance(request: Request, training: Training, resumed: bool) -> dict[str, Any]:
+def trace_provenance(request: TrainingRequest, training: Training, resumed: bool) -> dict[str, Any]:
     """Return the provenance of this session, added to that of the run's earlier sessions."""
     run, group = request.run, training.group
     machine, commit = describe_machine(training.device), read_commit()
@@ -565,7 +570,7 @@ def print_and_log(training: Training, line: str) -> None:
     append_line(training.run.path / "log.txt", line)
 
 
-def write_final_files(request: Request, training: Training) -> None:
+def write_final_files(request: TrainingRequest, training: Training) -> None:
     """Write the final weights, the report and the summary of a finished run.
 
     The summary comes last: a run that has one counts as finished.
@@ -577,7 +582,7 @@ def write_final_files(request: Request, training: Training) -> None:
             with replace_file(run.path / name) as copy, final.open("rb") as file:
                 shutil.copyfileobj(file, copy)
     summary = summarise(request.loaded, training, request.command)
-    averages = check_suspect_averages(training)
+    averages = check_suspect_statistics(training)
     summary["batch_norm"] = averages.to_record() if averages else None
     write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)
@@ -589,7 +594,7 @@ def write_final_files(request: Request, training: Training) -> None:
         print_note(line)
 
 
-def check_suspect_averages(training: Training) -> Averages | None:
+def check_suspect_statistics(training: Training) -> StatisticsCheck | None:
     """Check the batch norms' running averages if validation is much worse than training.
 
     Return None if it is not, or if they cannot be checked.
@@ -597,13 +602,13 @@ def check_suspect_averages(training: Training) -> Averages | None:
     logs, score = training.run.read_records("log"), training.score
     if not logs or score is None or isinstance(training.images, SyntheticSet):
         return None
-    if not looks_unsettled(logs[-1], score.headline()):
+    if not looks_unsettled(logs[-1], score.to_record()):
         return None
     saved = checkpoint.SavedCheckpoint(training.run.checkpoints / f"step-{training.step}")
     if not saved.path.is_dir():
         return None
     try:
-        return check_averages(training.recipe, saved, training.images, training.device, training.torch_device)
+        return check_running_statistics(training.recipe, saved, training.images, training.device, training.torch_device)
     except BadData:  # a damaged image that training has not read
         return None
     except RuntimeError as error:

@@ -58,7 +58,7 @@ class Sink:
         self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle
         device_type = training.torch_device.type
-        self.feed = Feed(device_type if obstacle is None else "cpu")  # "cpu": without streams
+        self.feed = BatchFeed(device_type if obstacle is None else "cpu")  # "cpu": without streams
         self.capture: Callable[[Work], Work] = Capture(training.device, device_type)
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
@@ -68,7 +68,7 @@ class Sink:
     def find_end(self) -> int:
         """Return the step at which this sink ends."""
         progress, recipe = self.progress, self.recipe
-        sink_ends = (recipe.log.every_steps, progress.pace.steps_per_epoch) if self.automatic else (self.length,)
+        sink_ends = (recipe.log.every_steps, progress.run_length.steps_per_epoch) if self.automatic else (self.length,)
         intervals = (*sink_ends, progress.evaluation_every, recipe.checkpoint.every_steps)
         ends: list[int] = [(progress.step // steps + 1) * steps for steps in intervals if steps]  # next multiples
         return min(progress.steps, progress.step + self.length, *ends)
@@ -101,7 +101,7 @@ class Sink:
         """Return how many of the coming steps run on the device alone; 0: the host drives the next one."""
         if self.obstacle is not None or not self.has_optimizer_state:
             return 0
-        return self.step.support.count_device_steps(end - self.progress.step)
+        return self.step.optimizer_support.count_device_steps(end - self.progress.step)
 
     def run_on_host(self, batches: Iterator[Batch]) -> None:
         """Take one step that the host drives."""
@@ -122,7 +122,7 @@ class Sink:
         step.load_schedule(count)
         try:
             while self.run_device_step(step, batch):
-                self.step.marks.end_step()
+                self.step.timer.end_step()
                 step.count_step()
                 done += 1
                 self.feed.mark_step()
@@ -146,8 +146,8 @@ class Sink:
 
         The first steps, and those whose gradients callbacks observe, run uncaptured on a side stream.
         """
-        number, marks = self.progress.step + 1, self.step.marks
-        self.step.pulse.enter("a sink", number)
+        number, timer = self.progress.step + 1, self.step.timer
+        self.step.pulse.reach_point("a sink", number)
         step.load_batch(batch)
         if self.step.is_observed(number):
             step.is_observed = True
@@ -168,7 +168,7 @@ class Sink:
         if self.replay is None:
             try:
                 step.is_capturing = True
-                with marks.pause():
+                with timer.pause():
                     self.replay = self.capture(step)
             except RuntimeError as error:
                 self.step.optimizer.zero_grad(set_to_none=True)
@@ -176,9 +176,9 @@ class Sink:
                 return False
             finally:
                 step.is_capturing = False
-        marks.begin_replay()
+        timer.begin_replay()
         self.replay()
-        marks.end_replay()
+        timer.end_replay()
         return True
 
     def discard_capture(self) -> None:
@@ -250,7 +250,7 @@ def renew_generator(vendor: Any) -> None:
     generator.graphsafe_set_state(fresh)
 
 
-class Feed:
+class BatchFeed:
     """Prepares the next batch while a step runs, on a side stream if the device has streams."""
 
     def __init__(self, device_type: str) -> None:
@@ -375,7 +375,7 @@ def find_obstacle(training: Training) -> str | None:
     network = step.computation.network  # the tensor `drop_path_progress` can be set on the device
     if callable(getattr(network, "set_progress", None)) and not hasattr(network, "drop_path_progress"):
         return "the network's `set_progress` is called in every step"
-    return step.support.find_capture_obstacle(skips_steps=step.scale.skips_overflows)
+    return step.optimizer_support.find_capture_obstacle(skips_steps=step.scale.skips_overflows)
 
 
 def read_host_state(step: TrainingStep) -> dict[str, Any]:

@@ -94,5 +94,5 @@ class RunState:
         state = self.read_state() | {"random_of_others": self._random_states_of_others}
         averages = checkpoint.copy_to_host(self.ema.build_state_dict(self.model)) if self.ema else None
         received = self.parallel.broadcast(checkpoint.copy_to_host(self.model.state_dict()), state, averages)
-        if not group.is_first:
+        if not group.is_rank_zero:
             self.restore(Snapshot(*received), source)

@@ -47,15 +47,15 @@ class Update(Protocol):
         ...
 
 
-class StepMarks:
-    """Time points of a step, for a profile; this class records none, `profile_marks.ProfileMarks` does.
+class StepTimer:
+    """Time points of a step, for a profile; this class records none, `profile_timer.ProfileTimer` does.
 
     The points (docs/profile.md): `begin_forward` before the network runs on a batch that is on the device,
     `end_backward` once the gradients are computed, `end_step` after the update. With accumulated parts the first
     `begin_forward` and the last `end_backward` count. A captured step has `begin_replay` and `end_replay` instead.
     """
 
-    def fetch(self, batches: Iterator[Batch]) -> Batch:
+    def fetch_batch(self, batches: Iterator[Batch]) -> Batch:
         """Wait for the next batch and return it."""
         return next(batches)
 
@@ -82,7 +82,7 @@ class TrainingStep:
         self,
         recipe: Recipe,
         computation: Computation,
-        support: OptimizerSupport,
+        optimizer_support: OptimizerSupport,
         scale: LossScale,
         ema: AveragedWeights | None,
         parallel: SingleRank,
@@ -91,12 +91,13 @@ class TrainingStep:
         emit: Callable[..., None],
     ) -> None:
         """`emit(event, *details)` calls an event of every callback; `pulse` reports progress to the watchdog."""
-        self.recipe, self.computation, self.support, self.scale, self.ema = recipe, computation, support, scale, ema
+        self.recipe, self.computation, self.scale, self.ema = recipe, computation, scale, ema
+        self.optimizer_support = optimizer_support
         self.parallel, self.progress, self.pulse, self.emit = parallel, progress, pulse, emit
-        self.optimizer: torch.optim.Optimizer = support.optimizer
+        self.optimizer: torch.optim.Optimizer = optimizer_support.optimizer
         self.parameters = [parameter for parameter in computation.master.parameters() if parameter.requires_grad]
         self.loss = parallel.build_loss()
-        self.marks = StepMarks()  # replaced while a profile is taken
+        self.timer = StepTimer()  # replaced while a profile is taken
         self.results: list[tuple[Tensor, Tensor]] = []  # what `run` returned for each step that is not logged yet
         self.host_update = HostUpdate(self)
 
@@ -119,7 +120,7 @@ class TrainingStep:
         `observed` is the batch if callbacks observe the gradients of this step.
         """
         results = self.run_passes(images, targets, update.loss_scale)
-        self.pulse.enter("the update", self.progress.step + 1)
+        self.pulse.reach_point("the update", self.progress.step + 1)
         self.computation.gather_gradients()
         if update.remove_scale():
             if self.recipe.clip_norm:
@@ -135,28 +136,30 @@ class TrainingStep:
     def run_passes(self, images: Tensor, targets: Any, scale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Run forward and backward, part by part; return what `run` returns. `scale` is the loss scale."""
         parts, step = self.recipe.accumulate, self.progress.step + 1
-        losses, hits = [], []
+        losses, correct_counts = [], []
         for number, (part, labels) in enumerate(zip(images.chunk(parts), targets.chunk(parts), strict=True)):
             is_last = number == parts - 1
-            self.pulse.enter("forward", step)
-            self.marks.begin_forward()
+            self.pulse.reach_point("forward", step)
+            self.timer.begin_forward()
             with self.computation.accumulate_part(is_last):
                 with self.observe_forward(parts) if is_last else nullcontext():
                     logits, *auxiliary = self.computation.compute_outputs(part)
                 loss = self.compute_loss(logits, auxiliary, labels)
                 self.emit("forward", labels, loss)
-                self.pulse.enter("backward", step)
+                self.pulse.reach_point("backward", step)
                 scaled = loss * (scale / parts * self.parallel.loss_weight)
-                self.marks.watch_backward(scaled)
+                self.timer.watch_backward(scaled)
                 scaled.backward()  # type: ignore[no-untyped-call]
-            self.marks.end_backward()
+            self.timer.end_backward()
             losses.append(loss.detach())
-            hits.append(self.parallel.count_correct(logits.detach(), labels))
-        return torch.stack(losses).mean(), torch.stack(hits).sum(0)
+            correct_counts.append(self.parallel.count_correct(logits.detach(), labels))
+        return torch.stack(losses).mean(), torch.stack(correct_counts).sum(0)
 
     def observe_forward(self, parts: int) -> AbstractContextManager[None]:
         """Let the optimizer observe a forward pass and its backward pass, and give it the factor of the loss."""
-        return self.support.observe_passes(self.computation, self.scale.value / parts * self.parallel.loss_weight)
+        return self.optimizer_support.observe_passes(
+            self.computation, self.scale.value / parts * self.parallel.loss_weight
+        )
 
     def compute_loss(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
         """Return the weighted sum of the main loss and the losses of the auxiliary heads, without weight decay."""
@@ -191,7 +194,7 @@ class TrainingStep:
         """Give the optimizer the learning rates of a step, counted from 0."""
         for group, rate in zip(self.optimizer.param_groups, self.progress.rates_at(step), strict=True):
             group["lr"] = float(np.float32(rate)) if round_rates else rate
-        self.support.set_epoch((step + 1) / self.progress.pace.steps_per_epoch)
+        self.optimizer_support.set_epoch((step + 1) / self.progress.run_length.steps_per_epoch)
 
     def set_network_progress(self) -> None:
         """Give a network with scheduled drop path (AmoebaNet) the share of the run that is done."""
@@ -207,10 +210,10 @@ class TrainingStep:
         device.
         """
         losses = torch.stack([loss.double() for loss, _ in self.results])
-        hits = torch.stack([hits for _, hits in self.results]).sum(0)
+        correct_counts = torch.stack([correct_counts for _, correct_counts in self.results]).sum(0)
         self.results.clear()
-        losses, hits = self.parallel.reduce_results(losses, hits)
-        return losses.tolist(), [int(count) for count in hits.tolist()]
+        losses, correct_counts = self.parallel.reduce_results(losses, correct_counts)
+        return losses.tolist(), [int(count) for count in correct_counts.tolist()]
 
 
 class HostUpdate:

@@ -36,7 +36,7 @@ def summarise(loaded: LoadedRecipe, training: Training, command: str) -> dict[st
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
         "machine": describe_machine(training.device),
         "ranks": training.group.ranks,
-        "precision": training.plan.compute,
+        "precision": training.precision_plan.compute,
         "mode": training.mode,
         "compile": loaded.recipe.compile,
         "compiled": training.computation.compilation.outcome,
@@ -46,7 +46,7 @@ def summarise(loaded: LoadedRecipe, training: Training, command: str) -> dict[st
         "sink_obstacle": find_sink_obstacle(training),
         "kernels": loaded.recipe.kernels,
         "own_kernels": training.computation.fused_count,
-        "tuning": training.tuned,
+        "tuning": training.tuning_record,
         "seed": loaded.recipe.seed,
         "global_batch": loaded.recipe.data.global_batch,
         "length": {name: to_record(loaded.recipe)[name] for name in ("epochs", "steps")},
@@ -61,7 +61,7 @@ def summarise(loaded: LoadedRecipe, training: Training, command: str) -> dict[st
         "parallel": training.parallel.name,
         "parameters": sum(parameter.numel() for parameter in training.model.parameters())
         + training.parallel.count_missing_parameters(),
-        "final": training.score.headline() if training.score else None,
+        "final": training.score.to_record() if training.score else None,
         "best": training.progress.best,
         "samples": {"images_per_s": rates, "evaluations": evaluations},
     }

@@ -86,7 +86,7 @@ class Tracking(Callback):
         self.client.write(values, record.step)
 
     def evaluation(self, training: Training, score: Score) -> None:
-        headline = score.headline().items()
+        headline = score.to_record().items()
         values = {f"validation/{key}": float(value) for key, value in headline if isinstance(value, int | float)}
         self.client.write(values, training.step)
 

@@ -187,14 +187,14 @@ def load_weights(
     """Load weights into the network; return their step and epoch, if known. Notes go to stderr."""
     if isinstance(saved, WeightsFile):
         step, notes = saved.load_into(model, ema)
-        for note in notes if group.is_first else []:
+        for note in notes if group.is_rank_zero else []:
             print(f"{saved.path}: {note}.", file=sys.stderr)
         refuse_not_finite(model.state_dict(), saved.path)
         return step, None
     run = next((folder for folder in (saved.path, *saved.path.parents) if (folder / "recipe.json").is_file()), None)
-    if group.is_first and run is not None and (changed := find_changed_model_file(read_recipe_record(run), recipe)):
+    if group.is_rank_zero and run is not None and (changed := find_changed_model_file(read_recipe_record(run), recipe)):
         note = f"Note: {changed} has changed since this run was begun: its network may compute something else."
         print(note, file=sys.stderr)
-    checkpoint.load_model(model, saved.read_averages() if recipe.ema else saved.read_model(), saved.path)
+    checkpoint.load_model(model, saved.read_averaged_weights() if recipe.ema else saved.read_model(), saved.path)
     refuse_not_finite(model.state_dict(), saved.path)
     return saved.step, saved.read_manifest().get("epoch", 0.0)

@@ -48,7 +48,7 @@ State = dict[str, dict[str, Any]]  # optimizer state by the parameter's name
 
 
 @dataclass
-class Donor:
+class InitialWeights:
     """Weights to start from, and facts from their source."""
 
     tensors: dict[str, Tensor]
@@ -65,24 +65,24 @@ def load_initial_weights(training: Training) -> list[str]:
     """Load the initial weights of a run; with `init.schedule` "continue" also the step. Return lines for the user."""
     init, model_state = training.recipe.init, training.model.state_dict()
     source = Path(init.source)
-    donor = read_donor(source, training)
-    if not donor.tensors:
+    initial = read_initial_weights(source, training)
+    if not initial.tensors:
         message = f"--init-exclude {init.exclude!r} leaves out every tensor of {source}."
         raise BadValue(message, "Exclude less, or leave out --init to begin with new weights.")
     with torch.no_grad():
-        for name, value in donor.tensors.items():
+        for name, value in initial.tensors.items():
             model_state[name].copy_(training.parallel.take_tensor_rows(("model", name), value))
     training.computation.publish_weights()
     training.computation.publish_statistics()
     names = [name for name in model_state if not name.endswith(COUNTER)]
-    loaded = sum(name in donor.tensors for name in names)
-    excluded = f", without {join_first(sorted(donor.excluded))}" if donor.excluded else ""
-    lines = [*donor.warnings, f"Weights from {source}: {loaded} of {len(names)} tensors{excluded}."]
-    lines += [f"Note: {note}." for note in donor.notes]
-    return lines + (continue_from(donor, source, training) if init.schedule == "continue" else [])
+    loaded = sum(name in initial.tensors for name in names)
+    excluded = f", without {join_first(sorted(initial.excluded))}" if initial.excluded else ""
+    lines = [*initial.warnings, f"Weights from {source}: {loaded} of {len(names)} tensors{excluded}."]
+    lines += [f"Note: {note}." for note in initial.notes]
+    return lines + (continue_from(initial, source, training) if init.schedule == "continue" else [])
 
 
-def read_donor(source: Path, training: Training) -> Donor:
+def read_initial_weights(source: Path, training: Training) -> InitialWeights:
     """Return the weights at the source; raise an error if they do not fit the network."""
     shapes, model = training.parallel.list_full_shapes(training.model), build_full_model(training)
     exclude = training.recipe.init.exclude
@@ -108,14 +108,14 @@ def read_donor(source: Path, training: Training) -> Donor:
             notes.append(f"the classifier ({listed}) begins anew: {there:,} classes there, {here:,} here")
         tensors = {name: stored.read(name) for name in names}
         refuse_not_finite(tensors, source)
-        donor = Donor(
+        initial = InitialWeights(
             tensors, excluded, stored.metadata.step, stored.metadata.training, [*notes, *remarks], stored.warnings
         )
     if stored.kind == "run":
-        donor.read_state = lambda: read_run_state(stored.path.parent, training)
+        initial.read_state = lambda: read_run_state(stored.path.parent, training)
     else:
-        donor.read_state = lambda: convert_slots(read_slots_file(slots_beside(source)), training)
-    return donor
+        initial.read_state = lambda: convert_slots(read_slots_file(slots_beside(source)), training)
+    return initial
 
 
 def describe_foreign_weights(stored: StoredWeights, renamed: StoredWeights, model: nn.Module) -> list[str]:
@@ -151,12 +151,12 @@ def find_new_classifier(
     return differing if is_classifier else set()
 
 
-def read_foreign_checkpoint(checkpoint: ForeignCheckpoint, training: Training, excluded: set[str]) -> Donor:
+def read_foreign_checkpoint(checkpoint: ForeignCheckpoint, training: Training, excluded: set[str]) -> InitialWeights:
     """Return the weights of a TensorFlow or MindSpore checkpoint, and the optimizer's state if the run continues."""
     continues, model = training.recipe.init.schedule == "continue", build_full_model(training)
     values = read_values(model, checkpoint, slots=continues, wanted=lambda name: name not in excluded)
     state = convert_slots(values.imported.slots, training) if continues else ({}, "")
-    return Donor(
+    return InitialWeights(
         values.tensors, excluded, values.imported.global_step, notes=values.imported.notes, read_state=lambda: state
     )
 
@@ -229,31 +229,31 @@ def describe_likely_network(stored: StoredWeights) -> list[str]:
 # Continuing the training of the weights
 
 
-def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
+def continue_from(initial: InitialWeights, source: Path, training: Training) -> list[str]:
     """Continue at the step at which the weights were saved, with their optimizer state; return lines for the user."""
-    if donor.step is None:
+    if initial.step is None:
         raise BadData(f"{source} does not say after which step it was saved.", "Begin with --init-schedule restart.")
-    if donor.step >= training.steps:
-        message = f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}."
+    if initial.step >= training.steps:
+        message = f"{source} was saved after step {initial.step:,}; this run ends after {training.steps:,}."
         raise BadValue(message, "Give more --steps or --epochs, or begin again: --init-schedule restart.")
-    training.progress.step = training.progress.evaluated_at = donor.step  # not evaluated before the first step
-    state, reason = donor.read_state()
-    loaded = load_state(training, {name: slots for name, slots in state.items() if name not in donor.excluded})
+    training.progress.step = training.progress.evaluated_at = initial.step  # not evaluated before the first step
+    state, reason = initial.read_state()
+    loaded = load_state(training, {name: slots for name, slots in state.items() if name not in initial.excluded})
     fresh = f"with a fresh optimizer ({reason or 'the stored state belongs to none of the loaded parameters'})"
     optimizer = f"with the optimizer's state of {loaded} parameters" if loaded else fresh
-    return [f"Continuing at step {donor.step:,}, {optimizer}.", *list_warnings(donor, source, training.recipe)]
+    return [f"Continuing at step {initial.step:,}, {optimizer}.", *list_warnings(initial, source, training.recipe)]
 
 
-def list_warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
+def list_warnings(initial: InitialWeights, source: Path, recipe: Recipe) -> list[str]:
     """Return a warning for each recorded setting of the weights that differs here, or one if none is recorded."""
     now = {"global_batch": str(recipe.data.global_batch), "precision": recipe.precision.compute}
     lines = [
         f"Warning: {source} was trained with {name.replace('_', ' ')} {before}, this run has {now[name]}; "
         "the schedule goes on as if it were the same, and training may not go on as it should."
-        for name, before in donor.trained_with.items()
+        for name, before in initial.trained_with.items()
         if name in now and before != now[name]
     ]
-    if not donor.trained_with:
+    if not initial.trained_with:
         advice = "continue with the same global batch, ranks and precision, or training may not go on as it should"
         lines = [f"Warning: {source} does not say how it was trained; {advice}."]
     return lines

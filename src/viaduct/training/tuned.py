@@ -25,7 +25,7 @@ from viaduct.profiling.collector import Plan
 from viaduct.recipes import LoadedRecipe
 from viaduct.search_space import Parameter, Space
 from viaduct.signals import collect_signals
-from viaduct.training.profiled import BATCH_FIELD, WorkOrder
+from viaduct.training.profiled import BATCH_FIELD, RecipeJob
 from viaduct.training.session import check_path
 from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
 from viaduct.tuning.bank import Bank, BankContents, Choice, DamagedBank, Verdict
@@ -92,14 +92,14 @@ def tune_recipe(request: TuneRequest, report_line: Callable[[str], None]) -> Tun
     start = time.monotonic()
     make_searcher(request.mode, Space([Parameter("x", (1,))], default={"x": 1}), 1)  # refuses an unknown mode
     _, torch_device = devices.pick(request.device)
-    order = make_order(request)
-    check_path(order.change_recipe().data, request.data)
+    job = make_job(request)
+    check_path(job.change_recipe().data, request.data)
     with remove_empty_bank_on_failure(request.location):
-        return search_and_judge(request, order, torch_device.type, start, report_line)
+        return search_and_judge(request, job, torch_device.type, start, report_line)
 
 
 def search_and_judge(
-    request: TuneRequest, order: WorkOrder, device_type: str, start: float, report_line: Callable[[str], None]
+    request: TuneRequest, job: RecipeJob, device_type: str, start: float, report_line: Callable[[str], None]
 ) -> TuneReport:
     """Tune in a worker process; the bank is created if it does not exist.
 
@@ -113,8 +113,8 @@ def search_and_judge(
         tempfile.TemporaryDirectory(prefix="viaduct-tune-") as folder,
         collect_signals(lambda number: None) as received,
     ):
-        path = Path(folder) / "order.json"
-        path.write_text(order.encode())
+        path = Path(folder) / "job.json"
+        path.write_text(job.encode())
         command = [sys.executable, "-m", "viaduct.training.tuning_worker", str(path)]
         worker = Worker(command, is_interrupted=lambda: bool(received))
         tuning = TuningSession(request, report, worker, device_type, start + request.budget_s, report_line)
@@ -133,13 +133,13 @@ def search_and_judge(
     return report
 
 
-def make_order(request: TuneRequest) -> WorkOrder:
-    """Return the order for the worker process; it sets the recipe's batch, which otherwise would be reduced on CPUs."""
+def make_job(request: TuneRequest) -> RecipeJob:
+    """Return the job for the worker process; it sets the recipe's batch, which otherwise would be reduced on CPUs."""
     plan = Plan(skip=0, timed=1, recorded=0)  # the worker uses neither the plan nor the output path
-    order = WorkOrder(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
-    batch = str(order.change_recipe().data.global_batch)
+    job = RecipeJob(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
+    batch = str(job.change_recipe().data.global_batch)
     # No sink: a captured step would keep the variants that it was captured with.
-    return replace(order, settings=[*request.settings, (BATCH_FIELD, batch), ("sink", "0")])
+    return replace(job, settings=[*request.settings, (BATCH_FIELD, batch), ("sink", "0")])
 
 
 def check_bank(bank: Bank, fingerprint: Fingerprint, report_line: Callable[[str], None]) -> None:

@@ -26,7 +26,7 @@ from viaduct.recipes import Thor
 from viaduct.search_space import Parameter, Space
 from viaduct.training.loop import Training
 from viaduct.training.networks import describe_model
-from viaduct.training.profiled import WorkOrder, prepare_recipe
+from viaduct.training.profiled import RecipeJob, prepare_recipe
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import explain_limits, load_images
 from viaduct.tuning.applying import Call, apply_choices, observe_calls
@@ -43,17 +43,17 @@ MIN_VERDICT_TURNS, MAX_VERDICT_TURNS = 9, 41
 class RecipeStep:
     """A recipe's training, whose steps are taken one by one."""
 
-    def __init__(self, order: WorkOrder) -> None:
-        self.order = order
+    def __init__(self, job: RecipeJob) -> None:
+        self.job = job
         self.folder = tempfile.TemporaryDirectory(prefix="viaduct-tune-")
 
     @cached_property
     def training(self) -> Training:
-        device, torch_device = devices.pick(self.order.device)
-        recipe, _ = prepare_recipe(self.order, torch_device.type, 1)
+        device, torch_device = devices.pick(self.job.device)
+        recipe, _ = prepare_recipe(self.job, torch_device.type, 1)
         run = RunDir(Path(self.folder.name))
         with explain_limits(run, recipe):
-            images = load_images(recipe.data, self.order.data)
+            images = load_images(recipe.data, self.job.data)
             return Training(recipe, run, images, device, torch_device, callbacks=[])
 
     @cached_property
@@ -101,18 +101,18 @@ class RecipeStep:
             operators[update.key] = {"signature": update.encode(), "names": ["optimizer"], "count": 1}
         return {
             "operators": list(operators.values()),
-            "threads": make_step_signature(training, self.order.loaded.name).encode(),
+            "threads": make_step_signature(training, self.job.loaded.name).encode(),
             "device": training.torch_device.type,
             "step_us": 1e6 * median(seconds),
             "obstacle": find_module_obstacle(training),
-            "mode": f"{training.plan.compute}, {training.mode} mode",
+            "mode": f"{training.precision_plan.compute}, {training.mode} mode",
             "batch": training.recipe.data.global_batch,
         }
 
     def judge(self, request: dict[str, Any]) -> Answer:
         """Measure the step without and with choices of the bank, in turns."""
         training = self.training
-        key = make_step_signature(training, self.order.loaded.name).key
+        key = make_step_signature(training, self.job.loaded.name).key
         has_own_kernels = bool(training.computation.fused_count)
         applied = apply_choices(self.calls, training.optimizer, request["choices"], key, with_kernels=has_own_kernels)
 
@@ -201,14 +201,14 @@ def make_step_signature(training: Training, recipe_name: str) -> Signature:
     data = recipe.data
     return Signature.of(
         THREADS,
-        shown=f"step of {recipe_name}, batch {data.global_batch}, {training.plan.compute}",
+        shown=f"step of {recipe_name}, batch {data.global_batch}, {training.precision_plan.compute}",
         recipe=recipe_name,
         model=describe_model(recipe),
         batch=data.global_batch,
         size=data.size,
         accumulate=recipe.accumulate,
         parameters=parameters,
-        compute=training.plan.compute,
+        compute=training.precision_plan.compute,
         mode=training.mode,
     )
 
@@ -228,9 +228,9 @@ def find_module_obstacle(training: Training) -> str | None:
 
 def main() -> None:
     """Serve requests of the tuner until it closes the connection."""
-    order = WorkOrder.decode(Path(sys.argv[1]).read_text())
-    _, torch_device = devices.pick(order.device)
-    step = RecipeStep(order)
+    job = RecipeJob.decode(Path(sys.argv[1]).read_text())
+    _, torch_device = devices.pick(job.device)
+    step = RecipeStep(job)
     kinds = {**list_kinds(), THREADS: ThreadCounts(step)}
     requests = OperatorRequests(torch_device.type, kinds)
     handlers = {**requests.list_handlers(), "observe": step.observe, "judge": step.judge}

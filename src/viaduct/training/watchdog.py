@@ -40,13 +40,13 @@ class Pulse:
 
     def __init__(self) -> None:
         self.count, self.point, self.step = 0, "the start", 0
-        self.entered_at = time.monotonic()
+        self.reached_at = time.monotonic()
         self.has_done_step = False  # True once the first step is done
 
-    def enter(self, point: str, step: int) -> None:
+    def reach_point(self, point: str, step: int) -> None:
         """Record that the rank has reached this point of a step."""
         self.count, self.point, self.step = self.count + 1, point, step
-        self.entered_at = time.monotonic()
+        self.reached_at = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Watchdog:
             with contextlib.suppress(RuntimeError):  # the messages between ranks report a lost store
                 position = Position(self.pulse.count, self.pulse.point, self.pulse.step)
                 self.store.set(f"position/{self.group.rank}", json.dumps(asdict(position)))
-            if self.pulse.has_done_step and time.monotonic() - self.pulse.entered_at > self.hang_seconds:
+            if self.pulse.has_done_step and time.monotonic() - self.pulse.reached_at > self.hang_seconds:
                 self._end_hung_run()
 
     def _end_hung_run(self) -> None:
@@ -107,7 +107,7 @@ class Watchdog:
             behind = find_ranks_behind(positions)
             if self.group.rank in behind:
                 self._publish_stack()
-            if self.group.is_first:
+            if self.group.is_rank_zero:
                 for line in explain_hang(positions, behind, self._read_stacks(behind), self.hang_seconds):
                     self.report(line)
             elif self.group.rank not in behind:

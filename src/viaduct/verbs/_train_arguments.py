@@ -21,7 +21,7 @@ from viaduct.verbs._recipe_flags import FLAGS
 if TYPE_CHECKING:
     from viaduct.profiling.options import ProfilingOptions, Window
     from viaduct.recipes import Init, LoadedRecipe
-    from viaduct.training.session import Request
+    from viaduct.training.session import TrainingRequest
     from viaduct.tuning.location import Location
 
 # Flag of a value for each rank -> flag of the total, and its field in the recipe.
@@ -43,15 +43,15 @@ class Arguments:
     profile: tuple[Window | None, ProfilingOptions] | None = None
     bank: Location | None = None
 
-    def make_request(self) -> Request:
+    def make_request(self) -> TrainingRequest:
         """Return the request for the training session; imports torch."""
         from viaduct.training.profile_callback import ProfileRequest
         from viaduct.training.rundir import RunDir
-        from viaduct.training.session import Request
+        from viaduct.training.session import TrainingRequest
 
         run = RunDir(self.run)
         profile = ProfileRequest(*self.profile, self.loaded.name, self.command) if self.profile else None
-        return Request(
+        return TrainingRequest(
             self.loaded,
             run,
             self.data,

@@ -190,11 +190,11 @@ def profile_recipe(
     outputs.prepare_folder(out, force)
     # torch is imported from here on, after the flags have been checked.
     from viaduct.profiling.trace import read_events
-    from viaduct.training.profiled import WorkOrder
+    from viaduct.training.profiled import RecipeJob
     from viaduct.training.profiled import profile_recipe as train_profiled_steps
 
     outputs.remove_profile(out)
-    order = WorkOrder(loaded, out, plan, device, data, changes, get_command_line())
+    order = RecipeJob(loaded, out, plan, device, data, changes, get_command_line())
     profile = train_profiled_steps(order, ranks)
     profile = write_and_print(profile, out, read_events(out), json)
     if apply:

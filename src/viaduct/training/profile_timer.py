@@ -14,7 +14,7 @@ from viaduct.data.batches import Batch
 from viaduct.errors import UnknownName
 from viaduct.profiling.clocks import read_host_us
 from viaduct.profiling.collector import Collector
-from viaduct.training.step import StepMarks
+from viaduct.training.step import StepTimer
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -28,7 +28,7 @@ UPDATE = "Iteration end: after the optimizer's update and what belongs to it (av
 REPLAY = "Captured steps: the forward start is the start of a step's replay, the iteration end is just after its end."
 
 
-class ProfileMarks(StepMarks):
+class ProfileTimer(StepTimer):
     """Marks the time points of the profiled steps."""
 
     def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
@@ -48,7 +48,7 @@ class ProfileMarks(StepMarks):
         collector = self._collector
         return None if collector is None or collector.done or self._paused else collector
 
-    def fetch(self, batches: Iterator[Batch]) -> Batch:
+    def fetch_batch(self, batches: Iterator[Batch]) -> Batch:
         if self._collector is None:
             self._collector = self._collect()
         start = read_host_us()
@@ -133,9 +133,9 @@ class PointHooks:
     In each step the collector keeps the first mark of the forward start and the last one of the backward end.
     """
 
-    def __init__(self, forward: str, backward: str, marks: ProfileMarks) -> None:
+    def __init__(self, forward: str, backward: str, timer: ProfileTimer) -> None:
         """`forward` and `backward` are module names; empty: none."""
-        self.forward, self.backward, self.marks = forward, backward, marks
+        self.forward, self.backward, self.timer = forward, backward, timer
         self._handles: list[Any] = []
 
     def attach(self, network: nn.Module) -> None:
@@ -155,17 +155,17 @@ class PointHooks:
         self._handles.clear()
 
     def _mark_forward(self, module: nn.Module, inputs: Any) -> None:
-        if self.marks.active_collector:
-            self.marks.active_collector.mark_forward_start()
+        if self.timer.active_collector:
+            self.timer.active_collector.mark_forward_start()
 
     def _hook_inputs(self, module: nn.Module, inputs: Any) -> None:
         for tensor in inputs:
-            if self.marks.active_collector and isinstance(tensor, Tensor) and tensor.requires_grad:
+            if self.timer.active_collector and isinstance(tensor, Tensor) and tensor.requires_grad:
                 tensor.register_hook(self._mark_backward)  # type: ignore[no-untyped-call]
 
     def _mark_backward(self, gradient: Tensor) -> None:
-        if self.marks.active_collector:
-            self.marks.active_collector.mark_backward_end()
+        if self.timer.active_collector:
+            self.timer.active_collector.mark_backward_end()
 
 
 def check_point(key: str, name: str, network: nn.Module) -> None:
