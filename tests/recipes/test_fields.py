@@ -176,7 +176,7 @@ def test_a_path_that_goes_too_deep_says_where_it_left_the_recipe(path: str) -> N
 
 
 def test_a_field_of_a_part_that_is_a_function_is_changed_in_its_file() -> None:
-    with pytest.raises(BadValue, match="optimizer is a function of its author's: change it in the file"):
+    with pytest.raises(BadValue, match="optimizer is a function of its author: change it in the file"):
         override(replace(BASE, optimizer=lambda parameters: None), "optimizer.lr", "0.1")
 
 

@@ -23,14 +23,14 @@ from viaduct.training.ema import AveragedWeights
 from viaduct.training.loop import Training
 from viaduct.training.metrics import evaluate
 from viaduct.training.optim import build_loss
-from viaduct.training.precision import Computation, Plan
+from viaduct.training.precision import Computation, PrecisionPlan
 from viaduct.training.rundir import RunDir
 
 AVERAGED = replace(RECIPE, model=build_normed_network, ema=Ema(0.8))
-FP32 = Plan("fp32", False, False)
+FP32 = PrecisionPlan("fp32", False, False)
 
 
-def computation(model: nn.Module, plan: Plan = FP32) -> Computation:
+def computation(model: nn.Module, plan: PrecisionPlan = FP32) -> Computation:
     return Computation(model, plan, torch.device("cpu"), compiled=False, device_graphs=False)
 
 
@@ -83,8 +83,8 @@ def test_the_average_is_tensorflows_own() -> None:
     np.testing.assert_allclose(shadow.values["weight"].numpy(), theirs, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("plan", [FP32, Plan("bf16", True, False), Plan("bf16", True, True)], ids=["fp32", "O2", "O3"])
-def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: Plan) -> None:
+@pytest.mark.parametrize("plan", [FP32, PrecisionPlan("bf16", True, False), Plan("bf16", True, True)], ids=["fp32",
+"O2", "O3"]) def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: PrecisionPlan) -> None:
     model = network()
     run, images = computation(model, plan), torch.randn(3, 3, 16, 16)
     run.train(False)

@@ -271,7 +271,7 @@ def of_a_rank(smoothing: float, mixed: bool) -> dict[str, Any]:
         counts = (4, 3, 3)
         shards = Shards(CLASSES, group.rank, group.ranks, counts)
         logits, labels, weights = logits_and_labels()
-        mine = shards.own_images(counts)
+        mine = shards.find_own_images(counts)
         own = logits[:, shards.own_classes].clone().requires_grad_()
         pairs = mix_labels(labels, weights)
         given: Any = MixedLabels(pairs.labels[mine], pairs.weights[mine]) if mixed else labels[mine]

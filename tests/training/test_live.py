@@ -69,7 +69,7 @@ def page(run: Path) -> Iterator[LivePage]:
 
 
 def get(url: str, **headers: str) -> bytes:
-    with urllib.request.urlopen(urllib.request.TrainingRequest(url, headers=headers), timeout=20) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as answer:
         found: bytes = answer.read()
     return found
 

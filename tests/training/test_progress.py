@@ -80,7 +80,7 @@ def test_excluded_time_belongs_to_no_activity(monkeypatch: pytest.MonkeyPatch) -
     watch = Stopwatch()
     now[0] = 110.0
     watch.exclude(4.0)
-    assert watch.book("training") == 6.0
+    assert watch.add_time("training") == 6.0
     now[0] = 113.0
-    assert watch.book("evaluation") == 3.0
+    assert watch.add_time("evaluation") == 3.0
     assert watch.seconds == {"training": 6.0, "evaluation": 3.0, "checkpoints": 0.0}

@@ -17,7 +17,7 @@ from viaduct.data.batches import Stream
 from viaduct.errors import BadValue
 from viaduct.recipes import Checkpoint, Ema, Init, LoadedRecipe
 from viaduct.training import scoring
-from viaduct.training.precision import Computation, Plan
+from viaduct.training.precision import Computation, PrecisionPlan
 from viaduct.training.rundir import RunDir
 from viaduct.training.scoring import score_checkpoints
 
@@ -82,7 +82,7 @@ def test_freezing_everything_but_the_head_leaves_no_norm(
 AVERAGED = replace(RECIPE, model=build_normed_network, ema=Ema(0.8))
 
 
-FP32 = Plan("fp32", False, False)
+FP32 = PrecisionPlan("fp32", False, False)
 
 
 def computation(model: nn.Module, plan: Plan = FP32) -> Computation:

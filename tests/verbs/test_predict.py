@@ -58,7 +58,7 @@ def write_weights(name: str, folder: Path, tensors: dict[str, Tensor]) -> None:
         torch.save({"state_dict": {f"module.{key}": value for key, value in tensors.items()}}, path)
     else:
         links = mindspore.list_layouts(build("resnet20_quick", classes=OUTPUTS))["own"]
-        write_mindspore(path, {link.sources[0]: tensors[link.target] for link in links})
+        write_mindspore(path, {link.variables[0]: tensors[link.tensor] for link in links})
 
 
 def read_document(folder: Path, *words: str) -> tuple[dict[str, Any], str]:

@@ -3,8 +3,8 @@
     from viaduct import models
     network = models.build("resnet50_v1", classes=10)
 
-A family is a file here with a record `family` (see family.py). Families are imported when first used, so importing this
-package does not import torch.
+A family is a file of this folder with an object `family` (see family.py). Families are imported when first used, so
+importing this package does not import torch.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MAX_CLASSES = 1_000_000  # ImageNet has 1,000 classes, all nouns of WordNet are 
 
 
 def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
-    """Return a new network with `classes` outputs, initialised as in its reference implementation.
+    """Return a new network with `classes` outputs and new weights, drawn as in its reference implementation.
 
     Options are keyword arguments of the family's class: build("amoebanet_d", classes=10, aux=False). Networks of other
-    packages have names such as timm:convnext_tiny (see sources/).
+    packages have names such as timm:convnext_tiny (see sources/), and the initial weights that these packages give.
     """
     classes = check_classes(classes)
     if sources.is_foreign(name):
@@ -59,12 +59,12 @@ def check_classes(classes: Any) -> int:
 
 
 def names() -> list[str]:
-    """Return every name that `build` knows, family by family."""
+    """Return the name of every network of viaduct, family by family."""
     return [name for family in families().values() for name in family.variants]
 
 
 def find_family_name(name: str) -> str:
-    """Return the name of the file that has this network."""
+    """Return the name of the file with a network's family, such as "resnet"; raise UnknownName if there is none."""
     if not isinstance(name, str):
         raise BadValue(f"a network is given by its name, not by {name!r}.", SHOW_ALL)
     for file, family in families().items():
@@ -74,17 +74,17 @@ def find_family_name(name: str) -> str:
 
 
 def find_family(name: str) -> Family:
-    """Return the record of the family that a network belongs to."""
+    """Return the family that a network belongs to."""
     return families()[find_family_name(name)]
 
 
 @cache
 def families() -> dict[str, Family]:
-    """Return the record of every family by the name of its file, in alphabetical order."""
+    """Return every family by the name of its file, in alphabetical order."""
     files = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
-    records = {file: getattr(import_family(file), "family", None) for file in files}
-    return {file: record for file, record in records.items() if isinstance(record, Family)}
+    found = {file: getattr(import_family_file(file), "family", None) for file in files}
+    return {file: family for file, family in found.items() if isinstance(family, Family)}
 
 
-def import_family(family: str) -> ModuleType:
-    return importlib.import_module(f"{__name__}.{family}")
+def import_family_file(file: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{file}")

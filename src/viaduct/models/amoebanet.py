@@ -40,11 +40,11 @@ class Stem(nn.Module):
         return result
 
 
-AUXILIARY_CHANNELS = (int(128 * 0.4), int(768 * 0.4))  # of the reference: 128 and 768, scaled by 0.4
+AUXILIARY_CHANNELS = (int(128 * 0.4), int(768 * 0.4))  # the reference scales 128 and 768 by 0.4
 
 
 class Auxiliary(nn.Module):
-    """Second classifier after two thirds of the cells, in training only; `grid` is the side of its pooled input."""
+    """Second classifier after two thirds of the cells, for training only; `grid` is the side of its pooled input."""
 
     def __init__(self, inputs: int, classes: int, grid: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Auxiliary(nn.Module):
         return at_least_float32(self.head(features.flatten(1)))
 
     def check_size(self, x_NCHW: Tensor) -> None:
-        """Raise BadValue if the images have another size than the head was built for."""
+        """Raise BadValue for images whose pooled size is not the one that the head was built for."""
         if tuple(map(compute_pooled_size, x_NCHW.shape[2:])) != (self.grid, self.grid):
             raise BadValue(
                 "the auxiliary head of AmoebaNet was built for images of another size.",
@@ -94,8 +94,8 @@ def compute_auxiliary_grid(image: int) -> int:
 class AmoebaNet(nn.Module):
     """Stem, cells, mean over the image, dropout, classifier.
 
-    The share of operations that drop path leaves out rises over the training (v1; see `set_progress`), from cell to
-    cell (v2), or both (v3).
+    Drop path leaves out a share of the operations in training. The share rises over the training (version v1; see
+    `set_progress`), from cell to cell (v2), or both (v3).
     """
 
     drop_path_progress: Tensor
@@ -144,7 +144,7 @@ class AmoebaNet(nn.Module):
         self.drop_path_progress.fill_(min(share, 1.0))
 
     def compute_keep_probability(self, index: int) -> Tensor | None:
-        """Return the probability with which an operation of this cell is kept; None: always."""
+        """Return the probability with which an operation of this cell is kept; None if every operation is kept."""
         if not self.training or self.drop_path_keep == 1.0:
             return None
         dropped = torch.full_like(self.drop_path_progress, 1 - self.drop_path_keep, dtype=torch.float32)
@@ -180,6 +180,7 @@ def list_plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
 
 
 def count_channels(cells: nn.ModuleDict, name: str) -> int:
+    """Return the number of channels of a cell's output."""
     cell = cells[name]
     assert isinstance(cell, Cell)
     return cell.outputs
@@ -200,7 +201,7 @@ def check_options(cells: int, filters: int, dropout_keep: float, drop_path_keep:
 
 # Names in TensorFlow checkpoints
 
-MAX_CELLS, MAX_FILTERS = 64, 4096  # a checkpoint with more is damaged
+MAX_CELLS, MAX_FILTERS = 64, 4096  # a checkpoint with more is taken for damaged
 NOT_IN_SCOPES = ("cells", "entry", "previous")  # parts of our names that TensorFlow's scopes do not have
 
 
@@ -231,7 +232,7 @@ def find_scope(name: str, auxiliary: str) -> str:
 
 
 def find_options(shapes: Shapes) -> dict[str, Any]:
-    """Return the keyword arguments of AmoebaNet for a checkpoint; empty if its shapes do not determine them."""
+    """Return the keyword arguments of AmoebaNet for a checkpoint; empty if its shapes do not imply them."""
     numbers = [int(match[1]) for name in shapes if (match := re.match(r"cell_(\d{1,3})/", name))]
     entry, stem = shapes.get("cell_0/1x1/weights", ()), shapes.get("stem/conv0/weights", ())
     if not numbers or len(entry) != 4 or len(stem) != 4:
@@ -246,8 +247,8 @@ def find_options(shapes: Shapes) -> dict[str, Any]:
 
 
 def find_image_size(grid: int) -> int:
-    """Return an image size whose auxiliary head has a kernel of this size, 224 or 299 first; 224 if there is none."""
-    sizes = (224, 299, *range(67, 1025))
+    """Return an image size whose auxiliary head has a kernel of `grid` x `grid`; 224 if there is none up to 1024."""
+    sizes = (224, 299, *range(67, 1025))  # the usual sizes first
     return next((size for size in sizes if compute_auxiliary_grid(size) == grid), 224)
 
 

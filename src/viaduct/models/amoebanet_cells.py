@@ -1,8 +1,8 @@
 """The cells of AmoebaNet-D, and their operations.
 
-A cell starts from two states: state 0 is the converted output of the cell before it, state 1 that of the second cell
-before it. It computes five more states, each the sum of two operations on earlier ones, and concatenates some of the
-seven. All readers of a cell's output would begin with a ReLU, so the cell applies it once.
+A cell starts from two states: state 0 is made from the output of the cell before it, state 1 from the output of the
+second cell before it. It computes five more states, each the sum of two operations on earlier ones, and concatenates
+some of the seven. Whatever reads a cell's output would begin with a ReLU, so the cell applies it once.
 
 Attributes are named like the TensorFlow scopes, with `conv_` before names that begin with a digit. Names of operations
 (1x1, none, 1x7_7x1 …) are those of the reference.
@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from viaduct.models.padding import Extent, SameAveragePool2d, SameConv2d, SameMaxPool2d
 
-Choice = tuple[str, int]  # an operation, and the index of the state that it is applied to
+Operation = tuple[str, int]  # its name, and the index of the state that it is applied to
 
 
 @dataclass(frozen=True)
 class Plan:
     """Structure of a cell."""
 
-    combinations: tuple[tuple[Choice, Choice], ...]  # the two operations whose sum is state 2, 3, 4, 5 and 6
+    combinations: tuple[tuple[Operation, Operation], ...]  # the two operations whose sum is state 2, 3, 4, 5 and 6
     output: tuple[int, ...]  # indices of the states that the output concatenates
 
 
@@ -154,12 +154,12 @@ def drop_path(x_NCHW: Tensor, keep: Tensor) -> Tensor:
 class Combination(nn.Module):
     """New state of a cell: an operation on one state plus an operation on another."""
 
-    def __init__(self, choices: tuple[Choice, Choice], channels: list[int], filters: int, stride: int) -> None:
+    def __init__(self, operations: tuple[Operation, Operation], channels: list[int], filters: int, stride: int) -> None:
         super().__init__()
-        self.choices = choices
+        self.operations = operations
         # Only states 0 and 1, the cell's inputs, have the full size.
         self.left, self.right = (
-            build_operation(name, channels[state], filters, stride if state < 2 else 1) for name, state in choices
+            build_operation(name, channels[state], filters, stride if state < 2 else 1) for name, state in operations
         )
 
     def forward(self, states: list[Tensor], keep: Tensor | None) -> Tensor:
@@ -167,13 +167,13 @@ class Combination(nn.Module):
 
     def apply_operation(self, index: int, layer: nn.Module, states: list[Tensor], keep: Tensor | None) -> Tensor:
         """Apply one of the two operations, with drop path."""
-        name, state = self.choices[index]
+        name, state = self.operations[index]
         result: Tensor = layer(states[state])
         return result if keep is None or name == "none" else drop_path(result, keep)
 
 
 class Entry(nn.Sequential):
-    """State 0: the output of the cell before, converted to this cell's channels."""
+    """State 0: the output of the cell before, with its channels converted to this cell's by a 1x1 convolution."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Entry(nn.Sequential):
 
 
 class PreviousEntry(nn.Sequential):
-    """State 1 if the cell before kept the size of the image: the channels are converted."""
+    """State 1 if the cell before kept the size of the image: the channels are converted by a 1x1 convolution."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class PreviousEntry(nn.Sequential):
 class FactorisedReduction(nn.Module):
     """State 1 if the cell before halved the image: half the channels from even rows and columns, half from odd ones.
 
-    An image of odd size has one odd row and column less than even ones; zeros are added.
+    An image of odd size has one odd row and column less than even ones; a row and a column of zeros are added.
     """
 
     def __init__(self, inputs: int, filters: int) -> None:
@@ -214,7 +214,7 @@ class FactorisedReduction(nn.Module):
 
 @dataclass(frozen=True)
 class Previous:
-    """Output of the second cell before a cell."""
+    """The output of the second cell before a cell, from which the cell makes its state 1."""
 
     channels: int
     halved: bool  # True if the cell between the two halved the image
@@ -225,7 +225,7 @@ class Previous:
 
 
 class Cell(nn.Module):
-    """Two states, five combinations; the output is some of the seven states, concatenated.
+    """Two entry states and five combinations; the output is some of these seven states, concatenated.
 
     The first cell has no second cell before it (`previous` is None): its state 1 is its input before the ReLU.
     """
@@ -237,7 +237,7 @@ class Cell(nn.Module):
         self.entry = Entry(inputs, filters)
         self.previous = nn.Identity() if previous is None else previous.build_entry(filters)
         channels = [filters, inputs if previous is None else filters, *[filters] * len(plan.combinations)]
-        combinations = [Combination(choices, channels, filters, stride) for choices in plan.combinations]
+        combinations = [Combination(pair, channels, filters, stride) for pair in plan.combinations]
         self.combinations = nn.ModuleList(combinations)
 
     def forward(self, x_NCHW: Tensor, previous_NCHW: Tensor, keep: Tensor | None) -> Tensor:

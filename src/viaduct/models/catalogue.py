@@ -31,7 +31,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class Count:
-    """Number of parameters, MACs or outputs, as a linear function of the number of classes."""
+    """Number of parameters, MACs or output values, as a linear function of the number of classes."""
 
     fixed: int
     per_class: int
@@ -53,10 +53,13 @@ def add_counts(counts: Iterable[Count]) -> Count:
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """Sizes of a layer for one image of the network's usual size; a layer used in training only has no outputs."""
+    """Sizes of a layer for one image of the network's usual size.
+
+    They are those of an evaluation: a layer that only training uses (in an auxiliary head) has 0 MACs and outputs.
+    """
 
     parameters: Count
-    macs: Count  # macs
+    macs: Count  # multiply-accumulate operations of convolutions and dense layers
     outputs: Count
     is_spatial: bool  # its MACs and outputs grow with the area of the image
 
@@ -74,10 +77,10 @@ class LayerSizes:
 class Entry:
     """A network in the list of `viaduct models`."""
 
-    family: str  # name of the file in this folder
+    family: str  # name of its file in this folder
     source: str  # first line of the file's docstring
-    classes: int  # of the reference
-    input_size: int  # pixels
+    classes: int  # number of classes in the reference implementation
+    input_size: int  # side of the images in pixels
     layers: list[LayerSizes]
 
     @property
@@ -86,7 +89,7 @@ class Entry:
 
     @property
     def parameters_in_training_only(self) -> Count:
-        """Number of the parameters of an auxiliary head."""
+        """Number of parameters of layers that only training uses: those of an auxiliary head."""
         return add_counts(layer.parameters for layer in self.layers if layer.outputs == Count(0, 0))
 
     @property
@@ -99,7 +102,8 @@ def read_entries() -> dict[str, Entry]:
     """Return the networks by name, family by family."""
     entries = {}
     for name, record in json.loads(FILE.read_text()).items():
-        kinds, order = [LayerSizes.from_row(row) for row in record.pop("kinds")], record.pop("order")
+        kinds = [LayerSizes.from_row(row) for row in record.pop("kinds")]
+        order = record.pop("order")
         entries[name] = Entry(**record, layers=[kinds[number] for number in order])
     return entries
 
@@ -119,9 +123,9 @@ def compute_entry(name: str) -> Entry:
 
     one_class, two_classes = measure(name, 1, layers=True), measure(name, 2, layers=True)
     layers = [compute_layer(*pair) for pair in zip(one_class.parts, two_classes.parts, strict=True)]
-    module, record = models.import_family(one_class.family), models.families()[one_class.family]
+    module, family = models.import_family_file(one_class.family), models.find_family(name)
     source = (module.__doc__ or "").split("\n")[0].rstrip(".")
-    return Entry(one_class.family, source, record.classes, record.input_size, layers)
+    return Entry(one_class.family, source, family.classes, family.input_size, layers)
 
 
 def compute_layer(one_class: Part, two_classes: Part) -> LayerSizes:

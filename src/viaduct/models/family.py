@@ -1,4 +1,4 @@
-"""The record of a model family, which other packages read.
+"""What a model family declares for other packages: its networks, sizes, preprocessing and names in other frameworks.
 
 A family is a file in this folder with `family = Family(...)`; being in the folder is registration.
 """
@@ -14,33 +14,35 @@ if TYPE_CHECKING:
 
     from viaduct.models.links import Link
 
-# For each naming scheme ("layout") of TensorFlow's checkpoints: which variables hold each tensor of the network. The
-# layout of a network with a single scheme is called "".
+# A layout is a naming scheme of TensorFlow's checkpoints: a link for each tensor of a network, to the variables that
+# hold its values. A network with a single layout calls it "".
 Layouts = dict[str, "list[Link]"]
-Shapes = Mapping[str, tuple[int, ...]]  # of a checkpoint's tensors, by name
+Shapes = Mapping[str, tuple[int, ...]]  # shapes of a checkpoint's tensors by name
 
 
 @dataclass(frozen=True)
 class TensorflowNames:
     """Names of a network's tensors in the checkpoints of its TensorFlow reference."""
 
-    scope: str  # prefix of its variables
-    apply_to: Callable[[nn.Module], bool]  # True for the networks that these names are for
-    layouts: Callable[[nn.Module], Layouts]  # the naming schemes that checkpoints may have
-    default_layout: str = ""  # the scheme for exports
-    # Keyword arguments of `models.build` for the network of a checkpoint, from the shapes of its tensors.
+    scope: str  # prefix of the variables' names
+    apply_to: Callable[[nn.Module], bool]  # returns True for a network that has these names
+    layouts: Callable[[nn.Module], Layouts]  # returns the layouts that checkpoints of a network may have
+    default_layout: str = ""  # the layout of exports
+    # Returns the keyword arguments of `models.build` for a checkpoint's network, from the shapes in the checkpoint.
     find_options: Callable[[Shapes], dict[str, Any]] = lambda shapes: {}
 
 
 @dataclass(frozen=True)
 class Family:
-    """Record of one model family."""
+    """One model family."""
 
-    variants: Mapping[str, Callable[..., nn.Module]]  # name -> builder(classes, **options)
-    input_size: int = 224  # pixels
-    classes: int = 1001  # of the reference: ImageNet's 1000 and one for background
+    variants: Mapping[str, Callable[..., nn.Module]]  # name of a network -> builder(classes, **options)
+    input_size: int = 224  # side of the images in pixels
+    classes: int = 1001  # number of classes in the reference: ImageNet's 1000 and one for background
     preprocess: str = "official"  # name of the reference's preprocessing (data/preprocess.py)
     tensorflow: TensorflowNames | None = None
-    # Returns our name of each tensor -> torchvision's; empty for a network that torchvision does not have.
+    # Returns torchvision's name of each tensor by ours; empty for a network that torchvision does not have.
     torchvision_names: Callable[[nn.Module], dict[str, str]] | None = None
-    peers: Mapping[str, str] = field(default_factory=dict)  # variant -> name of the network in torchvision and timm
+    peers: Mapping[str, str] = field(
+        default_factory=dict
+    )  # variant -> name of the same network in torchvision and timm

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 Initialiser = Callable[[nn.Module], None]
 
 CUT = 2.0  # number of standard deviations at which TensorFlow's truncated normals are cut
-# Standard deviation of a standard normal distribution that is cut there; dividing by it restores the intended variance.
+# Standard deviation of a standard normal distribution that is cut at CUT. Dividing by it restores the variance that the
+# distribution had before the cut.
 CUT_NORMAL_DEVIATION = 0.87962566103423978
 
 
@@ -24,7 +25,7 @@ def build_initialiser(
 ) -> Initialiser:
     """Return an initialiser that fills the weights of convolutions and dense layers, and sets dense biases to 0.
 
-    With `fill_classifier` dense layers have another distribution than convolutions.
+    Dense layers are filled by `fill_classifier` if it is given.
     """
 
     def initialise(layer: nn.Module) -> None:
@@ -38,13 +39,13 @@ def build_initialiser(
 
 
 def fill_variance_scaling(weight: Tensor, scale: float = 1.0) -> None:
-    """Fill with a normal cut at two sigma, whose variance is `scale` / fan-in."""
+    """Fill with a normal distribution cut at two standard deviations; then its variance is `scale` / fan-in."""
     fan_in = weight[0].numel()
     fill_cut_normal(weight, math.sqrt(scale / fan_in) / CUT_NORMAL_DEVIATION)
 
 
 def fill_slim_variance_scaling(weight: Tensor) -> None:
-    """Fill as tf.contrib does: a normal of variance 1.3 * 2 / fan-out, then cut; 1.3 compensates for the cut."""
+    """Fill as tf.contrib.slim: a normal distribution of variance 1.3 * 2 / fan-out, cut; 1.3 makes up for the cut."""
     fill_cut_normal(weight, math.sqrt(1.3 * 2.0 / weight[:, 0].numel()))
 
 
@@ -68,11 +69,11 @@ def fill_cut_normal(weight: Tensor, deviation: float) -> None:
         weight.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2) * deviation)
 
 
-# TF official's ResNet (tf.layers): scaled convolutions, a glorot uniform classifier.
+# TensorFlow's official ResNet: variance scaling for convolutions, and tf.layers' default for the classifier.
 tf_layers = build_initialiser(fill_variance_scaling, nn.init.xavier_uniform_)
-# ResNet-50 v1.5: variance 2 / fan-in (its flag `weight_init=fan_in`).
+# ResNet-50 v1.5 of NVIDIA: variance 2 / fan-in (its flag `weight_init=fan_in`).
 nvidia = build_initialiser(partial(fill_variance_scaling, scale=2.0))
-# AmoebaNet: tf.contrib's variance scaling with factor 2 and fan-out.
+# AmoebaNet: variance scaling of tf.contrib.slim with factor 2 and fan-out.
 slim = build_initialiser(fill_slim_variance_scaling)
 # Listing 5-11 of the CANN book (models/resnet_book.py): a normal distribution with a standard deviation of 0.01.
 small_normal = build_initialiser(partial(nn.init.normal_, std=0.01))

@@ -1,4 +1,4 @@
-"""Conversion of a network's tensors to the variables of a TensorFlow checkpoint and back.
+"""Links between a network's tensors and the variables of a TensorFlow checkpoint, and conversion of their values.
 
     kernel of           TensorFlow                         PyTorch
     a convolution       height, width, inputs, outputs     outputs, inputs, height, width
@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-Kind = Literal["conv", "dense", "plain"]  # of a tensor; decides the order of its axes
+Kind = Literal["conv", "dense", "plain"]  # kernel of a convolution, of a dense layer, or a tensor with the same axes
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Link:
     tensor: str  # name in the network's state_dict
     variables: tuple[str, ...]  # their names; several for a grouped kernel that is stored as one variable per group
     kind: Kind = "plain"
-    trained: bool = True  # False for moving statistics
+    trained: bool = True  # False for the running statistics of batch norms
 
     def compute_variable_shape(self, shape: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of each variable, from the shape of the network's tensor."""
@@ -57,7 +57,7 @@ def link_conv(module: str, *variables: str) -> Link:
 
 
 def link_norm(module: str, scope: str) -> list[Link]:
-    """Link the four tensors of a batch normalisation."""
+    """Link the weight, the bias and the two running statistics of a batch norm."""
     return [
         Link(f"{module}.weight", (f"{scope}/gamma",)),
         Link(f"{module}.bias", (f"{scope}/beta",)),

@@ -1,8 +1,9 @@
 """MobileNetV2 (Sandler et al., https://arxiv.org/abs/1801.04381), padded as torchvision's.
 
-Its blocks are inverted residuals: a 1x1 convolution to six times the channels, a depthwise 3x3 one with the stride, and
-a 1x1 one back without an activation. Channels are scaled by `width` and rounded to multiples of 8; the last layer's
-1280 are never scaled down. Activations are ReLU6.
+Its blocks are inverted residuals: a 1x1 convolution to six times the channels (in the first block to as many), a
+depthwise 3x3 convolution with the stride, and a 1x1 convolution back without an activation. Channels are scaled by
+`width` and rounded to multiples of 8; the 1280 channels of the last convolution are never scaled down. Activations are
+ReLU6.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ConvNormAct(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Expand the channels, filter each one, project them back; the input is added if the shape stays the same."""
+    """Expand the channels, filter each of them, project them; the input is added if the output has the same shape."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -55,7 +56,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """Stem, inverted residuals, 1x1 to the last width, mean over the image, dropout, classifier."""
+    """Stem, inverted residuals, a last 1x1 convolution, mean over the image, dropout, classifier."""
 
     def __init__(self, classes: int, *, width: float = 1.0, dropout: float = 0.2) -> None:
         super().__init__()
@@ -73,7 +74,7 @@ class MobileNetV2(nn.Module):
         self.last = ConvNormAct(channels, last, 1)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(last, classes)
-        # As torchvision: Kaiming over the outputs, a narrow normal for the classifier.
+        # As in torchvision: Kaiming's normal over the fan-out, and for the classifier a deviation of 0.01.
         kaiming, narrow = partial(nn.init.kaiming_normal_, mode="fan_out"), partial(nn.init.normal_, std=0.01)
         self.apply(build_initialiser(kaiming, narrow))
 
@@ -83,7 +84,7 @@ class MobileNetV2(nn.Module):
 
 
 def name_for_torchvision(model: nn.Module) -> dict[str, str]:
-    """Return torchvision's name of each tensor."""
+    """Return torchvision's name of each tensor; empty for another network."""
     if not isinstance(model, MobileNetV2):
         return {}
     blocks = [name for name, module in model.named_modules() if isinstance(module, InvertedResidual)]

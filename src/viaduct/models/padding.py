@@ -1,9 +1,9 @@
 """TensorFlow's SAME padding, which depends on the size of the input and may differ between the two sides of an axis.
 
-Along one axis of n cells, with kernel k and stride s, the output has ceil(n / s) cells. The last window begins n % s
-cells before the end of the axis (s cells if n % s is 0). The cells that this window lacks are added, half of them
-(rounded down) before the input and the others after it: a kernel of 3 with stride 2 pads (0, 1) on an even axis and
-(1, 1) on an odd one.
+Along one axis of n pixels, with kernel k and stride s, the output has ceil(n / s) pixels. If windows begin at every
+s-th pixel of the input, the last one begins n % s pixels before its end (s pixels if n % s is 0). The pixels that this
+window lacks are added, half of them (rounded down) before the input and the others after it: a kernel of 3 with
+stride 2 pads (0, 1) on an even axis and (1, 1) on an odd one.
 
 Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on. The padding is computed
 from the remainder n % s, because with ceil(n / s) `torch.compile` needs 39 seconds instead of 5 to trace a ResNet-50
@@ -21,9 +21,9 @@ Extent = int | tuple[int, int]  # height and width, or one number for both
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return the cells to add before and after an axis of this size."""
-    last_window_cells = size % stride or stride
-    total = max(kernel - last_window_cells, 0)
+    """Return how many pixels are added before and after an axis of this size."""
+    pixels_in_last_window = size % stride or stride
+    total = max(kernel - pixels_in_last_window, 0)
     return total // 2, total - total // 2
 
 
@@ -32,13 +32,13 @@ def max_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
     top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
     left, right = same_padding(x_NCHW.shape[3], kernel, stride)
     if stride == 1 and kernel % 2 == 0:
-        # Ceiling mode adds no window here: it does so only where a stride of two or more leaves cells over.
+        # Ceiling mode adds no window here: it does so only where a stride of two or more leaves pixels over.
         x_NCHW = F.pad(x_NCHW, (0, right - left, 0, bottom - top), value=float("-inf"))
     return F.max_pool2d(x_NCHW, kernel, stride, padding=(top, left), ceil_mode=True)
 
 
 def average_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
-    """Average over the cells of the image under each window of SAME padding, without the padding."""
+    """Average over the pixels of the image in each window of SAME padding, without the padded ones."""
     top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
     left, right = same_padding(x_NCHW.shape[3], kernel, stride)
     if x_NCHW.is_cuda and bottom + right and x_NCHW.is_contiguous(memory_format=torch.channels_last):
@@ -56,8 +56,8 @@ def _average_pool_padded(x_NCHW: Tensor, kernel: int, stride: int, pads: tuple[i
     On CUDA, PyTorch's pool with padding gives gradients of channels_last images to wrong pixels
     (pytorch/pytorch#188344; seen with torch 2.11).
     """
-    cells = F.pad(x_NCHW.new_ones((1, 1, *x_NCHW.shape[2:]), dtype=torch.float32), pads)
-    share = F.avg_pool2d(cells, kernel, stride)  # share of each window that lies on the image
+    ones = F.pad(x_NCHW.new_ones((1, 1, *x_NCHW.shape[2:]), dtype=torch.float32), pads)
+    share = F.avg_pool2d(ones, kernel, stride)  # share of each window that lies on the image
     return F.avg_pool2d(F.pad(x_NCHW, pads), kernel, stride) / share.to(x_NCHW.dtype)
 
 

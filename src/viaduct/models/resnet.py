@@ -2,8 +2,8 @@
 
 Version 1 normalises after every convolution. Version 2, of the second paper, normalises before it and once more after
 the last stage. Both differ from torchvision's in three points: the first block of every stage projects its shortcut,
-even 64 channels to 64; the max pool is padded SAME; and batch norms average over more steps. As in torchvision, a
-bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
+even 64 channels to 64; the max pool is padded SAME; and the running statistics of batch norms average over more steps.
+As in torchvision, a bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
 
 Modules are created in the order of TensorFlow's variables, a block's projection before its other layers, so that the
 numbers in a checkpoint follow `modules()`. Additions and ReLUs work in place, on outputs of a batch norm or, in version
@@ -29,12 +29,12 @@ from viaduct.models.padding import SameConv2d, SameMaxPool2d
 
 @dataclass(frozen=True)
 class Style:
-    """Settings in which networks of the same structure differ."""
+    """Settings in which networks of the same structure differ: padding, and batch norms."""
 
     pad_same: bool = False  # strided convolutions pad SAME; otherwise kernel // 2 on every side
-    epsilon: float = 1e-5
-    momentum: float = 0.003  # PyTorch's: one minus TensorFlow's decay of 0.997
-    zero_gamma: bool = False  # last norm of a block starts at 0 (arxiv.org/abs/1706.02677, 5.1)
+    epsilon: float = 1e-5  # of batch norms
+    momentum: float = 0.003  # of batch norms, as PyTorch counts it: one minus TensorFlow's decay of 0.997
+    zero_gamma: bool = False  # the weight of a block's last norm starts at 0 (arxiv.org/abs/1706.02677, 5.1)
 
     def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
         """Return a convolution with this style's padding."""
@@ -222,7 +222,7 @@ class ResNet(nn.Module):
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Convert half-precision logits to float32, for the loss."""
+    """Convert logits of a narrower type to float32, for the loss."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
@@ -252,7 +252,7 @@ def link_official(model: nn.Module) -> dict[str, list[Link]]:
 def name_for_torchvision(model: nn.Module) -> dict[str, str]:
     """Return torchvision's name of each tensor; empty for a structure that torchvision does not have.
 
-    torchvision has the networks of bottlenecks; those of basic blocks differ in the projection of the first stage.
+    torchvision has the networks of bottlenecks. Its basic blocks have no projection in the first stage, unlike ours.
     """
     if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
         return {}

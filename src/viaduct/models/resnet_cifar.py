@@ -1,7 +1,7 @@
 """ResNet for 32x32 images, as in TensorFlow's official models, r1 (https://arxiv.org/abs/1512.03385, section 4.2).
 
-Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, after a 3x3 stem without a pool. The paper's
-shortcuts have no weights; in TensorFlow the first block of every stage has a projection, as on ImageNet.
+A depth of 6n + 2 layers has three stages of n basic blocks with 16, 32 and 64 filters, after a 3x3 stem without a pool.
+The paper's shortcuts have no weights; in TensorFlow the first block of every stage has a projection, as on ImageNet.
 
 `resnet20_quick` and `resnet50_stem3` (ResNet-50 with the small stem) are viaduct's own, for runs of a few thousand
 steps. The last norm of each block starts with a weight of 0, so that the block at first adds nothing to its shortcut;

@@ -2,7 +2,7 @@
 
 The structure is that of `resnet50_v1`, which also strides in the 3x3 convolution. Three points differ. Every
 convolution pads SAME, so the stem pads (2, 3) instead of (3, 3); running statistics of norms average over ten steps
-instead of 330; and initial weights have twice the variance.
+instead of 330; and all initial weights have a variance of 2 / fan-in.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from viaduct.models.links import Link, link_conv, link_dense, link_norm
 from viaduct.models.resnet import Bottleneck, ResNet, Style, name_for_torchvision
 
 STYLE = Style(pad_same=True, momentum=0.1)
-
-
 SCOPE = "resnet50/"
 
 
 class ResNetV15(ResNet):
-    """A class of its own, because `family.tensorflow` claims networks by their class."""
+    """A class of its own, because `family.tensorflow` recognises its networks by their class."""
 
 
 def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
@@ -38,6 +36,7 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
 
 
 def link_block(module: str, scope: str, project: bool) -> list[Link]:
+    """Link the layers of a bottleneck, with those of its shortcut if it projects."""
     links = []
     if project:
         links += link_layer(f"{module}.shortcut.conv", f"{module}.shortcut.norm", f"{scope}/shortcut/conv2d")

@@ -1,7 +1,7 @@
 """ResNeXt 32x4d as in Ascend's model zoo for TensorFlow (Xie et al., https://arxiv.org/abs/1611.05431).
 
 A ResNet whose 3x3 convolutions have 32 groups and twice the width of ResNet's, and whose blocks expand this width
-twofold instead of fourfold. Strided 3x3 convolutions pad SAME; the stem pads three cells on every side. The last norm
+twofold instead of fourfold. Strided 3x3 convolutions pad SAME; the stem pads three pixels on every side. The last norm
 of a block starts with a weight of zero. The zoo trains 50 layers; 101 and 152 have ResNet's numbers of blocks.
 """
 
@@ -33,11 +33,11 @@ def build_evenly_padded_stem(filters: int, style: Style) -> Stem:
 
 
 class ResNeXt(ResNet):
-    """A class of its own, because `family.tensorflow` claims networks by their class."""
+    """A class of its own, because `family.tensorflow` recognises its networks by their class."""
 
 
 def initialise(layer: nn.Module) -> None:
-    """Draw grouped kernels as TensorFlow draws one variable for all groups, and other weights by variance scaling."""
+    """Fill grouped kernels as TensorFlow's default fills one variable for all groups, others by variance scaling."""
     if isinstance(layer, nn.Conv2d) and layer.groups > 1:
         initialisers.fill_grouped_glorot_uniform(layer.weight)
     elif isinstance(layer, (nn.Conv2d, nn.Linear)):
@@ -50,10 +50,11 @@ SCOPE = "fp32_vars/"
 
 
 def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links to TensorFlow's variables, numbered in order of creation, in two layouts of grouped kernels.
+    """Return the links to TensorFlow's variables, which are numbered in order of creation, in two layouts.
 
-    (a) newer: one variable `fp32_vars/bottleneck_<stage>_<block>`, which takes no number from the convolutions;
-    (b) older, that of the published checkpoints: one `conv2d_N` for each of the 32 groups, numbered like the others.
+    The layouts differ in the grouped kernels. The newer one, "a", has one variable for all groups of a kernel,
+    `fp32_vars/bottleneck_<stage>_<block>`, which is not counted among the convolutions. The older one, "b", which the
+    published checkpoints have, has a variable `conv2d_N` for each of the 32 groups, numbered like other convolutions.
     """
 
     def name_grouped(name: str) -> str:  # the name of a grouped convolution is stages.<stage>.<block>.conv2

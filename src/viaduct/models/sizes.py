@@ -1,7 +1,7 @@
-"""Sizes of a network: parameters, multiplications and shapes, part by part and layer by layer.
+"""Sizes of a network: parameters, multiply-accumulate operations (MACs) and shapes, by blocks or by layers.
 
-Everything is computed on PyTorch's meta device, which has shapes but no values. As in the papers, multiplications are
-those of convolutions and dense layers on one image, in evaluation.
+Everything is computed on PyTorch's meta device, which has shapes but no values. As in the papers, MACs are those of
+convolutions and dense layers on one image, in evaluation.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Part:
     """Block or layer of a network."""
 
     name: str
-    kind: str  # its class
+    kind: str  # name of its class
     parameters: int
-    output: tuple[int, ...] | None = None  # shape without the batch; None for a part used in training only
+    output: tuple[int, ...] | None = None  # shape without the batch; None for a part that only training uses
     macs: int = 0
 
 
 @dataclass
 class Sizes:
-    """Parts of a network, in order."""
+    """Parts of a network, in the order of its modules."""
 
     name: str
-    family: str
+    family: str  # name of the family's file
     classes: int
     input_size: int
     parts: list[Part] = field(default_factory=list)
@@ -62,10 +62,9 @@ class WithoutNorms(TorchFunctionMode):
 
 
 def measure(name: str, classes: int | None = None, layers: bool = False) -> Sizes:
-    """Measure the sizes of a network at its usual input size, by blocks or, with `layers`, by single layers."""
-    family = models.find_family_name(name)
-    record = models.families()[family]
-    sizes = Sizes(name, family, classes or record.classes, record.input_size)
+    """Return the sizes of a network at its usual input size: of its blocks or, with `layers`, of its layers."""
+    family = models.find_family(name)
+    sizes = Sizes(name, models.find_family_name(name), classes or family.classes, family.input_size)
     with torch.device("meta"), torch.no_grad():
         network = models.build(name, sizes.classes).eval()
         modules = list_layers(network) if layers else list_blocks(network)

@@ -1,7 +1,7 @@
-"""Recipes: one file each; being in this folder is registration.
+"""Recipes: what to train and how. Each recipe of viaduct is a file of this folder; being here is registration.
 
-from viaduct.recipes import Recipe, Sgd, Cosine, Shapes, Cifar10, …    to write one
-load("resnet50_cifar10"), load("./mine.py")                            to get one
+from viaduct.recipes import Recipe, Sgd, Cosine, Shapes, Cifar10      the parts that a recipe file is written with
+load("resnet50_cifar10"), load("./mine.py")                           loads a recipe of viaduct, or of a file
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ __all__ += _parts.__all__
 
 @dataclass(frozen=True)
 class LoadedRecipe:
-    """A recipe with its name and file, and the docstring of the file."""
+    """A recipe with its name, its file and the file's docstring."""
 
     name: str
     recipe: Recipe
     docstring: str
-    file: Path | None  # None: a recipe that is shipped with viaduct
+    file: Path | None  # None for a recipe of viaduct
 
     @property
     def summary(self) -> str:
@@ -89,8 +89,8 @@ def load(name: str) -> LoadedRecipe:
 def load_file(path: Path, loader: Loader | None = None, name: str = "") -> LoadedRecipe:
     """Execute a file and return its recipe; raise BadValue if it fails or defines no recipe.
 
-    A `loader` supplies another source than the file, such as a run's copy of it; the file's folder is then not added to
-    sys.path. `name` is the name of the module, by default made from the file's name.
+    A `loader` supplies the source code in place of the file, for a run's checked copy of it; the file's folder is then
+    not added to sys.path. `name` is the name of the module, by default made from the file's name.
     """
     if not path.is_file():
         raise BadValue(f"there is no recipe file {str(path)!r}.", "`viaduct train --list` shows the recipes by name.")
@@ -109,7 +109,7 @@ def execute_file(path: Path, loader: Loader | None, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=reader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # classes look up their module there
+    sys.modules[module.__name__] = module  # dataclasses, for instance, look their module up there
     if loader is None and str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # for imports of modules in its folder
     stop_escaping_output()  # the recipe file may print colours and progress bars

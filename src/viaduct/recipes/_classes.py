@@ -1,4 +1,4 @@
-"""Compare the number of classes in the data with that of the recipe or the command line.
+"""Compare the number of classes that the data state with the number in the recipe or on the command line.
 
 Data state their classes by the names of their class folders, or by a file with the names of their labels.
 """
@@ -18,12 +18,12 @@ from viaduct.recipes import LoadedRecipe
 def match_classes(loaded: LoadedRecipe, path: Path | None, flag_fields: Collection[str]) -> tuple[LoadedRecipe, str]:
     """Return the recipe with the number of classes of the data in the folder `path`, and a note if that changed it.
 
-    `flag_fields` are the fields that flags have set in the recipe. The number in the data replaces that of a shipped
-    recipe, and the default of a recipe file. Raise BadValue if it differs from the number of a flag, or from one that a
-    recipe file sets.
+    `flag_fields` are the fields that flags have set in the recipe. The number in the data replaces the number of a
+    recipe of viaduct, and the default number in a recipe file. Raise BadValue if it differs from the number of a flag,
+    or from a number that a recipe file sets.
 
     Ten classes with labels 1 to 10 need 11 outputs, one of them unused. If a flag gives ten classes and neither the
-    recipe nor a flag sets data.label_shift, it becomes -1, so that ten outputs are enough.
+    recipe nor a flag sets data.label_shift, data.label_shift becomes -1, so that ten outputs are enough.
     """
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
@@ -47,7 +47,7 @@ def build_disagreement(loaded: LoadedRecipe, stated: StatedClasses, classes_give
     data = loaded.recipe.data
     setting = f"--classes {data.classes}" if classes_given else f"data.classes={data.classes} of {loaded.file}"
     advice = f"Leave it out, so that the data decide, or give --classes {stated.outputs}"
-    if classes_given and loaded.file is not None:  # without the flag, the file's number may differ too
+    if classes_given and loaded.file is not None:  # without the flag, the file's number could contradict the data, too
         advice = f"To fit the data, give --classes {stated.outputs}"
     if can_shift:
         advice += f"; --classes {stated.outputs - 1} makes the labels begin with 0"

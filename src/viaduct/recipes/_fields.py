@@ -1,8 +1,9 @@
 """Reading and changing the fields of a recipe by their path, checked against their types.
 
-override(recipe, "optimizer.lr", "0.05")         change a field
-override(recipe, "optimizer", "AdamW")           replace a part by another one with its defaults
-to_record(recipe), from_record(record, base)     to JSON and back; callables come from the base recipe
+override(recipe, "optimizer.lr", "0.05")         changes a field
+override(recipe, "optimizer", "AdamW")           replaces a part by another one, with the defaults of its class
+record = to_record(recipe)                       turns a recipe into values that JSON has
+from_record(record, base)                        turns them back; functions are taken from the recipe `base`
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "n
 def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part:
     """Return a copy of the recipe with the field at `path` set to the value of a text.
 
-    Raise UnknownName for an unknown path, BadValue for one that is too deep or a text that the type does not accept.
-    `full_path` is for messages in the recursion: the path from the recipe.
+    Raise UnknownName for an unknown path; BadValue for a path into a field that has no fields, or a text that the
+    field's type does not accept. In the recursion `recipe` is a part, and `full_path` its field's path for messages.
     """
     name, _, inner_path = path.partition(".")
     full_path = full_path or path
@@ -42,7 +43,7 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
         value = override(part, inner_path, text, full_path=full_path)
     else:
         outer = full_path.removesuffix("." + inner_path)
-        remedy = f"The recipe's {outer} is a function of its author's: change it in the file."
+        remedy = f"The recipe's {outer} is a function of its author: change it in the file."
         message = f"{full_path!r} goes too deep: {outer!r} has no fields of its own."
         raise BadValue(message, *([remedy] if callable(part) else []))
     changed: Part = dataclasses.replace(recipe, **{name: value})  # type: ignore[type-var]
@@ -68,13 +69,14 @@ def list_field_paths(part: Any, prefix: str = "") -> list[str]:
 
 
 def read_field(recipe: Any, path: str) -> Any:
+    """Return the value of the field at a path."""
     for name in path.split("."):
         recipe = getattr(recipe, name)
     return recipe
 
 
 def parse(text: str, kind: Any, path: str) -> Any:
-    """Parse text as the type of a field; raise BadValue with the path if it is no value of it."""
+    """Parse text as the type of a field; raise BadValue with the path if the type has no such value."""
     try:
         return parse_as(text, kind)
     except (ValueError, TypeError):
@@ -90,7 +92,7 @@ def spell_settable(kind: Any) -> str:
 
 
 def parse_as(text: str, kind: Any) -> Any:
-    """Parse text as a type; raise ValueError if it is no value of it."""
+    """Parse text as a type; raise ValueError or TypeError if the type has no such value."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
         # The first type that accepts the text; a plain string accepts anything, so it is tried last.
@@ -104,7 +106,7 @@ def parse_as(text: str, kind: Any) -> Any:
         return text
     if origin is tuple:
         return parse_tuple(text, typing.get_args(kind))
-    if origin is dict and text.strip() == "{}":  # `metrics` can only be emptied
+    if origin is dict and text.strip() == "{}":  # the field `metrics` has functions: a text can only empty it
         return {}
     if kind is bool and text.lower() in BOOLEANS:
         return BOOLEANS[text.lower()]
@@ -130,7 +132,11 @@ def parse_tuple(text: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def to_record(value: Any) -> Any:
-    """Return the value in types of JSON: a part as a dict with its class name, a callable as its name."""
+    """Return the value in types of JSON.
+
+    A part of a recipe becomes a dict of its fields, with the name of its class under the key "is"; a function becomes
+    its name.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: to_record(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"is": type(value).__name__, **fields}
@@ -142,9 +148,9 @@ def to_record(value: Any) -> Any:
 
 
 def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
-    """Return the value of a record that `to_record` made; callables are taken from the same field of `base`.
+    """Return the value of a record that `to_record` made; functions are taken from the same field of `base`.
 
-    `kind` is the type of the field, which decides the class of a stored part.
+    `kind` is the type of the field, in which the class of a stored part is looked up by its name.
     """
     if isinstance(record, dict) and "callable" in record:
         return base
@@ -164,7 +170,7 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
 
 
 def find_part_class(name: object, base: Any, kind: Any) -> Any:
-    """Return the class of a stored part: that of the base recipe, or another one of the field's type."""
+    """Return the class of a stored part by its name: that of the base recipe, or another one of the field's type."""
     if type(base).__name__ == name:
         return type(base)
     for candidate in typing.get_args(kind):

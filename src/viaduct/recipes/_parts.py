@@ -49,15 +49,16 @@ __all__ = [
     "V15Decay",
 ]
 
-# Named after their references: tf.contrib, and ResNeXt in Ascend's model zoo.
+# Two published forms of LARS: tf.contrib's, and the one of ResNeXt in Ascend's model zoo.
 LarsForm = Literal["contrib", "resnext"]
-# Log lines of ResNeXt in Ascend's model zoo, TensorFlow's Estimator, NVIDIA's DLLogger, AmoebaNet's port, MindSpore.
+# The log lines of: ResNeXt in Ascend's model zoo, TensorFlow's Estimator, NVIDIA's DLLogger, AmoebaNet's Ascend port,
+# MindSpore.
 LogFormat = Literal["resnext", "tf", "dll", "events", "mindspore"]
 DEFAULT_FORMAT: LogFormat = "resnext"
-# Parameters with weight decay: all; not_norm: all but those of norms; weights: those of convolutions and dense layers.
+# Parameters with weight decay: all of them; all but those of norms; or all but those of norms and biases.
 Decayed: TypeAlias = Literal["all", "not_norm", "weights"]
 
-# Types of fields with bounds; errors of `check_fields` name field, value and bound.
+# Types of fields with bounds. `check_fields` raises an error that names the field, its value and the bound.
 NotNegative: TypeAlias = Annotated[float, Ge(0)]
 Positive: TypeAlias = Annotated[float, Gt(0)]
 Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
@@ -72,7 +73,7 @@ def require(is_valid: bool, name: str, value: object, expected: str) -> None:
 
 
 def require_rising(values: tuple[float, ...], name: str = "schedule.boundaries") -> None:
-    """Raise BadValue unless the numbers rise."""
+    """Raise BadValue unless each number is larger than the one before it."""
     require(all(a < b for a, b in pairwise(values)), name, values, "rising")
 
 
@@ -85,7 +86,7 @@ def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> 
 
 @dataclass(frozen=True)
 class Part:
-    """Base of all parts; it checks the types of the fields, then calls `_check`.
+    """Base of all parts of a recipe; it checks the types of the fields, then calls `_check`.
 
     `path` is the part's path in a recipe, for messages: `class Sgd(Part, path="optimizer")`.
     """
@@ -129,11 +130,12 @@ class AdamW(Part, path="optimizer"):
 class RmsProp(Part, path="optimizer"):
     """RMSProp as TF1 computes it: epsilon inside the root, square average from 1, lr inside the momentum.
 
-    Weight decay is the L2 term of the loss, as with SGD. Defaults but `lr` are those of AmoebaNet's reference.
+    Weight decay is the L2 term of the loss, as with SGD. `square_decay`, `momentum` and `epsilon` have the defaults of
+    AmoebaNet's reference.
     """
 
     lr: NotNegative = 0.1
-    square_decay: Fraction = 0.9  # TensorFlow's `decay`, of the average of squared gradients
+    square_decay: Fraction = 0.9  # decay of the average of squared gradients; TensorFlow calls it `decay`
     momentum: Fraction = 0.9
     epsilon: NotNegative = 1.0
     weight_decay: NotNegative = 0.0
@@ -142,14 +144,14 @@ class RmsProp(Part, path="optimizer"):
 
 @dataclass(frozen=True)
 class Lars(Part, path="optimizer"):
-    """LARS: the step of each convolution and dense weight is scaled by `trust` times |weight| / |gradient|.
+    """LARS: the step of each convolution and dense weight is scaled by about `trust` times |weight| / |gradient|.
 
-    Biases and the parameters of batch norms are not scaled. Form `contrib` is TensorFlow's: the ratio scales the
-    learning rate, and the L2 term is part of the loss. Form `resnext` is that of Ascend's model zoo: the ratio scales
-    gradient and decay before Nesterov momentum, and the loss has no L2 term.
+    Biases and the parameters of norms are not scaled. Form `contrib` is TensorFlow's: the ratio scales the learning
+    rate, and the L2 term is part of the loss. Form `resnext` is that of Ascend's model zoo: the ratio scales gradient
+    and decay before Nesterov momentum, and the loss has no L2 term. The formulas are in training/lars.py.
     """
 
-    lr: NotNegative = 1.0  # a factor of the schedule, because LarsPolynomial has the peak rate
+    lr: NotNegative = 1.0  # multiplies the schedule; LarsPolynomial itself has the peak rate
     momentum: Fraction = 0.9
     weight_decay: NotNegative = 1e-4
     trust: Positive = 0.001
@@ -163,9 +165,9 @@ class Thor(Part, path="optimizer"):
     """THOR: SGD with momentum over gradients that are preconditioned by K-FAC factors.
 
     The factors are computed and inverted every `frequency` steps. The damping at epoch e is damping_init *
-    damping_decay ** (e / 10). With the trace rule a layer keeps its inverses if the trace of its factors has changed by
-    at most `trace_renew` since they were inverted, and for good if by less than `trace_freeze`. ThorDecay is the
-    schedule of the learning rate.
+    damping_decay ** (e / 10). With the trace rule a layer keeps its inverses if the product of its factors' traces has
+    changed by at most the share `trace_renew` since they were inverted; if it has changed by less than `trace_freeze`,
+    the layer keeps them for good. ThorDecay is the usual schedule of the learning rate.
     """
 
     lr: NotNegative = 0.045
@@ -175,10 +177,11 @@ class Thor(Part, path="optimizer"):
     decay: Decayed = "all"
     damping_init: Positive = 0.03
     damping_decay: Positive = 0.87
-    frequency: PositiveCount = 100
+    frequency: PositiveCount = 100  # steps
     block: Count = 128  # size of the diagonal blocks of the factors; 0: a single block
     form: Literal["ascend", "gpu"] = "ascend"  # gpu: patches and gradients are averaged over the batch first
-    split_indices: tuple[int, ...] = ()  # last layer of each bucket of the all-reduce; empty: two halves
+    # The inverses are averaged over the ranks in messages: the index of the last layer of each message but the last.
+    split_indices: tuple[int, ...] = ()  # empty: two messages, each with half of the layers
     trace_rule: bool = False
     trace_renew: float = 0.01
     trace_freeze: float = 0.001
@@ -236,13 +239,13 @@ class BookCosine(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class V15Decay(Part, path="schedule"):
-    """Schedule of ResNet-50 v1.5: linear warm-up, then a factor by epoch, or a cosine counted from step 0."""
+    """Schedule of ResNet-50 v1.5: linear warm-up, then a factor by epoch, or a cosine that starts at step 0."""
 
     mode: Literal["steps", "cosine"] = "steps"
     warmup_epochs: NotNegative = 8
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
-    # Length of the cosine: epoch: the epochs of this run; batch: always 90 epochs, as in the reference.
+    # Length of the cosine: with "epoch" that of this run, with "batch" always 90 epochs, as in the reference.
     iter_unit: Literal["epoch", "batch"] = "epoch"
 
     def _check(self) -> None:
@@ -254,9 +257,9 @@ class ResnextDecay(Part, path="schedule"):
     """Schedule of ResNeXt: half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
 
     mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
-    warmup_epochs: NotNegative = 5  # steps and linear have none
-    end: NotNegative = 1e-6  # of the peak; in mode linear a learning rate
-    boundaries: tuple[float, ...] = (30, 60, 80)  # of mode steps: divide by ten after each epoch
+    warmup_epochs: NotNegative = 5  # the modes steps and linear have no warm-up
+    end: NotNegative = 1e-6  # in mode cosine a share of the peak, in mode linear a learning rate
+    boundaries: tuple[float, ...] = (30, 60, 80)  # in mode steps the rate is divided by ten after each of these epochs
 
     def _check(self) -> None:
         require_rising(self.boundaries)
@@ -268,8 +271,8 @@ class AmoebanetDecay(Part, path="schedule"):
 
     mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
     warmup_epochs: NotNegative = 0.35
-    decay: PositiveShare = 0.88  # of mode exponential
-    boundaries: tuple[float, ...] = (10, 20)  # of mode stepwise: divide by ten after each epoch
+    decay: PositiveShare = 0.88  # factor after each epoch in mode exponential
+    boundaries: tuple[float, ...] = (10, 20)  # in mode stepwise the rate is divided by ten after each of these epochs
     floor: Share = 1e-4
 
     def _check(self) -> None:
@@ -280,12 +283,12 @@ class AmoebanetDecay(Part, path="schedule"):
 class LarsPolynomial(Part, path="schedule"):
     """LARS in TF official: linear warm-up to a peak that depends on the global batch, then quadratic decay to `end`.
 
-    The peak is 5 for batches below 8192, 10 below 16384, 25 below 32768, else 32; the warm-up takes 5 epochs, with peak
-    32 it takes 14. The optimizer's rate is a factor of all this, usually 1.
+    The peak is 5 for batches below 8192, 10 below 16384, 25 below 32768, else 32. The warm-up takes 5 epochs, from a
+    batch of 32768 on 14. The optimizer's rate multiplies all of this; it is usually 1.
     """
 
-    peak: Positive | None = None  # None: by the global batch
-    warmup_epochs: NotNegative | None = None  # None: by the global batch
+    peak: Positive | None = None  # None: chosen by the global batch
+    warmup_epochs: NotNegative | None = None  # None: chosen by the global batch
     end: NotNegative = 1e-4
 
 
@@ -299,11 +302,11 @@ class MindsporePolynomial(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class ThorDecay(Part, path="schedule"):
-    """Schedule of THOR: a power of the share of epochs left until `end_epoch`, which may be after the run's end."""
+    """Schedule of THOR: the share of epochs left until `end_epoch`, which may be after the run's end, to a power."""
 
     end_epoch: Positive = 70  # MindSpore's lr_end_epoch
     power: NotNegative = 6  # MindSpore's lr_decay
-    halve_at: tuple[float, ...] = (39, 40)  # epochs from which the rate is halved, once for each
+    halve_at: tuple[float, ...] = (39, 40)  # from each of these epochs on the rate is halved once more
 
     def _check(self) -> None:
         require_rising(self.halve_at, "schedule.halve_at")
@@ -327,13 +330,14 @@ Schedule = (
 class Amoebanet(Part, path="network"):
     """Options of AmoebaNet-D, besides its classes and the size of its images.
 
-    Drop path leaves out operations of a cell for some examples; finally each is kept with probability `drop_path_keep`.
-    The share left out grows from 0 over the run (v1), from cell to cell (v2), or both (v3).
+    Drop path leaves out operations of a cell for some examples. At the end of the run an operation of the last cell is
+    kept with probability `drop_path_keep`. The share left out grows over the run (v1), from cell to cell (v2), or both
+    (v3).
     """
 
     cells: int = 6  # the reference's num_cells
     filters: int = 256  # the reference's reduction_size
-    aux: bool = True
+    aux: bool = True  # auxiliary head
     dropout_keep: PositiveShare = 0.5
     drop_path_keep: PositiveShare = 1.0
     drop_path_version: Literal["v1", "v2", "v3"] = "v1"
@@ -343,13 +347,13 @@ class Amoebanet(Part, path="network"):
 class CrossEntropy(Part, path="loss"):
     """Softmax cross entropy, averaged over the batch.
 
-    Smoothing spreads its share evenly over all classes (`spread="all"`, as in TensorFlow and torch), or over the wrong
-    classes only (`spread="others"`, as in the CANN book).
+    Label smoothing takes its share from the true class and spreads it evenly over all classes (`spread="all"`, as in
+    TensorFlow and torch), or over the wrong classes only (`spread="others"`, as in the CANN book).
     """
 
     label_smoothing: Fraction = 0.0
     spread: Literal["all", "others"] = "all"
-    smooth_evaluation: bool = False  # smooth the validation loss, too, as in Ascend's model zoo
+    smooth_evaluation: bool = False  # smooth the labels of the validation loss, too, as in Ascend's model zoo
 
 
 @dataclass(frozen=True)
@@ -357,20 +361,20 @@ class Precision(Part, path="precision"):
     """Data type of the network's computation, and scale of the loss.
 
     `auto` is bf16 if the hardware computes in it, else fp16, else fp32. Level O0 is fp32, O1 autocast; O2 casts the
-    network without its batch norms, O3 all of it. O1 to O3 use fp16 if the device has it, else bf16; O2 and O3 keep
-    fp32 master weights for the optimizer.
+    network without its norms, O3 all of it. O1 to O3 use fp16 if the device has it, else bf16; O2 and O3 keep fp32
+    master weights for the optimizer.
 
     In fp32, NVIDIA cards round the inputs of convolutions to TF32, PyTorch's default, unless `tf32` is false.
     """
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
-    keep_batchnorm_fp32: bool | None = None  # None: by the level
+    keep_batchnorm_fp32: bool | None = None  # with O2 and O3: whether norms stay in fp32; None: with O2 only
     loss_scale: Positive | Literal["auto", "dynamic"] = "auto"  # auto: fp16_scale for fp16, 1 otherwise
-    scale_start: Positive = 65536.0
-    scale_grow_every: PositiveCount = 2000
-    scale_shrink_after: PositiveCount = 1
+    scale_start: Positive = 65536.0  # first value of a dynamic scale
+    scale_grow_every: PositiveCount = 2000  # steps in a row without overflow after which a dynamic scale doubles
+    scale_shrink_after: PositiveCount = 1  # overflows after which it is halved
     fp16_scale: Positive | Literal["dynamic"] = "dynamic"
-    drop_overflow: bool = True  # skip a step whose gradients overflow; false: update nevertheless
+    drop_overflow: bool = True  # skip a step whose gradients overflow in fp16; false: update the weights nevertheless
     tf32: bool = True
 
     def _check(self) -> None:
@@ -395,26 +399,26 @@ class Checkpoint(Part, path="checkpoint"):
     every_steps: Count = 0  # 0: not by steps
     every_minutes: NotNegative = 10.0  # 0: not by time
     keep: PositiveCount = 5
-    keep_best: bool = True
+    keep_best: bool = True  # save a checkpoint after an evaluation with a new best top-1, and keep the last of these
 
 
 TRACKERS = ("tensorboard", "mlflow", "wandb")
-TENSORBOARD_RECORDS = ("images", "histograms", "graph", "top5")  # besides the curves
+TENSORBOARD_RECORDS = ("images", "histograms", "graph", "top5")  # that can be written besides the usual curves
 
 
 @dataclass(frozen=True)
 class Log(Part, path="log"):
-    """Log lines of a training, and TensorBoard's records besides the curves."""
+    """Log lines of a training, and TensorBoard's records besides the usual curves."""
 
     every_steps: PositiveCount = 100
     format: LogFormat = DEFAULT_FORMAT
     tensorboard: str = ""  # images, histograms, graph, top5, separated by commas; or all
     tensorboard_every: Count = 0  # steps between images and histograms; 0: as every_steps
-    track: str = ""  # mlflow, wandb, tensorboard, separated by commas: trackers that also get the records
+    track: str = ""  # mlflow, wandb, tensorboard, separated by commas: trackers that also get the log records
 
     @property
     def tensorboard_names(self) -> frozenset[str]:
-        """Records of TensorBoard besides the curves."""
+        """Records of TensorBoard that are written besides the usual curves."""
         names = frozenset(split_names(self.tensorboard))
         return frozenset(TENSORBOARD_RECORDS) if "all" in names else names
 
@@ -446,30 +450,32 @@ class Top1(Part, path="expects"):
 class Init(Part, path="init"):
     """Initial weights that are not random, and parameters that are not trained.
 
-    `exclude` and `freeze` are patterns of parameter names, separated by commas.
+    `exclude` and `freeze` are patterns of parameter names, separated by commas (training/freezing.py).
     """
 
     source: str = ""  # value of --init; empty in a recipe file, which holds no paths
     exclude: str = ""  # parameters that start from random weights
     freeze: str = ""  # parameters that are not trained; also "all but head"
-    schedule: Literal["restart", "continue"] = "restart"  # continue: at the step of these weights
+    schedule: Literal["restart", "continue"] = "restart"  # continue: begin at the step after which they were saved
 
 
 @dataclass(frozen=True)
 class Parallel(Part, path="parallel"):
     """Options of training with several ranks; the number of ranks is no part of a recipe.
 
-    With `sync_norm` batch norms use the statistics of the whole global batch, else those of the rank's own share. In
-    mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
+    With `sync_norm` batch norms use the statistics of the whole global batch, else those of the rank's own share. Mode
+    `data` has the whole network on each rank. In mode `hybrid` each rank has a part of the classifier's classes, for
+    networks with very many classes. Mode `auto` chooses hybrid for a large classifier if it then saves time by an
+    estimate.
     """
 
     mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
     compress: Literal["none", "bf16", "fp16"] = "none"  # dtype in which gradients are sent
-    reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; sum depends on the number of ranks
+    reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; with sum, steps grow with the number of ranks
     bucket_mb: Positive = 25.0  # gradients are sent in messages of about this size, while others are still computed
-    find_unused: bool = False  # for a network that does not use all of its weights in every step
-    hang_seconds: Positive = 300.0  # a rank that makes no progress for so long ends the run
+    find_unused: bool = False  # needed by a network that does not use all of its weights in every step
+    hang_seconds: Positive = 300.0  # the ranks end if one of them makes no progress for so long (training/watchdog.py)
 
 
 # Fields of records in metrics.jsonl; a recipe's own metrics must not have these names.
@@ -481,9 +487,9 @@ RESERVED_METRIC_NAMES = (
 
 @dataclass(frozen=True)
 class Recipe(Part):
-    """A training. Batch sizes are global: they count the images of all cards together.
+    """What to train and how. Batch sizes are global: they count the images of all cards together.
 
-    In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be callables:
+    In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be functions:
     model(classes) -> nn.Module; loss(logits, labels) -> scalar tensor; optimizer(parameters) ->
     torch.optim.Optimizer; schedule(step, steps) -> factor of the optimizer's learning rate. With mixup the
     loss gets a row of shares for each image, one share for each class, in place of labels.
@@ -496,18 +502,22 @@ class Recipe(Part):
     loss: CrossEntropy | Callable[..., Any] = field(default_factory=CrossEntropy)
     aux_weight: NotNegative = 0.4  # of the loss of an auxiliary head, in training
     network: Amoebanet | None = None  # options of the network
-    mixup: NotNegative = 0.0  # a: mix each image and label with another's, in a ratio drawn from Beta(a, a); 0: off
-    cutmix: NotNegative = 0.0  # a: replace a box, of an area drawn from Beta(a, a), by that of another image; 0: off
+    # Mix each image and its label with another image of the batch, in a ratio drawn from Beta(mixup, mixup); 0: off.
+    mixup: NotNegative = 0.0
+    # Replace a box of each image by that of another one; its share of the area is drawn from Beta(cutmix, cutmix); 0:
+    # off.
+    cutmix: NotNegative = 0.0
     epochs: Positive = 1
-    steps: Count = 0  # total optimizer steps; 0: by epochs
+    steps: Count = 0  # total number of optimizer steps; 0: the number of `epochs`
     ema: Ema | None = None
     init: Init = field(default_factory=Init)
     precision: Precision = field(default_factory=Precision)
     parallel: Parallel = field(default_factory=Parallel)
-    mode: Literal["auto", "eager", "graph"] = "auto"  # graph: compiled; auto: where that is quicker (docs/speed.md)
+    # graph: torch.compile compiles the network; auto: graph where that is known to be quicker (docs/speed.md).
+    mode: Literal["auto", "eager", "graph"] = "auto"
     compile: Literal["auto", "regional", "whole", "off"] = "auto"  # in graph mode; regional: block by block
-    compile_parts: str = ""  # in graph mode: patterns of the parts to compile instead
-    kernels: Literal["auto", "on", "off"] = "auto"  # use viaduct's own kernels for parts that they fit
+    compile_parts: str = ""  # in graph mode: patterns of the names of the parts to compile instead
+    kernels: Literal["auto", "on", "off"] = "auto"  # use viaduct's own kernels for parts of the network that they fit
     sink: Count | Literal["auto"] = "auto"  # steps that the device runs without the host; 0: the host drives each step
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
@@ -522,7 +532,7 @@ class Recipe(Part):
 
     @property
     def mixes_images(self) -> bool:
-        """True if training images are mixed in pairs."""
+        """Return True if training images are mixed in pairs, by mixup or cutmix."""
         return self.mixup > 0 or self.cutmix > 0
 
     def _check(self) -> None:

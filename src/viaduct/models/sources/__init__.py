@@ -4,8 +4,8 @@
     sources.read_input("torchvision:resnet50")        size, mean, deviation and interpolation of its images
     sources.list_names("timm", "convnext*")
 
-Each source is a file here with the same functions: `build`, `list_names`, `read_input`. Packages are imported when a
-name of theirs is used. Weights are never downloaded.
+Each source is a file in this folder with the same functions: `build`, `list_names`, `read_input`. A package is imported
+when a name of it is used. Weights are never downloaded.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ PACKAGES = ("timm", "torchvision")
 class InputSettings:
     """Preprocessing of a network's images for evaluation; the defaults are ImageNet's usual ones."""
 
-    size: int = 224
+    size: int = 224  # side of the images in pixels
     interpolation: str = "bilinear"
     crop_share: float = 0.875  # side of the central crop, as a share of the resized shorter side
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # for values from 0 to 1
-    deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)  # likewise, the standard deviation
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of each colour channel, for values from 0 to 1
+    deviation: tuple[float, float, float] = (0.229, 0.224, 0.225)  # standard deviation, for values from 0 to 1
 
 
 def is_foreign(name: object) -> bool:
@@ -53,16 +53,16 @@ def find_function(name: str) -> Callable[..., Any]:
 
 def build(name: str, classes: int, **options: Any) -> nn.Module:
     """Return a new network of a source with `classes` outputs."""
-    source, entry = split_name(name)
-    network: nn.Module = source.build(entry, classes, **options)
+    source, name_in_source = split_name(name)
+    network: nn.Module = source.build(name_in_source, classes, **options)
     refuse_missing_classifier(name, network, classes)
     return network
 
 
 def read_input(name: str) -> InputSettings:
     """Return the source's preprocessing for this network."""
-    source, entry = split_name(name)
-    settings: InputSettings = source.read_input(entry)
+    source, name_in_source = split_name(name)
+    settings: InputSettings = source.read_input(name_in_source)
     return settings
 
 
@@ -78,12 +78,12 @@ def list_names(source: str, pattern: str = "*") -> list[str]:
 
 
 def split_name(name: str) -> tuple[Any, str]:
-    """Return the module of a source and the network's name in it; the name of a user's function is not split."""
-    source, _, entry = name.partition(":")
-    if not source or not entry:
+    """Return the module of a source, and the network's name in the source; a user's function keeps its whole name."""
+    source, _, network_name = name.partition(":")
+    if not source or not network_name:
         raise BadValue(f"{name!r} names no network.", "Write timm:NAME, torchvision:NAME or package.module:function.")
     if source in PACKAGES:
-        return import_source(source), entry
+        return import_source(source), network_name
     return import_source("function"), name
 
 
@@ -100,7 +100,7 @@ def import_package(package: str) -> Any:
             message = f"networks of {package} need the package {package}, which is not installed."
             raise BadValue(message, f"pip install {package}") from None
         raise BadValue(f"{package} is installed, but cannot be imported: {error}.") from None
-    except Exception as error:  # built for another torch, for instance
+    except Exception as error:  # for instance a package that was built for another release of torch
         first = (str(error).splitlines() or [""])[0]
         raise BadValue(
             f"{package} is installed, but cannot be imported: {type(error).__name__}: {first}",

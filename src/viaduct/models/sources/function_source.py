@@ -1,7 +1,7 @@
 """A function of an installed package, or of a module in the working directory: `package.module:function`.
 
 The function is called with the number of classes: as the keyword `num_classes` or `classes` if it has such a parameter,
-otherwise as the first positional argument.
+otherwise usually as the first positional argument (see `find_class_parameter`).
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ def find_function(name: str) -> Callable[..., Any]:
 
 
 def find_class_parameter(name: str, function: Callable[..., Any], options: dict[str, Any]) -> str:
-    """Return the keyword of the number of classes; empty if it is the first positional argument.
+    """Return the keyword under which a function takes the number of classes; empty if it takes it by position.
 
-    Raise BadValue for a function that takes no classes, or has other required arguments.
+    A function with **keywords and no positional parameter gets `num_classes`. Raise BadValue for a function that takes
+    no number of classes, or has other required arguments.
     """
     try:
         parameters = inspect.signature(function).parameters

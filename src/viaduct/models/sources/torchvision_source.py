@@ -7,7 +7,7 @@ from typing import Any
 from viaduct.errors import BadValue, UnknownName
 from viaduct.models.sources import InputSettings, import_package
 
-WITH_AUXILIARY_HEAD = ("googlenet", "inception_v3")  # built without the head, which returns a second output
+WITH_AUXILIARY_HEAD = ("googlenet", "inception_v3")  # built without this head, which would add a second output
 
 
 def build(name: str, classes: int, **options: Any) -> Any:
