@@ -77,12 +77,12 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
     torch.testing.assert_close(losses(observer), losses(alone), equal_nan=True, **allowed)
     for key in first:
         torch.testing.assert_close(first[key], second[key], **allowed)
-    assert sunk.scale.state() == plain.scale.state()
+    assert sunk.scale.get_state() == plain.scale.get_state()
     assert [log.lr for log in observer.logs] == [log.lr for log in alone.logs if log.step in observer.at("log")]
     if plain.ema and sunk.ema:
         assert sunk.ema.updates == plain.ema.updates
-        for key, tensor in plain.ema.values.items():
-            torch.testing.assert_close(sunk.ema.values[key], tensor, **allowed)
+        for key, tensor in plain.ema.averages.items():
+            torch.testing.assert_close(sunk.ema.averages[key], tensor, **allowed)
 
 
 def test_dropout_in_a_graph_draws_the_numbers_that_the_host_would_have_drawn(tmp_path: Path) -> None:

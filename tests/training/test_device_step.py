@@ -81,12 +81,12 @@ def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -
         torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
     for first, second in zip(states(sunk), states(plain), strict=True):
         torch.testing.assert_close(first, second, **CLOSE)
-    assert sunk.scale.state() == plain.scale.state()
+    assert sunk.scale.get_state() == plain.scale.get_state()
     assert [log.lr for log in observer.logs] == [log.lr for log in alone.logs if log.step in observer.at("log")]
     if plain.ema and sunk.ema:
         assert sunk.ema.updates == plain.ema.updates
-        for key, tensor in plain.ema.values.items():
-            torch.testing.assert_close(sunk.ema.values[key], tensor, **CLOSE)
+        for key, tensor in plain.ema.averages.items():
+            torch.testing.assert_close(sunk.ema.averages[key], tensor, **CLOSE)
 
 
 @pytest.mark.parametrize("optimizer", [Sgd(0.1, weight_decay=1e-3), Sgd(0.1, nesterov=True), Sgd(0.1, momentum=0.0)])
@@ -137,7 +137,7 @@ def test_the_loss_scale_on_the_device_follows_the_one_on_the_host(precision: Pre
         host.update(finite=not overflow)
         assert device.value.item() == host.value
     assert device.finish() == sum(overflows)
-    assert behind.state() == host.state()
+    assert behind.get_state() == host.get_state()
     assert behind.streak == host.streak
 
 

@@ -59,7 +59,7 @@ def test_the_shadow_is_tensorflows_average_of_weights_and_statistics(num_updates
             expected[name] = decay * average + (1 - decay) * model.state_dict()[name].double()
     assert {"1.running_mean", "1.running_var", "0.weight", "5.bias"} < set(expected)
     for name, average in expected.items():
-        torch.testing.assert_close(shadow.values[name].double(), average, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(shadow.averages[name].double(), average, rtol=1e-5, atol=1e-6)
 
 
 def test_the_average_is_tensorflows_own() -> None:
@@ -80,11 +80,13 @@ def test_the_average_is_tensorflows_own() -> None:
             session.run(assign, {fed: model.weight.detach().numpy()})
             session.run(apply, {number: step})
         theirs = session.run(average.average(weight))
-    np.testing.assert_allclose(shadow.values["weight"].numpy(), theirs, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(shadow.averages["weight"].numpy(), theirs, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("plan", [FP32, PrecisionPlan("bf16", True, False), Plan("bf16", True, True)], ids=["fp32",
-"O2", "O3"]) def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: PrecisionPlan) -> None:
+@pytest.mark.parametrize(
+    "plan", [FP32, PrecisionPlan("bf16", True, False), PrecisionPlan("bf16", True, True)], ids=["fp32", "O2", "O3"]
+)
+def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: PrecisionPlan) -> None:
     model = network()
     run, images = computation(model, plan), torch.randn(3, 3, 16, 16)
     run.train(False)
@@ -146,7 +148,7 @@ def test_the_first_average_begins_with_weights_that_were_loaded_meanwhile(run: R
     with torch.no_grad():
         state.model[5].weight.fill_(7.0)
     seen: list[Tensor] = []
-    state.callbacks.append(After(1, lambda now: seen.append(now.ema.values["5.weight"].clone())))
+    state.callbacks.append(After(1, lambda now: seen.append(now.ema.averages["5.weight"].clone())))
     with state.train_batches, state.validation:
         state.fit()
     assert float(seen[0].mean()) == pytest.approx(7.0, abs=0.2)

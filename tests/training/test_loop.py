@@ -112,7 +112,7 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_never_stopped(run: RunDir, na
     assert same(weights(again), weights(expected))
     assert [log.losses for log in first.logs + after.logs] == [log.losses for log in uninterrupted.logs]
     assert [log.lr for log in first.logs + after.logs] == [log.lr for log in uninterrupted.logs]
-    assert again.scale.state() == expected.scale.state()
+    assert again.scale.get_state() == expected.scale.get_state()
     assert again.score is not None
     assert expected.score is not None
     assert again.score.predictions == expected.score.predictions

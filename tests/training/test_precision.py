@@ -223,7 +223,7 @@ def test_a_dynamic_scale_never_falls_below_one() -> None:
 
 def test_torchs_rule_is_the_default_for_fp16() -> None:
     scale = LossScale(Precision("fp16"), "fp16")
-    assert (scale.dynamic, scale.value) == (True, 65536.0)
+    assert (scale.is_dynamic, scale.value) == (True, 65536.0)
     assert update_scale(scale, False) == 32768.0
     assert update_scale(scale, True, 2000) == 65536.0
 
@@ -231,7 +231,7 @@ def test_torchs_rule_is_the_default_for_fp16() -> None:
 @pytest.mark.parametrize("compute", ["fp32", "bf16"])
 def test_nothing_is_scaled_or_watched_outside_fp16(compute: str) -> None:
     scale = LossScale(Precision(compute), compute)
-    assert (scale.value, scale.dynamic, scale.skips_overflows) == (1.0, False, False)
+    assert (scale.value, scale.is_dynamic, scale.skips_overflows) == (1.0, False, False)
 
 
 def test_a_fixed_scale_may_update_with_overflowed_gradients(run: RunDir) -> None:
@@ -264,8 +264,8 @@ def test_a_scale_continues_from_its_state() -> None:
     first, second = LossScale(AMOEBANET, "fp16"), LossScale(AMOEBANET, "fp16")
     update_scale(first, True, 1500)
     update_scale(first, False)
-    second.restore(first.state())
-    assert second.state() == first.state()
+    second.restore(first.get_state())
+    assert second.get_state() == first.get_state()
     assert update_scale(first, False) == update_scale(second, False) == 2.0**32
     assert second.skipped == 2
 

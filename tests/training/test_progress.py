@@ -60,8 +60,8 @@ def test_a_restored_progress_continues_with_what_callbacks_changed() -> None:
     before.change_learning_rate(factor=0.5)
     before.change_order_seed(9)
     before.change_loss_weights(main=0.25, auxiliary=None)
-    after.restore(before.state())
-    assert after.state() == before.state()
+    after.restore(before.get_state())
+    assert after.get_state() == before.get_state()
     assert after.rate_at(4) == before.rate_at(4) == pytest.approx(0.05)
 
 
@@ -70,7 +70,7 @@ def test_a_run_that_stops_at_a_threshold_evaluates_again_after_a_restore() -> No
     before.evaluated_at = 5
     recipe = replace(RECIPE, evaluation=replace(RECIPE.evaluation, stop_threshold=0.9))
     after = progress_at(0, recipe)
-    after.restore(before.state())
+    after.restore(before.get_state())
     assert (after.step, after.evaluated_at) == (5, -1)
 
 

@@ -85,7 +85,7 @@ AVERAGED = replace(RECIPE, model=build_normed_network, ema=Ema(0.8))
 FP32 = PrecisionPlan("fp32", False, False)
 
 
-def computation(model: nn.Module, plan: Plan = FP32) -> Computation:
+def computation(model: nn.Module, plan: PrecisionPlan = FP32) -> Computation:
     return Computation(model, plan, torch.device("cpu"), compiled=False, device_graphs=False)
 
 

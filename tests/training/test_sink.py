@@ -68,7 +68,7 @@ def test_a_run_in_sinks_is_bitwise_the_run_without(tmp_path: Any, name: str) -> 
     assert losses(sink) == losses(alone)
     assert saved_bytes(sunk.run) == saved_bytes(plain.run)
     assert all(equal(first, second) for first, second in zip(states(sunk), states(plain), strict=True))
-    assert sunk.scale.state() == plain.scale.state()
+    assert sunk.scale.get_state() == plain.scale.get_state()
     assert [score.predictions for score in sink.scores] == [score.predictions for score in alone.scores]
 
 

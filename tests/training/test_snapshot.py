@@ -43,7 +43,7 @@ def test_a_restored_snapshot_continues_bit_by_bit(run: RunDir) -> None:
     snapshot = copy.deepcopy(state.run_state.take_snapshot())  # its tensors are the run's own
     random_state = torch.get_rng_state()
     state.advance(batches)
-    expected, averages = weights(state), copy.deepcopy(state.ema.values) if state.ema else {}
+    expected, averages = weights(state), copy.deepcopy(state.ema.averages) if state.ema else {}
     torch.manual_seed(7)
     state.run_state.restore(snapshot, run.path)
     assert state.step == 1
@@ -53,7 +53,7 @@ def test_a_restored_snapshot_continues_bit_by_bit(run: RunDir) -> None:
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(state).items())
     assert state.ema is not None
     assert state.ema.updates == 2
-    assert all(torch.equal(tensor, averages[name]) for name, tensor in state.ema.values.items())
+    assert all(torch.equal(tensor, averages[name]) for name, tensor in state.ema.averages.items())
     assert snapshot.state["position"] == {"seed": recipe.seed, "samples": 8}
 
 

@@ -2,7 +2,8 @@
 
     from viaduct.training import Callback, learning_rate
 
-The public names are imported when they are first used: `learning_rate` then needs no torch, which `Callback` imports.
+A public name is imported when it is first used, because importing `Callback` imports torch, and `learning_rate` needs
+no torch.
 """
 
 from importlib import import_module

@@ -28,7 +28,7 @@ from viaduct.tuning.location import Location
 
 
 def apply_bank(training: Training, location: Location | None, recipe_name: str) -> str | None:
-    """Apply a bank's choices to a new run; return a line for the user, or None."""
+    """Apply a bank's choices to a new run, and set `training.tuning_record`; return a line for the user, or None."""
     if location is None or training.recipe.evaluation.eval_only:
         return None
     stored = read_banks(training, location)
@@ -51,7 +51,10 @@ def apply_bank(training: Training, location: Location | None, recipe_name: str) 
 
 
 def restore_choices(training: Training, record: Mapping[str, Any], location: Location | None, name: str) -> str | None:
-    """Apply the choices in the recipe.json of a resumed run; return a line for the user, or None."""
+    """Apply the choices in `record`, the recipe.json of a resumed run; return a line for the user, or None.
+
+    `location` is the bank that this session would use for a new run; `name` is the name of the recipe.
+    """
     stored = record.get("tuning")  # None: the run was begun without choices
     if stored is None:
         if location is None or location.origin == "default":
@@ -74,7 +77,7 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
 
 
 def read_banks(training: Training, location: Location) -> BankContents:
-    """Return entries and verdicts for this device; those of the user's bank replace those shipped with viaduct."""
+    """Return the entries and verdicts for this device in viaduct's own bank and in the user's, which has precedence."""
     fingerprint = read_fingerprint(training.torch_device.type)
     built_in = read_built_in(fingerprint)
     custom = location.bank.read(fingerprint)
@@ -104,12 +107,13 @@ def apply_to_training(training: Training, choices: Mapping[str, Choice], step_ke
 
 
 def find_calls(training: Training) -> list[Call]:
-    """Return the calls of tunable modules in one forward pass of blank images; print a note if the pass fails.
+    """Return the calls of convolutions and linear layers in one forward pass of blank images.
 
-    The network's statistics and modes, and the random state on the CPU, are restored.
+    If the pass fails, print a note and return none. The network's statistics and modes, and the random state on the
+    CPU, are restored.
     """
     recipe = training.recipe
-    count = len(training.parallel.positions) // recipe.accumulate
+    count = len(training.parallel.positions) // recipe.accumulate  # images of one accumulated part
     images = torch.zeros(count, 3, recipe.data.size, recipe.data.size, device=training.torch_device)
     images = images.contiguous(memory_format=torch.channels_last)
     computation = training.computation

@@ -1,4 +1,4 @@
-"""Running averages of batch norms: recompute them, and measure whether those of a short run have settled.
+"""Running averages (running statistics) of batch norms: recompute them, and measure whether they have settled.
 
 In training a batch norm uses the statistics of the current batch, in evaluation its running averages. After n steps
 with momentum m these have gone 1 - (1 - m)^n of the way from their initial values, so a short run may classify training
@@ -33,23 +33,25 @@ from viaduct.training.optim import Loss, build_loss
 from viaduct.training.precision import Computation, plan_precision
 
 TRAINING_BATCHES, VALIDATION_BATCHES = 32, 8  # of a check; fewer if they take longer than MAX_SECONDS
-MAX_SECONDS = 30.0  # for the training batches, and for the first scoring of the validation batches
-LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # a check is made if validation is worse than training by more than these
-TOP1_GAIN = 0.05  # averages are unsettled if recomputed ones lower the loss and improve top-1 by at least this
+MAX_SECONDS = 30.0  # for the training batches, and again for the first scoring of the validation batches
+# A check is made if the validation loss is more than LOSS_RATIO times the training loss, or top-1 is lower by more than
+# TOP1_GAP, a share of the images.
+LOSS_RATIO, TOP1_GAP = 2.0, 0.1
+TOP1_GAIN = 0.05  # averages are unsettled if recomputed ones lower the loss and raise top-1 by at least this share
 
 
 @dataclass(frozen=True)
 class StatisticsCheck:
-    """Scores of the same validation images with the run's averages and with recomputed ones."""
+    """Scores of the same validation images with a checkpoint's running averages and with recomputed ones."""
 
-    training_batches: int  # from which the averages were recomputed
-    images: int  # of validation
+    training_batches: int  # number of batches from which the averages were recomputed
+    images: int  # number of validation images
     top1: float
     loss: float
     recomputed_top1: float
     recomputed_loss: float
-    steps: int
-    momentum: float | None  # of the norms; None if they differ
+    steps: int  # training steps of the checkpoint
+    momentum: float | None  # of the batch norms; None if they differ
 
     @property
     def is_unsettled(self) -> bool:
@@ -60,7 +62,10 @@ class StatisticsCheck:
         return {**asdict(self), "unsettled": self.is_unsettled}
 
     def describe(self, run: object) -> Iterator[str]:
-        """Yield lines for the user: that the averages have not settled, both measurements, and what to do."""
+        """Yield lines for the user about averages that have not settled: both measurements, and what to do.
+
+        `run` is the run's path.
+        """
         reason = ""
         if self.momentum is not None:
             percent = 100 * (1 - (1 - self.momentum) ** self.steps)
@@ -78,14 +83,14 @@ class StatisticsCheck:
 
 def looks_unsettled(training: dict[str, Any], validation: dict[str, Any]) -> bool:
     """Return True if an evaluation is so much worse than the last log line that the averages should be checked."""
-    has_larger_loss = not validation["loss"] <= LOSS_RATIO * training["loss"]  # or NaN
+    has_larger_loss = not validation["loss"] <= LOSS_RATIO * training["loss"]  # also True if one of them is NaN
     return has_larger_loss or bool(validation["top1"] < training["top1"] - TOP1_GAP)
 
 
 def check_running_statistics(
     recipe: Recipe, saved: checkpoint.SavedCheckpoint, images: Dataset, device: Device, torch_device: torch.device
 ) -> StatisticsCheck | None:
-    """Score a checkpoint with its averages and with recomputed ones; None if there is nothing to recompute."""
+    """Score a checkpoint with its running averages and with recomputed ones; None if there is nothing to recompute."""
     computation = open_checkpoint(recipe, saved, device, torch_device)
     norms = find_recomputable_norms(computation.network)
     if not norms:
@@ -97,7 +102,7 @@ def check_running_statistics(
         before = score_batches(computation, validation, loss, VALIDATION_BATCHES, MAX_SECONDS)
         timed_batches = limit_seconds(iterate_training_batches(training), MAX_SECONDS)
         done = recompute_statistics(computation, timed_batches, TRAINING_BATCHES)
-        # The same images as before, however long they take.
+        # The same images as before, even if they take longer now.
         after = score_batches(computation, validation, loss, before.batches, math.inf)
     momentum = momenta.pop() if len(momenta) == 1 else None
     return StatisticsCheck(done, before.images, before.top1, before.loss, after.top1, after.loss, saved.step, momentum)
@@ -106,7 +111,7 @@ def check_running_statistics(
 def open_checkpoint(
     recipe: Recipe, saved: checkpoint.SavedCheckpoint, device: Device, torch_device: torch.device
 ) -> Computation:
-    """Build a new network, uncompiled, with the checkpoint's weights."""
+    """Return a new network, not compiled, with the checkpoint's weights, or their averages if the recipe has them."""
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
     weights = saved.read_averaged_weights() if recipe.ema else saved.read_model()
@@ -186,10 +191,10 @@ def score_batches(
     computation.train(False)
     done, images, correct, total_loss = 0, 0, 0, 0.0
     for batch in islice(limit_seconds(stream.epoch(0), seconds), max_batches):
-        real = int(batch.mask.sum()) if batch.mask is not None else len(batch.labels)
-        logits, labels = computation(batch.images)[:real], batch.labels[:real]
+        unpadded = int(batch.mask.sum()) if batch.mask is not None else len(batch.labels)  # images, without padding
+        logits, labels = computation(batch.images)[:unpadded], batch.labels[:unpadded]
         correct += int((logits.argmax(1) == labels).sum())
-        total_loss += float(loss(logits, labels)) * real
-        images += real
+        total_loss += float(loss(logits, labels)) * unpadded
+        images += unpadded
         done += 1
     return BatchScores(done, images, correct / images, total_loss / images)

@@ -3,8 +3,9 @@
 A recipe of your own may have callbacks: instances of a subclass of `Callback`. The loop calls
 
     start(training)                    once, before the first step; `training.step` is above 0 in a resumed run
-    forward(training, labels, loss)    after the forward pass of each accumulated part; both are on the device
-    gradients(training, images, labels)  before the update, only in steps whose images or histograms are recorded for
+    forward(training, labels, loss)    after the forward pass of each accumulated part; labels and loss are on the
+    device gradients(training, images, labels)  before the update, only in steps whose images or histograms are recorded
+    for
                                        TensorBoard; `parameter.grad` is what the optimizer gets
     log(training, record)              every `log.every_steps` steps (with `--sink N` after each sink), and before each
                                        evaluation and checkpoint
@@ -29,9 +30,9 @@ it.
 
 In a sink (`--sink N`) the device runs N steps without the host, so `step` is called only after the last of them. With
 `--sink auto` a callback that defines `step` switches sinks off, unless it has `every_step = False`: then `step` is
-called about once a second. A callback
-with `needs_every_step = True` is called after each step and sees every operator of the network: the run then uses no
-sinks and no kernels of viaduct. (`closely`, its former name, works until the next release.)
+called about once a second. A callback with `needs_every_step = True` is called after each step and sees every operator
+of the network: the run then uses no sinks and no kernels of viaduct. (`closely`, its former name, works until the next
+release.)
 """
 
 from __future__ import annotations
@@ -61,19 +62,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogRecord:
-    """Results since the last record: `loss` is the mean over the steps with a finite loss, accuracies over all."""
+    """Results of the steps since the last record.
+
+    `loss` is the mean over the steps with a finite loss; `top1` and `top5` are shares of the images of all steps.
+    """
 
     step: int
     epoch: float
     loss: float
     total_loss: float  # with the weight decay's L2 term
     top1: float
-    lr: float
+    lr: float  # learning rate of the last step
     images_per_s: float
     loss_scale: float
-    skipped: int  # steps skipped so far because of overflow
+    skipped: int  # steps of the whole run that were skipped because of overflow
     losses: list[float] = field(repr=False)  # of each step
-    top5: float | None = None  # None unless the recipe asks for it
+    top5: float | None = None  # None unless the recipe's log.tensorboard has "top5"
 
     @property
     def first_step(self) -> int:
@@ -82,7 +86,7 @@ class LogRecord:
 
 
 class Callback:
-    """Base of all callbacks; it does nothing at every event. Subclass it and define the ones you want."""
+    """Base of all callbacks, whose methods do nothing. A subclass defines those that it wants."""
 
     every_rank = False
     needs_every_step = False
@@ -187,7 +191,7 @@ class StepMark(Callback):
         path = training.run.path / STEP_MARK_FILE
         path.write_bytes(training.step.to_bytes(STEP_MARK_BYTES, "little"))
         with path.open("r+b") as file:
-            # The operating system writes this memory to the file, even after a kill.
+            # The operating system writes this memory to the file, even if the process is killed.
             self.memory = mmap.mmap(file.fileno(), STEP_MARK_BYTES)
 
     def step(self, training: Training) -> None:
@@ -230,7 +234,7 @@ class TensorBoard(Callback):
 
     def evaluation(self, training: Training, score: Score) -> None:
         names = ("loss", "top1", "top5", "precision", "recall", "f1")
-        values = {name: getattr(score, name) for name in names} | score.recipe_metrics  # the recipe's own metrics
+        values = {name: getattr(score, name) for name in names} | score.recipe_metrics
         self.file.write_scalars(training.step, {f"validation/{name}": value for name, value in values.items()})
 
 
@@ -270,6 +274,7 @@ class ProgressBar(Callback):
 
 
 def build_bar(stream: IO[str], steps: int, step: int) -> tuple[Progress, TaskID]:
+    """Return rich's progress bar of a run at a step, and the id of its only task."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -282,6 +287,6 @@ def build_bar(stream: IO[str], steps: int, step: int) -> tuple[Progress, TaskID]
         TextColumn("{task.fields[note]}"),
     )
     console = Console(file=stream)
-    # Lines printed meanwhile go above the bar, or into the pipe if standard output is one.
+    # Lines that are printed to stdout meanwhile appear above the bar, or go unchanged into a pipe or file.
     bar = Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty())
     return bar, bar.add_task("", total=steps, completed=step, rate="", loss="", note="")

@@ -41,10 +41,10 @@ STATE_FIELDS: dict[str, Any] = {  # fields of STATE_FILE that a run needs to res
 EMA_FILE = "ema.safetensors"  # averaged weights, if the recipe has them; evaluations use them
 
 
-@sendable  # to other ranks
+@sendable
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """A checkpoint on disk."""
+    """A checkpoint of a run on disk, complete or damaged."""
 
     path: Path
 
@@ -122,7 +122,10 @@ def save(
     notes: dict[str, Any],
     ema: dict[str, Tensor] | None = None,
 ) -> SavedCheckpoint:
-    """Write the checkpoint of a step under `folder`, with `notes` in its manifest; replace one of the same step."""
+    """Write the checkpoint of a step under `folder`, with `notes` in its manifest; replace an older one of the step.
+
+    `model` may be a state dict; `state` is everything else that a run needs to resume; `ema` are the averaged weights.
+    """
     saved = SavedCheckpoint(folder / f"step-{step}")
     tensors = model.state_dict() if isinstance(model, nn.Module) else model
     pickled = io.BytesIO()
@@ -160,7 +163,7 @@ def copy_to_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def replace_contents(path: Path, data: bytes) -> None:
-    """Replace a file by a new one; raise DiskFull and leave the old file if the new one cannot be written."""
+    """Replace a file atomically; raise DiskFull and leave the old file if the new one cannot be written."""
     try:
         write_file(path, data)
     except OSError as error:
@@ -185,8 +188,8 @@ def find_newest_intact(folder: Path) -> tuple[SavedCheckpoint | None, list[str]]
 
 
 def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
-    """Remove all checkpoints up to step `newest` but the last `keep` and the best one."""
-    # Checkpoints of later steps are damaged: the run has resumed from an older one. They do not count as kept.
+    """Remove all checkpoints up to step `newest` but the last `keep` and that of step `best`."""
+    # Checkpoints of later steps are damaged, since the run has resumed from an older one. They do not count as kept.
     up_to_newest = [saved for saved in list_checkpoints(folder) if saved.step <= newest]
     for saved in up_to_newest[:-keep]:
         if saved.step != best:
@@ -213,7 +216,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def load_model(model: nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
-    """Load stored tensors into a model; raise BadRun with the missing, extra and misshaped tensors if it differs."""
+    """Load stored tensors into a model; raise BadRun, with the missing, extra and misshaped ones, if they do not fit.
+
+    `source` is the checkpoint's path for the message.
+    """
     expected = model.state_dict()
     missing = [name for name in expected if name not in tensors]
     extra = sorted(name for name in tensors if name not in expected)

@@ -2,7 +2,7 @@
 
 A deep network repeats a few kinds of blocks. Compiled block by block, blocks of the same class and shapes share their
 code: ResNet-50 has 17 blocks of 9 kinds, so 9 are compiled. Operators are not fused across the borders of blocks, which
-costs little. Parts that run on viaduct's own kernels are not compiled.
+costs little. If the network is compiled by blocks, those that run on viaduct's own kernels are left out.
 
 Compiled code is kept for the next run, in the user's cache folder unless TORCHINDUCTOR_CACHE_DIR names another folder.
 """
@@ -44,15 +44,15 @@ MAX_VARIANTS = 64  # compiled versions of one block class, for different shapes 
 
 
 class Compilation:
-    """Decides which parts of a network are compiled, and compiles them; `run` calls the network."""
+    """Decides which parts of a network are compiled, and compiles them; the attribute `run` calls the network."""
 
     def __init__(
         self, wrapped: nn.Module, network: nn.Module, mode: CompileMode, device_graphs: bool, patterns: str = ""
     ) -> None:
         """Compile by `mode`; `wrapped` is the network or, with several ranks, its DistributedDataParallel.
 
-        `patterns` name the parts to compile instead of those that `mode` selects. With `device_graphs` torch's compiler
-        may use device graphs.
+        `patterns` are the recipe's `compile_parts`: names of the parts to compile instead of those that `mode` selects.
+        With `device_graphs` torch's compiler may capture device graphs (CUDA graphs).
         """
         self.wrapped = wrapped
         self.parts = [] if mode in ("whole", "off") else find_blocks(network)
@@ -62,10 +62,10 @@ class Compilation:
         elif mode == "auto":
             self.parts = choose_parts(self.parts, network, has_own_kernels)
         self.is_regional = bool(self.parts) or mode == "regional" or has_own_kernels
-        # The compiler uses device graphs only for a whole network. With blocks, viaduct itself captures whole steps.
+        # The compiler may use device graphs for a whole network only. With blocks, viaduct itself captures whole steps.
         self.uses_device_graphs = device_graphs and not self.is_regional and mode != "off"
         self.compiles = mode != "off" and (bool(self.parts) or not self.is_regional)
-        self.is_underway = self.compiles  # until `describe_compilation` is called after the first step
+        self.is_underway = self.compiles  # True until `describe_compilation` is called after the first step
         if self.compiles:
             set_compile_cache()
             if is_on_cpu(network):
@@ -119,7 +119,8 @@ def is_on_cpu(network: nn.Module) -> bool:
 def find_blocks(network: nn.Module) -> list[nn.Module]:
     """Return the blocks to compile: the outermost ones whose class repeats, and blocks that contain none of these.
 
-    A block is a module with submodules whose class is not torch's. Blocks with viaduct's own kernels are left out.
+    A block is a module with submodules whose class is not one of torch's own, such as nn.Sequential. Blocks with
+    viaduct's own kernels are left out.
     """
     counts = Counter(
         type(module)
@@ -141,7 +142,10 @@ def find_blocks(network: nn.Module) -> list[nn.Module]:
 
 
 def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
-    """Return the outermost parts whose names match, without those on viaduct's own kernels; raise BadValue for none."""
+    """Return the outermost parts whose names match the patterns, without those that run on viaduct's own kernels.
+
+    Raise BadValue if no part is left.
+    """
     modules = dict(network.named_modules())
     names = match_patterns(patterns, [name for name in modules if name], "--compile-parts")
     outermost = [name for name in modules if name in names and not names & set(list_parents(name))]
@@ -155,9 +159,9 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
 def choose_parts(parts: list[nn.Module], network: nn.Module, has_own_kernels: bool) -> list[nn.Module]:
     """Return the parts that `--compile auto` compiles block by block.
 
-    If the network has viaduct's own kernels, these are the parts without them, provided that a class repeats among
-    these; otherwise the compiler's start-up does not pay. If it has none, these are all parts, if there is more than
-    one.
+    In a network without viaduct's own kernels these are all `parts` if there is more than one; with a single part the
+    network is compiled whole. In a network with such kernels these are the parts without them, but only if a class
+    repeats among these parts; otherwise nothing is compiled, because the compiler's start-up would not pay.
     """
     if not has_own_kernels:
         return parts if len(parts) > 1 else []
@@ -168,12 +172,12 @@ def choose_parts(parts: list[nn.Module], network: nn.Module, has_own_kernels: bo
 
 
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
-    """Resolve `--mode auto` to graph if compiling is known to pay, else to eager.
+    """Return the recipe's mode, with `auto` resolved to graph if compiling is known to pay, else to eager.
 
     Compiling pays for a network given by its name, trained by one rank on an NVIDIA card with Triton and a C compiler
-    for at least MIN_STEPS_TO_COMPILE steps, unless the run is deterministic or an evaluation. `--compile
-    regional|whole` and `--compile-parts` choose graph anywhere, `--compile off` eager. `observed`: a callback observes
-    every step; the mode is then eager.
+    for at least MIN_STEPS_TO_COMPILE steps, unless the run is deterministic or an evaluation. `auto` also becomes graph
+    with `--compile regional|whole` or `--compile-parts`, and eager with `--compile off` or if a callback observes every
+    step (`observed`), which has precedence.
     """
     if recipe.mode != "auto":
         return recipe.mode
@@ -205,9 +209,9 @@ def describe_unused_compile(recipe: Recipe) -> str | None:
 
 
 def set_compile_cache() -> None:
-    """Keep compiled code in the user's cache folder: torch's default, under /tmp, is gone after a restart.
+    """Let torch keep compiled code in the user's cache folder: torch's default, under /tmp, may be gone after a reboot.
 
-    A folder that the user has named is not changed.
+    A folder that the user has named in TORCHINDUCTOR_CACHE_DIR is not changed.
     """
     if CACHE_VARIABLE in os.environ and not is_torch_default(os.environ[CACHE_VARIABLE]):
         return

@@ -1,11 +1,12 @@
 """The two Kronecker factors of a layer's curvature, A of its inputs and G of its output gradients, in diagonal blocks.
 
-A `FactorRecorder` observes each call of conv2d and linear with one of its weights, in any module. Covariances are
-summed during the forward and the backward pass; patches are made for a few images at a time and not kept. Only diagonal
-blocks are computed: for 4608 columns in blocks of 128 that is a thirty-sixth of the work. Factors and inverses are
-float32, and the host never waits for the device. A patch is the part of the input that one output position reads.
+A `FactorRecorder` observes each call of conv2d and linear with the weight of one of its layers, in any module. A patch
+is the part of a convolution's input that one output position reads. Covariances are summed during the forward and the
+backward pass; patches are made for a few images at a time and not kept. Only diagonal blocks are computed: for 4608
+columns in blocks of 128 that is a thirty-sixth of the work. Factors and inverses are float32, and the host never waits
+for the device.
 
-Shapes: a factor is (groups, blocks, block size, block size); a grouped convolution counts as `groups` small layers.
+A factor has the shape (groups, blocks, block size, block size); a grouped convolution counts as `groups` small layers.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 Form = Literal["ascend", "gpu"]
-MAX_PATCH_ELEMENTS = 2**26  # at a time: 256 MiB
-FULL_DEPTH = 2048  # positions that a matrix product should sum over to keep a GPU busy; small images are joined
+MAX_PATCH_ELEMENTS = 2**26  # numbers in the patches that are made at a time: 256 MiB of float32
+# Positions that a matrix product should sum over to keep a GPU busy. If one image has fewer, the patches of several
+# images are joined.
+FULL_DEPTH = 2048
 
 
 @dataclass(frozen=True)
@@ -72,23 +75,23 @@ def find_layers(model: nn.Module, block_size: int) -> list[Layer]:
 
 @dataclass
 class Factor:
-    """A covariance, and two factors that depend on the kind of layer: see the formulas in thor.py."""
+    """Diagonal blocks of a covariance, and two numbers that depend on the kind of layer (formulas in thor.py)."""
 
     blocks: Tensor
-    damping: float  # factor of the square root of the optimizer's damping, which is added to the diagonal
-    inverse_scale: float  # factor of the inverse
+    damping_scale: float  # this times the square root of the optimizer's damping is added to the diagonal
+    inverse_scale: float  # the inverse is multiplied by this
 
     def add_damping(self, damping: float) -> Tensor:
         """Return the blocks with the damping added to their diagonals."""
         eye = torch.eye(self.blocks.shape[-1], device=self.blocks.device)
-        return self.blocks + math.sqrt(damping) * self.damping * eye
+        return self.blocks + math.sqrt(damping) * self.damping_scale * eye
 
 
 class FactorRecorder(TorchFunctionMode):
-    """Mode that records the factors of layers in each call of conv2d and linear with their weights."""
+    """Mode of torch that records the factors of layers in each call of conv2d and linear with their weights."""
 
     def __init__(self, layers: dict[int, Layer], form: Form, loss_scale: float) -> None:
-        """Record `layers`, given by the id of the weight that the network computes with."""
+        """Record `layers`, whose keys are the ids of the weights that the network computes with (`id(weight)`)."""
         super().__init__()
         self.layers, self.form, self.loss_scale = layers, form, loss_scale
         self.input_factors: defaultdict[str, list[Factor]] = defaultdict(list)  # by layer, one for each call
@@ -104,7 +107,7 @@ class FactorRecorder(TorchFunctionMode):
         return result
 
     def record_call(self, layer: Layer, call: LayerCall, output: Tensor, is_conv: bool) -> None:
-        """Record A now, and G in the backward pass."""
+        """Record the factor A of the call's inputs now, and G of its output gradients in the backward pass."""
         compute_factor = partial(compute_conv_factor, self.form) if is_conv else compute_dense_factor
         with torch.no_grad():
             matrices = call.extract_patches() if is_conv else call.input
@@ -128,9 +131,9 @@ class FactorRecorder(TorchFunctionMode):
 
 
 def average_factors(factors: list[Factor]) -> Factor:
-    """Return the mean covariance, with the damping and inverse_scale of the last factor."""
+    """Return the mean covariance, with the two numbers of the last factor."""
     blocks = torch.stack([factor.blocks for factor in factors]).mean(0) if len(factors) > 1 else factors[0].blocks
-    return Factor(blocks, factors[-1].damping, factors[-1].inverse_scale)
+    return Factor(blocks, factors[-1].damping_scale, factors[-1].inverse_scale)
 
 
 @dataclass
@@ -191,12 +194,12 @@ def compute_conv_factor(form: Form, patches: Tensor, blocking: Blocking, scale: 
     `patches` has the shape of `LayerCall.extract_patches`. Form `gpu` first averages patches over the batch.
     """
     batch, positions = patches.shape[0], patches.shape[-2] * patches.shape[-1]
-    damping = inverse_scale = math.sqrt(1 / positions)  # sqrt(b / R) in the formulas of thor.py
+    scale_of_both = math.sqrt(1 / positions)  # sqrt(b / R) in the formulas of thor.py
     if form == "gpu":
         patches = patches.mean(0, keepdim=True, dtype=torch.float32)
         batch = 1
     blocks = sum_covariance_blocks(patches, blocking).mul_(scale / (batch * positions))
-    return Factor(blocks, damping, inverse_scale)
+    return Factor(blocks, scale_of_both, scale_of_both)
 
 
 def compute_dense_factor(rows: Tensor, blocking: Blocking, scale: float) -> Factor:
@@ -210,12 +213,12 @@ def sum_covariance_blocks(patches: Tensor, blocking: Blocking) -> Tensor:
     """Return the diagonal blocks of the sum of x x^T over images and output positions, for each group."""
     groups = patches.shape[1]
     depth = patches.shape[-2] * patches.shape[-1]
-    edge = blocking.block_size
-    total = torch.zeros(groups, blocking.block_count, edge, edge, device=patches.device)
+    size = blocking.block_size
+    total = torch.zeros(groups, blocking.block_count, size, size, device=patches.device)
     for chunk in torch.split(patches, max(1, MAX_PATCH_ELEMENTS // (groups * blocking.padded_size * depth))):
         images_per_product = find_divisor(len(chunk), max(1, FULL_DEPTH // depth))  # joined in one matrix product
         columns = copy_to_columns(chunk.view(-1, images_per_product, *chunk.shape[1:]), blocking)
-        blocks = columns.view(-1, edge, columns.shape[-1])
+        blocks = columns.view(-1, size, columns.shape[-1])
         products = torch.bmm(blocks, blocks.transpose(1, 2))
         total += products.view(-1, *total.shape).sum(0)
     return total
@@ -227,7 +230,10 @@ def find_divisor(number: int, limit: int) -> int:
 
 
 def copy_to_columns(patches: Tensor, blocking: Blocking) -> Tensor:
-    """Return patches as float32 (products, groups, padded size, images * positions), rows ordered like the weight."""
+    """Return patches as float32 columns, with rows in the order of the weight's inputs.
+
+    The shape is (products, groups, padded size, images * positions).
+    """
     products, images, groups, channels, *kernel, height, width = patches.shape
     allocate = torch.empty if blocking.size == blocking.padded_size else torch.zeros
     shape = (products, groups, blocking.padded_size, images * height * width)
@@ -238,9 +244,9 @@ def copy_to_columns(patches: Tensor, blocking: Blocking) -> Tensor:
 
 
 def invert(factors: Sequence[Tensor], old: Sequence[Tensor], scales: Sequence[float]) -> list[Tensor]:
-    """Return the inverse of each block times its scale, by Cholesky.
+    """Return the inverses of factors, computed block by block by Cholesky, each times the number in `scales`.
 
-    If a block is not positive definite or its inverse not finite, its inverse from `old` is returned.
+    For a block that is not positive definite, or whose inverse is not finite, the block in `old` is returned.
     """
     indices_by_size: defaultdict[int, list[int]] = defaultdict(list)  # blocks of one size are inverted together
     for index, factor in enumerate(factors):
@@ -266,7 +272,10 @@ def invert_by_cholesky(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class LayerStack:
-    """Layers of one shape, preconditioned together, with the inverses of their factors, which begin as identities."""
+    """Layers of one shape, which are preconditioned together, with the inverses of their factors.
+
+    The inverses are identity matrices until the first refresh.
+    """
 
     def __init__(self, layers: list[Layer]) -> None:
         self.layers, self.groups = layers, layers[0].groups
@@ -287,7 +296,7 @@ class LayerStack:
         """Turn each gradient g into G^-1 g A^-1, in place."""
         if all(layer.weight.grad is None for layer in self.layers):
             return
-        # A layer without a gradient in this step has zeros in its place; its result is dropped.
+        # Zeros stand for the gradient of a layer that has none in this step; the result for them is dropped.
         gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in (layer.weight for layer in self.layers)]
         results = self.multiply(torch.stack(gradients)).view(len(gradients), *gradients[0].shape)
         torch._foreach_copy_(gradients, results.unbind())

@@ -35,7 +35,7 @@ def build_curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) 
 def build_two_series(
     logs: list[dict[str, Any]], evaluations: list[dict[str, Any]], field: str, factor: float | None = None
 ) -> list[Series]:
-    """Return one series of a field's values for training and one for validation; none where there are no records."""
+    """Return a series of a field's values for training and one for validation, each only if there are records of it."""
     records_by_name = {"training": logs, "validation": evaluations}
     return [build_series(name, records, field, factor) for name, records in records_by_name.items() if records]
 
@@ -48,6 +48,7 @@ def build_series(name: str, records: list[dict[str, Any]], field: str, factor: f
 
 
 def build_evaluation_table(evaluations: list[dict[str, Any]]) -> Table:
+    """Return a table with a row for each evaluation: loss, scores, and the recipe's own metrics."""
     shares = {"top1": "top-1", "top5": "top-5", "precision": "precision", "recall": "recall", "f1": "F1"}
     own_metrics = list_own_metrics(evaluations)
     rows = [

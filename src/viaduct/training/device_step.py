@@ -1,10 +1,10 @@
 """A training step that reads nothing from the host, so that it can be captured as a graph of kernels.
 
-A table on the device has one row for each of the coming steps: the learning rates, and the share of the training that
-is done then, which AmoebaNet's drop path needs. A cursor on the device is the number of the next row; the loss and the
-number of correct images are written to the same row of two other tensors. The loss scale and the decay of averaged
-weights are computed on the device. All tensors that the step reads and writes keep their addresses, so its graph can be
-replayed.
+A table on the device has a row for each of the coming steps: the learning rates, and the share of the training that is
+done before the step, which AmoebaNet's drop path needs. A cursor on the device is the number of the next row; the loss
+and the number of correct images are written to the same row of two other tensors. The loss scale and the decay of
+averaged weights are computed on the device. All tensors that the step reads and writes keep their addresses, so its
+graph can be replayed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from viaduct.training.step import TrainingStep
 class DeviceStep:
     """A `TrainingStep` that runs on the device alone. Calling it takes one step.
 
-    It is also the `Update` that `TrainingStep.run` asks for the loss scale and for the optimizer's step. Call
-    `load_schedule` before a number of steps, `load_batch` before each, `count_step` after each, `finish` after all.
+    It is also the `Update` (step.py) that `TrainingStep.run` asks for the loss scale and for the optimizer's step. Call
+    `load_schedule` before a number of steps, `load_batch` before each of them, `count_step` after each, and `finish`
+    after all.
     """
 
     def __init__(self, step: TrainingStep, batch: Batch, max_steps: int) -> None:
         """Allocate the tensors of up to `max_steps` steps with batches of this shape."""
         self.step, device = step, step.computation.device
         self.batch = batch._replace(images=torch.empty_like(batch.images), labels=torch.empty_like(batch.labels))
-        # Weights of mixup or rows of cutmix (mixup.py).
+        # The weights with which images are mixed: those of mixup, or rows of cutmix (mixup.py).
         self.mixing_weights = step.draw_mixing_weights().to(device) if step.recipe.mixes_images else None
         columns = len(step.optimizer.param_groups) + 1
         self.table = torch.zeros((max_steps, columns), device=device)
@@ -47,7 +48,7 @@ class DeviceStep:
         self.is_observed = False  # True while callbacks observe the gradients of this step, which is not captured
 
     def load_schedule(self, steps: int) -> None:
-        """Copy the table of the next `steps` steps, the number of updates of the averages, and the loss scale."""
+        """Copy to the device: the table of the next `steps` steps, the count of averaging updates, the loss scale."""
         first = self.step.progress.step
         rows = torch.tensor([self.make_row(step) for step in range(first, first + steps)])
         if self.table.is_cuda:
@@ -74,7 +75,7 @@ class DeviceStep:
             self.mixing_weights.copy_(pinned, non_blocking=True)
 
     def __call__(self) -> None:
-        """Take one step. A replay runs no Python, so counters of the host are changed in `count_step` instead."""
+        """Take one step. A replay of it runs no Python, so counters of the host are changed in `count_step`."""
         self.row.copy_(self.table.index_select(0, self.cursor)[0])
         self.set_network_progress()
         images, targets = self.mix_batch()
@@ -96,14 +97,14 @@ class DeviceStep:
             if progress is not None:
                 progress.copy_(self.row[-1])
 
-    # The update of a step, on the device alone
+    # The methods of `Update`, on the device alone
 
     @property
     def loss_scale(self) -> float | Tensor:
         return self.scale.value if self.scale else self.step.scale.value
 
     def remove_scale(self) -> bool:
-        """Return True always: the optimizer itself skips the step if `scale.overflowed` is set."""
+        """Divide the gradients by the loss scale and return True: if they overflow, the optimizer skips the step."""
         parameters = self.step.parameters
         if self.scale is None:
             unscale_gradients(parameters, self.step.scale.value)
@@ -152,6 +153,7 @@ class DeviceStep:
     # Counters of the host
 
     def count_step(self) -> None:
+        """Count a step that was taken, in all counters that the host has."""
         self.step.optimizer_support.note_device_step()
         if self.step.ema:
             self.step.ema.updates += 1
@@ -168,10 +170,10 @@ class DeviceStep:
 
 
 class DeviceScale:
-    """The rule of a `LossScale`, computed on the device.
+    """The rule of a `LossScale` (precision.py), computed on the device.
 
-    `state` has the attributes of the `LossScale`, copied from the host and back: value, good (steps since the last
-    overflow), overflows (since the scale last changed), skipped (steps in all), streak (overflows in a row).
+    `state` has the attributes `value`, `good`, `overflows`, `skipped` and `streak` of the `LossScale`, which are copied
+    to the device before a sink and back after it.
     """
 
     def __init__(self, scale: LossScale, device: torch.device) -> None:
@@ -197,11 +199,12 @@ class DeviceScale:
 
     def update(self) -> None:
         """Update the scale as `LossScale.update` does."""
-        host, bad = self.host_scale, self.overflowed.double()  # bad: 1 for a step to skip, else 0
+        host, skips = self.host_scale, self.overflowed.double()  # 1 for a step that is skipped, else 0
         value, good, overflows, skipped, streak = self.state.unbind()
-        good, streak, skipped, overflows = (good + 1) * (1 - bad), (streak + 1) * bad, skipped + bad, overflows + bad
-        if host.dynamic:
-            grown, shrunk = good >= host.grow_every, (bad > 0) & (overflows >= host.shrink_after)
+        good, streak = (good + 1) * (1 - skips), (streak + 1) * skips
+        skipped, overflows = skipped + skips, overflows + skips
+        if host.is_dynamic:
+            grown, shrunk = good >= host.grow_every, (skips > 0) & (overflows >= host.shrink_after)
             value = torch.where(shrunk, (value / 2).clamp(min=1.0), torch.where(grown, value * 2, value))
             good, overflows = good.masked_fill(grown, 0), overflows.masked_fill(grown | shrunk, 0)
         self.state.copy_(torch.stack([value, good, overflows, skipped, streak]))

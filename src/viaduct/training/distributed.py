@@ -1,8 +1,8 @@
-"""Ranks: the processes of one run, each on a device of its own, joined by torch.distributed.
+"""Ranks: the processes of one run, each on a device of its own (or all on the CPU), joined by torch.distributed.
 
 torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each rank. Without RANK
 or WORLD_SIZE a run has one rank, and the functions here send nothing. Tensors on devices are sent by the device's own
-backend, tensors on the host and messages by gloo.
+backend (NCCL, HCCL, CNCL), tensors on the host and messages by gloo.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from viaduct.training.messages import decode, encode
 
 Result = TypeVar("Result")
 ADDRESS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
-GRACE_S = 60.0  # messages time out so long after `hang_seconds`, so that the watchdog (watchdog.py) reports first
+# Messages time out this many seconds after `parallel.hang_seconds`, so that the watchdog (watchdog.py) reports first.
+GRACE_S = 60.0
 # Parts of error messages that suggest that another rank is gone; gloo raises nothing more specific than RuntimeError.
-# In two of them the first letter is left out, because it may be a capital.
+# Two of them lack their first letter, which may be small or a capital.
 LOST_CONNECTION_TEXTS = (
     "gloo",
     "NCCL",
@@ -52,7 +53,7 @@ BUFFERS_IN_FORWARD = next(
     for name in ("forward_sync_buffers", "broadcast_buffers")
     if name in inspect.signature(DistributedDataParallel).parameters
 )
-MAX_MESSAGE_BYTES = 1 << 36  # 64 GiB, many times the weights, averages and optimizer state of the largest network
+MAX_MESSAGE_BYTES = 1 << 36  # 64 GiB: many times the weights, their averages and the optimizer state of large networks
 # Dtypes in which gradients are sent, by the recipe's `parallel.compress`.
 WIRE_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -73,7 +74,7 @@ class Group:
 
     @property
     def ranks_flag(self) -> str:
-        """The --ranks flag of a command that resumes the run, if several ranks train on one machine; else empty."""
+        """The flag --ranks for a command that resumes the run, if several ranks train on one machine; else empty."""
         return f" --ranks {self.ranks}" if 1 < self.ranks == self.local_ranks else ""
 
     def broadcast_tensors(self, tensors: Iterable[Tensor]) -> None:
@@ -112,8 +113,8 @@ class Group:
     def run_on_rank_zero(self, action: Callable[[], Result]) -> Result:
         """Run the action on rank 0 and return its result on every rank.
 
-        If it raises a ViaductError or an OSError that can be explained, every rank raises; rank 0 prints the reason.
-        After any other error the other ranks find the connection lost, because rank 0 ends.
+        If it raises a ViaductError, or an OSError that `explain_os_error` explains, every rank raises an error, and
+        rank 0 prints the reason. After any other error the other ranks lose their connection, because rank 0 ends.
         """
         if self.ranks == 1:
             return action()
@@ -144,7 +145,7 @@ def to_byte_tensor(message: bytes) -> Tensor:
 
 
 def check_length(length: int) -> int:
-    """Return the length of a message that another rank announces; raise LostRank if it is not plausible."""
+    """Return the length that another rank announces for its message; raise LostRank if it is not plausible."""
     if not 0 < length <= MAX_MESSAGE_BYTES:
         raise LostRank(f"another rank announces a message of {length:,} bytes.")
     return length
@@ -157,7 +158,7 @@ LEFT_GROUPS: list[Any] = []
 
 
 def read_group(variables: Mapping[str, str] = os.environ) -> Group:
-    """Return this process's rank and the number of ranks from torchrun's variables; ALONE without them."""
+    """Return this process's rank and the number of ranks by torchrun's variables; ALONE without RANK or WORLD_SIZE."""
     if "RANK" not in variables or "WORLD_SIZE" not in variables:
         return ALONE
     missing = [name for name in ADDRESS_VARIABLES if not variables.get(name)]
@@ -185,7 +186,7 @@ def read_number(variables: Mapping[str, str], name: str, default: int = 0) -> in
 
 @contextmanager
 def join_ranks(device: str, hang_seconds: float) -> Iterator[Group]:
-    """Join the other ranks, if there are any; leave them if the block ends without an error."""
+    """Join the other ranks, if a launcher has started this process; leave them if the block ends without an error."""
     group = read_group()
     if group.local_rank is None:
         yield group
@@ -211,7 +212,7 @@ def check_rank_count(group: Group, torch_device: torch.device, backend: str) -> 
 
 
 def leave_ranks() -> None:
-    """Leave the process group once all ranks have read what they were sent."""
+    """Leave the process group once all ranks have reached this point and read what they were sent."""
     with suppress(RuntimeError):
         distributed.barrier()
     LEFT_GROUPS.append(distributed.group.WORLD)
@@ -254,7 +255,10 @@ def name_job_prefix() -> str:
 
 @contextmanager
 def explain_rank_errors(group: Group) -> Iterator[None]:
-    """Turn a lost connection into LostRank; on all ranks but rank 0, put the rank before the text of a ViaductError."""
+    """Turn a lost connection into LostRank, and an OSError that can be explained into an error for the user.
+
+    On all ranks but rank 0 the rank is put before the text of an error for the user.
+    """
     try:
         yield
     except Diverged as error:
@@ -296,7 +300,7 @@ class Agreement:
         self.wants_save = self.wants_end = False  # requests of this rank
         self.is_save_agreed = self.is_end_agreed = False  # requests that all ranks know of
         self._signal = 0
-        self._is_save_stale = False  # True if a checkpoint was written after the request that is being sent
+        self._is_save_stale = False  # True if a checkpoint was written after the requests that are being sent
         self._sent: tuple[Tensor, Any] | None = None  # the requests that are being sent, and the handle to wait for
 
     def get_signal(self) -> int:
@@ -326,7 +330,7 @@ class Agreement:
         self._is_save_stale = False
 
     def is_save_due(self, is_late: bool) -> bool:
-        """Return True if all ranks save now; `is_late`: a checkpoint is due by this rank's clock. Rank 0's decides."""
+        """Return True if all ranks save now. `is_late`: a checkpoint is due by this rank's clock; rank 0's decides."""
         if self.group.ranks == 1:
             return is_late
         self.wants_save = is_late and self.group.is_rank_zero
@@ -347,9 +351,11 @@ def wrap_network(
 ) -> nn.Module:
     """Wrap a network so that its gradients are averaged over the ranks, in buckets during the backward pass.
 
-    Layers of the classes `rank_specific` differ between ranks and are not averaged. After the first step torch sorts
-    the buckets by the order of the gradients, and sums over more than two ranks then round differently. A resumed run
-    has a first step again, so a deterministic run must not sort: find_unused_parameters prevents it.
+    The gradients of layers of the classes `rank_specific`, which differ between ranks, are not averaged.
+
+    After the first step torch sorts the buckets by the order in which gradients are ready, and sums over more than two
+    ranks then round differently. A resumed run has a first step again, so a deterministic run must not sort:
+    find_unused_parameters prevents it.
     """
     if group.ranks == 1:
         return network
@@ -374,9 +380,10 @@ def wrap_network(
 
 
 def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> dict[str, Any]:
-    """Return arguments that keep DistributedDataParallel from copying parameters whose shapes differ between ranks.
+    """Return arguments that keep DistributedDataParallel from copying rank 0's weights into all ranks at its start.
 
-    torch 2.4 has no such argument; it reads the names of these parameters from an attribute of the network.
+    It would fail, because the shapes of `parameters` differ between ranks. torch 2.4 has no such argument; it reads the
+    names of these parameters from an attribute of the network.
     """
     if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
         return {"init_sync": False}
@@ -388,9 +395,9 @@ def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> 
 
 @contextmanager
 def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Iterator[list[nn.Parameter]]:
-    """Freeze the layers of these classes within the block and yield their parameters.
+    """Freeze the layers of these classes within the block, so that DistributedDataParallel leaves them out.
 
-    DistributedDataParallel leaves out frozen parameters.
+    Yield their parameters.
     """
     layers = [layer for layer in network.modules() if isinstance(layer, kinds)]
     trainable = [parameter for layer in layers for parameter in layer.parameters() if parameter.requires_grad]
@@ -404,7 +411,7 @@ def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Ite
 
 
 def compress_bucket(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
-    """Average a bucket of gradients over the ranks in a smaller dtype; torch's own hook for bf16 needs NCCL."""
+    """Average a bucket of gradients over the ranks in a narrower dtype; torch's own hook for bf16 needs NCCL."""
     message = bucket.buffer().to(dtype).div_(distributed.get_world_size())
     work = distributed.all_reduce(message, async_op=True)
     assert work is not None

@@ -32,7 +32,7 @@ def check_dump(options: DumpOptions, recipe: Recipe, ranks: int) -> None:
 
 
 class Dumping(Callback):
-    """Dumps the tensors of the network that computes, and the fp32 master weights, through a `Dump`."""
+    """Dumps the tensors of the network that computes, and the master weights, through a `comparison.dump.Dump`."""
 
     every_rank = True
     needs_every_step = True

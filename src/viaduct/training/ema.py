@@ -22,28 +22,28 @@ from viaduct.training.precision import Computation
 
 
 class AveragedWeights:
-    """Moving averages of a model's floating-point parameters and buffers, on the device in fp32."""
+    """Moving averages of a model's floating-point parameters and buffers, on the device of the model."""
 
     def __init__(self, settings: Ema, model: nn.Module) -> None:
         self.settings = settings
-        self.updates = 0
+        self.updates = 0  # number of updates so far
         state = model.state_dict(keep_vars=True)
-        self.weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
-        self.values = {name: tensor.detach().clone() for name, tensor in self.weights.items()}
+        self.weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}  # the model's own
+        self.averages = {name: tensor.detach().clone() for name, tensor in self.weights.items()}
 
     @torch.no_grad()
     def start(self) -> None:
         """Begin with the current weights, which may have been loaded since this object was created."""
-        torch._foreach_copy_(list(self.values.values()), list(self.weights.values()))
+        torch._foreach_copy_(list(self.averages.values()), list(self.weights.values()))
 
     @property
     def decay(self) -> float:
-        """Decay of the update that was last made."""
+        """Decay of the latest update."""
         warmup = (1 + self.updates) / (10 + self.updates)
         return min(self.settings.decay, warmup) if self.settings.num_updates else self.settings.decay
 
     def compute_share(self, updates: Tensor) -> Tensor:
-        """Return 1 - decay of the update with this number, a tensor on the device."""
+        """Return 1 - decay for the update with this number, which is a tensor on the device."""
         decay = torch.full_like(updates, self.settings.decay)
         if self.settings.num_updates:
             decay = torch.minimum(decay, (1 + updates) / (10 + updates))
@@ -59,20 +59,20 @@ class AveragedWeights:
     @torch.no_grad()
     def blend(self, share: float | Tensor) -> None:
         """Move the averages towards the weights by this share, a number or a tensor on the device."""
-        values, weights = list(self.values.values()), list(self.weights.values())
+        averages, weights = list(self.averages.values()), list(self.weights.values())
         if isinstance(share, float):
-            torch._foreach_lerp_(values, weights, share)
+            torch._foreach_lerp_(averages, weights, share)
             return
-        changes = torch._foreach_sub(weights, values)
+        changes = torch._foreach_sub(weights, averages)
         torch._foreach_mul_(changes, share)
-        torch._foreach_add_(values, changes)
+        torch._foreach_add_(averages, changes)
 
     @contextmanager
     def swap_in(self, computation: Computation) -> Iterator[None]:
         """Let the network compute with the averages within the block."""
         computation.gather_statistics()
         weights = [tensor.detach().clone() for tensor in self.weights.values()]
-        self.copy_into_network(self.values.values(), computation)
+        self.copy_into_network(self.averages.values(), computation)
         try:
             yield
         finally:
@@ -86,13 +86,13 @@ class AveragedWeights:
         computation.publish_statistics()
 
     def build_state_dict(self, model: nn.Module) -> dict[str, Tensor]:
-        """Return the model's state dict with the averages in place of the averaged tensors."""
+        """Return the model's state dict with the averages in place of floating-point tensors."""
         tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-        return tensors | self.values
+        return tensors | self.averages
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], updates: int) -> None:
         """Set the averages to those of a checkpoint."""
         self.updates = updates
-        for name, value in self.values.items():
-            value.copy_(tensors[name])
+        for name, average in self.averages.items():
+            average.copy_(tensors[name])

@@ -1,7 +1,7 @@
-"""Writes TensorBoard event files without TensorBoard, field by field of their protobuf messages.
+"""Writes TensorBoard event files without TensorBoard, by encoding the fields of their protobuf messages.
 
-The functions below `EventFile` encode one field each; the numbers of fields are those of event.proto, summary.proto and
-graph.proto in TensorFlow.
+The first argument of an `encode_` function is the field's number in event.proto, summary.proto or graph.proto of
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 from viaduct.data.tfrecord import frame_record
 from viaduct.protobuf_wire import encode_bytes, encode_number, pack_varint
 
-RGB = 3  # colour channels of an image
-PRODUCER = 22  # version of TensorFlow's GraphDef format
-SESSION_START = 1  # SessionLog.START
+RGB = 3  # the value of Summary.Image.colorspace for images of three channels
+PRODUCER = 22  # version of the GraphDef format in which graphs are written
+SESSION_START = 1  # the value START of SessionLog.status
 
 
 class EventFile:
     """Appends events to RUN/events.out.tfevents.…"""
 
     def __init__(self, folder: Path, step: int) -> None:
-        """Begin a file; `step` is the step that the run has reached."""
+        """Begin a new file in `folder`; `step` is the step that the run has reached."""
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         self._path = folder / name
         self._write(encode_text(3, "brain.Event:2"))
@@ -45,7 +45,7 @@ class EventFile:
         self._write(encode_number(2, step) + encode_bytes(5, encode_bytes(1, value)))
 
     def write_histograms(self, step: int, by_tag: dict[str, dict[str, Any]]) -> None:
-        """Write histograms: each has min, max, num, sum, sum_squares, and counts in bins of equal width."""
+        """Write histograms by their tags; each has min, max, num, sum, sum_squares, and counts in equally wide bins."""
         values = (encode_text(1, tag) + encode_bytes(5, encode_histogram(fields)) for tag, fields in by_tag.items())
         summary = b"".join(encode_bytes(1, value) for value in values)
         self._write(encode_number(2, step) + encode_bytes(5, summary))
@@ -72,7 +72,7 @@ def encode_double(field: int, value: float) -> bytes:
 
 
 def encode_histogram(values: dict[str, Any]) -> bytes:
-    """Return TensorFlow's HistogramProto, which has the upper edge of each bin and its count."""
+    """Return a histogram as TensorFlow's HistogramProto, which has the upper edge and the count of each bin."""
     counts, low, high = values["counts"], values["min"], values["max"]
     width = (high - low) / len(counts)
     edges = [low + width * (number + 1) for number in range(len(counts))]

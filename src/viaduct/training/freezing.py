@@ -1,12 +1,12 @@
 """Patterns of the names of a network's tensors, and frozen parameters (`--freeze`), which are not trained.
 
-    head.*           every name that matches; * is any characters, ? any one, [ab] one of these
-    stages.0         that name, and all names below it
-    stem,stages.0    several, separated by commas
+    head.*           all names that match: * stands for any characters, ? for one character, [ab] for a or b
+    stages.0         this name, and all names below it
+    stem,stages.0    several patterns, separated by commas
     all but head     for --freeze: all names except those that match
 
 A frozen parameter gets no gradient and is not in the optimizer. A batch norm whose parameters are all frozen uses its
-stored statistics in training, too, and does not update them: otherwise new images would change the inputs of frozen
+running statistics in training, too, and does not update them: otherwise new images would change the inputs of frozen
 weights.
 """
 
@@ -28,10 +28,10 @@ ALL_BUT = "all but "
 def match_patterns(
     patterns: str, names: Iterable[str], flag: str, aliases: Mapping[str, str] | None = None
 ) -> set[str]:
-    """Return the names that match one of the patterns; raise BadValue, with `flag`, for a pattern without a match.
+    """Return the names that match one of the patterns; raise BadValue for a pattern without a match.
 
-    `aliases` maps other names of the tensors, such as those in a TensorFlow checkpoint, to our names. They are tried
-    for a pattern that matches none of our names.
+    `flag` is the flag that gave the patterns, for the message. `aliases` maps other names of the tensors, such as those
+    in a TensorFlow checkpoint, to our names. They are tried for a pattern that matches none of our names.
     """
     known = list(names)
     matches: set[str] = set()
@@ -54,7 +54,7 @@ def is_match(pattern: str, name: str) -> bool:
 
 
 def suggest_names(pattern: str, known: list[str]) -> str:
-    """Return a hint with the names that resemble a pattern (`head` for `heads.*`), else with the outermost names."""
+    """Return a hint with names that resemble a pattern (`head` for `heads.*`), or else with the outermost names."""
     tensors_and_modules = list(dict.fromkeys(part for name in known for part in (name, *list_parents(name))))
     near = difflib.get_close_matches(pattern.rstrip("*?."), tensors_and_modules, n=3, cutoff=0.5)
     if near:

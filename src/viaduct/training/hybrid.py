@@ -1,8 +1,8 @@
 """A classifier of very many classes, sharded over the ranks: each rank has the rows of the weights for some classes.
 
-    shards = Shards(classes, rank, ranks, counts)    counts: images of each rank
-    split_layer(model, "head", shards)       in place; the layer keeps its name, and only this rank's rows
-    logits = model(images)                   images of all ranks x classes of this rank
+    shards = Shards(classes, rank, ranks, images_per_rank)
+    split_layer(model, "head", shards)            replaces the layer by one of the same name with this rank's rows
+    logits = model(images)                        has a row for each image of all ranks, a column for each own class
     SplitLoss(shards, smoothing)(logits, labels)
 
 All other layers are the same on all ranks. In the forward pass every rank gets the features of the whole batch
@@ -60,7 +60,7 @@ class Shards:
     classes: int
     rank: int
     ranks: int
-    images_per_rank: tuple[int, ...]  # images of each rank in one accumulated part of a training step
+    images_per_rank: tuple[int, ...]  # number of each rank's images in one accumulated part of a training step
 
     def find_class_range(self, rank: int) -> tuple[int, int]:
         """Return the first class of a rank and the one after its last."""
@@ -70,7 +70,7 @@ class Shards:
 
     @property
     def own_classes(self) -> slice:
-        """This rank's classes, as a slice of all."""
+        """This rank's classes, as a slice of all classes."""
         return slice(*self.find_class_range(self.rank))
 
     @property
@@ -80,11 +80,14 @@ class Shards:
         return end - first
 
     def count_images(self, local: Tensor, training: bool) -> tuple[int, ...]:
-        """Return the number of images of each rank in this pass; in an evaluation all ranks have as many as `local`."""
+        """Return how many images each rank has in this pass; in an evaluation all ranks have as many as this one.
+
+        `local` is a tensor with a row for each image of this rank.
+        """
         return self.images_per_rank if training else (len(local),) * self.ranks
 
     def gather(self, local: Tensor, counts: tuple[int, ...]) -> Tensor:
-        """Return the rows of all ranks, in the order of the ranks; `counts` are their numbers."""
+        """Return the rows of all ranks, in the order of the ranks; `counts` has the number of rows of each rank."""
         longest = max(counts)
         padding = longest - len(local)
         padded = F.pad(local, (0, 0) * (local.ndim - 1) + (0, padding)) if padding else local
@@ -137,9 +140,10 @@ def mix_labels(labels: Tensor, weights: Tensor) -> MixedLabels:
 
 
 class ShardedCrossEntropy(torch.autograd.Function):
-    """Cross entropy of each image, from the logits of this rank's classes; the result is equal on all ranks.
+    """Cross entropy of each image of all ranks, from the logits of this rank's classes; it is equal on all ranks.
 
-    `logits` are images of all ranks x classes of this rank; `labels` and `weights` are images of all ranks x 1 or 2.
+    `logits` has a row for each image and a column for each class of this rank. `labels` and `weights` have one column,
+    or two for mixed labels.
     """
 
     @staticmethod
@@ -174,7 +178,7 @@ class ShardedCrossEntropy(torch.autograd.Function):
 
 
 class SplitLoss:
-    """Softmax cross entropy over the classes of all ranks, the mean over the images of all ranks."""
+    """Softmax cross entropy over the classes of all ranks, as the mean over the images of all ranks."""
 
     def __init__(self, shards: Shards, smoothing: float, training: bool = True) -> None:
         self.shards, self.smoothing, self.training = shards, smoothing, training
@@ -194,7 +198,7 @@ class SplitLoss:
         return losses
 
     def score_batch(self, logits: Tensor, labels: Tensor, real: int) -> BatchResults:
-        """Score this rank's images of an evaluation; those after the first `real` are padding. All ranks call it."""
+        """Score this rank's images in an evaluation; all but the first `real` are padding. All ranks call it."""
         own_images = self.shards.find_own_images(self.shards.count_images(labels, training=False))
         losses = self.compute_losses(logits, labels)[own_images][:real]
         best = find_best_classes(logits, self.shards)[own_images][:real]
@@ -202,7 +206,7 @@ class SplitLoss:
 
 
 def find_best_classes(logits: Tensor, shards: Shards) -> Tensor:
-    """Return the TOP best classes of each image, or all if there are fewer, the best one first."""
+    """Return the TOP classes with the largest logits of each image, or all if there are fewer, the best one first."""
     top = min(TOP, shards.classes)
     values, classes = logits.topk(min(top, shards.own_class_count))
     padding = (0, top - values.shape[1])

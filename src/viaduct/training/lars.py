@@ -1,17 +1,17 @@
 """LARS in its two published forms: the trust ratio r scales the learning rate or the gradient.
 
-contrib (TensorFlow); g is the gradient of the loss with its L2 term:
+Form contrib (TensorFlow); g is the gradient of the loss with its L2 term:
 
-    r = trust * |w| / (|g| + wd * |w| + eps), 1 if either norm is 0
+    r = trust * |w| / (|g| + wd * |w| + eps), or 1 if either norm is 0
     acc = m * acc + g;  w -= lr * r * acc
 
-the other form (Ascend's model zoo); g is the gradient of the loss without its L2 term:
+Form resnext (Ascend's model zoo); g is the gradient of the loss without its L2 term:
 
     r = trust * |w| / (|g| + wd * |w| + eps)
     g' = r * (g + wd * w);  acc = m * acc + g';  w -= lr * (g' + m * acc)
 
-Biases and the parameters of norms have no ratio: r is 1 for them. The ratios stay on the device. In the second form a
-weight that is all zeros has ratio 0 and stays zero.
+wd is the weight decay, m the momentum. Biases and the parameters of norms have no ratio: r is 1 for them. The ratios
+stay on the device. In form resnext a weight that is all zeros has ratio 0 and stays zero.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from torch import Tensor
 from viaduct.recipes import LarsForm
 from viaduct.training.optimizer_support import DeviceRateSupport, compute_decayed_gradients, subtract_updates
 
-# If layers are split over the ranks, returns the norms of whole layers, from this rank's parameters and their norms.
+# Function of this rank's parameters and their norms. It returns the norms of whole layers if layers are split over the
+# ranks, and otherwise the norms unchanged.
 FullNorms = Callable[[list[Tensor], Tensor], Tensor]
 Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], FullNorms], None]
 
 
 class LarsSupport(DeviceRateSupport):
-    """Support of LARS, whose trust ratios need the norms of full layers."""
+    """Support of LARS, whose trust ratios need the norms of whole layers."""
 
     def set_full_norms(self, compute_full_norms: FullNorms) -> None:
         self.optimizer.compute_full_norms = compute_full_norms
 
 
 class LarsOptimizer(torch.optim.Optimizer):
-    """LARS in one of its two forms; parameter groups with `adapted` set have trust ratios."""
+    """LARS in one of its two forms; parameter groups whose entry "adapted" is true have trust ratios."""
 
     support = LarsSupport
 
@@ -89,13 +90,13 @@ class LarsOptimizer(torch.optim.Optimizer):
 def step_scaled_rate(
     group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], compute_full_norms: FullNorms
 ) -> None:
-    """Update a group by TensorFlow's form."""
+    """Update a parameter group by form contrib, in which the ratio scales the learning rate."""
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
     updates = momenta
     if group["adapted"]:
-        weight_norms, gradient_norms, ratios = find_trust_ratios(group, parameters, gradients, compute_full_norms)
+        weight_norms, gradient_norms, ratios = compute_trust_ratios(group, parameters, gradients, compute_full_norms)
         usable = (weight_norms > 0) & (gradient_norms > 0)
         ratios = torch.where(usable, ratios, torch.ones_like(ratios))
         updates = list(torch._foreach_mul(momenta, ratios.unbind()))
@@ -105,11 +106,11 @@ def step_scaled_rate(
 def step_scaled_gradient(
     group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], compute_full_norms: FullNorms
 ) -> None:
-    """Update a group by the form of Ascend's model zoo."""
+    """Update a parameter group by form resnext, in which the ratio scales the gradient."""
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
         without_decay = compute_decayed_gradients(parameters, 0.0)
-        _, _, ratios = find_trust_ratios(group, parameters, without_decay, compute_full_norms)
+        _, _, ratios = compute_trust_ratios(group, parameters, without_decay, compute_full_norms)
         gradients = list(torch._foreach_mul(gradients, ratios.unbind()))
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
@@ -117,7 +118,7 @@ def step_scaled_gradient(
     subtract_updates(parameters, updates, group["lr"])
 
 
-def find_trust_ratios(
+def compute_trust_ratios(
     group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], compute_full_norms: FullNorms
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the norms of the weights, those of the gradients and the trust ratios, one for each parameter."""

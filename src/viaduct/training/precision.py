@@ -26,18 +26,18 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 class PrecisionPlan:
     """A recipe's precision, resolved for one device."""
 
-    compute: str  # fp32 | bf16 | fp16
-    cast_network: bool = False  # O2, O3: the network itself is cast, fp32 master weights stay with the optimizer
-    cast_norms: bool = False  # O3: batch norms too
+    compute: str  # fp32, bf16 or fp16
+    cast_network: bool = False  # O2 and O3: the network itself is cast; the optimizer keeps fp32 master weights
+    cast_norms: bool = False  # O3: its norms are cast, too
 
     @property
     def dtype(self) -> torch.dtype:
-        """The compute type as a torch dtype."""
+        """The dtype of the computation."""
         return DTYPES[self.compute]
 
     @property
     def name(self) -> str:
-        """The compute type; with "network" if the network itself is cast."""
+        """The name of the dtype, followed by "network" if the network itself is cast."""
         return f"{self.compute} network" if self.cast_network else self.compute
 
 
@@ -45,7 +45,7 @@ def plan_precision(precision: Precision, device: Device) -> PrecisionPlan:
     """Resolve a recipe's precision on a device.
 
     `auto` is bf16 if the hardware has it, else fp16 with the recipe's loss scale (Ascend 910, MLU370, NVIDIA Volta and
-    Turing), else fp32. The levels O1 to O3 compute in `choose_reduced_dtype`.
+    Turing), else fp32. The levels O1 to O3 compute in the dtype that `choose_reduced_dtype` returns.
     """
     level = precision.compute
     if level == "auto":
@@ -62,7 +62,7 @@ def plan_precision(precision: Precision, device: Device) -> PrecisionPlan:
 
 
 def choose_reduced_dtype(device: Device) -> str:
-    """Return the dtype of the levels O1 to O3: native fp16, else native bf16, else one that the device emulates.
+    """Return the dtype of the levels O1 to O3: native fp16, else native bf16, else a dtype that the device emulates.
 
     Raise BadValue if the device has none of these.
     """
@@ -96,33 +96,38 @@ class LossScale:
         setting = precision.loss_scale
         if setting == "auto":
             setting = precision.fp16_scale if compute == "fp16" else 1.0
-        self.dynamic = setting == "dynamic"
-        self.value = precision.scale_start if self.dynamic else float(setting)
+        self.is_dynamic = setting == "dynamic"
+        self.value = precision.scale_start if self.is_dynamic else float(setting)
         # If True, the host waits for the device in every step that it drives, to look for overflows.
-        self.skips_overflows = self.dynamic or (compute == "fp16" and precision.drop_overflow)
+        self.skips_overflows = self.is_dynamic or (compute == "fp16" and precision.drop_overflow)
         self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
-        self.good = 0  # steps in a row without overflow
-        self.overflows = 0  # since the scale last changed
-        self.skipped = 0  # steps in all
-        self.streak = 0  # overflows in a row; not in checkpoints
+        self.good = 0  # steps since the last overflow, or since the scale doubled
+        self.overflows = 0  # number of overflows since the scale last changed
+        self.skipped = 0  # number of steps skipped in the whole run
+        self.streak = 0  # number of overflows in a row; checkpoints do not have it
 
     @property
     def is_exhausted(self) -> bool:
-        """Return True if overflows will go on: a dynamic scale is at its minimum of 1; a fixed one met 50 in a row."""
-        return self.streak > 0 and self.value <= 1.0 if self.dynamic else self.streak >= 50
+        """Return True if overflows will go on, because the scale cannot shrink.
+
+        A dynamic scale is at its minimum of 1 and gradients still overflow, or 50 steps in a row overflowed with a
+        fixed scale.
+        """
+        return self.streak > 0 and self.value <= 1.0 if self.is_dynamic else self.streak >= 50
 
     def update(self, finite: bool) -> None:
+        """Count a step, and adapt a dynamic scale; `finite` is False if its gradients overflowed."""
         if finite:
             self.good, self.streak = self.good + 1, 0
-            if self.dynamic and self.good >= self.grow_every:
+            if self.is_dynamic and self.good >= self.grow_every:
                 self.value, self.good, self.overflows = self.value * 2, 0, 0
             return
         self.skipped, self.streak, self.overflows, self.good = self.skipped + 1, self.streak + 1, self.overflows + 1, 0
-        if self.dynamic and self.overflows >= self.shrink_after:
+        if self.is_dynamic and self.overflows >= self.shrink_after:
             self.value, self.overflows = max(self.value / 2, 1.0), 0
 
-    def state(self) -> dict[str, Any]:
-        """Return the part of a checkpoint that describes the scale."""
+    def get_state(self) -> dict[str, Any]:
+        """Return the scale's part of a checkpoint."""
         return {"value": self.value, "good": self.good, "overflows": self.overflows, "skipped": self.skipped}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -149,10 +154,10 @@ class Computation:
         compile_parts: str = "",
         fuse: Callable[[nn.Module], int] = lambda network: 0,
     ) -> None:
-        """Cast, fuse, wrap and compile the network.
+        """Cast the network, install viaduct's kernels, wrap the network for several ranks, and compile it.
 
-        With `compiled`, `compile` and `compile_parts` select what is compiled; `device_graphs`: see `Compilation`.
-        `parallel` wraps the network for several ranks. `fuse` installs viaduct's kernels and returns their number.
+        `fuse` installs the kernels and returns how many parts use them; `parallel` wraps the network. With `compiled`,
+        `compile` and `compile_parts` select what is compiled; `device_graphs` is passed to `Compilation`.
         """
         self.precision_plan = plan
         self.master = model
@@ -171,7 +176,7 @@ class Computation:
         return self.compute_outputs(images)[0]
 
     def compute_outputs(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return the logits in fp32; in training, followed by those of the auxiliary heads."""
+        """Return the logits in fp32; in training they are followed by those of the auxiliary heads."""
         if self.compilation.uses_device_graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if self.precision_plan.cast_network:
@@ -183,7 +188,7 @@ class Computation:
 
     @contextmanager
     def run_uncompiled(self) -> Iterator[nn.Module]:
-        """Run the network uncompiled within the block; yields the network."""
+        """Run the network without compiled code within the block; yields the network."""
         compiled, self.run = self.run, self.wrapped
         try:
             with self.compilation.run_uncompiled():
@@ -193,7 +198,7 @@ class Computation:
 
     @contextmanager
     def accumulate_part(self, is_last: bool) -> Iterator[None]:
-        """Run one part of an accumulated step within the block; ranks exchange gradients in the last part only."""
+        """Context of one part of an accumulated step: ranks exchange gradients in the last part only."""
         if is_last or not isinstance(self.wrapped, DistributedDataParallel):
             yield
             return
@@ -206,7 +211,7 @@ class Computation:
         self.wrapped.train(on)
 
     def gather_gradients(self) -> None:
-        """Bring the network's gradients to the master weights."""
+        """Move the network's gradients to the master weights, in fp32."""
         if self.network is self.master:
             return
         for master, working in zip(self.master.parameters(), self.network.parameters(), strict=True):
@@ -214,15 +219,15 @@ class Computation:
             working.grad = None
 
     def publish_weights(self) -> None:
-        """Copy the master weights to the network, after an optimizer step or a resume."""
+        """Copy the master weights to the network, after they have changed."""
         self.copy_tensors(self.master.parameters(), self.network.parameters())
 
     def publish_statistics(self) -> None:
-        """Copy the master's batch norm statistics to the network, after a resume."""
+        """Copy the master's batch norm statistics to the network, after they were loaded."""
         self.copy_tensors(self.master.buffers(), self.network.buffers())
 
     def gather_statistics(self) -> None:
-        """Copy the network's batch norm statistics to the master, before a checkpoint."""
+        """Copy the network's batch norm statistics to the master, before they are read there."""
         self.copy_tensors(self.network.buffers(), self.master.buffers())
 
     @torch.no_grad()
@@ -233,7 +238,7 @@ class Computation:
 
 
 def copy_cast(model: nn.Module, plan: PrecisionPlan) -> nn.Module:
-    """Return a copy of the model cast to the plan's type, its norms only with `plan.cast_norms`."""
+    """Return a copy of the model cast to the plan's dtype; its norms stay in fp32 unless `plan.cast_norms`."""
     network = copy.deepcopy(model).to(plan.dtype)
     if not plan.cast_norms:
         for module in network.modules():

@@ -115,7 +115,7 @@ class Progress:
 
     # Checkpoints
 
-    def state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         """Return the part of a checkpoint that describes the progress."""
         return {
             "step": self.step,

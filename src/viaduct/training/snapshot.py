@@ -49,9 +49,9 @@ class RunState:
         """Return everything but the weights, as this rank has it."""
         recipe = self.progress.recipe
         return {
-            **self.progress.state(),
+            **self.progress.get_state(),
             "optimizer": self.optimizer.state_dict(),
-            "scale": self.scale.state(),
+            "scale": self.scale.get_state(),
             "ema_updates": self.ema.updates if self.ema else 0,
             "random": read_generator_states(self.device),
             "seconds": dict(self.stopwatch.seconds),

@@ -162,7 +162,7 @@ class ThorOptimizer(SGD):
     def state_dict(self) -> dict[str, Any]:
         thor: dict[str, Any] = {"steps": self.steps, "inverses": dict(self.inverses)}
         if self.trace_rule:
-            thor["traces"] = self.trace_rule.state()
+            thor["traces"] = self.trace_rule.get_state()
         return super().state_dict() | {"thor": thor}
 
     @torch.no_grad()
@@ -222,7 +222,7 @@ class TraceRule:
             chosen += [torch.where(is_renewed, new[index], old[index]) for index in (2 * number, 2 * number + 1)]
         return chosen
 
-    def state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         return {"traces": dict(self.traces), "frozen": dict(self.frozen)}
 
