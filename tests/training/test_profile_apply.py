@@ -12,7 +12,7 @@ from viaduct.profiling.record import Advice, Facts, Profile, Step
 from viaduct.recipes import load
 from viaduct.recipes._fields import override
 from viaduct.training import profile_apply
-from viaduct.training.profile_apply import Applied, apply_advice, choose_advice
+from viaduct.training.profile_apply import AppliedAdvice, apply_advice, choose_advice
 from viaduct.training.profiled import RecipeJob
 
 TASTER = load("shapes_taster")
@@ -68,9 +68,9 @@ def test_both_variants_take_turns_with_the_users_settings(monkeypatch: pytest.Mo
 
 
 def test_a_change_that_is_slower_or_only_sometimes_faster_is_no_gain() -> None:
-    slower = Applied(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [11.0, 12.0, 11.0])
-    mixed = Applied(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [8.0, 12.0, 8.0])
-    noise = Applied(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [9.9, 9.9, 9.9])
+    slower = AppliedAdvice(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [11.0, 12.0, 11.0])
+    mixed = AppliedAdvice(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [8.0, 12.0, 8.0])
+    noise = AppliedAdvice(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [9.9, 9.9, 9.9])
     for applied in (slower, mixed, noise):
         assert not applied.is_gain
         assert "no gain" in applied.describe()

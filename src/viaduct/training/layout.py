@@ -1,4 +1,6 @@
-"""Choose between two layouts: the whole network on each rank (data), or a classifier split by classes (hybrid).
+"""Choice between two parallel layouts: the whole network on each rank (data), or the classifier split (hybrid).
+
+In a hybrid run each rank has the part of the classifier for some of the classes, and a copy of all other layers.
 
 The classifier is found by a forward pass of two blank images: it is the dense layer whose output, or a cast of it, is
 the network's output. A network that computes something from its logits cannot be hybrid, because a rank has the logits
@@ -31,8 +33,8 @@ CONSIDERED = (
 class Layout:
     """Decision between data and hybrid, with its reasons."""
 
-    classifier: str | None  # name of the layer that is split; None: data
-    reasons: tuple[str, ...] = ()
+    classifier: str | None  # name of the layer that is split; None: the layout is data
+    reasons: tuple[str, ...] = ()  # for the user; empty if there was no choice
 
     def describe(self) -> str:
         """Return the decision for the user; empty if there was no choice."""
@@ -45,7 +47,7 @@ class CannotSplit(Exception):
 
 
 def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
-    """Return the layout for a new network on the host; raise BadValue if the recipe demands a hybrid that cannot be."""
+    """Return the layout for a new network on the host; raise BadValue if the recipe demands an impossible hybrid."""
     mode = recipe.parallel.mode
     if mode == "data":
         return Layout(None)
@@ -92,14 +94,15 @@ def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
         global_batch=recipe.data.global_batch,
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
-        numbers_per_weight=2 + slots + (recipe.ema is not None),  # 2: the weight and its gradient
+        # The weight, its gradient, the optimizer's state and, if the recipe has them, the averaged weights.
+        numbers_per_weight=2 + slots + (recipe.ema is not None),
     )
 
 
 def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
     """Return the name of the dense layer whose output is the network's, and the layer.
 
-    Raise CannotSplit if there is not exactly one, or if the network has an auxiliary head.
+    Raise CannotSplit if there is not exactly one such layer, or if the network has an auxiliary head.
     """
     classes, size = recipe.data.classes, recipe.data.size
     dense_layers = {name: layer for name, layer in model.named_modules() if type(layer) is nn.Linear}

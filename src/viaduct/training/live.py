@@ -5,7 +5,7 @@
     page.show_ending(Ending("finished", "Finished after step 600."))
     page.close()
 
-    /              the page, made by `reporting`; its script requests /data.json?since= and reloads the page on a change
+    /              the page, made by `reporting`; its script requests /data.json?since= and loads the page on a change
     /data.json     state and curves; with `?since=…` only the state, answered after 2 to 15 seconds or when the run ends
     /images/…      the sheets of input images in RUN/images
 
@@ -68,15 +68,16 @@ LOOPBACK = "127.0.0.1"
 # Host headers that are answered; another name may be a foreign site whose name resolves to this machine (DNS
 # rebinding). Any port is allowed, because the local end of a tunnel (`ssh -L`) has its own.
 ALLOWED_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
-MAX_POINTS = 400  # of a curve
+MAX_POINTS = 400  # points of a curve that are drawn
 MAX_LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
 MAX_PATTERN_CHARACTERS = 200  # of `?layers=` in an address
-EARLIER_IMAGES = 10  # links to earlier sheets
+EARLIER_IMAGES = 10  # links to earlier sheets of input images
 WAIT_S = 2.0  # shortest wait before a request with `?since` is answered
-IDLE_WAIT_S = 15.0  # longest wait, used for hidden tabs, whose requests have `&idle`
-MAX_RENDER_SHARE = 0.01  # share of the processor time for rendering pages, which slows down training
+IDLE_WAIT_S = 15.0  # longest wait; also the wait for hidden tabs, whose requests have `&idle`
+# Share of a core that rendering for one open page may take, because it slows down training.
+MAX_RENDER_SHARE = 0.01
 FAREWELL_S = 3.0  # longest wait for open pages to load the version that shows how the run ended
-QUIET_S = 0.4  # after so long without a request, a page has also loaded its images
+QUIET_S = 0.4  # if no request has come for so long, open pages have loaded their images, too
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_HEAD_BYTES = 24  # signature, length and type of the first chunk, width, height
 MAX_IMAGE_BYTES = 64 << 20
@@ -96,7 +97,8 @@ class Ending:
 class ServedPage(abc.ABC):
     """A page with its server, which runs in a daemon thread; subclasses answer the requests.
 
-    A subclass calls `__init__` last, because requests may come at once. `flag` is named in the error about the port.
+    A subclass calls this `__init__` at the end of its own, because requests may come at once. `flag` is the flag that
+    gave the port, for the message of an error.
     """
 
     def __init__(self, port: int, flag: str = "--watch-port") -> None:
@@ -147,12 +149,12 @@ class LivePage(ServedPage):
         self._position: Callable[[], tuple[int, int]] | None = None
         self._reader = RunReader(run)
         self._rendered: dict[tuple[str, str], str] = {}  # only the newest page: (version of the run, `layers`) -> HTML
-        self._render_seconds = 0.0  # processor time that rendering it took
+        self._render_seconds = 0.0  # processor time that rendering the newest page took
         self._visitors = Visitors()
         super().__init__(port)
 
     def follow(self, position: Callable[[], tuple[int, int]]) -> None:
-        """Show the step and the number of steps that `position` returns: it is newer than the last log line."""
+        """Show the step and the number of steps that `position` returns, which are newer than the last log line."""
         self._position = position
 
     def show_ending(self, ending: Ending) -> None:
@@ -172,7 +174,7 @@ class LivePage(ServedPage):
         return contents, describe_state(self.run, contents, position, ending)
 
     def render(self, layers: str) -> tuple[str, bool]:
-        """Return the page, and True if it shows how the run ended. `layers` are patterns, as in `build_histograms`."""
+        """Return the page, and True if it shows how the run ended. `layers` has patterns, see `build_histograms`."""
         contents, state = self.read_state()
         with self._lock:
             key = (contents.version, layers)
@@ -208,7 +210,7 @@ class LivePage(ServedPage):
 
 
 class Visitors:
-    """Counts open pages, so that the process waits at the end until they have loaded their last version."""
+    """Counts the browser's open pages, so that the process can wait until they have loaded their last version."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -239,7 +241,7 @@ class Visitors:
             self._changed.notify_all()
 
     def wait_for_last_versions(self, ended: threading.Event) -> None:
-        """Set `ended`; wait until open pages have loaded their last version, at most twice FAREWELL_S."""
+        """Set `ended`, then wait until open pages have loaded their last version, at most for twice FAREWELL_S."""
         with self._changed:
             is_between_requests = time.monotonic() - self._answered_at < 1.0  # an open page will ask again at once
             expected = max(self._waiting, int(is_between_requests))
@@ -356,7 +358,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> bytes | None:
-    """Return the first `max_bytes` of a file in RUN/images; None for another name, a link, or no PNG signature."""
+    """Return the first `max_bytes` of an image in RUN/images, given by its address on the page.
+
+    Return None if the name is not that of a sheet, or the file is missing, a link, or no PNG file.
+    """
     name = address.removeprefix("/images/")
     if not address.startswith("/images/") or not IMAGE_NAME.fullmatch(name):
         return None
@@ -488,9 +493,9 @@ def keep_finite(value: Any) -> float | None:
 
 
 def build_histograms(contents: RunContents, layers: str) -> Section:
-    """Return the histograms of up to MAX_LAYERS parameters and their gradients.
+    """Return the histograms of up to MAX_LAYERS parameters and their gradients, evenly chosen among those that match.
 
-    `layers` has patterns of parameter names, such as 'stages.2*,head*'; empty: all parameters.
+    `layers` has patterns of parameter names, such as 'stages.2*,head*'; if it is empty, all parameters match.
     """
     parameters, gradients = contents.histograms["parameters"], contents.histograms["gradients"]
     names = list(dict.fromkeys([*parameters, *gradients]))

@@ -30,7 +30,7 @@ EVENT_LOG = "event_log.txt"
 
 
 class LogLines(Callback):
-    """Base of the log formats; a subclass writes its lines in the events of a callback."""
+    """Base of the log formats: a callback that writes lines at the events of a run."""
 
     def start(self, training: Training) -> None:
         self.path = training.run.path / "log.txt"
@@ -52,7 +52,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 class StepTable(LogLines):
-    """The default: a table of steps and a table of evaluations."""
+    """The default format: a table of steps, with a table of evaluations between its lines."""
 
     def start_lines(self, training: Training) -> None:
         self.write_line("Step   Epoch   Speed   Loss   FinLoss   LR")
@@ -125,7 +125,7 @@ class DllLoggerLines(LogLines):
     def start_lines(self, training: Training) -> None:
         self.started_at = time.monotonic()
         self.images_per_s: list[float] = []
-        self.batch_ends: list[float] = []  # of the last evaluation
+        self.batch_ends: list[float] = []  # times of time.monotonic(), of the last evaluation
         self.last_results: dict[str, float] = {}  # of the last evaluation
         self.json_path = training.run.path / "log.json"
 
@@ -169,7 +169,10 @@ class DllLoggerLines(LogLines):
 
 
 def compute_latencies(batch_ends: list[float]) -> dict[str, float]:
-    """Return mean and percentiles of the milliseconds per evaluation batch; empty for fewer than three batches."""
+    """Return mean and percentiles of the milliseconds of an evaluation batch; empty for fewer than three batches.
+
+    `batch_ends` are times in seconds; the first batch is not measured, because nothing marks its beginning.
+    """
     durations_ms = [1000 * (after - before) for before, after in pairwise(batch_ends)]
     if len(durations_ms) < 2:
         return {}
@@ -185,7 +188,7 @@ def compute_latencies(batch_ends: list[float]) -> dict[str, float]:
 class AmoebanetEvents(LogLines):
     """Lines of the timing log of AmoebaNet's Ascend port, also in RUN/event_log.txt."""
 
-    every_step = False  # `step` only needs to see the ends of epochs
+    every_step = False  # `step` only needs to be called at the ends of epochs, where sinks end, too
 
     def start_lines(self, training: Training) -> None:
         self.event_log = training.run.path / EVENT_LOG

@@ -1,8 +1,8 @@
 """The training loop; its algorithm is `Training.fit`.
 
 `Training` connects the parts of a run: `TrainingStep` (forward, backward, clip, update), `Progress` (steps, rates,
-seeds), `RunState` (snapshots for checkpoints), a parallel strategy, callbacks, and a sink: N steps that the device
-executes without returning to the host.
+seeds), `RunState` (snapshots for checkpoints), a parallel strategy, callbacks, and a sink, which takes N steps on the
+device without returning to the host.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Training:
         read_signal: Callable[[], int] = lambda: 0,
         group: Group = ALONE,
     ) -> None:
-        recipe = apply_source_settings(recipe, keep_size=True)  # the caller has chosen the image size
+        recipe = apply_source_settings(recipe, keep_size=True)  # the caller has opened images of the recipe's size
         check_callbacks(callbacks)
         self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
         self.group, self.agreement = group, Agreement(group, read_signal)
@@ -98,21 +98,21 @@ class Training:
         self.progress = Progress(recipe, compute_run_length(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()
         self.score: Score | None = None
-        self._every_rank_called = True  # False if the callback that was called last runs on rank 0 only
-        self._requested_stop = "another rank asked for it"  # request_stop overwrites it on the rank that asked
+        self._is_on_every_rank = True  # False while a callback is called that runs on rank 0 only
+        self._stop_reason_to_come = "another rank asked for it"  # request_stop overwrites it on the rank that asked
         self.train_step = TrainingStep(
             recipe, self.computation, support, self.scale, self.ema, self.parallel, self.progress, self.pulse, self.emit
         )
         self.run_state = RunState(self.train_step, self.stopwatch, device)
         self.sink = build_sink(self)
-        # Tuned operators, for recipe.json: {"bank": path, "choices": {operator: choice}}; None without them.
+        # The tuned operators for recipe.json: {"bank": path, "choices": {operator: choice}}; None if there are none.
         self.tuning_record: dict[str, Any] | None = None
 
     def build_computation(self) -> Computation:
         """Return the network as this run computes it: cast, with viaduct's kernels, wrapped for the ranks, compiled.
 
-        With a callback that observes every operator, `compile: auto` compiles the network whole, because the callback
-        switches between the compiled and the original network.
+        If a callback observes every operator, `compile: auto` compiles the network whole, because the callback switches
+        between the compiled and the original network.
         """
         recipe, every_step = self.recipe, self.needs_every_step
         may_sink = bool(recipe.sink) and self.group.ranks == 1 and not every_step
@@ -121,7 +121,7 @@ class Training:
             self.precision_plan,
             self.torch_device,
             compiled=self.mode == "graph",
-            # A sink captures each step as a graph, and a graph cannot hold graphs.
+            # A sink captures a whole step as a graph, and a graph cannot hold the graphs of torch's compiler.
             device_graphs=self.device.get_graph_class() is not None and not may_sink,
             parallel=self.parallel.wrap_network,
             compile="whole" if every_step and recipe.compile == "auto" else recipe.compile,
@@ -161,7 +161,7 @@ class Training:
 
     @property
     def rate(self) -> float:
-        """Learning rate of the step that was last taken."""
+        """Learning rate of the last step."""
         return self.progress.rate
 
     def change_learning_rate(self, rate: float | None = None, factor: float | None = None) -> None:
@@ -185,17 +185,17 @@ class Training:
             self.sink.discard_capture()
 
     def refuse_single_rank(self, setter: str) -> None:
-        """Raise BadValue if a callback that runs only on rank 0 would change something that all ranks share."""
-        if self.group.ranks > 1 and not self._every_rank_called:
+        """Raise BadValue if `setter` is called by a callback that runs only on rank 0, because all ranks must agree."""
+        if self.group.ranks > 1 and not self._is_on_every_rank:
             message = f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together."
             raise BadValue(message, "Give the callback `every_rank = True`, so that all ranks make the same change.")
 
     def request_stop(self, reason: str) -> None:
         """Finish the run after this step, or a step or two later if only rank 0 calls this."""
-        if self.group.ranks == 1 or self._every_rank_called:
+        if self.group.ranks == 1 or self._is_on_every_rank:
             self.progress.stop_reason = reason
         else:
-            self.agreement.wants_end, self._requested_stop = True, reason
+            self.agreement.wants_end, self._stop_reason_to_come = True, reason
 
     @property
     def needs_every_step(self) -> bool:
@@ -205,14 +205,14 @@ class Training:
     # The algorithm
 
     def fit(self) -> str:
-        """Train to the last step and return `finished`, or `interrupted`."""
+        """Train to the last step or until a stop is requested; return `finished` or `interrupted`."""
         progress = self.progress
         self.emit("start")
         self.stopwatch.restart()
         if self.recipe.evaluation.eval_only:
             self.evaluate()
             return self.finish(FINISHED)
-        if progress.is_evaluation_due():  # a run that was stopped before its evaluation
+        if progress.is_evaluation_due():  # the run was interrupted before this evaluation
             self.evaluate()
         batches = self.begin_training()
         while progress.step < progress.steps and not progress.stop_reason:
@@ -251,7 +251,7 @@ class Training:
             set_frozen_norms_to_evaluation(self.computation.network)
 
     def advance(self, batches: Iterator[Batch]) -> None:
-        """Take one step, or one sink of them, with its log line, evaluation and callbacks."""
+        """Take one step, or the steps of one sink, with log line, evaluation and callbacks."""
         if self.sink is None:
             self.run_step(next(batches))
             is_log_due = self.progress.step % self.recipe.log.every_steps == 0
@@ -270,7 +270,7 @@ class Training:
         self.exchange_requests()
 
     def run_step(self, batch: Batch) -> None:
-        """Take one step that the host drives; its loss and correct images stay on the device."""
+        """Take one step that the host drives; its loss and count of correct images stay on the device."""
         # A captured step reads fp32 rates from device memory; steps between captured ones must round alike.
         round_rates = self.sink is not None and self.sink.obstacle is None
         with explain_recipe_errors(self.recipe, self.progress.step):
@@ -288,7 +288,7 @@ class Training:
         self.pulse.reach_point("the next batch", self.progress.step)
         self.pulse.has_done_step = True  # the first step, which may compile for minutes, is over
         if self.agreement.is_end_agreed:
-            self.progress.stop_reason = self.progress.stop_reason or self._requested_stop
+            self.progress.stop_reason = self.progress.stop_reason or self._stop_reason_to_come
 
     def is_stopping(self) -> bool:
         """Return True if no further step may begin."""
@@ -305,7 +305,7 @@ class Training:
         losses, correct_counts = self.train_step.read_results()
         images = len(losses) * self.recipe.data.global_batch
         seconds = self.stopwatch.add_time("training")
-        # A loss that is not finite is an fp16 overflow, or NanStop ends the run.
+        # A loss that is not finite is an fp16 overflow; otherwise the callback NanStop ends the run.
         finite = [loss for loss in losses if math.isfinite(loss)]
         loss = sum(finite) / len(finite) if finite else math.nan
         record = LogRecord(
@@ -386,7 +386,7 @@ class Training:
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(record for records in skipped for record in records)
-        # In reverse, so that Checkpointing, the last of them, saves before the recipe's callbacks end.
+        # In reverse, so that Checkpointing, the last callback, saves before the recipe's callbacks end.
         for callback in reversed(self.callbacks):
             callback.end(self, outcome)
         return outcome
@@ -397,8 +397,8 @@ class Training:
             print_line(line, sys.stderr)
 
     def emit(self, event: str, *details: Any) -> None:
-        """Call this event of every callback."""
+        """Call the method `event` of every callback."""
         for callback in self.callbacks:
-            self._every_rank_called = callback.every_rank
+            self._is_on_every_rank = callback.every_rank
             with explain_callback_errors(callback, event):
                 getattr(callback, event)(self, *details)

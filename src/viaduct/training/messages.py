@@ -8,8 +8,8 @@ numbers, strings, containers, paths, dtypes, tensors, arrays and objects of clas
 receiver refuses a message whose length does not fit its contents.
 
 A message is the length of its JSON text in 8 bytes, the text, and the bytes of its tensors. In the JSON a tensor is
-{"tensor": [dtype, sizes, axes]}, with the sizes and axes in the order of memory; other types that JSON lacks are
-objects with one key, too.
+{"tensor": [dtype, sizes, axes]}; the axes are in the order in which they vary in memory, the slowest first, and the
+sizes are theirs. Other types that JSON lacks are objects with one key, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from viaduct.errors import BadValue, LostRank
 
 Record = TypeVar("Record", bound=type)
 PREFIX_BYTES = 8  # for the length of the JSON text
-MAX_DEPTH = 64
+MAX_DEPTH = 64  # of containers within containers in a message that is received
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (

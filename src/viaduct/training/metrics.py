@@ -21,44 +21,45 @@ from viaduct.training.optim import Loss
 from viaduct.training.recipe_code import explain_part_errors
 from viaduct.typed_fields import show_value
 
-Numbers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-Metric = Callable[[Tensor, Tensor], Any]
-NO_LOGITS: Floats = np.empty((0, 0), np.float32)  # where a recipe has no metrics of its own
+Metric = Callable[[Tensor, Tensor], Any]  # of a recipe: returns a number from the logits and labels of all images
+NO_LOGITS: Floats = np.empty((0, 0), np.float32)  # in place of the logits if a recipe has no metrics of its own
 TOP = 5  # an image counts for top5 if the logit of its class is among the TOP largest
 MAX_CONFUSION_CLASSES = 2000  # a confusion matrix of so many classes has 4 million fields
 
 
 @dataclass(frozen=True)
 class Score:
-    """The result of one evaluation. Fractions run from 0 to 1; precision, recall and F1 are means over classes."""
+    """The result of one evaluation. Scores are from 0 to 1; precision, recall and F1 are means over classes."""
 
-    count: int
+    count: int  # number of images
     loss: float
     top1: float
     top5: float
     precision: float
     recall: float
     f1: float
-    confusion: list[list[int]] | None = field(repr=False)  # rows: true class; columns: predicted; None: too many
-    predictions: list[int] = field(repr=False)  # one per image, in the order of the split
+    # Rows are true classes, columns predicted ones; None for more than MAX_CONFUSION_CLASSES.
+    confusion: list[list[int]] | None = field(repr=False)
+    predictions: list[int] = field(repr=False)  # class of each image, in the order of the dataset
     seconds: float = 0.0
     recipe_metrics: dict[str, float] = field(default_factory=dict)  # the recipe's own metrics
 
     def to_record(self) -> dict[str, Any]:
-        """Return the figures that logs and checkpoints record."""
+        """Return the figures that metrics.jsonl and checkpoints record: name -> value, the count and the scores."""
         return {name: getattr(self, name) for name in EVALUATION_FIELDS} | self.recipe_metrics
 
 
 class BatchResults(NamedTuple):
     """Results of a batch, on the device."""
 
-    loss: Tensor  # sum over the images
-    predicted: Tensor  # class of each image
+    loss: Tensor  # sum of the images' losses
+    predicted: Tensor  # predicted class of each image
     top5_hits: Tensor  # number of images that count for top5
 
 
-# Scores a batch from its logits, its labels, and the number of its images without padding.
+# Function that scores a batch from its logits, its labels, and `real`: how many of its images are no padding.
 BatchScorer = Callable[[Tensor, Tensor, int], BatchResults]
 
 
@@ -96,7 +97,7 @@ def evaluate(
     for done, batch in enumerate(batches.epoch(0), start=1):
         # The ranks take batches in turns. Padding fills up the last batches, so that all ranks have equally many.
         position = ((done - 1) * group.ranks + group.rank) * len(batch.labels)  # of the batch's first image
-        real = max(0, min(len(batch.labels), batches.count - position))
+        real = max(0, min(len(batch.labels), batches.count - position))  # images that are no padding
         logits = forward(batch.images)
         scored = score_batch(logits, batch.labels, real)
         if real:
@@ -127,20 +128,20 @@ def compute_recipe_metrics(metrics: Mapping[str, Metric], results: ImageResults)
     return values
 
 
-@sendable  # to other ranks
+@sendable
 class ImageResults(NamedTuple):
-    """Results of some images on the host; the loss and the hits are sums over them."""
+    """Results of some images on the host."""
 
-    images: Numbers  # their positions in the dataset
-    true: Numbers
-    predicted: Numbers
-    loss: float
-    top5_hits: int  # images that count for top5
+    images: Integers  # positions of the images in the dataset
+    true: Integers  # class of each image
+    predicted: Integers
+    loss: float  # sum of the images' losses
+    top5_hits: int  # number of images that count for top5
     logits: Floats = NO_LOGITS  # of each image, if the recipe has metrics of its own
 
 
 class RankResults:
-    """Collects the results of one rank; all but logits stay on the device until `to_host`."""
+    """Collects the results of one rank's batches; all but logits stay on the device until `to_host`."""
 
     def __init__(self, keep_logits: bool) -> None:
         self.keep_logits = keep_logits

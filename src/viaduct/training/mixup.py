@@ -36,7 +36,7 @@ def draw_beta(alpha: float, radial: Uniform, angular: Uniform) -> npt.NDArray[np
     # The polar method of Bailey 1994, without rejection: T = sqrt(2a * q), with the sign of the cosine, has Student's t
     # distribution with 2a degrees of freedom; 1/2 + T / (2 sqrt(2a + T^2)) then has the distribution Beta(a, a).
     cosine = np.cos(2 * np.pi * angular)
-    with np.errstate(over="ignore", divide="ignore"):  # a very small alpha: the draw is 0 or 1
+    with np.errstate(over="ignore", divide="ignore"):  # with a very small alpha the draw becomes 0 or 1
         q = np.expm1(-np.log(radial) / alpha) * cosine**2
         distance = 1 / np.sqrt(1 + 1 / q)  # from 1/2, in units of 1/2
     draws: npt.NDArray[np.float32] = (0.5 * (1 + np.sign(cosine) * distance)).astype(np.float32)
@@ -53,7 +53,8 @@ def draw_cutmix_rows(
 ) -> npt.NDArray[np.float32]:
     """Return a row for each image: weight of its label, weight of its pixels, and top, bottom, left, right of a box.
 
-    Inside the box the pixels are the partner's. For mixup the box is empty; for cutmix the pixels have weight 1.
+    Inside the box the pixels are the partner's. An image that is mixed by mixup has an empty box; one that is mixed by
+    cutmix has weight 1 for its pixels. `mixup` and `cutmix` are the parameters of the distributions Beta(a, a).
     """
     choice, radial, angular, *centre = draw_uniform(seed, step, Purpose.CUTMIX, 5, count)
     rows = np.zeros((count, 6), dtype=np.float32)
@@ -70,7 +71,7 @@ def draw_cutmix_rows(
 
 
 def mix(images_NCHW: Tensor, labels: Tensor, weights: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Return the mixed images, and for each image a row with the share of every class.
+    """Return the mixed images, and for each image a row with the share of every class in its label.
 
     `weights` has one weight for each image (mixup) or one row of `draw_cutmix_rows`.
     """

@@ -40,7 +40,7 @@ def collect_network_options(recipe: Recipe) -> dict[str, Any]:
 
 
 def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
-    """Replace `data.preprocess="source"` by the preprocessing of the network's own package.
+    """Replace `data.preprocess="source"` by the preprocessing of the network's own package or family.
 
     The image size becomes that of the network, too, unless `keep_size` is set.
     """

@@ -27,8 +27,8 @@ from viaduct.training.layout import preserve_state
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-BINS = 30
-SHEET_IMAGES, SHEET_COLUMNS = 16, 4
+BINS = 30  # of a histogram
+SHEET_IMAGES, SHEET_COLUMNS = 16, 4  # images of a batch that are recorded together in one image
 Pixels = npt.NDArray[np.uint8]
 Histogram = dict[str, Any]
 
@@ -39,7 +39,7 @@ def build_tensorboard(recipe: Recipe) -> TensorBoard:
 
 
 class Observer(TensorBoard):
-    """Writes the curves of `TensorBoard`, images and histograms of one step per interval, and the graph once."""
+    """Writes the curves of `TensorBoard`, also images and histograms of some steps, and the network's graph once."""
 
     def __init__(self, kinds: frozenset[str]) -> None:
         """`kinds` are the records to write besides the curves, of `recipes.TENSORBOARD_RECORDS`."""
@@ -113,6 +113,7 @@ def compute_histogram(tensor: Tensor) -> Tensor:
 
 
 def to_histogram(row: list[float]) -> Histogram:
+    """Return the record of a histogram from the numbers of `compute_histogram`."""
     low, high, count, total, squares, *counts = row
     if not count:  # nothing finite
         low = high = 0.0

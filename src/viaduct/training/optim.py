@@ -72,7 +72,7 @@ def build_lars(settings: Lars, model: nn.Module) -> LarsOptimizer:
 
 
 def build_decay_groups(model: nn.Module, decay: Decayed, amount: float) -> list[dict[str, Any]]:
-    """Return parameter groups with and without weight decay."""
+    """Return the parameter groups with and without weight decay, of the trainable parameters; no group is empty."""
     decaying = {id(parameter) for parameter in list_decaying_parameters(model, decay)}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
@@ -83,7 +83,7 @@ def build_decay_groups(model: nn.Module, decay: Decayed, amount: float) -> list[
 
 
 def list_decaying_parameters(model: nn.Module, decay: Decayed) -> Iterable[nn.Parameter]:
-    """Yield the parameters with weight decay; "not_norm" includes biases, "weights" does not."""
+    """Yield the parameters with weight decay: "not_norm" leaves out those of norms, "weights" those and biases."""
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             is_norm = isinstance(module, NORMS)
@@ -97,7 +97,7 @@ def compute_l2_loss(
 ) -> Tensor:
     """Return the weight decay as the L2 term of the loss: half the decay times the squared weights.
 
-    It is 0 for AdamW, THOR and the second form of LARS, whose decay is not the gradient of a term of the loss.
+    It is 0 for AdamW, THOR and the form resnext of LARS, whose decay is not the gradient of a term of the loss.
     """
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())

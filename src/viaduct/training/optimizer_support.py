@@ -1,4 +1,4 @@
-"""Methods that a training step needs of an optimizer beyond torch's interface, for instance to capture its step.
+"""What a training step needs of an optimizer beyond torch's interface, above all to capture its step.
 
 Capturing means recording the operations of a step as a device graph (CUDA graph), which is then replayed without the
 host. An optimizer class declares its support:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OptimizerSupport:
-    """Base of all supports, and the support of an optimizer that declares none: its steps are not captured."""
+    """The interface of all supports, and the support of an optimizer that declares none: its steps are not captured."""
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
@@ -34,7 +34,7 @@ class OptimizerSupport:
 
     @property
     def is_fused(self) -> bool:
-        """Return True if torch's fused kernel, which reads tensor rates on the device, updates all parameters."""
+        """Return True if torch's fused kernel updates all parameters; it reads learning rates on the device."""
         return all(group.get("fused") for group in self.optimizer.param_groups)
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
@@ -88,7 +88,7 @@ class AdamWSupport(OptimizerSupport):
 
 
 class DeviceRateSupport(OptimizerSupport):
-    """Support of an optimizer that computes with tensor rates, but cannot skip a step by itself."""
+    """Support of an optimizer that can compute with learning rates on the device, but cannot skip a step by itself."""
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
         return find_skip_obstacle(self.name, skips_steps)
@@ -105,18 +105,18 @@ def support_optimizer(optimizer: torch.optim.Optimizer) -> OptimizerSupport:
 
 
 def find_skip_obstacle(name: str, skips_steps: bool) -> str | None:
-    """Return the obstacle of an optimizer that cannot skip a step on the device, if it must be able to."""
+    """Return the obstacle to capturing an optimizer that cannot skip a step on the device; None if it need not."""
     return f"{name} cannot skip a step by itself, which fp16 needs" if skips_steps else None
 
 
 def find_fused_obstacle(name: str) -> str:
-    """Return the obstacle of an optimizer that can be captured in its fused form only."""
+    """Return the obstacle to capturing an optimizer that lacks the fused form on this device and needs it."""
     return f"{name} has no fused form on this device, which could read its learning rate there"
 
 
 @torch.no_grad()
 def step_sgd(group: dict[str, Any], state: dict[Any, Any]) -> None:
-    """Update a group as torch's SGD does; an earlier step of torch's SGD must have created the momenta."""
+    """Update a parameter group as torch's SGD does; an earlier step of torch's SGD must have created the momenta."""
     parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
     if not parameters:
         return

@@ -12,7 +12,7 @@ from viaduct.training.precision import PrecisionPlan
 def uses_own_kernels(recipe: Recipe, plan: PrecisionPlan, device: str, observed: bool, mode: str) -> bool:
     """Return True if the run may use viaduct's kernels; raise BadValue if it must (`--kernels on`) and cannot.
 
-    `observed`: a callback, such as a dump, observes every operator. `mode` is eager or graph.
+    `observed` is True if a callback, such as a dump, observes every operator. `mode` is "eager" or "graph".
     """
     if recipe.kernels == "off":
         return False

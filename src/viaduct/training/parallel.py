@@ -2,7 +2,7 @@
 
 All have the interface of `SingleRank`, which the training step, evaluations and checkpoints use.
 
-    parallel = build_strategy(recipe, model, group, layout.classifier)     splits the classifier of a hybrid run
+    parallel = build_strategy(recipe, model, group, layout.classifier)     in a hybrid run it splits the classifier
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from viaduct.training.mixup import find_label_weights, mix, mix_images
 from viaduct.training.optim import build_loss, compute_smoothing
 from viaduct.training.optimizer_support import OptimizerSupport
 
-PIECE_BYTES = 64 << 20  # of a classifier's rows, sent in one message
+PIECE_BYTES = 64 << 20  # a classifier's rows are sent in messages of at most this size
 # Location of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
 TensorKey = tuple[Any, ...]
 # In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors. `state` is everything
@@ -34,21 +34,21 @@ TensorKey = tuple[Any, ...]
 State = dict[str, Any]
 
 
-@sendable  # to other ranks
+@sendable
 class RowsPlaceholder(NamedTuple):
     """Stands for the classifier's rows in a state that is broadcast, because each rank has other rows."""
 
-    shape: tuple[int, ...]  # of one row
+    shape: tuple[int, ...]  # shape of one row
     dtype: torch.dtype
-    is_sent: bool  # True: the rows are sent separately; False: every rank has its own
+    is_sent: bool  # True: rank 0 sends the rows separately; False: every rank has its own rows already
 
 
 class SingleRank:
     """Strategy of a run with one rank; also the base of the other strategies."""
 
     name = "data"  # in the summary of a run
-    capture_obstacle: str | None = None  # reason why no step can be captured
-    score_batch: BatchScorer | None = None  # for evaluations, if a rank has the logits of some classes only
+    capture_obstacle: str | None = None  # reason why no step can be captured as a device graph
+    score_batch: BatchScorer | None = None  # used in evaluations if a rank has the logits of some classes only
 
     def __init__(self, recipe: Recipe, group: Group) -> None:
         self.recipe, self.group = recipe, group
@@ -68,10 +68,10 @@ class SingleRank:
     @property
     def loss_weight(self) -> float:
         """Factor of this rank's loss in its backward pass."""
-        return self.weight
+        return self.weight_in_mean
 
     @property
-    def weight(self) -> float:
+    def weight_in_mean(self) -> float:
         """Weight of this rank's loss in the mean over the ranks: above 1 if it has more images than others."""
         return len(self.positions) * self.group.ranks / self.recipe.data.global_batch
 
@@ -98,11 +98,11 @@ class SingleRank:
         return finite
 
     def reduce_results(self, losses: Tensor, correct_counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean of each loss and the sum of the counts of correct images over all ranks."""
+        """Return the means of the losses and the sums of the counts of correct images over all ranks."""
         return losses, correct_counts
 
     def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        """Return the 2-norms of full layers, from those of this rank's part."""
+        """Return the 2-norms of whole layers, from those of this rank's part."""
         return norms
 
     def attach_optimizer(self, optimizer_support: OptimizerSupport) -> None:
@@ -119,7 +119,7 @@ class SingleRank:
         return 0
 
     def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
-        """Return model and state with full tensors on rank 0; change `averages` in place. All ranks call it."""
+        """Return model and state, on rank 0 with full tensors; `averages` is changed in place. All ranks call it."""
         return model, state
 
     def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
@@ -151,11 +151,11 @@ class DataParallel(SingleRank):
 
     @property
     def loss_weight(self) -> float:
-        # DistributedDataParallel divides by the number of ranks; for a sum this is undone.
-        return self.weight * (self.group.ranks if self.recipe.parallel.reduce == "sum" else 1)
+        # DistributedDataParallel divides gradients by the number of ranks; for a sum the factor undoes it.
+        return self.weight_in_mean * (self.group.ranks if self.recipe.parallel.reduce == "sum" else 1)
 
     def reduce_results(self, losses: Tensor, correct_counts: Tensor) -> tuple[Tensor, Tensor]:
-        both = torch.cat([losses * (self.weight / self.group.ranks), correct_counts.double()])
+        both = torch.cat([losses * (self.weight_in_mean / self.group.ranks), correct_counts.double()])
         distributed.all_reduce(both)
         return both[: len(losses)], both[len(losses) :]
 
@@ -182,8 +182,8 @@ class HybridParallel(DataParallel):
         self.split_parameters = list(model.get_submodule(classifier).parameters())
         self.split_ids = {id(parameter) for parameter in self.split_parameters}
         self.names = {f"{classifier}.{leaf}" for leaf, _ in model.get_submodule(classifier).named_parameters()}
-        self.indices: list[int] = []  # of the split parameters in the optimizer's state dict
-        self.full_tensors: dict[TensorKey, Tensor] = {}  # loaded by rank 0, until the other ranks have their rows
+        self.indices: list[int] = []  # indices of the split parameters in the optimizer's state dict
+        self.full_tensors: dict[TensorKey, Tensor] = {}  # loaded by rank 0, kept until the other ranks have their rows
 
     # In a training step
 
@@ -192,7 +192,7 @@ class HybridParallel(DataParallel):
 
     @property
     def loss_weight(self) -> float:
-        return 1.0  # the loss is that of the whole batch already
+        return 1.0  # each rank computes the loss of the whole batch
 
     def mix_batch(self, images: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Any]:
         return mix_images(images, weights), mix_labels(labels, find_label_weights(weights))
@@ -255,7 +255,7 @@ class HybridParallel(DataParallel):
     ) -> State:
         """Replace the classifier's tensors by what `replace(key, tensor)` returns.
 
-        Those of `model` and `averages` are replaced in place, those of the optimizer in a copy of `state`, which is
+        The tensors of `model` and `averages` are replaced in place, the optimizer's in a copy of `state`, which is
         returned. The order is the same on all ranks, because some replacements are collective operations.
         """
         for kind, tensors in (("model", model), ("averages", averages or {})):

@@ -4,8 +4,8 @@
     applied = apply_advice(profile.advice, job)
     print(applied.describe() if applied else "no advice that can be tried")
 
-An advice may have changes of recipe fields. The recipe is profiled in turns without and with these changes. They are a
-gain if the changed recipe was faster in every turn, and by more than MIN_GAIN in the median.
+An advice may propose changes of recipe fields. The recipe is profiled in turns without and with these changes. They are
+a gain if the changed recipe was faster in every turn, and by more than MIN_GAIN in the median.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from viaduct.recipes import Recipe
 from viaduct.recipes._fields import list_field_paths, read_field
 from viaduct.training.profiled import RecipeJob, profile_recipe
 
-TURNS = 3
-MIN_GAIN = 0.02  # share of a step: two profiles of the same recipe may differ by as much
+TURNS = 3  # profiles of the recipe without and with the changes, alternately
+MIN_GAIN = 0.02  # share of a step by which two profiles of the same recipe may differ
 
 
 @dataclass(frozen=True)
-class Applied:
-    """Effect of an advice: median microseconds of a step in each turn, without and with its changes."""
+class AppliedAdvice:
+    """Effect of an advice: the median time of a step in each turn, without and with its changes."""
 
     advice: Advice
     changes: dict[str, str]  # path of a field -> its new value
-    before_us: list[float]
-    after_us: list[float]
+    before_us: list[float]  # without the changes
+    after_us: list[float]  # with them
 
     @property
     def change(self) -> str:
@@ -42,7 +42,7 @@ class Applied:
 
     @property
     def share(self) -> float:
-        """Share of a step that was saved, the median over turns; negative if the change made it slower."""
+        """Share of a step's time that was saved, the median over turns; negative if the change made it slower."""
         return median(1 - after / before for before, after in zip(self.before_us, self.after_us, strict=True))
 
     @property
@@ -79,8 +79,8 @@ def apply_advice(
     job: RecipeJob,
     ranks: int = 1,
     report_line: Callable[[str], None] = lambda line: None,
-) -> Applied | None:
-    """Try the first advice that the recipe of a job can follow; return its effect, or None if there is none to try.
+) -> AppliedAdvice | None:
+    """Try the first advice that the recipe of a job can follow; return its effect, or None if no advice can be tried.
 
     `report_line` is called with a line for the user before each turn.
     """
@@ -88,7 +88,7 @@ def apply_advice(
     if chosen is None:
         return None
     proposal, changes = chosen
-    applied = Applied(proposal, changes, [], [])
+    applied = AppliedAdvice(proposal, changes, [], [])
     timing_plan = replace(job.plan, recorded=0)  # recorded steps show operators, which are not needed here
 
     def measure(extra_settings: list[tuple[str, str]]) -> float:

@@ -1,8 +1,8 @@
 """Profiles some steps of a run into RUN/profile (`viaduct train --profile 100-120`).
 
 The profile is written after the last of these steps; advice and report.html are added at the end of the run. With
-several ranks each writes its own folder (rank_0, rank_1 …), and rank 0 merges them. The window is the range of profiled
-steps. The collector times its first steps and records the operators of the others.
+several ranks each writes its own folder (rank_0, rank_1 …), and rank 0 merges them. The range of profiled steps is
+called the window. `profiling.collector.Collector` times its first steps and records the operators of the others.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ PROFILE_FOLDER = "profile"
 class ProfileRequest:
     """Steps of a run to profile, and the name of the profile."""
 
-    window: Window | None  # None: the default steps, requested by the environment variable PROFILING_MODE
+    window: Window | None  # None: default steps, if the environment variable PROFILING_MODE requests the profile
     options: ProfilingOptions = field(default_factory=ProfilingOptions)
     source: str = ""  # name of the recipe
-    command: str = ""
-    notes: tuple[str, ...] = ()
+    command: str = ""  # command line, shown in the profile
+    notes: tuple[str, ...] = ()  # for the profile
 
     def check_recipe(self, recipe: Recipe) -> None:
         """Raise BadValue for a recipe without training steps."""
@@ -75,14 +75,17 @@ class Profiling(Callback):
     every_step = False
 
     def __init__(self, request: ProfileRequest, folder: Path | None = None, plan: Plan | None = None) -> None:
-        """Profile a window of steps into `folder`, else RUN/profile; with `plan`, the first steps of the run."""
+        """Profile the requested steps or, with `plan`, the first steps of the run.
+
+        The profile is written into `folder`, else into the folder of the request's options, else into RUN/profile.
+        """
         self.request, self.plan = request, plan
         self.requested_folder = folder or request.options.output
         self.window: Window | None = None  # None if an earlier process took the steps
         self.collector: Collector | None = None
-        self.first_step = 0  # number in the run of the step that the collector counts as 0
-        self.written = False  # True once this rank's files are written, or could not be
-        self.published = False  # True once advice and the page are added to them
+        self.first_step = 0  # the run's number of the step that the collector counts as 0
+        self.written = False  # True once this rank's files are written, or writing them has failed
+        self.published = False  # True once advice and the page are added to the files
         self.lines: list[str] = []  # notes for the user
 
     # Events of the run
@@ -121,7 +124,7 @@ class Profiling(Callback):
         return self.collector
 
     def make_plan(self, training: Training, window: Window) -> Plan:
-        """Return how many steps are timed and recorded; no evaluation or checkpoint is due among the recorded."""
+        """Return how many steps are timed and recorded; no evaluation or checkpoint is due between recorded steps."""
         intended = window.count_recorded() if self.request.options.operators else 0
         intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
         steps_since = min((window.last % every for every in intervals if every), default=window.last)
@@ -149,7 +152,7 @@ class Profiling(Callback):
         self.note_interruption("checkpoint")
 
     def note_interruption(self, kind: str) -> None:
-        """Mark an evaluation or checkpoint between two steps; add a note if these steps are recorded."""
+        """Tell the collector of an evaluation or checkpoint between two steps; add a note if these are recorded."""
         self.timer.note_interruption(kind)
         collector = self.collector
         if collector is None or collector.done or not collector.plan.recorded:
@@ -288,9 +291,10 @@ def publish_profile(folder: Path) -> Profile:
 
 
 def split_replays(profile: Profile, replayed: set[int]) -> Profile:
-    """Estimate the end of the backward pass in captured steps; the host observes only start and end of a replay.
+    """Estimate the end of the backward pass in captured steps, of which the host observes only start and end.
 
-    The optimizer's share of all kernels' time in the recorded steps is used as the update's share of the replay.
+    `replayed` has the numbers of these steps. The optimizer's share of the time of all kernels in the recorded steps is
+    taken for the update's share of a replay.
     """
     if not any(step.number in replayed for step in profile.steps):
         return profile
@@ -318,7 +322,7 @@ def add_note(facts: Facts, note: str) -> Facts:
 def fit_storage(
     profile: Profile, events: Sequence[dict[str, Any]], limit: int | None
 ) -> tuple[Profile, Sequence[dict[str, Any]]]:
-    """Leave out the last events of a trace larger than storage_limit, and add a note about it to the profile."""
+    """Leave out the last events of a trace that is larger than `limit` bytes, and add a note to the profile."""
     sizes = accumulate(len(json.dumps(event, default=str)) + 2 for event in events)
     kept = len(events) if limit is None else sum(1 for _ in takewhile(lambda size: size <= limit, sizes))
     if kept == len(events):

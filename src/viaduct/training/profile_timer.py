@@ -29,10 +29,10 @@ REPLAY = "Captured steps: the forward start is the start of a step's replay, the
 
 
 class ProfileTimer(StepTimer):
-    """Marks the time points of the profiled steps."""
+    """Passes the time points of the profiled steps to the collector."""
 
     def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
-        """`collect` returns None before the first profiled step, then the collector; it is called until then."""
+        """`collect` is called before each step until it returns the collector; before the window it returns None."""
         self.training = training
         self.hooks = PointHooks("", "", self)
         self.replayed: set[int] = set()  # numbers of steps that were replayed
@@ -97,7 +97,7 @@ class ProfileTimer(StepTimer):
             self.training.stopwatch.exclude(time.monotonic() - start)
 
     def note_interruption(self, kind: str) -> None:
-        """Mark that an evaluation or checkpoint lies between the last step and the coming one."""
+        """Tell the collector that an evaluation or checkpoint lies between the last step and the coming one."""
         if self.active_collector:
             self.active_collector.mark_interruption(kind)
 
@@ -128,13 +128,13 @@ def can_queue_callback() -> bool:
 
 
 class PointHooks:
-    """Hooks on the modules that the user has named as begin of the forward and end of the backward pass.
+    """Hooks on the modules whose passes the user has named as start of the forward and end of the backward pass.
 
-    In each step the collector keeps the first mark of the forward start and the last one of the backward end.
+    They may run several times in a step: the collector keeps the first forward start and the last backward end.
     """
 
     def __init__(self, forward: str, backward: str, timer: ProfileTimer) -> None:
-        """`forward` and `backward` are module names; empty: none."""
+        """`forward` and `backward` are module names; empty if the user has named none."""
         self.forward, self.backward, self.timer = forward, backward, timer
         self._handles: list[Any] = []
 
@@ -169,7 +169,7 @@ class PointHooks:
 
 
 def check_point(key: str, name: str, network: nn.Module) -> None:
-    """Raise UnknownName if the value `name` of an option (`key`: fp_point or bp_point) is no module of the network."""
+    """Raise UnknownName if `name`, the value of the option fp_point or bp_point (`key`), is no module of the network."""
     names = [known for known, _ in network.named_modules() if known]
     if name and name not in names:
         hints = f"{key} of PROFILING_OPTIONS must be a module of the network; empty: found automatically."

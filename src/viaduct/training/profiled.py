@@ -3,8 +3,8 @@
     plan = Plan(skip=5, timed=20, recorded=5)
     profile = profile_recipe(RecipeJob(load("resnet50_imagenet"), Path("prof"), plan, device="cuda"))
 
-Nothing is evaluated or saved meanwhile. With several ranks each is a process (`python -m viaduct.training.profiled
-FILE`) that writes OUT/rank_N; rank 0 merges these into OUT.
+Nothing is evaluated or saved meanwhile. Each of several ranks is a process (`python -m viaduct.training.profiled FILE`)
+that writes OUT/rank_N; rank 0 merges these into OUT.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from viaduct.training.profile_callback import ProfileRequest, Profiling, write_p
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import check_path, explain_limits, load_images
 
-CPU_BATCH = 8  # images of each rank on CPUs, unless the user sets the batch, because larger steps take too long
+CPU_BATCH = 8  # images of each rank on the CPU, unless the user sets the batch, because larger steps take too long
 MANY_STEPS = 10**9  # more than any profile takes
 NOISE_RATE = 1e-6  # on noise the recipe's own learning rate may diverge, and computing with NaN can be slow
 SINK_WARMUP = 6  # steps to skip in a run with sinks, so that the profiled ones are replays
@@ -46,11 +46,11 @@ BATCH_FIELD = "data.global_batch"
 
 @dataclass(frozen=True)
 class RecipeJob:
-    """What to profile and how; with several ranks it is sent to the process of each."""
+    """A recipe whose steps are measured, with the options; it can be sent to another process as JSON."""
 
     loaded: LoadedRecipe
     out: Path  # folder of the profile
-    plan: Plan
+    plan: Plan  # numbers of steps to skip, to time and to record
     device: str = "auto"
     data: Path | None = None  # may be `synthetic`; None for recipes that need no --data
     settings: Sequence[tuple[str, str]] = ()  # changed fields of the recipe, as path and text
@@ -80,7 +80,7 @@ class RecipeJob:
 
 
 def profile_recipe(job: RecipeJob, ranks: int = 1) -> Profile:
-    """Take the planned steps, write the profile folder and return the profile, without advice and page."""
+    """Take the planned steps, write the profile's folder without advice and page, and return the profile."""
     check_path(job.change_recipe().data, job.data)  # raises before anything is started
     if ranks > 1:
         start_ranks(job, ranks)
@@ -122,7 +122,7 @@ def profile_here(job: RecipeJob) -> None:
 
 
 def take_steps(training: Training, profiling: Profiling) -> None:
-    """Take steps until the plan is fulfilled or the run is stopped; write what was collected, even after an error."""
+    """Take steps until the profile is written or the run is stopped; write what was collected, even after an error."""
     with training.train_batches, training.validation, write_profiles_on_error([profiling], training):
         training.emit("start")
         batches = training.begin_training()
@@ -138,7 +138,10 @@ def take_steps(training: Training, profiling: Profiling) -> None:
 
 
 def prepare_recipe(job: RecipeJob, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
-    """Return the recipe without evaluations, checkpoints and a last step, and notes about its other changes."""
+    """Return the job's recipe without evaluations, checkpoints and a last step, and notes about its other changes.
+
+    `kind` is torch's name of the device's type.
+    """
     recipe, notes = job.change_recipe(), []
     changes: dict[str, Any] = {
         "steps": MANY_STEPS,

@@ -15,7 +15,7 @@ class Progress:
     """Position of a run in its schedule, and the changes that callbacks have made to it."""
 
     def __init__(self, recipe: Recipe, run_length: RunLength, initial_rates: list[float]) -> None:
-        # The schedule multiplies `initial_rates`, one for each parameter group. Callbacks may change them.
+        # The learning rates that the schedule multiplies, one for each parameter group. Callbacks may change them.
         self.recipe, self.run_length, self.initial_rates = recipe, run_length, initial_rates
         self.steps = run_length.steps
         self.step = 0
@@ -27,9 +27,9 @@ class Progress:
 
     @property
     def epoch(self) -> float:
-        """Number of images trained on, divided by that of the dataset.
+        """Number of images trained on, divided by the number of images of the dataset.
 
-        It is a little below a whole number at the end of an epoch that has left out a partial batch.
+        At the end of an epoch it is a little below a whole number if the last images did not fill a batch.
         """
         return self.run_length.epochs_at(self.step)
 
@@ -40,14 +40,14 @@ class Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the run has reached its last step, or was told to stop, and its last step was evaluated."""
+        """Return True if the run has reached its last step or was asked to stop, and this step was evaluated."""
         return (self.step >= self.steps or self.stop_reason is not None) and self.evaluated_at == self.step
 
     # Learning rates
 
     @property
     def rate(self) -> float:
-        """Learning rate of the step that was last taken."""
+        """Learning rate of the last step."""
         return self.rate_at(max(self.step - 1, 0))
 
     def rate_at(self, step: int) -> float:
@@ -116,7 +116,7 @@ class Progress:
     # Checkpoints
 
     def get_state(self) -> dict[str, Any]:
-        """Return the part of a checkpoint that describes the progress."""
+        """Return the progress's part of a checkpoint."""
         return {
             "step": self.step,
             "evaluated_at": self.evaluated_at,
@@ -129,7 +129,7 @@ class Progress:
     def restore(self, state: dict[str, Any]) -> None:
         self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
         if self.step >= self.steps or self.recipe.evaluation.stop_threshold:
-            self.evaluated_at = -1  # evaluate again: a checkpoint has neither the whole score nor the stop reason
+            self.evaluated_at = -1  # evaluate again, because a checkpoint has neither the score nor the stop reason
         self.initial_rates = state["initial_rates"]
         self.order_seeds = [(first, seed) for first, seed in state.get("order_seeds", [])]
         self.loss_weights = {**self.loss_weights, **state.get("loss_weights", {})}
@@ -138,7 +138,7 @@ class Progress:
 class Stopwatch:
     """Seconds of a run by activity: training, evaluation, checkpoints.
 
-    A window is the time since the last `restart` or `add_time`; `add_time` adds it to an activity.
+    The time since the last `restart` or `add_time` is called the open window.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class Stopwatch:
         self._window_start = time.monotonic()
 
     def restart(self) -> None:
-        """Begin a new window; the open one is not counted."""
+        """Begin a new window; the open one is added to no activity."""
         self._window_start = time.monotonic()
 
     def exclude(self, seconds: float) -> None:

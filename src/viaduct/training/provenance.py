@@ -2,12 +2,12 @@
 
     "provenance": {
       "id": "6f1d…"                 identifies the run even if its directory is moved
-      "init": {…} or null           the file that gave the first weights, its SHA-256, the run that it belongs to
+      "init": {…} or null           the file of the first weights, its SHA-256, and the run that the file belongs to
       "sessions": [{…}, …]          one for each start of the run: time, place, code and data
     }
 
-A run that was begun by an earlier version of viaduct, without this record, gets it when it is resumed, but without
-"init". Unknown values are null. The "basis" of a data fingerprint says which part of the data was read for it.
+A run that an early version of viaduct has begun without this record gets it when it is resumed, but without "init".
+Unknown values are null. The "basis" of a data fingerprint says which part of the data was read for it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ PACKAGE = Path(__file__).parents[1]
 TRAINING_CODE = ("training", "data", "models", "kernels", "devices", "recipes", "weights")
 SUFFIXES = (".py", ".c", ".h", ".cu", ".json")
 MAX_SESSIONS = 32
-MAX_PIXEL_BYTES = 512 << 20  # of images in memory, more than this are fingerprinted by a sample
-MAX_BUILD_BYTES = 1 << 20  # of build.json
+MAX_PIXEL_BYTES = 512 << 20  # images in memory that are larger than this are fingerprinted by a sample
+MAX_BUILD_BYTES = 1 << 20  # a larger build.json is not read
 
 
 def describe_provenance(
@@ -43,7 +43,7 @@ def describe_provenance(
 ) -> dict[str, Any]:
     """Return the record of a new run, or the earlier record of a resumed run with this session added.
 
-    If there are more than MAX_SESSIONS, the first and the latest are kept.
+    If there are more than MAX_SESSIONS sessions, the first and the latest are kept.
     """
     if not resumed:
         return {"id": uuid.uuid4().hex, "init": init, "sessions": [session]}
@@ -96,7 +96,7 @@ def hash_sources() -> str | None:
 
 
 def count_modified_files() -> int | None:
-    """Return how many files of `list_sources` differ from git's index; None without a readable repository."""
+    """Return how many files of `list_sources` differ from git's index; None if there is no readable repository."""
     top = PACKAGE.parents[1]
     try:
         index = open_repository(top).index
@@ -109,7 +109,7 @@ def count_modified_files() -> int | None:
 
 
 def fingerprint_data(images: Dataset, data: Path | None) -> dict[str, Any]:
-    """Return a digest of the data, its basis, and how the records were built."""
+    """Return a digest of the data, what it was computed from ("basis"), and how the records were built."""
     if isinstance(images, SyntheticSet):
         return {"fingerprint": "synthetic", "basis": "noise", "build": None}
     splits = {"training": images.train, "validation": images.validation}
@@ -122,7 +122,7 @@ def fingerprint_data(images: Dataset, data: Path | None) -> dict[str, Any]:
 
 
 def update_with_images(digest: Any, split: Any) -> str:
-    """Add what can be read cheaply of a split's images to a digest; return its basis."""
+    """Add what can be read cheaply of a split's images to a digest; return what was read, in words."""
     stored = getattr(split, "images", None)
     if stored is not None:
         return update_with_pixels(digest, stored)
@@ -142,7 +142,7 @@ def update_with_images(digest: Any, split: Any) -> str:
 
 
 def update_with_pixels(digest: Any, stored: Any) -> str:
-    """Add the pixels of images in memory to a digest, of large arrays only some blocks; return its basis."""
+    """Add the pixels of images in memory to a digest, of large arrays only some blocks; return which, in words."""
     stride = max(1, -(-int(stored.nbytes) // MAX_PIXEL_BYTES))
     digest.update(f"{stored.shape}".encode())
     chunk = max(1, (16 << 20) // max(1, int(stored[0].nbytes) if len(stored) else 1))
@@ -167,14 +167,17 @@ def read_build(data: Path | None) -> dict[str, Any] | None:
 
 
 def describe_init(source: str) -> dict[str, Any] | None:
-    """Return the file with a run's first weights, its SHA-256, and the run that it belongs to; None for no source."""
+    """Return the file of a run's first weights, its SHA-256, and the run that it belongs to.
+
+    `source` is the recipe's `init.source`; return None if it is empty.
+    """
     if not source:
         return None
     from viaduct.weights.stored import open_weights
 
     with open_weights(Path(source)) as stored:
         file = stored.path
-        if not file.is_file():  # a TensorFlow checkpoint: take its index, which has checksums of all tensors
+        if not file.is_file():  # a TensorFlow checkpoint: take its index, which has the checksums of all tensors
             file = Path(f"{file}.index")
         facts = {"kind": stored.kind, "step": stored.metadata.step}
     record = {"source": source, "file": str(file.absolute()), **facts, "sha256": None, "bytes": None}
