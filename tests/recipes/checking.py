@@ -34,5 +34,5 @@ def read_or_none(recipe: Any, path: str) -> Any:
 def check_fp16_scale(name: str, scale: float) -> None:
     """Check that fp16 has this fixed loss scale, and that other precisions have none."""
     precision = load(name).recipe.precision
-    assert (LossScale(precision, "fp16").value, LossScale(precision, "fp16").dynamic) == (scale, False)
+    assert (LossScale(precision, "fp16").value, LossScale(precision, "fp16").is_dynamic) == (scale, False)
     assert [LossScale(precision, compute).value for compute in ("fp32", "bf16")] == [1.0, 1.0]

@@ -37,7 +37,7 @@ def test_it_has_the_settings_of_its_reference() -> None:
 
 def test_amoebanets_scale_starts_high_and_is_halved_after_two_overflows() -> None:
     scale = LossScale(load("amoebanet_d_imagenet").recipe.precision, "fp16")
-    assert (scale.value, scale.dynamic) == (2.0**32, True)
+    assert (scale.value, scale.is_dynamic) == (2.0**32, True)
     scale.update(finite=False)
     assert scale.value == 2.0**32
     scale.update(finite=False)

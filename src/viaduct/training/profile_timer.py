@@ -169,7 +169,7 @@ class PointHooks:
 
 
 def check_point(key: str, name: str, network: nn.Module) -> None:
-    """Raise UnknownName if `name`, the value of the option fp_point or bp_point (`key`), is no module of the network."""
+    """Raise UnknownName if `name`, given for the option fp_point or bp_point (`key`), is no module of the network."""
     names = [known for known, _ in network.named_modules() if known]
     if name and name not in names:
         hints = f"{key} of PROFILING_OPTIONS must be a module of the network; empty: found automatically."

@@ -21,8 +21,8 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.session import TrainingRequest, explain_limits, load_images
 from viaduct.training.transfer import load_initial_weights
 
-STEPS = 200  # unless the user gives another number
-DIVERGENCE_RATIO = 4.0  # the test ends when a running mean of the loss is this many times its lowest value
+STEPS = 200  # number of steps unless the user gives another one
+DIVERGENCE_RATIO = 4.0  # the test ends when the running mean of the loss is more than this many times its lowest value
 MEAN_DECAY = 0.9  # of the running mean
 # Lowest and highest rate by optimizer.
 RANGES: dict[type, tuple[float, float]] = {AdamW: (1e-7, 1.0), Lars: (1e-3, 100.0)}
@@ -31,11 +31,11 @@ DEFAULT_RANGE = (1e-5, 10.0)
 
 @dataclass(frozen=True)
 class RateTest:
-    """Learning rate and loss of each step."""
+    """Result of a learning-rate range test: learning rate and loss of each step."""
 
     rates: list[float]
     losses: list[float]
-    interrupted: bool = False
+    interrupted: bool = False  # True if a signal ended the test
 
 
 def choose_range(recipe: Recipe) -> tuple[float, float]:
@@ -67,12 +67,12 @@ def measure_rates(request: TrainingRequest, steps: int) -> RateTest:
 def prepare_recipe(recipe: Recipe, steps: int) -> Recipe:
     """Return the recipe with a constant schedule, and without sinks, callbacks and averaged weights."""
     log = Log(every_steps=steps + 1)
-    init = replace(recipe.init, schedule="restart")  # begin at step 0, also with initial weights of another run
+    init = replace(recipe.init, schedule="restart")  # begin at step 0, even with initial weights of another run
     return replace(recipe, schedule=Constant(), steps=steps, sink=0, log=log, init=init, callbacks=(), ema=None)
 
 
 def take_steps(training: Training, steps: int, low: float, high: float, is_interrupted: Callable[[], bool]) -> RateTest:
-    """Take steps whose rate rises from `low` to `high`; the rates of parameter groups keep their ratios."""
+    """Take steps whose rate rises from `low` to `high`; the rates of the parameter groups keep their ratios."""
     rates: list[float] = []
     losses: list[float] = []
     batches = training.iterate_batches()

@@ -1,7 +1,7 @@
 """Reports errors in functions of a recipe's author in a few lines, with the line in the author's file.
 
-optimizer = call_recipe_part("optimizer", recipe.optimizer, parameters)    checks the type of the result
-with explain_recipe_errors(recipe, step): ...                              for errors that appear in a training step
+optimizer = call_recipe_part("optimizer", recipe.optimizer, parameters)    also checks the type of the result
+with explain_recipe_errors(recipe, step): ...                              for errors in a step or an evaluation
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from viaduct.recipes import Recipe
 from viaduct.training.distributed import is_lost_connection
 
 PARTS = ("model", "loss", "optimizer", "schedule")  # fields of a recipe that may be functions of its author
-RESULTS: dict[str, tuple[type, str]] = {  # type that a function of the author must return, and its name for messages
+# The type that such a function must return, and the type's name for messages.
+RESULTS: dict[str, tuple[type, str]] = {
     "model": (nn.Module, "torch.nn.Module"),
     "optimizer": (torch.optim.Optimizer, "torch.optim.Optimizer"),
 }
@@ -41,7 +42,10 @@ def call_recipe_part(part: str, function: Callable[..., Any], *args: Any) -> Any
 
 @contextmanager
 def explain_part_errors(part: str, function: Any) -> Iterator[None]:
-    """Turn an error of the author's function into a BadValue that names the recipe's part, except lack of memory."""
+    """Turn an error of the author's function into a BadValue that names the recipe's part, except lack of memory.
+
+    `part` is the name for the message; `function` is the author's function, whose file is looked for in the traceback.
+    """
     try:
         yield
     except ViaductError:
@@ -79,11 +83,11 @@ def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
 
 @contextmanager
 def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
-    """Turn errors of the author's parts into BadValue. `step` is counted from 0; None is an evaluation.
+    """Turn errors of the author's parts into BadValue. `step` is counted from 0; it is None in an evaluation.
 
-    In the first step every error is attributed to the author's parts. Later only an error in the author's code, network
-    or optimizer is; any other one is a bug of viaduct and keeps its traceback. Lack of memory, a batch too small for a
-    batch norm and a lost rank are raised unchanged.
+    If the recipe has such parts, every error of the first step is attributed to them. Later only errors in the author's
+    code, network or optimizer are; any other one is a bug of viaduct and keeps its traceback. Lack of memory, a batch
+    too small for a batch norm and a lost rank are raised unchanged.
     """
     own_parts = {part: value for part in PARTS if callable(value := getattr(recipe, part))}
     if sources.is_foreign(recipe.model):
@@ -114,7 +118,7 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
 
 
 def list_functions(own_parts: Mapping[str, Any]) -> list[Callable[..., Any]]:
-    """Return the functions among the parts, and that of a network `package.module:function`."""
+    """Return the functions among the author's parts; for a network `package.module:function`, that function."""
     function_names = [value for value in own_parts.values() if isinstance(value, str) and sources.is_function(value)]
     functions = [value for value in own_parts.values() if callable(value)]
     return [*functions, *(sources.find_function(name) for name in function_names)]
@@ -163,6 +167,6 @@ def find_author_line(error: BaseException, functions: list[Callable[..., Any]]) 
 
 
 def find_code(function: Any) -> CodeType | None:
-    """Return the code object of a function, a functools.partial or a class's __init__, or None."""
+    """Return the code object of a function, of a functools.partial's function or of a class's __init__, or None."""
     entry = vars(function).get("__init__") if isinstance(function, type) else function
     return getattr(getattr(entry, "func", entry), "__code__", None)  # func: of a functools.partial

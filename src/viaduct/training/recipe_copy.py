@@ -33,7 +33,7 @@ RECIPE_FILE, MODULES_FOLDER = "recipe.py", "recipe_modules"
 MAX_SOURCE_BYTES = 16 << 20
 
 
-def keep_copy(run: Path, file: Path) -> dict[str, str]:
+def copy_recipe_files(run: Path, file: Path) -> dict[str, str]:
     """Copy a recipe file and the modules that it imported from its folder into the run.
 
     Return the SHA-256 of each copy by its path in the run.
@@ -47,7 +47,7 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
     for name, source in sources.items():
         content = source.read_bytes()
         (run / name).parent.mkdir(parents=True, exist_ok=True)
-        (run / name).unlink(missing_ok=True)  # never through a link
+        (run / name).unlink(missing_ok=True)  # so that nothing is written through a link
         (run / name).write_bytes(content)
         checksums[name] = hashlib.sha256(content).hexdigest()
     return checksums
@@ -56,7 +56,7 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
 def find_imported_modules(file: Path) -> dict[str, Path]:
     """Return the files of loaded modules that lie in the recipe's folder, by their path in the folder.
 
-    Return none for a recipe file in site-packages, where the modules beside it are installed packages.
+    Return none for a recipe file in site-packages, because the modules beside it are installed packages.
     """
     folder = file.parent
     if folder.name in ("site-packages", "dist-packages"):
@@ -102,10 +102,10 @@ def load_copy(run: Path, record: Mapping[str, Any]) -> LoadedRecipe:
 
 
 def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksums in recipe.json, by the copies' paths in the run.
+    """Return the checksums in recipe.json (`record`), by the copies' paths in the run.
 
     Return none for runs of earlier versions, which copied only recipe.py and recorded no checksum. Raise BadRun if the
-    entry "files" is malformed, or has a path that `keep_copy` does not write.
+    entry "files" is malformed, or has a path that `copy_recipe_files` does not write.
     """
     checksums = record.get("files", {})
     if not isinstance(checksums, dict) or not all(isinstance(text, str) for item in checksums.items() for text in item):

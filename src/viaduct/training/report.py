@@ -33,11 +33,11 @@ from viaduct.training.loop import Training
 from viaduct.training.metrics import MAX_CONFUSION_CLASSES, Score
 from viaduct.training.profile_callback import PROFILE_FOLDER, Profiling
 
-SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and the most wrong ones among them
+SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and how many of them may be wrongly classified ones
 
 
 def write_report(loaded: LoadedRecipe, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
-    """Write RUN/report.html; `stopped` is the reason why the run was stopped (a signal, a bad loss), or empty."""
+    """Write RUN/report.html; `stopped` is the reason if a signal or an error has stopped the run, otherwise empty."""
     logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     sections = [Section("Curves", "", charts)] if (charts := build_curves(logs, evaluations)) else []
     if evaluations:
@@ -66,7 +66,11 @@ def write_report(loaded: LoadedRecipe, training: Training, summary: dict[str, An
         f"{length}, on {training.device.describe_card()}; {summary['date']}",
         build_tiles(loaded, training, summary, has_reached_end(training, stopped)),
         sections,
-        [*describe_early_end(training, stopped), *warn_of_noise(training), *warn_of_averages(training, summary)],
+        [
+            *describe_early_end(training, stopped),
+            *warn_of_noise(training),
+            *warn_of_running_averages(training, summary),
+        ],
         kind="training report",
     )
     write_page(page, training.run.report)
@@ -102,7 +106,7 @@ def warn_of_noise(training: Training) -> list[Callout]:
     return [Callout("warn", NOISE_WARNING)] if isinstance(training.images, SyntheticSet) else []
 
 
-def warn_of_averages(training: Training, summary: dict[str, Any]) -> list[Callout]:
+def warn_of_running_averages(training: Training, summary: dict[str, Any]) -> list[Callout]:
     """Return a warning if the batch norms' running averages were found not to have settled."""
     check = summary.get("batch_norm")
     if not check or not check["unsettled"]:
@@ -143,9 +147,9 @@ def build_tiles(loaded: LoadedRecipe, training: Training, summary: dict[str, Any
 
 
 def build_top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
-    """Return the tile of the accuracy; at the end of the run it is judged by the recipe's expectation.
+    """Return the tile of top-1; at the end of the run it says whether the recipe's expectation is reached.
 
-    `step` is a text such as "at step 100"; it is empty at the end.
+    `step` is a text such as "at step 100"; it is empty at the end of the run.
     """
     if expects is None:
         return Tile("validation top-1", format_percent(score.top1), step)

@@ -1,11 +1,12 @@
-"""RMSProp as TensorFlow 1 computes it. It differs from torch's in the points on the right.
+"""RMSProp as TensorFlow 1 computes it. The differences from torch's are on the right.
 
     ms  = d * ms + (1 - d) * g^2              starts at 1, not at 0
     mom = m * mom + lr * g / sqrt(ms + eps)   epsilon is inside the root, the learning rate inside the momentum
     w  -= mom
 
-g includes the gradient of the L2 term. Because the rate is inside the momentum, a change of the rate takes effect
-gradually. ms and mom are the slots `RMSProp` and `RMSProp_1` of a TensorFlow checkpoint.
+d is `square_decay`, m the momentum; the gradient g includes that of the L2 term. Because the rate is inside the
+momentum, a change of the rate takes effect gradually. A TensorFlow checkpoint has ms and mom in the variables whose
+names end in /RMSProp and /RMSProp_1.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from viaduct.training.optimizer_support import DeviceRateSupport, compute_decaye
 
 
 class TfRmsProp(torch.optim.Optimizer):
-    """TensorFlow 1's RMSProp. A few kernels update all weights together, and the host never waits for the device."""
+    """TensorFlow 1's RMSProp. It updates all weights by a few operators, and the host never waits for the device."""
 
     support = DeviceRateSupport
 
@@ -53,7 +54,7 @@ class TfRmsProp(torch.optim.Optimizer):
                 update_group(group, parameters, [self.get_slots(parameter) for parameter in parameters])
 
     def get_slots(self, parameter: Tensor) -> dict[str, Tensor]:
-        """Return the slots of a parameter; they are created in its first step."""
+        """Return ms and mom of a parameter; they are created in its first step."""
         state: dict[str, Tensor] = self.state[parameter]
         if not state:
             state["square_average"] = torch.ones_like(parameter)

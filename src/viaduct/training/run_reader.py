@@ -23,12 +23,12 @@ from viaduct.reporting import Histogram
 from viaduct.run_files import RECORD_FIELDS, count_steps, parse_metric, read_count, read_recipe_record
 
 IMAGE_NAME = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)  # of a sheet of input images in RUN/images
-KEPT_HISTOGRAMS = 8  # steps whose histograms are shown; twice as many are held in memory
-PER_STEP_FIELDS = {"losses"}  # fields of a log line that have a value for each step; they are not kept in memory
+SHOWN_HISTOGRAMS = 8  # steps whose histograms are shown; up to twice as many are held in memory
+PER_STEP_FIELDS = {"losses"}  # fields of a log record that have a value for each step; they are not kept in memory
 MAX_AXIS_VALUE = 1e300  # the width of a chart's axis overflows if values are larger
-HISTOGRAM = {"min": float, "max": float, "counts": list}  # fields of a histogram that are read, and their types
-KINDS = ("parameters", "gradients")  # of histograms
-MAX_COUNT = 1 << 62  # in a bin of a histogram; larger ones are taken for damage
+HISTOGRAM_FIELDS = {"min": float, "max": float, "counts": list}  # fields of a histogram that are read, and their types
+HISTOGRAM_KINDS = ("parameters", "gradients")
+MAX_COUNT = 1 << 62  # of values in a bin of a histogram; a larger number is taken for damage
 WATCHED_FILES = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
 
 
@@ -37,7 +37,7 @@ class StepHistograms:
     """A line of histograms.jsonl."""
 
     step: int
-    kinds: dict[str, dict[str, Histogram]]  # kind (KINDS) -> parameter's name -> histogram
+    kinds: dict[str, dict[str, Histogram]]  # kind (HISTOGRAM_KINDS) -> parameter's name -> histogram
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ class RunContents:
     record: dict[str, Any]  # recipe.json; empty before the run has begun
     logs: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    histograms: dict[str, dict[str, list[Histogram]]]  # kind (KINDS) -> parameter's name -> one for each step, in order
+    # Kind (HISTOGRAM_KINDS) -> parameter's name -> a histogram for each step, in order.
+    histograms: dict[str, dict[str, list[Histogram]]]
     images: list[str]  # names of the files in RUN/images, the newest last
-    version: str
+    version: str  # another text for other contents
 
     @property
     def name(self) -> str:
@@ -97,7 +98,7 @@ class RunReader:
                 record=record,
                 logs=list(self.logs.values()),
                 evaluations=list(self.evaluations.values()),
-                histograms=gather_histograms(pick_evenly(self.histograms, KEPT_HISTOGRAMS)),
+                histograms=gather_histograms(pick_evenly(self.histograms, SHOWN_HISTOGRAMS)),
                 images=images,
                 version=hashlib.sha256(repr(signature).encode()).hexdigest()[:16],
             )
@@ -134,10 +135,10 @@ class RunReader:
         step = record.get("step")
         if not isinstance(step, int):
             return
-        kinds = {kind: read_histograms(step, record.get(kind)) for kind in KINDS}
+        kinds = {kind: read_histograms(step, record.get(kind)) for kind in HISTOGRAM_KINDS}
         self.histograms[:] = [earlier for earlier in self.histograms if earlier.step < step]
         self.histograms.append(StepHistograms(step, kinds))
-        if len(self.histograms) > 2 * KEPT_HISTOGRAMS:
+        if len(self.histograms) > 2 * SHOWN_HISTOGRAMS:
             self.histograms[:] = [*self.histograms[:-1:2], self.histograms[-1]]  # every second one, and the last
 
 
@@ -147,12 +148,12 @@ def parse_image_step(name: str) -> int:
 
 
 def stat_file(path: Path) -> tuple[int, int, int] | None:
-    """Return inode, size and modification time of a file, or None; a change of the file changes them."""
+    """Return inode, size and modification time of a file, which change with the file; None without a file."""
     try:
-        facts = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def pick_evenly(items: list[Any], limit: int) -> list[Any]:
@@ -164,7 +165,7 @@ def pick_evenly(items: list[Any], limit: int) -> list[Any]:
 
 def gather_histograms(steps: list[StepHistograms]) -> dict[str, dict[str, list[Histogram]]]:
     """Return the histograms of some steps by kind and name."""
-    gathered: dict[str, dict[str, list[Histogram]]] = {kind: {} for kind in KINDS}
+    gathered: dict[str, dict[str, list[Histogram]]] = {kind: {} for kind in HISTOGRAM_KINDS}
     for step in steps:
         for kind, by_name in gathered.items():
             for name, histogram in step.kinds[kind].items():
@@ -179,8 +180,8 @@ def read_histograms(step: int, parts: Any) -> dict[str, Histogram]:
 
 
 def read_histogram(step: int, part: Any) -> Histogram | None:
-    """Return the histogram in a record; None if its range cannot be drawn, or its counts are missing or damaged."""
-    if not isinstance(part, dict) or not has_fields(part, HISTOGRAM):
+    """Return the histogram in a record; None if fields are missing or damaged, or its range cannot be drawn."""
+    if not isinstance(part, dict) or not has_fields(part, HISTOGRAM_FIELDS):
         return None
     low, high, counts = float(part["min"]), float(part["max"]), part["counts"]
     is_drawable = -MAX_AXIS_VALUE < low <= high < MAX_AXIS_VALUE and len(counts) > 0

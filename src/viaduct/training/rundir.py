@@ -1,4 +1,4 @@
-"""The directory of a run:
+"""The directory of a run.
 
 RUN/recipe.json        the resolved recipe, its origin, data, device, code, machine and first weights
 RUN/recipe.py          a copy of the recipe file, if it was the user's
@@ -7,13 +7,13 @@ RUN/labels.json        names of the classes, in the order of the network's outpu
 RUN/metrics.jsonl      one record per log line, evaluation, checkpoint, and restart after a lost rank
 RUN/log.txt            log lines, and reports about lost ranks
 RUN/log.json, event_log.txt     lines of the log formats dll and events
-RUN/events.*           losses, accuracies and rates for TensorBoard
+RUN/events.*           losses, accuracies, rates, and with --tensorboard more, for TensorBoard
 RUN/histograms.jsonl, images/   with --tensorboard histograms or images
 RUN/tracking.json      with --track: the trackers' ids of the run
 RUN/dump/, profile/    with --dump or --profile
 RUN/checkpoints/       step-N/
 RUN/.lock              held, with the process id, while a process trains here
-RUN/.reached           the last step that several ranks have done; it tells which steps a restart repeats
+RUN/.reached           the last step done by ranks that a launcher has started; shows which steps a restart repeats
 RUN/ending.json        how the last session ended early; missing if it was killed or lost a rank
 RUN/report.html        when the run has finished or was stopped
 RUN/model.safetensors, summary.json     when the run has finished
@@ -42,13 +42,13 @@ from viaduct.run_files import STEP_LIMIT, read_metric_lines, read_metrics, read_
 from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import replace_contents
 from viaduct.training.networks import find_changed_model_file
-from viaduct.training.recipe_copy import RECIPE_FILE, find_changed_files, keep_copy, load_copy, read_checksums
+from viaduct.training.recipe_copy import RECIPE_FILE, copy_recipe_files, find_changed_files, load_copy, read_checksums
 
 # Fields that may differ when a run is resumed: its length, what is recorded, the sinks, and how messages are sent.
 CHANGEABLE_PARTS = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
 CHANGEABLE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
-LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02
-STEP_MARK_FILE, STEP_MARK_BYTES = ".reached", 8  # the last step that several ranks have done, a little-endian number
+LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02  # how often the lock is tried, and the seconds between two tries
+STEP_MARK_FILE, STEP_MARK_BYTES = ".reached", 8  # the file has the number of the step, little-endian
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class RunDir:
         return (self.path / "recipe.json").is_file()
 
     def read_recipe_json(self) -> dict[str, Any]:
-        """Return the contents of recipe.json, written when the last session began."""
+        """Return the contents of recipe.json, as the last session wrote it when it began."""
         return read_recipe_record(self.path)
 
     def read_summary(self) -> dict[str, Any] | None:
@@ -110,11 +110,15 @@ class RunDir:
         return LoadedRecipe(record["name"], recipe, base.docstring, base.file)
 
     def record_start(self, loaded: LoadedRecipe, record: dict[str, Any], anew: bool = True) -> None:
-        """Write recipe.json; copy the user's recipe file if the run begins (`anew`) or has no copy."""
+        """Write recipe.json with `record` and, if the recipe is the user's, the entry "files" about its copies.
+
+        The user's file is copied if the run begins (`anew`) or has no copy; otherwise the entries "file" and "files" of
+        the earlier recipe.json are kept.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         copied = self.path / RECIPE_FILE
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
-            record = {**record, "files": keep_copy(self.path, loaded.file)}
+            record = {**record, "files": copy_recipe_files(self.path, loaded.file)}
         elif loaded.file is not None and self.is_begun:
             earlier = self.read_recipe_json()
             record = record | {name: earlier[name] for name in ("file", "files") if name in earlier}
@@ -127,7 +131,7 @@ class RunDir:
                 raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 
     def refuse_other_recipe(self, loaded: LoadedRecipe, anew: bool = False) -> None:
-        """Raise BadRun if this run has another recipe or, unless it begins anew, other values."""
+        """Raise BadRun if this run is of another recipe or, unless it begins anew, of other values of its fields."""
         record = self.read_recipe_json()
         if record["name"] != loaded.name:
             message = f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}."
@@ -186,14 +190,17 @@ class RunDir:
                         self.path.rmdir()
 
     def drop_metrics_after(self, step: int) -> None:
-        """Drop unreadable lines, and the metrics of later steps, which will be trained again; keep restarts."""
+        """Drop unreadable lines of metrics.jsonl, and the records of later steps, which are taken again.
+
+        Records of restarts are kept.
+        """
         readable = [(line, record) for line, record in read_metric_lines(self.path) if record is not None]
         remaining = [line for line, record in readable if record["step"] <= step or record["kind"] == "restart"]
         if self.metrics.is_file():
             replace_contents(self.metrics, "".join(line + "\n" for line in remaining).encode())
 
     def read_records(self, kind: str) -> list[dict[str, Any]]:
-        """Return the records of this kind in metrics.jsonl, the last one of each step, as some are evaluated twice."""
+        """Return the records of this kind in metrics.jsonl, the last one of each step: some are evaluated twice."""
         return list({record["step"]: record for record in read_metrics(self.path, kind)}.values())
 
     def read_restarts(self) -> list[dict[str, Any]]:
@@ -201,7 +208,7 @@ class RunDir:
         return read_metrics(self.path, "restart")
 
     def read_reached_step(self) -> int:
-        """Return the last step done by several ranks, saved or not; 0 if not known."""
+        """Return the step in RUN/.reached, whether it was saved in a checkpoint or not; 0 if it is not known."""
         file = self.path / STEP_MARK_FILE
         if not file.is_file() or file.stat().st_size != STEP_MARK_BYTES:
             return 0
@@ -209,7 +216,7 @@ class RunDir:
         return step if step < STEP_LIMIT else 0
 
     def note_restart(self, step: int, reached: int, ranks: int) -> None:
-        """Record that the steps from `step` + 1 to `reached` are repeated."""
+        """Record that `ranks` ranks repeat the steps from `step` + 1 to `reached`."""
         fields = {"kind": "restart", "step": step, "first": step + 1, "last": reached, "ranks": ranks}
         with self.metrics.open("a") as file:
             file.write(json.dumps(fields | {"time": time.time()}) + "\n")
@@ -218,7 +225,7 @@ class RunDir:
 def take_lock(lock: IO[str]) -> None:
     """Lock a file; raise OSError if another process keeps it locked.
 
-    It is tried several times, because `viaduct runs` locks the file for a moment.
+    This is tried several times, because `viaduct runs` locks the file for a moment.
     """
     for _ in range(LOCK_ATTEMPTS - 1):
         try:
@@ -244,6 +251,7 @@ def add_new_fields(record: Any, part: Any) -> Any:
 
 
 def format_value(value: Any) -> str:
+    """Return a recorded value of a field as messages show it: a part or a function by its name."""
     if isinstance(value, dict):
         return str(value.get("callable") or value.get("is"))
     return str(value) if value != "" else "nothing"

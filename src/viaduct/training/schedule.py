@@ -5,7 +5,8 @@
 
 `Steps` is the schedule of TensorFlow's official models, `BookCosine` that of a listing of the CANN book (docs/seeds.md,
 document 002), `Cosine` the usual half period; the others are named after their network, optimizer or framework. The
-optimizer's rate is not scaled with `--batch`. Only `LarsPolynomial` depends on the batch, as in its reference.
+optimizer's rate is not scaled with `--batch`. Only the peak of `LarsPolynomial` depends on the batch, as in its
+reference.
 """
 
 from __future__ import annotations
@@ -43,15 +44,17 @@ LIST_HINT = "`viaduct train --list` shows the recipes."
 class RunLength:
     """Length of a run in steps, and of an epoch in images."""
 
-    images: int  # training images
+    images: int  # number of training images
     global_batch: int
-    steps: int  # of the whole run
+    steps: int  # number of steps of the whole run
 
     @property
     def steps_per_epoch(self) -> int:
+        """Number of whole batches in an epoch."""
         return self.images // self.global_batch
 
     def epochs_at(self, step: int) -> float:
+        """Return the number of images of the first `step` steps, divided by the number of images."""
         return step * self.global_batch / self.images
 
 
@@ -89,9 +92,9 @@ def check_count(value: Any, name: str) -> int:
 
 
 def count_training_images(data: Source) -> int:
-    """Return the number of training images of the source's dataset; records are assumed to be ImageNet.
+    """Return the number of training images of the source's dataset; records are assumed to be ImageNet's.
 
-    Raise BadValue for a source whose number is known only once it is read.
+    Raise BadValue for a dataset whose number of images is known only once it is read.
     """
     if isinstance(data, Cifar10 | Records | Shapes):
         return data.usual_image_count
@@ -110,8 +113,8 @@ def compute_rate_factor(recipe: Recipe, step: int, run_length: RunLength) -> flo
     for kind, formula in FORMULAS.items():
         if isinstance(recipe.schedule, kind):
             return formula(recipe.schedule, step, run_length)
-    if isinstance(recipe.schedule, ResnextDecay):  # its end is not relative to the peak
-        return cosine_warmup_decay(recipe.schedule, step, run_length, get_peak_rate(recipe))
+    if isinstance(recipe.schedule, ResnextDecay):  # it needs the peak: `end` may be a learning rate, not a factor
+        return resnext_decay(recipe.schedule, step, run_length, get_peak_rate(recipe))
     if isinstance(recipe.schedule, LarsPolynomial):  # it needs the number of steps unrounded
         steps = recipe.steps or recipe.epochs * run_length.images / run_length.global_batch
         return lars_polynomial(recipe.schedule, step, run_length, steps)
@@ -119,7 +122,7 @@ def compute_rate_factor(recipe: Recipe, step: int, run_length: RunLength) -> flo
     return float(users_function(step, run_length.steps))
 
 
-def piecewise(schedule: Steps, step: int, run_length: RunLength) -> float:
+def steps_decay(schedule: Steps, step: int, run_length: RunLength) -> float:
     per_epoch = run_length.images / run_length.global_batch  # not rounded
     warmup = int(schedule.warmup_epochs * per_epoch)
     if step < warmup:
@@ -137,9 +140,9 @@ def compute_falling_cosine(done: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def half_cosine(schedule: Cosine, step: int, run_length: RunLength) -> float:
+def cosine(schedule: Cosine, step: int, run_length: RunLength) -> float:
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
-    warmup = min(warmup, run_length.steps // 2)  # so that a run of few steps has a descent
+    warmup = min(warmup, run_length.steps // 2)  # so that the rate also falls in a run of few steps
     if step < warmup:
         return (step + 1) / warmup
     done = (step - warmup) / max(1, run_length.steps - warmup)
@@ -158,18 +161,18 @@ def book_cosine(schedule: BookCosine, step: int, run_length: RunLength) -> float
     return linear * 0.5 * (1 + math.cos(2 * math.pi * 0.47 * step / decay)) + 1e-5
 
 
-def v15(schedule: V15Decay, step: int, run_length: RunLength) -> float:
+def v15_decay(schedule: V15Decay, step: int, run_length: RunLength) -> float:
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     if step < warmup:
         return step / warmup
     if schedule.mode == "steps":
         return schedule.factors[count_passed(schedule.boundaries, step, run_length.steps_per_epoch)]
-    # Counted from step 0, so the rate drops a little where the warm-up ends. iter_unit "batch": always 90 epochs.
+    # The cosine begins at step 0, so the rate drops a little where the warm-up ends. iter_unit "batch": 90 epochs.
     total = run_length.steps if schedule.iter_unit == "epoch" else 90 * run_length.images // run_length.global_batch
     return compute_falling_cosine(step / total)
 
 
-def cosine_warmup_decay(schedule: ResnextDecay, step: int, run_length: RunLength, peak: float) -> float:
+def resnext_decay(schedule: ResnextDecay, step: int, run_length: RunLength, peak: float) -> float:
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     match schedule.mode:
         case "steps":
@@ -190,7 +193,7 @@ def cosine_warmup_decay(schedule: ResnextDecay, step: int, run_length: RunLength
     return (1 - schedule.end) * 0.5 * (1 + math.cos(math.pi * done)) + schedule.end
 
 
-def amoebanet(schedule: AmoebanetDecay, step: int, run_length: RunLength) -> float:
+def amoebanet_decay(schedule: AmoebanetDecay, step: int, run_length: RunLength) -> float:
     warmup, factor = int(schedule.warmup_epochs * run_length.steps_per_epoch), 1.0
     if step < warmup:
         factor = step / warmup
@@ -231,7 +234,7 @@ def mindspore_polynomial(schedule: MindsporePolynomial, step: int, run_length: R
     return max(left, 0.0) ** 2
 
 
-def thor(schedule: ThorDecay, step: int, run_length: RunLength) -> float:
+def thor_decay(schedule: ThorDecay, step: int, run_length: RunLength) -> float:
     epoch = (step + 1) / run_length.steps_per_epoch
     left = max(1 - epoch / schedule.end_epoch, 0.0)
     halvings = sum(epoch >= start for start in schedule.halve_at)
@@ -240,11 +243,11 @@ def thor(schedule: ThorDecay, step: int, run_length: RunLength) -> float:
 
 FORMULAS: dict[type, Callable[[Any, int, RunLength], float]] = {
     Constant: lambda schedule, step, run_length: 1.0,
-    Steps: piecewise,
-    Cosine: half_cosine,
+    Steps: steps_decay,
+    Cosine: cosine,
     BookCosine: book_cosine,
-    V15Decay: v15,
-    AmoebanetDecay: amoebanet,
+    V15Decay: v15_decay,
+    AmoebanetDecay: amoebanet_decay,
     MindsporePolynomial: mindspore_polynomial,
-    ThorDecay: thor,
+    ThorDecay: thor_decay,
 }

@@ -44,11 +44,12 @@ def score_checkpoints(
     recompute: int = 0,
     save: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row per checkpoint: the newest, the one of a step, or (`every`) all that are undamaged, oldest first.
+    """Return a row of scores for the newest checkpoint of a run, for that of a `step`, or for `every` undamaged one.
 
-    `file` is a recipe file that is executed instead of the run's copy. `recompute` is the number of training batches
-    from which the running averages of batch norms are recomputed first; 0: the stored averages are used. The weights
-    with recomputed averages are written to `save`. All ranks must see the run's directory; only rank 0 gets rows.
+    Rows are in the order of steps. `file` is a recipe file that is executed instead of the run's copy. `recompute` is
+    the number of training batches from which the running averages of batch norms are recomputed first; with 0 the
+    stored averages are used. The weights with recomputed averages are written to `save`. All ranks must see the run's
+    directory; only rank 0 gets rows.
     """
     check_saving(recompute, save, every)
     run = RunDir(path)
@@ -71,10 +72,10 @@ def score_weights(
     recompute: int = 0,
     save: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row for weights that belong to no run; with `every`, one for each file of a folder.
+    """Return a row of scores for weights that belong to no run; with `every`, a row for each file of a folder.
 
-    `loaded` has the network and the preprocessing. `ema` is True for averages of the weights, False for the weights,
-    None for averages if the recipe has them and they are stored.
+    `loaded` has the network and the preprocessing. `ema` selects the averages of the weights (True) or the weights
+    (False); None selects the averages if the recipe has them and they are stored.
     """
     check_saving(recompute, save, every)
     recipe = loaded.recipe
@@ -88,7 +89,7 @@ def score_weights(
 class Recomputing:
     """Options of recomputing the running averages of batch norms before a checkpoint is scored."""
 
-    batches: int = 0  # of training data; 0: the stored averages are used
+    batches: int = 0  # number of training batches; 0: the stored averages are used
     save: Path | None = None  # file for the weights with the new averages
 
 
@@ -116,9 +117,10 @@ def score_all(
     recomputing: Recomputing,
     ema: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row for each of the chosen weights, on rank 0.
+    """Return a row of scores for each of the chosen weights, on rank 0; the other ranks return none.
 
-    `record` is the run's recipe.json, empty for weights of no run; its data are used unless `data` is given.
+    `record` is the run's recipe.json, empty for weights of no run; the data that it names are used unless `data` is
+    given.
     """
     device_module, torch_device = devices.pick(device, group.local_rank)
     device_module.set_tf32(recipe.precision.tf32)
@@ -180,7 +182,10 @@ def score(
     recompute: Callable[[int | None], None] | None = None,
     ema: bool | None = None,
 ) -> dict[str, Any]:
-    """Load weights into the network and return their row; `recompute(step)` recomputes the running averages first."""
+    """Load weights into the network and return their row of scores.
+
+    `recompute(step)` is called before the scoring, to recompute the running averages of batch norms.
+    """
     step, epoch = load_weights(saved, recipe, computation.master, group, ema)
     computation.publish_weights()
     computation.publish_statistics()

@@ -80,7 +80,7 @@ RATE_PAGE = "rate_finder.html"  # page of `--lr find`, which may be in the direc
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """A request to train: the loaded recipe, the run directory, and options that are not part of a recipe."""
+    """A request to train: the recipe, the run's directory, and options that are not part of a recipe."""
 
     loaded: LoadedRecipe
     run: RunDir
@@ -96,13 +96,13 @@ class TrainingRequest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """End of a session; step and steps are 0 if the run had finished before the session."""
+    """End of a session; `step` and `steps` are 0 if the run had finished before the session."""
 
     finished: bool
-    signal: int | None = None
-    step: int = 0
-    steps: int = 0
-    stop_reason: str = ""  # why the run finished before its last step; empty if it did not
+    signal: int | None = None  # number of the signal that interrupted the session
+    step: int = 0  # number of steps done
+    steps: int = 0  # number of steps of the run
+    stop_reason: str = ""  # why the run finished before its last step; empty if it took all steps
 
 
 def run_training(request: TrainingRequest) -> Outcome:
@@ -123,7 +123,7 @@ def run_training(request: TrainingRequest) -> Outcome:
 @contextlib.contextmanager
 def serve_live_page(request: TrainingRequest, group: Group) -> Iterator[LivePage | None]:
     """Serve the page of the run from rank 0 within the block; an error that ends the block is shown on the page."""
-    opened: list[LivePage] = []  # filled on rank 0; the page itself cannot be sent to the other ranks
+    opened: list[LivePage] = []  # rank 0 appends the page, which cannot be sent to the other ranks
     if request.watch is not None:
         port = request.watch
         group.run_on_rank_zero(lambda: opened.append(LivePage(request.run.path, port)))
@@ -157,7 +157,7 @@ def describe_end(request: TrainingRequest, group: Group, outcome: Outcome) -> En
 
 
 def check_before_start(request: TrainingRequest, ranks: int) -> None:
-    """Raise an error if dump, profile, batch size or --data are not possible; called before ranks are started."""
+    """Raise an error if a dump, a profile, the batch size or --data is not possible, before ranks are started."""
     recipe = request.loaded.recipe
     refuse_observation(request, ranks)
     RankShare(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
@@ -329,7 +329,7 @@ def print_resume_command(training: Training) -> None:
 def restore_or_initialise(
     request: TrainingRequest, training: Training, saved: checkpoint.SavedCheckpoint | None
 ) -> None:
-    """Restore the run from `saved` or load its initial weights; record the start, unless it is only evaluated."""
+    """Restore the run from `saved` or load its initial weights; record the start, unless the run is only evaluated."""
     recipe = request.loaded.recipe
     if saved is not None:
         refuse_other_images(request, training)
@@ -375,8 +375,8 @@ def fingerprint_labels(images: Dataset) -> dict[str, dict[str, int]]:
 def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
     """Return the recipe's callbacks and those that every training has, in the order in which they are called.
 
-    NanStop is first, so that no other of them records a bad loss. Checkpointing is last, so that the others have
-    observed a step before it is saved. StepMark is for ranks, which a launcher may start again.
+    NanStop is first, so that no other callback records a bad loss. Checkpointing is last, so that the others have
+    observed a step before it is saved. StepMark is for ranks that a launcher has started and may start again.
     """
     step_mark = [] if group.local_rank is None else [StepMark()]
     trackers = build_trackers(recipe) if group.is_rank_zero else []
@@ -386,7 +386,7 @@ def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
 
 @contextlib.contextmanager
 def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
-    """Turn errors of a full disk, lack of memory or a batch too small for batch norm into errors with a hint."""
+    """Turn errors of a full disk, lack of memory, and a batch too small for batch norms into errors with a hint."""
     try:
         yield
     except OSError as error:
@@ -442,7 +442,7 @@ def is_long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
     `summary["steps"]` is the number of steps taken, `summary["length"]` has the `steps` and `epochs` of its recipe.
     """
     length = summary["length"]  # `steps` is 0 if the recipe gives epochs
-    if recipe.steps:  # a run that stopped early has taken fewer steps than its recipe, and has finished nevertheless
+    if recipe.steps:  # a run that a stop threshold has ended took fewer steps than its recipe has, and has finished
         return bool(max(summary["steps"], length["steps"]) >= recipe.steps)
     return not length["steps"] and bool(length["epochs"] >= recipe.epochs)
 
@@ -471,7 +471,8 @@ def check_path(data: Source, path: Path | None) -> None:
 def find_start(request: TrainingRequest) -> checkpoint.SavedCheckpoint | None:
     """Return the newest intact checkpoint, and print a note about each newer one, which is damaged.
 
-    Return None if the run has no checkpoint. Raise BadRun if all are damaged, or if the request needs one.
+    Return None if the run has no checkpoint. Raise BadRun if all are damaged, or if there is none to resume or
+    evaluate.
     """
     checkpoint.remove_leftovers(request.run.checkpoints)
     saved, damaged = checkpoint.find_newest_intact(request.run.checkpoints)
@@ -487,7 +488,7 @@ def record_start(request: TrainingRequest, training: Training, resumed: bool) ->
     run, loaded = request.run, request.loaded
     reached = run.read_reached_step()  # last step done before a launcher started the ranks again
     run.drop_metrics_after(training.step)
-    stored_images = getattr(training.images.train, "images", None)  # None for encoded images, which may differ in size
+    stored_images = getattr(training.images.train, "images", None)  # None for files, whose images may differ in size
     record = {
         "name": loaded.name,
         "file": str(loaded.file) if loaded.file else None,
@@ -540,7 +541,7 @@ def describe_noise(training: Training) -> str:
 
 
 def describe_unused_outputs(data: Source, path: Path | None, training: Training) -> str:
-    """Return a note if the data name no classes and two or more of the network's last outputs have no label."""
+    """Return a note if the data do not name their classes and two or more of the last outputs occur in no label."""
     if not isinstance(data, Records) or path is None or data.find_stated_classes(path) is not None:
         return ""
     highest = int(training.images.train.labels.max())
@@ -597,7 +598,7 @@ def write_final_files(request: TrainingRequest, training: Training) -> None:
 def check_suspect_statistics(training: Training) -> StatisticsCheck | None:
     """Check the batch norms' running averages if validation is much worse than training.
 
-    Return None if it is not, or if they cannot be checked.
+    Return None if validation is not much worse, or if the averages cannot be checked.
     """
     logs, score = training.run.read_records("log"), training.score
     if not logs or score is None or isinstance(training.images, SyntheticSet):
@@ -612,7 +613,7 @@ def check_suspect_statistics(training: Training) -> StatisticsCheck | None:
     except BadData:  # a damaged image that training has not read
         return None
     except RuntimeError as error:
-        if is_out_of_memory(error):  # the measurement needs a second network; the run itself has finished
+        if is_out_of_memory(error):  # the check needs a second network; the run itself has finished
             return None
         raise
 

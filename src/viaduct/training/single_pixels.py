@@ -1,8 +1,8 @@
 """Workaround for a bug of oneDNN (PyTorch's CPU library) in strided convolutions of single pixels, in bf16 and fp16.
 
 If the input is a single pixel, oneDNN leaves part of the gradient of the weights uninitialised, sometimes with NaN.
-Seen with torch 2.13 for 3x3 kernels with stride 2, in a ResNet on very small images. The workaround computes such a
-convolution in fp32, with the one cell of the kernel that lies on the pixel.
+This was seen with torch 2.13 for 3x3 kernels with stride 2, in a ResNet on very small images. The workaround computes
+such a convolution in fp32, with the one cell of the kernel that lies on the pixel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def guard_single_pixels(network: nn.Module) -> None:
 
 
 def forward_single_pixel(layer: nn.Conv2d, original: Callable[[Tensor], Any], x_NCHW: Tensor) -> Tensor:
-    """Compute a single pixel in fp32, and any other input by the layer's `original` forward."""
+    """Compute a single pixel in fp32, and any other input by `original`, the layer's forward method."""
     if tuple(x_NCHW.shape[2:]) != (1, 1) or not uses_one_cell(layer):
         output: Tensor = original(x_NCHW)
         return output
@@ -53,5 +53,5 @@ def uses_one_cell(layer: nn.Conv2d) -> bool:
     if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
         return False  # "same" is not allowed with a stride, and "valid" has no output for a single pixel
     axes = zip(layer.kernel_size, layer.stride, compute_padding(layer), strict=True)
-    # An axis has 1 + 2 * padding cells; the kernel fits at least once and less than one stride is left over.
+    # An axis has 1 + 2 * padding cells. The kernel must fit at least once, and less than one stride may be left over.
     return layer.dilation == (1, 1) and all(0 <= 1 + 2 * padding - size < stride for size, stride, padding in axes)

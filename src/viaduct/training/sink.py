@@ -2,8 +2,8 @@
 
 A step is captured once as a graph of kernels and replayed. During a replay the host prepares the next batch on a side
 stream; it is at most two steps ahead of the device. Losses and numbers of correct images are read after the sink. A
-sink ends at a multiple of N, at an evaluation, at a checkpoint that is due by steps, at the end of the run, and at an
-interruption.
+sink ends at a multiple of N steps of the run, at an evaluation, at a checkpoint that is due by steps, at the end of the
+run, and at an interruption.
 
     sink = build_sink(training)
     sink.run_steps(batches)
@@ -37,10 +37,10 @@ from viaduct.training.step import TrainingStep
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-Work = Callable[[], None]  # launches the kernels of one step
+Work = Callable[[], None]  # function that launches the kernels of one step
 WARM_UP_STEPS = 2  # steps that run uncaptured on a side stream before the capture, so that libraries initialise
 MAX_AHEAD = 2  # steps that the host may be ahead: the device runs one, and prepares the images of the next
-FIRST_LENGTH, MAX_LENGTH = 10, 1000  # steps of the first sinks, and of any sink, with `--sink auto`
+FIRST_LENGTH, MAX_LENGTH = 10, 1000  # with `--sink auto`: steps of the first sinks, and at most of any sink
 TARGET_SECONDS = 1.0  # duration of a sink with `--sink auto`
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # attributes that torch gives each module, such as `_parameters`
 PLAIN_VALUES = (bool, int, float, str, type(None))
@@ -50,10 +50,10 @@ class Sink:
     """Takes the steps of a run N at a time; such a group of steps is called a sink, too."""
 
     def __init__(self, training: Training, length: int | None, obstacle: str | None) -> None:
-        """Take sinks of `length` steps; None: of about a second (`--sink auto`)."""
+        """Take sinks of `length` steps, or with None (`--sink auto`) of about a second."""
         self.training, self.step = training, training.train_step
         self.progress, self.recipe = training.progress, training.recipe
-        self.automatic = length is None
+        self.is_automatic = length is None
         self.longest = length or min(self.recipe.log.every_steps, MAX_LENGTH)
         self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle
@@ -68,14 +68,17 @@ class Sink:
     def find_end(self) -> int:
         """Return the step at which this sink ends."""
         progress, recipe = self.progress, self.recipe
-        sink_ends = (recipe.log.every_steps, progress.run_length.steps_per_epoch) if self.automatic else (self.length,)
+        if self.is_automatic:
+            sink_ends: tuple[int, ...] = (recipe.log.every_steps, progress.run_length.steps_per_epoch)
+        else:
+            sink_ends = (self.length,)
         intervals = (*sink_ends, progress.evaluation_every, recipe.checkpoint.every_steps)
         ends: list[int] = [(progress.step // steps + 1) * steps for steps in intervals if steps]  # next multiples
         return min(progress.steps, progress.step + self.length, *ends)
 
     def is_log_due(self) -> bool:
         """Return True if a log line is due after this sink: always with `--sink N`, else every `log.every_steps`."""
-        return not self.automatic or self.progress.step % self.recipe.log.every_steps == 0
+        return not self.is_automatic or self.progress.step % self.recipe.log.every_steps == 0
 
     def run_steps(self, batches: Iterator[Batch]) -> None:
         """Take the steps of one sink; their losses and correct images stay on the device."""
@@ -90,7 +93,7 @@ class Sink:
                 self.run_on_host(batches)
             if progress.step < end:
                 self.training.exchange_requests()
-        if self.automatic and was_captured and progress.step > first:
+        if self.is_automatic and was_captured and progress.step > first:
             self.adapt_length((time.monotonic() - started_at) / (progress.step - first))
 
     def adapt_length(self, step_seconds: float) -> None:
@@ -193,7 +196,7 @@ class Sink:
             self.fall_back(f"each step changes {changed[0]} on the host, which a replay would not")
 
     def fall_back(self, reason: str) -> None:
-        """Let the host drive all further steps, and print the reason."""
+        """Let the host drive all further steps, and print the reason, which becomes the obstacle."""
         self.obstacle = reason
         self.training.print_note(f"--sink {self.recipe.sink}: the host drives each step, because {reason}.")
 
@@ -251,15 +254,16 @@ def renew_generator(vendor: Any) -> None:
 
 
 class BatchFeed:
-    """Prepares the next batch while a step runs, on a side stream if the device has streams."""
+    """Gets the batches of the steps; if the device has streams, it prepares the next one on a side stream meanwhile."""
 
     def __init__(self, device_type: str) -> None:
         self.vendor: Any = getattr(torch, device_type) if device_type != "cpu" else None
         self.side_stream: Any = self.vendor.Stream() if self.vendor else None
         self.batch: Batch | None = None  # prepared for the coming step
-        self.batch_ready: Any = None  # event: the side stream has made `batch`
-        self.epoch_ready: Any = None  # event: the current stream has made data that all batches of the epoch use
-        self.step_ends: deque[Any] = deque()  # events: ends of the steps in the device's queue
+        self.batch_ready: Any = None  # event that occurs when the side stream has made `batch`
+        # Event that occurs when the current stream has made the data that all batches of the epoch use.
+        self.epoch_ready: Any = None
+        self.step_ends: deque[Any] = deque()  # events that occur at the ends of the steps in the device's queue
 
     def take_batch(self, batches: Iterator[Batch]) -> Batch:
         """Return the batch of the coming step, ready for the stream that steps run on."""
@@ -332,7 +336,7 @@ def build_sink(training: Training) -> Sink | None:
 
 
 def find_sink_obstacle(training: Training) -> str | None:
-    """Return the reason why the host drives each step although the recipe asks for sinks; None if there is none."""
+    """Return the reason why the host drives each step although the recipe allows sinks; None if there is none."""
     if training.sink is not None:
         return training.sink.obstacle
     return find_automatic_obstacle(training) if training.recipe.sink else None

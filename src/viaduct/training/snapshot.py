@@ -24,7 +24,7 @@ class Snapshot:
 
     model: Tensors
     state: dict[str, Any]
-    averages: Tensors | None
+    averages: Tensors | None  # averaged weights; None if the recipe has none
 
 
 class RunState:
@@ -46,7 +46,7 @@ class RunState:
         return Snapshot(model, state, averages)
 
     def read_state(self) -> dict[str, Any]:
-        """Return everything but the weights, as this rank has it."""
+        """Return everything but weights and averaged weights, as this rank has it."""
         recipe = self.progress.recipe
         return {
             **self.progress.get_state(),

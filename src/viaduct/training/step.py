@@ -48,7 +48,7 @@ class Update(Protocol):
 
 
 class StepTimer:
-    """Time points of a step, for a profile; this class records none, `profile_timer.ProfileTimer` does.
+    """Is told the time points of a step, for a profile; this class ignores them, `profile_timer.ProfileTimer` does not.
 
     The points (docs/profile.md): `begin_forward` before the network runs on a batch that is on the device,
     `end_backward` once the gradients are computed, `end_step` after the update. With accumulated parts the first
@@ -98,7 +98,8 @@ class TrainingStep:
         self.parameters = [parameter for parameter in computation.master.parameters() if parameter.requires_grad]
         self.loss = parallel.build_loss()
         self.timer = StepTimer()  # replaced while a profile is taken
-        self.results: list[tuple[Tensor, Tensor]] = []  # what `run` returned for each step that is not logged yet
+        # The loss and the counts of correct images that `run` returned for each step that is not logged yet.
+        self.results: list[tuple[Tensor, Tensor]] = []
         self.host_update = HostUpdate(self)
 
     def run_on_host(self, batch: Batch, round_rates: bool) -> None:
@@ -117,7 +118,7 @@ class TrainingStep:
     def run(self, images: Tensor, targets: Any, update: Update, observed: Batch | None = None) -> tuple[Tensor, Tensor]:
         """Take a step: forward, backward, clip, update; return the mean loss and the counts of correct images.
 
-        `observed` is the batch if callbacks observe the gradients of this step.
+        `observed` is the batch before mixing, if callbacks observe the gradients of this step.
         """
         results = self.run_passes(images, targets, update.loss_scale)
         self.pulse.reach_point("the update", self.progress.step + 1)
@@ -206,8 +207,8 @@ class TrainingStep:
     def read_results(self) -> tuple[list[float], list[int]]:
         """Return the loss of each step since the last call, and the number of correct images in these steps.
 
-        Both are those of all ranks. With `SingleRank.counts_top5` the second list has two numbers. Waits for the
-        device.
+        Both are those of all ranks. With `SingleRank.counts_top5` the second list has two numbers, for top-1 and top-5.
+        The call waits for the device.
         """
         losses = torch.stack([loss.double() for loss, _ in self.results])
         correct_counts = torch.stack([correct_counts for _, correct_counts in self.results]).sum(0)

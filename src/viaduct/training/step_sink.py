@@ -26,11 +26,11 @@ from viaduct.random_states import read_random_states
 from viaduct.training.sink import Capture, Work, find_first_error, run_on_stream
 
 LOGGER = logging.getLogger("viaduct")
-WARM_UP_CALLS = 3  # before the capture, so that libraries and optimizers initialise
+WARM_UP_CALLS = 3  # calls before the capture, in which libraries and optimizers initialise
 
 
 class StepSink:
-    """Context manager that returns itself; each call with the step's inputs takes the step once."""
+    """The context manager that `viaduct.sink` returns; it returns itself, and each call takes the user's step once."""
 
     def __init__(self, step: Callable[..., Any], steps: int) -> None:
         if not callable(step):
@@ -42,13 +42,14 @@ class StepSink:
         self.was_open = False  # True once the block was entered
         self.is_running = False  # within a call
         self.calls = 0
-        self.expected: list[tuple[torch.Size, torch.dtype, torch.device]] | None = None  # of the first call's inputs
-        self.device: Device | None = None  # of the step; None before the first call and where it is not known
+        # Shape, dtype and device of each input of the first call.
+        self.expected: list[tuple[torch.Size, torch.dtype, torch.device]] | None = None
+        self.device: Device | None = None  # None before the first call, and if the inputs are on several devices
         self.obstacle: str | None = None  # why the step is not captured
-        self.buffers: list[Tensor] = []
-        self.outputs: Any = None
+        self.buffers: list[Tensor] = []  # inputs that the graph reads
+        self.outputs: Any = None  # outputs that the graph writes
         self.side_stream: Any = None
-        self.replay: Work | None = None
+        self.replay: Work | None = None  # replays the graph; None before the capture
 
     def __enter__(self) -> StepSink:
         if self.is_open or self.was_open:

@@ -2,7 +2,7 @@
 
     synchronise_norms(model, "cpu")     in place; names, parameters and buffers stay the same
 
-On accelerators torch's SyncBatchNorm is used, which refuses tensors on the CPU; `RankSyncNorm` is for the CPU. Each
+On accelerators torch's SyncBatchNorm is used, which refuses tensors on the CPU. On the CPU `RankSyncNorm` is used: each
 rank sends (count, mean, sum of squared deviations) of every channel in one message. They are merged by the method of
 Chan, Golub and LeVeque (1979), which is accurate for large means. In the backward pass the two sums that the input's
 gradient needs are all-reduced in one message. The classes of both norms are also subclasses of `nn.BatchNorm1d`, 2d or
@@ -22,7 +22,7 @@ from viaduct.torch_compat import disable_dynamo
 
 
 class Normalise(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; in fp32, or in fp64 for fp64.
+    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; in fp32, fp64 inputs in fp64.
 
     Also returns the mean, the variance, and the number of values of a channel over all ranks.
     """

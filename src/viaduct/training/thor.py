@@ -1,27 +1,28 @@
 """THOR: a second-order optimizer that computes curvature once in `frequency` steps (AAAI 2021; MindSpore's code).
 
-For a layer with inputs a and output gradients D, the factors are A = E[a a^T] and G = E[D D^T] over one batch. The
+For a layer with inputs a and output gradients d, the factors are A = E[a a^T] and G = E[d d^T] over one batch. The
 gradient g of its weight becomes G^-1 g A^-1; torch's SGD then adds weight decay and momentum. Parameters of norms and
 biases keep their plain gradient. A refresh step, such as step 0, computes new inverses, which are used until the next
 refresh; there is no running average.
 
-Form `ascend`, for a convolution with b images and R = b * positions rows, where the loss is a mean over images:
+A convolution of b images has R = b * (output positions of an image) patches. They are the rows of X; the gradients at
+the output positions are the rows of D. The loss is a mean over images. In form `ascend`
 
     A = X^T X / R                  + sqrt(damping * b / R) * I
     G = (D^T D / R) * b^2          + sqrt(damping * b / R) * I
 
-Both inverses are multiplied by sqrt(b / R). Form `gpu` averages patches and gradients over the batch first. For a dense
-layer sqrt(damping) * I is added, and its inverses are not scaled. A and G are cut into diagonal blocks, each inverted
-by Cholesky; a block that is not positive definite keeps its old inverse. A grouped convolution is preconditioned group
-by group.
+and both inverses are multiplied by sqrt(b / R). Form `gpu` averages patches and gradients over the batch first. For a
+dense layer sqrt(damping) * I is added, and the inverses are not scaled. A and G are cut into diagonal blocks, each
+inverted by Cholesky; a block that is not positive definite keeps its old inverse. A grouped convolution is
+preconditioned group by group.
 
     if optimizer.is_refresh_due:
         with optimizer.record_factors(network, scale):
             forward and backward, not compiled
     optimizer.step()
 
-With accumulated parts only the last one is recorded. With several ranks each inverts its own factors, and the inverses
-are averaged. A step that is skipped for overflow is not counted: the next step refreshes instead.
+If a step is accumulated in parts, only the last part is recorded. With several ranks each inverts its own factors, and
+the inverses are averaged. A refresh step that is skipped for overflow is not counted: the next step refreshes instead.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class ThorOptimizer(SGD):
         self.steps += 1
 
     def refresh(self, factors: dict[str, tuple[Factor, Factor]]) -> None:
-        """Replace the stored inverses by those of this batch's factors; the trace rule may keep some."""
+        """Replace the inverses by those of this batch's factors; the trace rule may keep those of some layers."""
         flat = [factor for name in factors for factor in factors[name]]  # A and G of each layer
         old = [inverse for name in factors for inverse in self.inverses[name]]
         damped = [factor.add_damping(self.damping) for factor in flat]
@@ -194,15 +195,16 @@ def average_over_ranks(tensors: list[Tensor], buckets: list[list[int]]) -> None:
 class TraceRule:
     """Rule that decides which layers take new inverses in a refresh, by the relative change of tr(A) * tr(G).
 
-    The change is measured since the layer last took new inverses. Above `trace_renew` it takes the new ones. Below
-    `trace_freeze` it keeps the old ones for good and is not recorded any more. Between the two it keeps the old ones
-    until the next refresh. The host waits for the device only to read which layers are frozen, once in a refresh.
+    The change is measured since the layer last took new inverses. If it is above `trace_renew`, the layer takes the new
+    inverses. If it is below `trace_freeze`, the layer keeps the old ones for good and is not recorded any more.
+    Otherwise it keeps the old ones until the next refresh. The host waits for the device only to read which layers are
+    frozen, once in a refresh.
     """
 
     def __init__(self, settings: Thor) -> None:
         self.renew, self.freeze = settings.trace_renew, settings.trace_freeze
         self.traces: dict[str, Tensor] = {}  # tr(A) * tr(G) when the layer last took new inverses
-        self.frozen: dict[str, Tensor] = {}  # True: the layer keeps its inverses for good
+        self.frozen: dict[str, Tensor] = {}  # by layer, True if it keeps its inverses for good
 
     def read_frozen_names(self) -> set[str]:
         """Return the layers that are not refreshed any more. Waits for the device."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from viaduct.training.metrics import Score
 
 TRACKING_FILE = "tracking.json"  # in the run's directory: {tracker: its id of the run}
-MAX_VALUE_CHARACTERS = 500  # of a parameter, MLflow's limit
+MAX_VALUE_CHARACTERS = 500  # MLflow's limit for the value of a parameter
 LOGGED_FIELDS = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")  # of a LogRecord
 
 
@@ -86,8 +86,8 @@ class Tracking(Callback):
         self.client.write(values, record.step)
 
     def evaluation(self, training: Training, score: Score) -> None:
-        headline = score.to_record().items()
-        values = {f"validation/{key}": float(value) for key, value in headline if isinstance(value, int | float)}
+        figures = score.to_record().items()
+        values = {f"validation/{key}": float(value) for key, value in figures if isinstance(value, int | float)}
         self.client.write(values, training.step)
 
     def end(self, training: Training, outcome: str) -> None:
@@ -95,7 +95,7 @@ class Tracking(Callback):
 
 
 def build_trackers(recipe: Recipe) -> list[Callback]:
-    """Return the callbacks of MLflow and W&B, if the recipe has them; BadValue if a package is not installed."""
+    """Return the callbacks of the trackers that the recipe names; raise BadValue if a package is not installed."""
     return [Tracking(name) for name in recipe.log.trackers if name in CLIENTS]
 
 
@@ -110,7 +110,10 @@ def import_tracker(package: str) -> Any:
 
 
 def flatten(record: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return the fields of a recipe's record by path, as text, without the names of parts (`is`)."""
+    """Return the values of a recipe's record by path, such as "optimizer.lr", as text.
+
+    The key "is" of a part, which names its class (recipes/_fields.py), is left out.
+    """
     texts: dict[str, str] = {}
     for key, value in record.items():
         if isinstance(value, dict) and "is" in value:

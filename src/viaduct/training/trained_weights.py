@@ -28,10 +28,10 @@ from viaduct.weights.torch_files import TORCH_SUFFIXES
 
 WEIGHT_SUFFIXES = (".safetensors", ".ckpt", *TORCH_SUFFIXES)  # of files of weights
 LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
-EPOCH_AND_STEP = re.compile(r"-(\d+)_(\d+)$")  # as in MindSpore's resnet-90_625.ckpt: epoch 90, its step 625
+EPOCH_AND_STEP = re.compile(r"-(\d+)_(\d+)$")  # MindSpore's resnet-90_625.ckpt was saved in epoch 90 after its step 625
 
 
-@sendable  # to other ranks
+@sendable
 @dataclass(frozen=True)
 class WeightsFile:
     """A TensorFlow checkpoint by its prefix, a MindSpore checkpoint, or a file of tensors."""
@@ -48,7 +48,8 @@ class WeightsFile:
     def load_into(self, model: nn.Module, ema: bool | None) -> tuple[int | None, list[str]]:
         """Load these weights into a network; return their step, if it is known, and notes for the user.
 
-        `ema` is True for averages of the weights, False for the weights, None for averages if they are stored.
+        `ema` selects the averages of the weights (True) or the weights (False); None selects the averages if a
+        TensorFlow checkpoint has them.
         """
         state = model.state_dict()
         with open_weights(self.path, ema=bool(ema)) as stored:
@@ -71,7 +72,7 @@ class WeightsFile:
 
 
 def has_averages(stored: StoredWeights) -> bool:
-    """Return True if moving averages of the weights are stored, too."""
+    """Return True if the names are those of a TensorFlow checkpoint that also has moving averages of the weights."""
     return any(name.endswith(AVERAGE_SUFFIX) for name in stored.tensor_infos)
 
 
@@ -89,7 +90,7 @@ def find_weights(path: Path, every: bool) -> list[WeightsFile]:
 
 
 def check_file(path: Path) -> Path:
-    """Return the path if it has weights; raise BadData for a folder that holds files of weights."""
+    """Return the path if there are weights at it; raise BadData otherwise, also for a folder with files of weights."""
     if path.is_dir():
         files = sorted(file.name for file in path.iterdir() if file.suffix in WEIGHT_SUFFIXES)
         if files:
@@ -101,7 +102,7 @@ def check_file(path: Path) -> Path:
 
 
 def extract_order(path: Path) -> tuple[int, int, str]:
-    """Return the sort key of a file: (last number in its name, 0, name); MindSpore's files: (epoch, step, name)."""
+    """Return a file's sort key: (epoch, step, name) for MindSpore's names, else (last number in the name, 0, name)."""
     name = path.name.removesuffix(path.suffix) if path.suffix in WEIGHT_SUFFIXES else path.name
     if path.suffix == ".ckpt" and (match := EPOCH_AND_STEP.search(name)):
         return (int(match[1]), int(match[2]), path.name)
@@ -113,7 +114,7 @@ Weights = checkpoint.SavedCheckpoint | WeightsFile
 
 
 def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[Weights]:
-    """Return the result of `choose_checkpoints`, or the run's final weights if it has no checkpoints."""
+    """Return the chosen checkpoints of a run, or its final weights if it has no checkpoints and no step is given."""
     final = run.path / ("ema.safetensors" if recipe.ema else "model.safetensors")
     if step is None and not checkpoint.list_checkpoints(run.checkpoints) and final.is_file():
         return [WeightsFile(final)]
@@ -121,7 +122,7 @@ def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -
 
 
 def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[checkpoint.SavedCheckpoint]:
-    """Return the checkpoint of a step, or all with undamaged weights (`every`, oldest first), or the newest of these.
+    """Return the checkpoint of a step, or `every` one with undamaged weights, oldest first, or the newest of these.
 
     Notes about damaged checkpoints go to stderr.
     """
