@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from training.ranks import Ended, free_port, together
 from training.tiny_runs import RECIPE, within
-from viaduct.data.order import permutation
+from viaduct.data.order import draw_permutation
 from viaduct.errors import BadValue, ViaductError
 from viaduct.models.resnet_cifar import small_resnet
 from viaduct.recipes import (
@@ -486,5 +486,5 @@ def test_alone_a_wish_holds_at_once() -> None:
 
 
 def test_the_order_of_the_images_is_that_of_one_rank(alone: Path) -> None:
-    order = permutation(RESNET.seed, 0, 640)
+    order = draw_permutation(RESNET.seed, 0, 640)
     assert samples(alone)[0] == sorted(order[:64].tolist())

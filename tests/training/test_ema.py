@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from training.tiny_runs import RECIPE, After, build_normed_network, make_images, train_recipe, training, weights
 from viaduct import devices
-from viaduct.data.batches import Stream
+from viaduct.data.batches import BatchStream
 from viaduct.errors import BadValue
 from viaduct.recipes import Ema, Evaluation, Precision
 from viaduct.training import checkpoint
@@ -130,7 +130,7 @@ def test_a_run_evaluates_the_shadow_and_trains_on_with_its_weights(run: RunDir) 
     assert averaged.score.loss != pytest.approx(plain.score.loss, rel=1e-3)
 
 
-def validation() -> Stream:
+def validation() -> BatchStream:
     return RECIPE.data.batches(make_images(None).validation, device=torch.device("cpu"), train=False, seed=1)
 
 

@@ -32,7 +32,7 @@ def test_a_rank_with_more_images_has_a_larger_weight() -> None:
     strategies = [build_strategy(recipe, nn.Linear(2, 4), Group(rank, 2), None) for rank in range(2)]
     assert all(type(strategy) is DataParallel for strategy in strategies)
     assert sum(strategy.weight_in_mean for strategy in strategies) == 2
-    assert strategies[0].weight_in_mean > strategies[1].weight
+    assert strategies[0].weight_in_mean > strategies[1].weight_in_mean
     assert strategies[0].capture_obstacle == "several ranks take part"
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from training.tiny_runs import RECIPE, Recorder, build_normed_network, make_images, train_recipe
 from training.unsettled_run import SLOW
-from viaduct.data.batches import Stream
+from viaduct.data.batches import BatchStream
 from viaduct.errors import BadValue
 from viaduct.recipes import Checkpoint, Ema, Init, LoadedRecipe
 from viaduct.training import scoring
@@ -89,7 +89,7 @@ def computation(model: nn.Module, plan: PrecisionPlan = FP32) -> Computation:
     return Computation(model, plan, torch.device("cpu"), compiled=False, device_graphs=False)
 
 
-def validation() -> Stream:
+def validation() -> BatchStream:
     return RECIPE.data.batches(make_images(None).validation, device=torch.device("cpu"), train=False, seed=1)
 
 
