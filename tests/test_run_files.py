@@ -17,7 +17,7 @@ RECORD: dict[str, Any] = {"name": "tiny", "file": None, "recipe": {"is": "Recipe
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"", "Expecting value"),
+        (b"", "it is empty"),
         (b"[]", "it holds a list, not an object"),
         (b"null", "it holds null, not an object"),
         (b"\xff{}", "byte 0 is not UTF-8"),

@@ -24,7 +24,7 @@ def test_a_run_that_grew_has_its_new_figures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "Expecting value"), (b"[]", "it holds a list"), (b'{"dependencies": {}}', "name is missing")],
+    [(b"", "it is empty"), (b"[]", "it holds a list"), (b'{"dependencies": {}}', "name is missing")],
 )
 def test_a_damaged_or_foreign_recipe_is_named_and_not_listed(tmp_path: Path, content: bytes, reason: str) -> None:
     make_run(tmp_path / "good")
