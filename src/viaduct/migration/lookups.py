@@ -141,6 +141,22 @@ def bindings_of(site: Site, name: ast.Name) -> Bindings:
     return site.file.names.lookup(name.id, site.file.names.scope_of(name)) or []
 
 
+def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
+    """Yield the reads of a variable in its scope, or of an attribute in the class around it."""
+    if isinstance(target, ast.Name):
+        names = site.file.names
+        bound = names.lookup(target.id, names.scope_of(target))
+        for node in site.source.reads.get(target.id, ()):
+            if names.lookup(target.id, names.scope_of(node)) is bound:
+                yield node
+    elif isinstance(target, ast.Attribute):
+        owner = site.source.class_around(target)
+        for read in site.source.attributes.get(target.attr, ()):
+            is_inside = owner is not None and site.source.is_within(read, [owner])
+            if is_inside and isinstance(read.ctx, ast.Load) and ast.unparse(read) == ast.unparse(target):
+                yield read
+
+
 def calls_to(site: Site, names: Iterable[str]) -> list[ast.Call]:
     return [call for name in names for call in site.file.index.calls.get(name, [])]
 

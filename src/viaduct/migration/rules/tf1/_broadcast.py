@@ -7,7 +7,7 @@ import ast
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1._tensorflow_names import render_tensorflow_name
 from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
 
 ESTIMATORS = (
@@ -42,7 +42,7 @@ def prepend_item(site: Site, value: ast.expr, item: str) -> None:
 
 
 def render_trainable_variables(site: Site) -> str:
-    return f"{proto.tensorflow_name(site, 'trainable_variables')}()"
+    return f"{render_tensorflow_name(site, 'trainable_variables')}()"
 
 
 def render_broadcast(site: Site, variables: str, root: str = "0") -> str:
@@ -51,5 +51,5 @@ def render_broadcast(site: Site, variables: str, root: str = "0") -> str:
     `variables` and `root` are code, too.
     """
     operators = site.import_npu_name("hccl_ops")
-    group = proto.tensorflow_name(site, "group")
+    group = render_tensorflow_name(site, "group")
     return f"{group}(*[var.assign({operators}.broadcast([var], {root})[0]) for var in {variables}])"

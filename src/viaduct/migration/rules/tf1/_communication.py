@@ -10,7 +10,12 @@ from viaduct.migration.lookups import contains_call, mark_once
 from viaduct.migration.options import Options
 from viaduct.migration.project_usage import INITIALIZERS
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1._tensorflow_names import (
+    find_tensorflow_prefix,
+    import_module,
+    render_rewriter_config,
+    render_tensorflow_name,
+)
 
 OPS, PLUGIN = full_name("npu_ops"), full_name("npu_plugin")
 START_CALLS = (f"{OPS}.initialize_system", f"{PLUGIN}.npu_resource_init", full_name("init_resource"))
@@ -62,17 +67,17 @@ def ensure_init_function(site: Site, near: ast.stmt) -> str:
 
 def render_init_body(site: Site) -> list[str]:
     rewrite = "config.graph_options.rewrite_options"
-    if not proto.tensorflow_prefix(site):
-        proto.import_module(site, "tensorflow", "tf")
+    if not find_tensorflow_prefix(site):
+        import_module(site, "tensorflow", "tf")
     return [
         '"""A session, and the operation that starts collective communication when it is run."""',
         f"npu_init = {site.import_npu_name('npu_ops')}.initialize_system()",
-        f"config = {proto.tensorflow_name(site, 'ConfigProto')}()",
-        f"{rewrite}.remapping = {proto.rewriter_config_name(site)}.OFF",
+        f"config = {render_tensorflow_name(site, 'ConfigProto')}()",
+        f"{rewrite}.remapping = {render_rewriter_config(site)}.OFF",
         f"custom_op = {rewrite}.custom_optimizers.add()",
         'custom_op.name = "NpuOptimizer"',
         'custom_op.parameter_map["use_off_line"].b = True',
-        f"init_sess = {proto.tensorflow_name(site, 'Session')}(config=config)",
+        f"init_sess = {render_tensorflow_name(site, 'Session')}(config=config)",
         "return init_sess, npu_init",
     ]
 

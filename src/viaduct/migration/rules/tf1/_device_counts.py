@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import assigned_name, called_name
+from viaduct.migration.lookups import assigned_name, called_name, find_reads
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1._optimizers import find_reads
 
 LIST_LOCAL_DEVICES = "tensorflow.python.client.device_lib.list_local_devices"
 PRINTING_FUNCTIONS = ("print", "info", "debug", "warning", "log")

@@ -10,7 +10,7 @@ from viaduct.migration.lookups import dotted_name, plain_name
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules._entry import APP_RUN
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1._tensorflow_names import reserve_local_name
 from viaduct.migration.source import FunctionNode
 
 EXIT_FUNCTIONS = {"sys.exit", "os._exit", "exit", "quit"}
@@ -120,7 +120,7 @@ def result_name(site: Site, statement: ast.stmt) -> str:
     for mark in site.file.handled:
         if mark[:2] == ("result", function):
             return str(mark[2])
-    name = proto.reserve_local_name(site, statement, "result")
+    name = reserve_local_name(site, statement, "result")
     site.file.handled[("result", function, name)] = None
     return name
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import bind_arguments, bindings_of, call_with_argument, plain_name, sole_target
+from viaduct.migration.lookups import (
+    bind_arguments,
+    bindings_of,
+    call_with_argument,
+    find_reads,
+    plain_name,
+    sole_target,
+)
 from viaduct.migration.predicates import is_self
 from viaduct.migration.project_usage import GROUPING_CALLS, makes_initialiser
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
 
 # Functions of TensorFlow that return the initialiser of a list of variables.
@@ -178,7 +184,7 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
         return is_run_somewhere(site, parent, depth + 1)
     target = sole_target(parent) if isinstance(parent, ast.Assign) else None
     if isinstance(target, ast.Name):
-        reads = list(optimizers.find_reads(site, target))
+        reads = list(find_reads(site, target))
         is_global = isinstance(site.file.names.scope_of(target).node, ast.Module)
         is_importable = is_global and bool(site.file.project.importers.get(site.file.path))
         return is_importable or any(is_run_somewhere(site, read, depth + 1) for read in reads)

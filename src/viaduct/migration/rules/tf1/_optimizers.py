@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_name
 from viaduct.migration.lookups import bind_arguments, bindings_of, contains_call, plain_name, positional_parameters
@@ -164,22 +163,6 @@ def unwrap_optimizer(site: Site, optimizer: ast.expr) -> None:
         site.edit.remove_statement(statement)
     else:
         site.edit.replace_node(site.node, site.text_of(optimizer))
-
-
-def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
-    """Yield the reads of a variable in its scope, or of an attribute in the class around it."""
-    if isinstance(target, ast.Name):
-        names = site.file.names
-        bound = names.lookup(target.id, names.scope_of(target))
-        for node in site.source.reads.get(target.id, ()):
-            if names.lookup(target.id, names.scope_of(node)) is bound:
-                yield node
-    elif isinstance(target, ast.Attribute):
-        owner = site.source.class_around(target)
-        for read in site.source.attributes.get(target.attr, ()):
-            is_inside = owner is not None and site.source.is_within(read, [owner])
-            if is_inside and isinstance(read.ctx, ast.Load) and ast.unparse(read) == ast.unparse(target):
-                yield read
 
 
 def report_sum(site: Site) -> None:

@@ -13,7 +13,7 @@ from viaduct.cards.tensorflow_api import HCCL_API, full_name
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site
 from viaduct.migration.rules import _entry
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1._tensorflow_names import import_module
 
 # Quantity -> function of hccl.
 HCCL_FUNCTIONS = {
@@ -53,7 +53,7 @@ def can_ask_hccl(site: Site, node: ast.AST) -> bool:
 
 def render_environment(site: Site, quantity: str) -> str:
     variable, default = ENVIRONMENT[quantity]
-    return f'int({proto.import_module(site, "os")}.getenv("{variable}", "{default}"))'
+    return f'int({import_module(site, "os")}.getenv("{variable}", "{default}"))'
 
 
 def runs_before_main(site: Site, node: ast.AST) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.lookups import assigned_name, bindings_of, call_with_argument
+from viaduct.migration.lookups import assigned_name, bindings_of, call_with_argument, find_reads
 from viaduct.migration.predicates import find_argument
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1._optimizers import find_reads
 
 # Position of `config` among the arguments of the canned estimators (TensorFlow 1.15).
 CONFIG_POSITIONS = {

@@ -8,7 +8,9 @@ from functools import partial
 from viaduct.migration.lookups import argument_values, keyword_value, mark_once
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _config_proto as config_proto
+from viaduct.migration.rules.tf1._insertion import ends_line, find_insertion_statement, reads_bound_name, starts_line
+from viaduct.migration.rules.tf1._tensorflow_names import render_tensorflow_name, reserve_local_name
 
 
 def report_host_session(site: Site) -> None:
@@ -22,20 +24,22 @@ def report_host_session(site: Site) -> None:
 
 def allows_no_gpu(site: Site, value: ast.expr) -> bool:
     """Return True for a config with device_count {"GPU": 0}, set by its constructor or an assignment."""
-    config = proto.find_variable(site, value)
+    config = config_proto.find_config_variable(site, value)
     if config is not None and sets_no_gpu(site, config, value):
         return True
     values = config.values if config is not None else [value]
-    return bool(values) and all(proto.is_config_proto(site, node) and is_made_without_gpu(node) for node in values)
+    return bool(values) and all(
+        config_proto.is_config_proto(site, node) and is_made_without_gpu(node) for node in values
+    )
 
 
-def sets_no_gpu(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bool:
+def sets_no_gpu(site: Site, config: config_proto.ConfigVariable, value: ast.expr) -> bool:
     """Return True if the file has `config.device_count["GPU"] = 0` for this config."""
     for node in site.source.nodes_of_type(ast.Assign) if "device_count" in site.source.text else []:
         target = node.targets[0]
         if isinstance(target, ast.Subscript) and is_literal_in(target.slice, "GPU") and is_literal_in(node.value, 0):
-            is_field = proto.field_path(site, target.value) == (*config.parts, "device_count")
-            if is_field and proto.is_same_variable(site, config, node, value):
+            is_field = config_proto.field_path(site, target.value) == (*config.parts, "device_count")
+            if is_field and config_proto.is_same_variable(site, config, node, value):
                 return True
     return False
 
@@ -51,12 +55,12 @@ def has_npu_optimizer(site: Site, value: ast.expr) -> bool:
     """Return True for a config that has a custom optimizer, or gets one from a function of the project."""
     if site.values.kind(value) == "npu_config_proto" or is_from_helper(site, value):
         return True
-    config = proto.find_variable(site, value)
+    config = config_proto.find_config_variable(site, value)
     if config is None:
         return False
     if config.values and all(is_from_helper(site, assigned) for assigned in config.values):
         return True
-    return proto.has_custom_optimizer(site, config, value) or is_passed_to_npu_helper(site, config, value)
+    return config_proto.has_custom_optimizer(site, config, value) or is_passed_to_npu_helper(site, config, value)
 
 
 def is_from_helper(site: Site, value: ast.expr) -> bool:
@@ -74,14 +78,14 @@ def is_npu_helper_call(site: Site, value: ast.AST) -> bool:
     return name in helpers or method in helpers
 
 
-def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bool:
+def is_passed_to_npu_helper(site: Site, config: config_proto.ConfigVariable, value: ast.expr) -> bool:
     """Return True if the config is an argument of a project's function that adds NpuOptimizer: `add_npu(config)`."""
     if not site.file.project.npu_optimizer_functions:
         return False
     calls = [call for call in site.source.nodes_of_type(ast.Call) if is_npu_helper_call(site, call)]
     arguments = [argument for call in calls for argument in argument_values(call)]
     same_text = [argument for argument in arguments if ast.unparse(argument) == config.text]
-    return any(proto.is_same_variable(site, config, argument, value) for argument in same_text)
+    return any(config_proto.is_same_variable(site, config, argument, value) for argument in same_text)
 
 
 def is_from_config_helper(site: Site, value: ast.expr) -> bool:
@@ -98,14 +102,14 @@ def is_from_config_helper(site: Site, value: ast.expr) -> bool:
 def add_npu_optimizer(site: Site, value: ast.expr) -> None:
     """Add NpuOptimizer to a config after its assignment, else before its use, else by Ascend's npu_config_proto."""
     is_explicit = site.options.style == "explicit"
-    config = proto.find_variable(site, value) if is_explicit else None
+    config = config_proto.find_config_variable(site, value) if is_explicit else None
     if config and config.values and all(map(partial(can_add_after, site), config.assignments, config.values)):
         for assignment in config.assignments:
             add_after(site, config, assignment)
-    elif is_explicit and proto.is_config_proto(site, value) and can_compute_before(site, value):
+    elif is_explicit and config_proto.is_config_proto(site, value) and can_compute_before(site, value):
         location = site.source.statement_around(value)
-        name = proto.reserve_local_name(site, location, "config")
-        lines = [f"{name} = {site.text_of(value)}", *proto.npu_optimizer_statements(site, name, location)]
+        name = reserve_local_name(site, location, "config")
+        lines = [f"{name} = {site.text_of(value)}", *config_proto.npu_optimizer_statements(site, name, location)]
         site.edit.insert_before(location, lines)
         site.edit.replace(*site.source.span(value), name)  # the comments in the value have moved with it
     else:
@@ -116,35 +120,35 @@ def add_npu_optimizer(site: Site, value: ast.expr) -> None:
 def can_add_after(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
     """Return True for `config = tf.ConfigProto(…)` on separate lines, outside a class body."""
     is_complete_value = isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is value
-    has_own_lines = proto.starts_line(site, assignment) and proto.ends_line(site, assignment)
+    has_own_lines = starts_line(site, assignment) and ends_line(site, assignment)
     in_class_body = isinstance(site.source.parents[assignment], ast.ClassDef)
-    return is_complete_value and has_own_lines and not in_class_body and proto.is_config_proto(site, value)
+    return is_complete_value and has_own_lines and not in_class_body and config_proto.is_config_proto(site, value)
 
 
 def can_compute_before(site: Site, value: ast.expr) -> bool:
     """Return True if the value may be computed before the statement that holds it."""
-    location = proto.find_insertion_statement(site, value)
-    return location is not None and not proto.reads_bound_name(location, value)
+    location = find_insertion_statement(site, value)
+    return location is not None and not reads_bound_name(location, value)
 
 
-def add_after(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
+def add_after(site: Site, config: config_proto.ConfigVariable, assignment: ast.stmt) -> None:
     """Add NpuOptimizer to a config, once, after the statements that set its other fields."""
     if mark_once(site, "filled", assignment):
-        last = proto.last_setting(site, config.parts, assignment)
-        last = last if proto.ends_line(site, last) else assignment
-        site.edit.insert_after(last, proto.npu_optimizer_statements(site, config.text, assignment))
+        last = config_proto.last_setting(site, config.parts, assignment)
+        last = last if ends_line(site, last) else assignment
+        site.edit.insert_after(last, config_proto.npu_optimizer_statements(site, config.text, assignment))
 
 
 def create_config(site: Site) -> str:
     """Return the code of a new config: a variable that is set before the statement, or a call of npu_config_proto."""
-    location = proto.find_insertion_statement(site, site.node) if site.options.style == "explicit" else None
+    location = find_insertion_statement(site, site.node) if site.options.style == "explicit" else None
     if location is None:
         return wrap_config(site, "")
     name = inserted_config(site, location)
     if name is None:
-        name = proto.reserve_local_name(site, location, "config")
-        assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
-        site.edit.insert_before(location, [assignment, *proto.npu_optimizer_statements(site, name, location)])
+        name = reserve_local_name(site, location, "config")
+        assignment = f"{name} = {render_tensorflow_name(site, 'ConfigProto')}()"
+        site.edit.insert_before(location, [assignment, *config_proto.npu_optimizer_statements(site, name, location)])
         configs = site.file.cache.setdefault(("configs", site.source.function_around(location)), [])
         configs.append((location, name))  # for inserted_config
     return name

@@ -31,10 +31,11 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import BROADCASTS, INITIALIZERS, OPTIMIZER_TRAINING_FUNCTIONS, TRAINING_METHODS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
-from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _initialisers as initialisers
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1 import _ranks as ranks
+from viaduct.migration.rules.tf1._insertion import ends_line, starts_line
+from viaduct.migration.rules.tf1._tensorflow_names import reserve_local_name
 from viaduct.migration.sessions import SESSION_CLASSES
 
 rule = Rule(
@@ -119,11 +120,11 @@ def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
     ):
         report_missing_broadcast(site)
         return
-    name = proto.reserve_local_name(site, statement, "bcast_op")
+    name = reserve_local_name(site, statement, "bcast_op")
     definition = f"{name} = {broadcast.render_broadcast(site, broadcast.render_trainable_variables(site))}"
     if session is None or is_in_default_graph(site, session):
         lines = [definition, run.format(name)]
-    elif proto.starts_line(site, statement) and proto.ends_line(site, statement):
+    elif starts_line(site, statement) and ends_line(site, statement):
         lines = [
             f"with {site.text_of(session)}.graph.as_default():",
             f"{site.source.indent_unit}{definition}",

@@ -21,7 +21,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from viaduct.migration.lookups import branches, contains_call, is_called_in_project, mark_once
+from viaduct.migration.lookups import branches, contains_call, find_reads, is_called_in_project, mark_once
 from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
@@ -119,7 +119,7 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
     if not isinstance(target, ast.Name | ast.Attribute):
         report_unknown_use(site)
         return
-    uses = {classify_use(site, node) for node in optimizers.find_reads(site, target)}
+    uses = {classify_use(site, node) for node in find_reads(site, target)}
     if "wrapped" in uses or ("summed" in uses and "trains" not in uses):
         return
     uses = {"trains" if use in ("applies", "summed") else use for use in uses}
@@ -144,7 +144,7 @@ def outermost_choice(site: Site, statement: ast.Assign, target: ast.expr) -> ast
         if not isinstance(parent, ast.If):
             break
         outermost = parent if all_branches_create(site, parent, target) else outermost
-    reads = set(optimizers.find_reads(site, target))
+    reads = set(find_reads(site, target))
     return outermost if outermost is not None and not any(node in reads for node in ast.walk(outermost)) else None
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import last_name, plain_name
+from viaduct.migration.lookups import find_reads, last_name, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._optimizers import find_reads, find_receiving_parameter
+from viaduct.migration.rules.tf1._optimizers import find_receiving_parameter
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
 rule = Rule(__name__, requirement="communication", rows=("V1",), after=("estimator_run_config",))

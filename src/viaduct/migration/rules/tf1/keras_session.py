@@ -29,8 +29,14 @@ import ast
 from viaduct.migration.lookups import is_called_in_project, plain_name, walk_executed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _config_proto as config_proto
 from viaduct.migration.rules.tf1 import _exits, _keras
+from viaduct.migration.rules.tf1._tensorflow_names import (
+    find_tensorflow_prefix,
+    import_module,
+    render_tensorflow_name,
+    reserve_local_name,
+)
 from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__, requirement="keras_sessions", rows=("K1", "K2", "K3"), after=("session_config",))
@@ -140,13 +146,13 @@ def insert_session(site: Site, statement: ast.stmt) -> None:
 
 def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
     """Return the statements that create a session with NpuOptimizer and set it in Keras."""
-    if not proto.tensorflow_prefix(site):
-        proto.import_module(site, "tensorflow", "tf")
-    config = proto.reserve_local_name(site, statement, "config")
+    if not find_tensorflow_prefix(site):
+        import_module(site, "tensorflow", "tf")
+    config = reserve_local_name(site, statement, "config")
     return [
-        f"{config} = {proto.tensorflow_name(site, 'ConfigProto')}()",
-        *proto.npu_optimizer_statements(site, config, statement),
-        f"{name} = {proto.tensorflow_name(site, 'Session')}(config={config})",
+        f"{config} = {render_tensorflow_name(site, 'ConfigProto')}()",
+        *config_proto.npu_optimizer_statements(site, config, statement),
+        f"{name} = {render_tensorflow_name(site, 'Session')}(config={config})",
         f"{set_session_name(site)}({name})",
     ]
 
@@ -159,7 +165,7 @@ def set_session_name(site: Site) -> str:
         return f"{alias}.set_session"
     if root == "keras":
         return site.file.import_name("keras.backend", "set_session")
-    return f"{proto.tensorflow_prefix(site)}keras.backend.set_session"
+    return f"{find_tensorflow_prefix(site)}keras.backend.set_session"
 
 
 def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
@@ -170,7 +176,7 @@ def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
     main = _entry.main_function(site)
     if site.source.function_around(statement) is None and _exits.ends_program(site, site.source.tree.body):
         if main is None:
-            register = f"{proto.import_module(site, 'atexit')}.register(lambda: {closing})"
+            register = f"{import_module(site, 'atexit')}.register(lambda: {closing})"
             site.edit.insert_before(statement, [register])
             return
         _exits.insert_at_exits(site, main.body, [closing])

@@ -16,11 +16,10 @@ import ast
 import re
 import tokenize
 
-from viaduct.migration.lookups import argument_values, bindings_of, mark_once, parameter_default
+from viaduct.migration.lookups import argument_values, bindings_of, find_reads, mark_once, parameter_default
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
-from viaduct.migration.rules.tf1._optimizers import find_reads
 from viaduct.migration.rules.tf1._strategies import DEVICE_SETTERS, STRATEGIES
 
 rule = Rule(__name__, requirement="placement", rows=("6.1",), targets=("mlu",))

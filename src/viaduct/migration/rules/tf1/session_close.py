@@ -24,10 +24,10 @@ import ast
 from viaduct.migration.lookups import called_name, mark_once, plain_name, sole_target
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits
 from viaduct.migration.rules.tf1._communication import starts_communication
 from viaduct.migration.rules.tf1._session_uses import find_keeper, only_handles_files, reads_within
+from viaduct.migration.rules.tf1._tensorflow_names import import_module
 from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
 rule = Rule(__name__, requirement="closing", rows=("S9", "S10"), after=("device_block",))
@@ -122,7 +122,7 @@ def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
 
 
 def register_close(site: Site, name: str, statement: ast.stmt) -> None:
-    site.edit.insert_after(statement, [f"{proto.import_module(site, 'atexit')}.register({name}.close)"])
+    site.edit.insert_after(statement, [f"{import_module(site, 'atexit')}.register({name}.close)"])
     report_closed(site)
 
 

@@ -29,7 +29,8 @@ from viaduct.cards.limits import REMAPPING_FUSES
 from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.predicates import is_none_or_absent
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _config_proto as config_proto
+from viaduct.migration.rules.tf1._insertion import ends_line
 from viaduct.migration.rules.tf1._session_configs import (
     add_npu_optimizer,
     allows_no_gpu,
@@ -39,6 +40,11 @@ from viaduct.migration.rules.tf1._session_configs import (
     report_host_session,
 )
 from viaduct.migration.rules.tf1._session_uses import advise_if_only_for_files
+from viaduct.migration.rules.tf1._tensorflow_names import (
+    find_tensorflow_prefix,
+    render_rewriter_config,
+    render_tensorflow_name,
+)
 from viaduct.migration.sessions import CONFIG_ARGUMENTS, CONFIG_ARGUMENTS_BY_KIND_AND_METHOD, SESSION_CLASSES
 
 rule = Rule(__name__, requirement="sessions", rows=("S1", "S2", "S3", "S4", "S6", "K2"), after=("horovod_devices",))
@@ -67,13 +73,13 @@ def add_creator(site: Site) -> None:
     """Give MonitoredSession a session creator with a config; the default creator has none."""
     if not is_none_or_absent(site.argument("session_creator", 0)):
         return
-    if site.has_unpacked_arguments or not proto.tensorflow_prefix(site):
+    if site.has_unpacked_arguments or not find_tensorflow_prefix(site):
         site.request_review(
             "give MonitoredSession a ChiefSessionCreator whose config has NpuOptimizer",
             zh="请为 MonitoredSession 传入 config 中带 NpuOptimizer 的 ChiefSessionCreator",
         )
         return
-    creator_class = proto.tensorflow_name(site, "train.ChiefSessionCreator")
+    creator_class = render_tensorflow_name(site, "train.ChiefSessionCreator")
     site.set_argument("session_creator", f"{creator_class}(config={create_config(site)})", 0)
     report_configured(site)
 
@@ -137,17 +143,17 @@ def switch_remapping_off(site: Site, value: ast.expr) -> None:
 
     A file with the word remapping or npu_init stays.
     """
-    config = proto.find_variable(site, value)
+    config = config_proto.find_config_variable(site, value)
     if config is None or len(config.assignments) != 1:
         return
     if "remapping" in site.source.text or "npu_init" in site.source.text:
         return  # importing npu_init switches it off for every session
-    adding_statement = proto.find_adding_statement(site, config, value)
+    adding_statement = config_proto.find_adding_statement(site, config, value)
     if adding_statement is None or not mark_once(site, "remapping", config.assignments[0]):
         return
-    last = proto.last_setting(site, config.parts, adding_statement)
-    last = last if proto.ends_line(site, last) else adding_statement
-    switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config_name(site)}.OFF"
+    last = config_proto.last_setting(site, config.parts, adding_statement)
+    last = last if ends_line(site, last) else adding_statement
+    switch = f"{config.text}.graph_options.rewrite_options.remapping = {render_rewriter_config(site)}.OFF"
     site.edit.insert_after(last, [switch])
     english, chinese = REMAPPING_FUSES
     site.report_change(f"{english}: it is switched off", zh=f"{chinese}：已关闭")

@@ -12,7 +12,7 @@ import ast
 from viaduct.cards import CUDA, NPU
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _config_proto as config_proto
 
 rule = Rule(__name__, rows=("S7",), category="advice", after=("horovod_devices",), runs_last=True)
 
@@ -27,7 +27,7 @@ ALTERNATIVES = {  # variable, or its beginning -> advice in English and Chinese
 def report_assignment(site: Site) -> None:
     """Advise on assignments to a field of gpu_options and to an environment variable."""
     for target in site.node.targets:
-        if isinstance(target, ast.Attribute) and "gpu_options" in proto.field_path(site, target)[:-1]:
+        if isinstance(target, ast.Attribute) and "gpu_options" in config_proto.field_path(site, target)[:-1]:
             advise_field(site, target.attr)
         elif isinstance(target, ast.Subscript) and site.qualified_name(target.value) == "os.environ":
             advise_variable(site, target.slice)

@@ -26,8 +26,9 @@ import ast
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _config_proto as config_proto
 from viaduct.migration.rules.tf1._communication import starts_communication
+from viaduct.migration.rules.tf1._insertion import ends_line, starts_line
 
 rule = Rule(
     __name__, requirement="sessions", rows=("S8",), when=lambda options: options.distributed, after=("keras_session",)
@@ -46,14 +47,16 @@ def extend_optimizers(site: Site) -> None:
     target, value = site.node.targets[0], site.node.value
     if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_literal_in(value, "NpuOptimizer")):
         return
-    parts = proto.field_path(site, target)  # "config", "graph_options", "rewrite_options", "custom_optimizers", "name"
+    parts = config_proto.field_path(
+        site, target
+    )  # "config", "graph_options", "rewrite_options", "custom_optimizers", "name"
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
     rewrite = parts[:-2]  # the rewrite options of this config
     function = site.source.function_around(site.node)
     if mentions_list(site, rewrite) or (function is not None and starts_communication(site, function)):
         return  # a session that starts communication computes no gradients
-    last = proto.last_setting(site, rewrite, site.node)
+    last = config_proto.last_setting(site, rewrite, site.node)
     site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
     site.report_change(
         "the gradients that ranks exchange are fused: GradFusionOptimizer is added to Grappler's list",
@@ -73,12 +76,12 @@ def mentions_list(site: Site, rewrite: tuple[str, ...]) -> bool:
     """Return True if this function mentions the config's list of optimizers."""
     nodes = ast.walk(site.source.function_around(site.node) or site.source.tree)
     field = (*rewrite, "optimizers")
-    return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in nodes)
+    return any(isinstance(node, ast.Attribute) and config_proto.field_path(site, node) == field for node in nodes)
 
 
 def render_list(site: Site, rewrite: str, last: ast.stmt) -> list[str]:
     """Return the lines that extend the list; a single line if `last` shares its line with other statements."""
-    if proto.starts_line(site, last) and proto.ends_line(site, last):
+    if starts_line(site, last) and ends_line(site, last):
         unit = site.source.indent_unit
         return [f"{rewrite}.optimizers.extend([", f"{unit}{FIRST_LINE}", f"{unit}{SECOND_LINE}", "])"]
     return [f"{rewrite}.optimizers.extend([{FIRST_LINE} {SECOND_LINE[:-1]}])"]

@@ -29,7 +29,7 @@ from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.profiling_points import render_profiling_options
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1._tensorflow_names import render_bytes
 
 rule = Rule(
     __name__,
@@ -52,16 +52,16 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
     """Return the keys of the parameter_map for the options, each with the code that sets it: `.b = True`."""
     keys: dict[str, str] = {}
     if options.precision:
-        keys[options.precision_key] = f".s = {proto.as_bytes(site, options.precision)}"
+        keys[options.precision_key] = f".s = {render_bytes(site, options.precision)}"
     if options.fusion_switch:
-        keys["fusion_switch_file"] = f".s = {proto.as_bytes(site, options.fusion_switch)}"
+        keys["fusion_switch_file"] = f".s = {render_bytes(site, options.fusion_switch)}"
     if options.profile:
-        profiling = proto.as_bytes(site, render_profiling_options(options))
+        profiling = render_bytes(site, render_profiling_options(options))
         keys |= {"profiling_mode": ".b = True", "profiling_options": f".s = {profiling}"}
     if options.dump:
-        keys |= {"enable_dump": ".b = True", "dump_path": f".s = {proto.as_bytes(site, options.dump)}"}
-        keys |= {"dump_step": f".s = {proto.as_bytes(site, options.dump_step)}"} if options.dump_step else {}
-        keys["dump_mode"] = f".s = {proto.as_bytes(site, 'all')}"
+        keys |= {"enable_dump": ".b = True", "dump_path": f".s = {render_bytes(site, options.dump)}"}
+        keys |= {"dump_step": f".s = {render_bytes(site, options.dump_step)}"} if options.dump_step else {}
+        keys["dump_mode"] = f".s = {render_bytes(site, 'all')}"
     return keys
 
 

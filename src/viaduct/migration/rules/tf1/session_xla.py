@@ -20,7 +20,8 @@ from viaduct.cards.limits import REMAPPING_FUSES
 from viaduct.migration.lookups import plain_name
 from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _config_proto as config_proto
+from viaduct.migration.rules.tf1._tensorflow_names import render_rewriter_config, render_tensorflow_name
 
 rule = Rule(__name__, requirement="compiler", rows=("S5", "S12"), after=("session_graph_options",))
 
@@ -45,7 +46,7 @@ def edit_assignment(site: Site) -> None:
     target = site.node.targets[0]
     if len(site.node.targets) != 1 or not isinstance(target, ast.Attribute):
         return
-    parts = proto.field_path(site, target)
+    parts = config_proto.field_path(site, target)
     if parts[-2:] == ("optimizer_options", "global_jit_level") or is_jit_level(site, target):
         switch_xla_off(site, site.node.value)
     elif "rewrite_options" in parts or is_toggle(site, site.node.value):
@@ -87,7 +88,7 @@ def edit_optimizer_options(site: Site) -> None:
         switch_xla_off(site, keyword.value)
 
 
-@rule.call(*proto.CONFIG_PROTO)
+@rule.call(*config_proto.CONFIG_PROTO)
 def advise_config_proto(site: Site) -> None:
     for keyword in site.node.keywords:
         advise_placement(site, keyword.arg or "", keyword.value)
@@ -123,7 +124,7 @@ def switch_xla_off(site: Site, value: ast.expr) -> None:
     if "OptimizerOptions." in name and isinstance(value, ast.Attribute):
         site.edit.replace_node(value, f"{site.text_of(value.value)}.OFF")
     else:
-        site.edit.replace_node(value, f"{proto.tensorflow_name(site, 'OptimizerOptions')}.OFF")
+        site.edit.replace_node(value, f"{render_tensorflow_name(site, 'OptimizerOptions')}.OFF")
     report_xla_off(site)
 
 
@@ -131,7 +132,7 @@ def is_remapping(site: Site, target: ast.expr) -> bool:
     """Return True for the field `remapping` of rewrite options, known by its path, its object or the assigned value."""
     if not isinstance(target, ast.Attribute) or target.attr != "remapping":
         return False
-    if proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
+    if config_proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
         return True
     origin = site.values.assigned_value(target.value)
     if isinstance(origin, ast.Call) and site.qualified_name(origin.func) == REWRITER:
@@ -148,7 +149,7 @@ def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = Tru
         report_remapping(site)
         return
     enumeration = site.text_of(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
-    site.edit.replace_node(value, f"{enumeration or proto.rewriter_config_name(site)}.OFF")
+    site.edit.replace_node(value, f"{enumeration or render_rewriter_config(site)}.OFF")
     site.report_change(f"{REMAPPING_FUSES[0]}: it is switched off here too", zh=f"{REMAPPING_FUSES[1]}：此处也已关闭")
 
 
