@@ -28,6 +28,7 @@ MAX_METRICS_BYTES = 4 << 30  # of metrics.jsonl
 STEP_LIMIT = 1 << 62  # steps are below this number; a larger one is damage
 MANIFEST = "manifest.json"
 LABELS = "labels.json"
+RATE_PAGE = "rate_finder.html"  # of `train --lr find`; may be in the directory before its run begins
 ENDING = "ending.json"
 Number = float | None  # null in JSON means not finite
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from migration.checking import migrate_source
+from viaduct.cards.cann_options import PROFILING_POINTS_FILE
 from viaduct.errors import BadData, BadValue
 from viaduct.migration.checks import check_options
 from viaduct.migration.options import Options
-from viaduct.migration.profiling_points import POINTS_FILE, read_points
+from viaduct.migration.profiling_points import read_points
 from viaduct.migration.run import migrate_project
 from viaduct.migration.start_scripts import render_start_scripts
 
@@ -50,16 +51,16 @@ def test_points_without_a_profile_are_refused() -> None:
 
 
 def test_a_record_and_its_file_are_read(tmp_path: Path) -> None:
-    (tmp_path / POINTS_FILE).write_text(json.dumps({"fp_point": POINTS[0], "bp_point": POINTS[1]}))
-    assert read_points(tmp_path) == read_points(tmp_path / POINTS_FILE) == POINTS
-    (tmp_path / POINTS_FILE).write_text(json.dumps({"bp_point": POINTS[1]}))
+    (tmp_path / PROFILING_POINTS_FILE).write_text(json.dumps({"fp_point": POINTS[0], "bp_point": POINTS[1]}))
+    assert read_points(tmp_path) == read_points(tmp_path / PROFILING_POINTS_FILE) == POINTS
+    (tmp_path / PROFILING_POINTS_FILE).write_text(json.dumps({"bp_point": POINTS[1]}))
     assert read_points(tmp_path) == ("", POINTS[1])
 
 
 def test_what_carry_leaves_holds_the_record_of_the_migrated_script(tmp_path: Path) -> None:
     record = tmp_path / "runs" / "migrated"
     record.mkdir(parents=True)
-    (record / POINTS_FILE).write_text(json.dumps({"fp_point": POINTS[0], "bp_point": POINTS[1]}))
+    (record / PROFILING_POINTS_FILE).write_text(json.dumps({"fp_point": POINTS[0], "bp_point": POINTS[1]}))
     assert read_points(tmp_path) == POINTS
 
 
@@ -70,6 +71,6 @@ def test_a_folder_that_is_no_such_record_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"fp_point": 3}', "{"])
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / POINTS_FILE).write_text(text)
-    with pytest.raises(BadData, match=POINTS_FILE):
+    (tmp_path / PROFILING_POINTS_FILE).write_text(text)
+    with pytest.raises(BadData, match=PROFILING_POINTS_FILE):
         read_points(tmp_path)

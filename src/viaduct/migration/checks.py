@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 
+from viaduct.cards.cann_options import DUMP_STEPS, PRECISION_MODES, PRECISION_MODES_V2
 from viaduct.errors import BadValue, UnknownName
 from viaduct.migration.catalogue import find_rules
 from viaduct.migration.options import Options
 
-PRECISION_MODES = (
-    *("force_fp32", "allow_fp32_to_fp16", "force_fp16", "must_keep_origin_dtype", "allow_mix_precision"),
-    *("cube_fp16in_fp32out", "allow_mix_precision_fp16", "allow_mix_precision_bf16", "allow_fp32_to_bf16"),
-)
-PRECISION_MODES_V2 = ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16")
 PRESETS = ("resnet-seed",)
-DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 
 
 def check_options(options: Options) -> None:

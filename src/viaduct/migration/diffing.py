@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from viaduct.migration.source import lines_of
 
-Kind = Literal["same", "changed", "removed", "added"]
+if TYPE_CHECKING:
+    from viaduct.reporting.diff_view import RowKind
+
 WORD = re.compile(r"\w+|\s+|.")
 MIN_SIMILARITY = 0.3
 """Two lines that are less similar are shown as a removal and an addition instead of a change."""
@@ -35,7 +37,7 @@ class Piece:
 class AlignedLine:
     """One row of the comparison. `old` and `new`: line numbers from 1, None on a side without a line."""
 
-    kind: Kind
+    kind: RowKind
     old: int | None
     new: int | None
     left: tuple[Piece, ...] = ()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from viaduct.cards.cann_options import PRECISION_MODES
 from viaduct.cards.npu import DEFAULT_RANK_SOURCE, RankSource
 from viaduct.flags import Flag
 
 TargetName = Literal["npu", "mlu", "any"]
 Mode = Literal["rewrite", "patch"]
-NEWER_PRECISION_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values of precision_mode_v2 only
 
 # Headings in the help of `viaduct migrate`
 TORCH, TF1, RULES = "PyTorch scripts", "TensorFlow 1 scripts", "Rules"
@@ -86,5 +86,5 @@ class Options:
 
     @property
     def precision_key(self) -> str:
-        """Name of the CANN setting that takes the value `precision`."""
-        return "precision_mode_v2" if self.precision in NEWER_PRECISION_MODES else "precision_mode"
+        """Name of the CANN setting that takes the value `precision`; the older one for a mode of both."""
+        return "precision_mode" if self.precision in ("", *PRECISION_MODES) else "precision_mode_v2"

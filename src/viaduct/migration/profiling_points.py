@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from viaduct.cards.cann_options import POINT_OPTIONS, PROFILING_POINTS_FILE
 from viaduct.errors import BadData
 from viaduct.migration.options import Options
 
-POINTS_FILE = "profiling_points.json"  # in a record of `viaduct rehearse`
 CARRIED_RECORD = Path("runs", "migrated")  # record of the migrated script, below the folder of `viaduct carry`
-POINT_OPTIONS = ("fp_point", "bp_point")  # of CANN's profiling_options, and keys of the file
 MAX_BYTES = 1 << 20
 
 
@@ -30,11 +29,11 @@ def read_points(path: Path) -> tuple[str, str]:
 
     `path`: a record of `viaduct rehearse`, a folder of `viaduct carry`, or the file with the points.
     """
-    candidates = [path, path / POINTS_FILE, path / CARRIED_RECORD / POINTS_FILE]
+    candidates = [path, path / PROFILING_POINTS_FILE, path / CARRIED_RECORD / PROFILING_POINTS_FILE]
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:
         raise BadData(
-            f"there is no {POINTS_FILE} in {str(path)!r}.",
+            f"there is no {PROFILING_POINTS_FILE} in {str(path)!r}.",
             "`viaduct rehearse train.py --steps 2 --record DIR` writes it for a TensorFlow 1 script that trains.",
         )
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import os
 import sys
 from collections.abc import Collection, Iterator
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from viaduct.cards import NPU, PLUGINS
 from viaduct.errors import BadValue
-from viaduct.extras import EXTRAS, PYTHON_WITHOUT_TENSORFLOW
+from viaduct.extras import EXTRAS, PYTHON_WITHOUT_TENSORFLOW, is_installed
 from viaduct.path_errors import refuse_special_file
 from viaduct.rehearsal.plan import FrameworkName
 from viaduct.scripts import notebook_runs
@@ -148,7 +147,7 @@ class ModuleSearch:
         if top in sys.stdlib_module_names:
             return []
         files = self._find_in(module, self.folders)
-        if files or top in STAND_IN_PACKAGES or top in FRAMEWORK_OF_PACKAGE or is_importable(top):
+        if files or top in STAND_IN_PACKAGES or top in FRAMEWORK_OF_PACKAGE or is_installed(top):
             return files
         return self._find_in(module, self.subfolders)
 
@@ -184,14 +183,6 @@ def list_subfolders(folder: Path) -> list[Path]:
             return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
     except OSError:
         return []
-
-
-def is_importable(top: str) -> bool:
-    """Return True if a package is installed, without importing it."""
-    try:
-        return importlib.util.find_spec(top) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def read_source(path: Path, required: bool) -> Source | None:
@@ -332,7 +323,7 @@ def is_package_available(top: str, folders: list[Path]) -> bool:
         return True
     if any((folder / f"{top}.py").exists() or (folder / top).is_dir() for folder in folders):
         return True
-    return is_importable(top)
+    return is_installed(top)
 
 
 def make_install_advice(names: Collection[str]) -> str:

@@ -21,7 +21,6 @@ STANDARD_ERRORS = 5.0  # standard errors that the fall must exceed
 MIN_FALL = 0.02  # fraction of the first loss by which the loss must fall
 RISEN = 0.5  # a loss diverges if it rises again by more than this fraction of its fall
 DIVERGENCE_DISTANCE = 10.0  # factor between the suggested rate and the rate at which the loss diverges
-PAGE = "rate_finder.html"
 ROWS = 12  # rows of the table of rates on the terminal
 
 

@@ -35,6 +35,7 @@ from urllib.parse import parse_qs
 
 import numpy as np
 
+from viaduct.data.png import SIGNATURE
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.errors import BadValue
 from viaduct.plain_files import open_plain_file
@@ -78,7 +79,6 @@ IDLE_WAIT_S = 15.0  # longest wait; also the wait for hidden tabs, whose request
 MAX_RENDER_SHARE = 0.01
 FAREWELL_S = 3.0  # longest wait for open pages to load the version that shows how the run ended
 QUIET_S = 0.4  # if no request has come for so long, open pages have loaded their images, too
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_HEAD_BYTES = 24  # signature, length and type of the first chunk, width, height
 MAX_IMAGE_BYTES = 64 << 20
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
@@ -370,7 +370,7 @@ def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> byt
             image = file.read(max_bytes)
     except OSError:
         return None
-    return image if image.startswith(PNG_SIGNATURE) and len(image) >= PNG_HEAD_BYTES else None
+    return image if image.startswith(SIGNATURE) and len(image) >= PNG_HEAD_BYTES else None
 
 
 def read_size(run: Path, name: str) -> tuple[int, int] | None:

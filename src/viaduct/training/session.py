@@ -38,7 +38,7 @@ from viaduct.errors import (
 from viaduct.recipes import LoadedRecipe, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import Remark
-from viaduct.run_files import ENDING, LABELS
+from viaduct.run_files import ENDING, LABELS, RATE_PAGE
 from viaduct.signals import name_signal
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import StatisticsCheck, check_running_statistics, looks_unsettled
@@ -75,7 +75,6 @@ from viaduct.tuning.location import Location
 
 # auto: resume a run that the directory holds; never: refuse a directory with a run; must: refuse one without.
 Resume = Literal["auto", "never", "must"]
-RATE_PAGE = "rate_finder.html"  # page of `--lr find`, which may be in the directory before a run begins
 
 
 @dataclass(frozen=True)

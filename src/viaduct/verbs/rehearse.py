@@ -168,9 +168,10 @@ def run_rehearsal(plan: Plan, launch_line: str, record: Path | None) -> int:
 
 def describe_points(record: Path) -> list[str]:
     """Describe the profiling points of a TensorFlow 1 graph and their use; empty if the rehearsal found none."""
-    from viaduct.migration.profiling_points import POINTS_FILE, read_points
+    from viaduct.cards.cann_options import PROFILING_POINTS_FILE
+    from viaduct.migration.profiling_points import read_points
 
-    if not (record / POINTS_FILE).is_file():
+    if not (record / PROFILING_POINTS_FILE).is_file():
         return []
     points = " and ".join(name or "none" for name in read_points(record))
     return [

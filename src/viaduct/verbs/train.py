@@ -101,7 +101,8 @@ def find_learning_rate(options: dict[str, Any]) -> None:
     if options["lr_per_rank"] is not None:
         raise BadValue("--lr find and --lr-per-rank contradict each other.", "Give one of them.")
     arguments = read_arguments({**options, "lr": None}, 1)
-    from viaduct.runs.rate_range import PAGE, render_text, suggest_rate, write_range_page
+    from viaduct.run_files import RATE_PAGE
+    from viaduct.runs.rate_range import render_text, suggest_rate, write_range_page
     from viaduct.training.rate_finder import STEPS, measure_rates
 
     measured = measure_rates(arguments.make_request(), int(options["steps"] or STEPS))
@@ -109,7 +110,7 @@ def find_learning_rate(options: dict[str, Any]) -> None:
     print(render_text(measured.rates, suggestion))
     if measured.interrupted:
         raise typer.Exit(130)
-    page = arguments.run / PAGE
+    page = arguments.run / RATE_PAGE
     write_range_page(page, arguments.loaded.name, measured.rates, measured.losses, suggestion)
     if suggestion.rate is not None:
         print_note(f"Train with it: {format_rate_flags(arguments.loaded.recipe, suggestion.rate)}")

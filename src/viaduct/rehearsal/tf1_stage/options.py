@@ -7,12 +7,12 @@ device does not support has no effect on a CPU. They are reported at the line th
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from viaduct.cards import NPU
+from viaduct.cards.cann_options import DUMP_STEPS, PRECISION_MODES, PRECISION_MODES_V2
 from viaduct.errors import find_closest
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import state
@@ -51,13 +51,9 @@ OPTION_FIELDS: dict[str, str] = {
     **dict.fromkeys(INTEGER_OPTIONS, "i"),
     **dict.fromkeys(STRING_OPTIONS, "s"),
 }
-PRECISION_MODES = (
-    "force_fp32", "allow_fp32_to_fp16", "force_fp16", "must_keep_origin_dtype", "allow_mix_precision",
-    "cube_fp16in_fp32out", "allow_mix_precision_fp16", "allow_mix_precision_bf16", "allow_fp32_to_bf16",
-)  # fmt: skip
 OPTION_CHOICES: dict[str, tuple[str | int, ...]] = {
     "precision_mode": PRECISION_MODES,
-    "precision_mode_v2": ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16"),
+    "precision_mode_v2": PRECISION_MODES_V2,
     "dump_mode": ("input", "output", "all"),
     "dump_debug_mode": ("aicore_overflow", "atomic_overflow", "all"),
     "dump_data": ("tensor", "stats"),
@@ -69,8 +65,6 @@ OPTION_CHOICES: dict[str, tuple[str | int, ...]] = {
     "dynamic_graph_execute_mode": ("lazy_recompile", "dynamic_execute"),
     "aoe_mode": ("1", "2", "4", "mdat"),
 }
-# Steps to dump, such as 0|5-10|20.
-DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 FIELD_TYPES = {"s": "bytes", "b": "bool", "i": "int"}  # by field of an AttrValue
 
 

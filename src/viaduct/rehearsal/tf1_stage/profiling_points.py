@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.atomic_files import write_file
+from viaduct.cards.cann_options import POINT_OPTIONS, PROFILING_POINTS_FILE
 from viaduct.rehearsal.tf1_stage import gradients, sessions
 from viaduct.rehearsal.tf1_stage.reach import READ_OPERATORS, find_dependencies
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.variables import find_trainable_names
 
-PROFILING_POINTS_FILE = "profiling_points.json"
 # Types of operators that only pass their first input on; a compiler removes them.
 PASS_THROUGH_TYPES = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Reshape", "ExpandDims", "Squeeze")
 
@@ -50,7 +50,8 @@ def find_points(run: GraphRun) -> dict[str, str]:
         return {}
     record = max(records, key=lambda candidate: len(candidate.pairs))
     forward = find_dependencies([record.loss.op], run.reach.fed)
-    points = {"fp_point": find_first_layer(run, forward), "bp_point": find_last_gradient(run, record, forward)}
+    operators = find_first_layer(run, forward), find_last_gradient(run, record, forward)
+    points = dict(zip(POINT_OPTIONS, operators, strict=True))
     return {key: op.name for key, op in points.items() if op is not None}
 
 
