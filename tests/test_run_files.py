@@ -29,13 +29,21 @@ RECORD: dict[str, Any] = {"name": "tiny", "file": None, "recipe": {"is": "Recipe
         (json.dumps(RECORD | {"file": []}).encode(), r"file is \[\]; it must be a text or none"),
         (json.dumps(RECORD | {"recipe": "x"}).encode(), "recipe is 'x'; it must be an object"),
         (json.dumps(RECORD | {"data": "a\0b"}).encode(), "no path contains a NUL byte"),
-        (json.dumps(RECORD | {"pictures": {"training": 1}}).encode(), r"pictures\.training is 1; it must be an object"),
+        (json.dumps(RECORD | {"images": {"training": 1}}).encode(), r"images\.training is 1; it must be an object"),
     ],
 )
 def test_a_damaged_recipe_is_named_with_the_reason(text: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_bytes(text)
     with pytest.raises(BadRun, match=rf"recipe\.json is damaged: .*{reason}"):
         read_recipe_record(tmp_path)
+
+
+def test_images_of_a_run_of_an_earlier_version_are_found(tmp_path: Path) -> None:
+    split = {"count": 3, "labels": 1}
+    (tmp_path / "recipe.json").write_text(json.dumps(RECORD | {"pictures": {"training": split, "validation": split}}))
+    record = read_recipe_record(tmp_path)
+    assert record["images"]["training"]["count"] == 3
+    assert "pictures" not in record
 
 
 def test_a_file_that_is_much_too_large_is_not_read(tmp_path: Path) -> None:

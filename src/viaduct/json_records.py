@@ -223,3 +223,10 @@ def decode_entries(annotation: Any, value: Any, path: str) -> Json:
 def decode_leaf(annotation: Any, value: Any, path: str) -> Any:
     require_type(value, annotation, path)
     return value
+
+
+def rename_pictures(record: Json) -> Json:
+    """Rename the key `pictures`, which runs and builds of earlier versions have, to `images`; return the record."""
+    if "pictures" in record:
+        record["images"] = record.pop("pictures")
+    return record

@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.errors import BadRun
-from viaduct.json_records import Damaged, Json, has_fields, load_object, parse_object, require_fields, require_type
+from viaduct.json_records import (
+    Damaged,
+    Json,
+    has_fields,
+    load_object,
+    parse_object,
+    rename_pictures,
+    require_fields,
+    require_type,
+)
 from viaduct.typed_fields import show_value
 
 MAX_METRICS_BYTES = 4 << 30  # of metrics.jsonl
@@ -38,7 +47,7 @@ OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {
     "data": str | None,
     "device": str,
     "command": str,
-    "pictures": dict | None,
+    "images": dict | None,
     "image_shape": list | None,
     "provenance": dict | None,
     "tuning": dict | None,
@@ -67,7 +76,7 @@ def read_recipe_record(run: Path) -> Json:
     """Return RUN/recipe.json; raise BadRun if it is missing or damaged."""
     file = run / "recipe.json"
     try:
-        record = read_json_object(file)
+        record = rename_pictures(read_json_object(file))
     except (FileNotFoundError, NotADirectoryError):
         raise BadRun(f"{str(run)!r} is not a run: it has no recipe.json.") from None
     try:
@@ -78,9 +87,9 @@ def read_recipe_record(run: Path) -> Json:
         for name in ("file", "data"):
             if "\0" in (record.get(name) or ""):
                 raise Damaged(f"{name} is {show_value(record[name])}; no path contains a NUL byte")
-        for split in ("training", "validation") if record.get("pictures") is not None else ():
-            require_fields(record["pictures"], {split: dict}, "pictures.")
-            require_fields(record["pictures"][split], IMAGE_FIELDS, f"pictures.{split}.")
+        for split in ("training", "validation") if record.get("images") is not None else ():
+            require_fields(record["images"], {split: dict}, "images.")
+            require_fields(record["images"][split], IMAGE_FIELDS, f"images.{split}.")
     except Damaged as error:
         raise BadRun(f"{file} is damaged: {error}.") from None
     return record
@@ -93,7 +102,7 @@ def count_steps(record: Mapping[str, Any]) -> int:
         return 0
     if steps := read_count(recipe, "steps"):
         return steps
-    images = read_count((record.get("pictures") or {}).get("training"), "count")
+    images = read_count((record.get("images") or {}).get("training"), "count")
     batch, epochs = read_count(recipe.get("data"), "global_batch"), recipe.get("epochs")
     if not images or not batch or not isinstance(epochs, int | float):
         return 0

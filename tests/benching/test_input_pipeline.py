@@ -69,7 +69,7 @@ def test_the_input_is_measured_in_both_modes(built: Path, tmp_path: Path) -> Non
         assert row["images_per_s"] == row["turns_images_per_s"][0] > 0
         assert row["memory_mib"] > 0
         assert row["ratio_to_tf_data"] is None  # tf.data was not asked for
-    assert (figures["batch"], figures["workers"], figures["pictures"]) == (8, 1, 36)
+    assert (figures["batch"], figures["workers"], figures["images"]) == (8, 1, 36)
     assert figures["decoder"].startswith(("the region of a crop with libjpeg-turbo", "whole images with simplejpeg"))
     stages = ["read and checksum", "entropy decode", "IDCT and colour", "crop and resize", "normalise"]
     assert list(figures["stages_ms"]) == stages

@@ -204,6 +204,14 @@ def test_a_manifest_without_counts_is_refused(photos: Path, tmp_path: Path) -> N
         build_records(photos, tmp_path / "records")
 
 
+def test_a_build_that_an_earlier_version_began_goes_on(photos: Path, tmp_path: Path) -> None:
+    build_records(photos, tmp_path / "records")
+    manifest = tmp_path / "records/build.json"
+    manifest.write_text(manifest.read_text().replace('"images"', '"pictures"'))
+    assert '"pictures"' in manifest.read_text()
+    build_records(photos, tmp_path / "records")
+
+
 def test_other_options_are_refused(photos: Path, tmp_path: Path) -> None:
     build_records(photos, tmp_path / "records")
     with pytest.raises(BadData, match="began with other options: seed 0, now 1, train_shards 1, now 2"):

@@ -60,7 +60,7 @@ def make_run(
         "device": "cpu",
         "command": "viaduct train",
     }
-    record |= {"pictures": {"training": split, "validation": split}}
+    record |= {"images": {"training": split, "validation": split}}
     if provenance:
         record["provenance"] = describe_origin() if provenance is True else provenance
     (folder / "recipe.json").write_text(json.dumps(record | changes, indent=1))

@@ -16,7 +16,7 @@ RECIPE = {"is": "Recipe", "epochs": 10, "steps": 0, "data": {"is": "Shapes", "gl
 
 def write_recipe(run: Path, **changes: Any) -> None:
     images = {"training": {"count": 6400, "labels": 1}, "validation": {"count": 1000, "labels": 1}}
-    record = {"name": "made_up", "file": None, "recipe": RECIPE, "data": None, "device": "cpu", "pictures": images}
+    record = {"name": "made_up", "file": None, "recipe": RECIPE, "data": None, "device": "cpu", "images": images}
     run.mkdir(parents=True, exist_ok=True)
     (run / "recipe.json").write_text(json.dumps(record | changes))
 

@@ -47,7 +47,7 @@ def test_records_are_known_by_names_sizes_and_labels(tmp_path: Path) -> None:
     for folder, count in (("first", 4), ("copy", 4), ("other", 5)):
         write_split(tmp_path / folder, "train", [count])
         write_split(tmp_path / folder, "validation", [2])
-    (tmp_path / "copy" / "build.json").write_text(json.dumps({"source": {"pictures": 6}, "options": {"seed": 3}}))
+    (tmp_path / "copy" / "build.json").write_text(json.dumps({"source": {"images": 6}, "options": {"seed": 3}}))
     source = Records(global_batch=2, size=32, classes=4)
     found = {
         name: fingerprint_data(source.load(tmp_path / name), tmp_path / name) for name in ("first", "copy", "other")
@@ -55,7 +55,7 @@ def test_records_are_known_by_names_sizes_and_labels(tmp_path: Path) -> None:
     assert found["first"]["fingerprint"] == found["copy"]["fingerprint"] != found["other"]["fingerprint"]
     assert found["first"]["basis"] == "names and sizes of record files; all labels"
     assert found["first"]["build"] is None
-    assert found["copy"]["build"] == {"source": {"pictures": 6}, "options": {"seed": 3}}
+    assert found["copy"]["build"] == {"source": {"images": 6}, "options": {"seed": 3}}
 
 
 def test_a_resumed_run_keeps_its_id_its_origin_and_its_sessions() -> None:

@@ -87,7 +87,7 @@ def measure(
         "network": network,
         "batch": task.batch,
         "workers": task.workers,
-        "pictures": len(folder),
+        "images": len(folder),
         "mean_bytes": round(float(folder.lengths.mean())),
         "decoder": region.describe_decoder(),
         "rows": rows,

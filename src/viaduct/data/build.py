@@ -33,6 +33,7 @@ from viaduct.data.origins import Origin, SourceImage, find_image_format, find_or
 from viaduct.data.shards import LABELS_FILE, SPLITS, find_shard_sets, format_shard_name
 from viaduct.data.tfrecord import RecordWriter
 from viaduct.errors import BadData, BadValue, DiskFull
+from viaduct.json_records import rename_pictures
 
 Progress = Callable[[int, int], None]
 
@@ -226,7 +227,7 @@ def summarise_source(origin: Origin) -> dict[str, object]:
         digest.update(line.encode("utf-8", "surrogateescape"))
     return {
         "classes": len(origin.classes),
-        "pictures": len(images),
+        "images": len(images),
         "bytes": sum(image.size for image in images),
         "digest": digest.hexdigest(),
     }
@@ -264,7 +265,11 @@ def read_manifest(path: Path) -> dict[str, object]:
         raise BadData(
             f"{path}: could not be read: {describe_error(error)}.", "Name a new folder to build into."
         ) from error
-    return manifest if isinstance(manifest, dict) else {}
+    if not isinstance(manifest, dict):
+        return {}
+    if isinstance(source := manifest.get("source"), dict):
+        rename_pictures(source)
+    return manifest
 
 
 def describe_source_change(earlier: dict[str, object], plan: BuildPlan) -> str:
@@ -274,8 +279,8 @@ def describe_source_change(earlier: dict[str, object], plan: BuildPlan) -> str:
     if not isinstance(before, dict):
         return "build.json does not describe them"
     differences = [
-        f"{before[key]:,} {noun}, now {now[key]:,}"
-        for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))  # keys in build.json
+        f"{before[key]:,} {key}, now {now[key]:,}"
+        for key in ("images", "bytes", "classes")
         if isinstance(before.get(key), int) and before[key] != now[key]
     ]
     return "; ".join(differences) or "same number and total size, but other names, classes, sizes or modification times"

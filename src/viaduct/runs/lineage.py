@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from viaduct.errors import BadRun, BadValue
+from viaduct.json_records import rename_pictures
 from viaduct.run_files import compute_sha256, list_step_folders, read_manifest
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
@@ -264,13 +265,10 @@ def describe_data(run: RunFacts) -> Node:
 
 
 def describe_build(build: dict[str, Any]) -> str:
-    """Return what `viaduct data build` read, and its options. Its record calls images `pictures`."""
-    source, options = build.get("source") or {}, build.get("options") or {}
-    counts = [
-        f"{source[key]:,} {noun}"
-        for key, noun in (("pictures", "images"), ("classes", "classes"), ("bytes", "bytes"))
-        if isinstance(source.get(key), int)
-    ]
+    """Return what `viaduct data build` read, and its options."""
+    source, options = (value if isinstance(value := build.get(name), dict) else {} for name in ("source", "options"))
+    source = rename_pictures(source)
+    counts = [f"{source[key]:,} {key}" for key in ("images", "classes", "bytes") if isinstance(source.get(key), int)]
     return ", ".join([*counts, *(f"{name} {value}" for name, value in options.items())])
 
 

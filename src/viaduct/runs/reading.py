@@ -57,7 +57,7 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
 def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
     """Return the facts in `record`, the contents of recipe.json."""
     data = record.get("data")
-    training = (record.get("pictures") or {}).get("training") or {}  # recipe.json calls images `pictures`
+    training = (record.get("images") or {}).get("training") or {}
     run = RunFacts(folder, folder, record["name"], flatten_recipe(record["recipe"]))
     run.data_path, run.data = data, name_data(data, record["recipe"])
     run.images, run.command = training.get("count"), record.get("command")

@@ -355,8 +355,7 @@ def refuse_fewer_steps(request: TrainingRequest, training: Training) -> None:
 
 def refuse_other_images(request: TrainingRequest, training: Training) -> None:
     """Raise BadRun if the number or the labels of the images have changed; pixels are not compared."""
-    # The key in recipe.json is "pictures": `record_start` writes the images' fingerprints under it.
-    before, now = request.run.read_recipe_json().get("pictures"), fingerprint_labels(training.images)
+    before, now = request.run.read_recipe_json().get("images"), fingerprint_labels(training.images)
     for split in now:
         if before is not None and before[split] != now[split]:
             counts = f"{before[split]['count']:,} images then, {now[split]['count']:,} now"
@@ -495,7 +494,7 @@ def record_start(request: TrainingRequest, training: Training, resumed: bool) ->
         "data": str(request.data if request.data == SYNTHETIC else request.data.resolve()) if request.data else None,
         "device": request.device,
         "command": request.command,
-        "pictures": fingerprint_labels(training.images),  # the key that runs of earlier versions have
+        "images": fingerprint_labels(training.images),
         "image_shape": None if stored_images is None else [int(side) for side in stored_images.shape[1:3]],
         "provenance": trace_provenance(request, training, resumed),
         "tuning": training.tuning_record,

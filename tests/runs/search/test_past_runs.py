@@ -23,7 +23,7 @@ SPACE = parse_space(RECIPE, ["optimizer.lr=0.01..1:log"])
 
 def write_run(folder: Path, recipe: Recipe, top1: float | None = 0.9, **changes: Any) -> None:
     folder.mkdir(parents=True)
-    record = {"name": "shapes_taster", "file": None, "recipe": to_record(recipe), "pictures": IMAGES, **changes}
+    record = {"name": "shapes_taster", "file": None, "recipe": to_record(recipe), "images": IMAGES, **changes}
     (folder / "recipe.json").write_text(json.dumps(record))
     if top1 is not None:
         final = {"top1": top1, "count": 1000}
@@ -38,7 +38,7 @@ def with_rate(text: str) -> Recipe:
 def test_runs_that_differ_in_anything_else_are_counted_by_their_reason(tmp_path: Path) -> None:
     write_run(tmp_path / "other_epochs", override(with_rate("0.2"), "epochs", "3"))
     write_run(tmp_path / "other_batch", override(with_rate("0.2"), "data.global_batch", "32"))
-    write_run(tmp_path / "other_data", with_rate("0.2"), pictures={**IMAGES, "training": {"count": 1, "labels": 1}})
+    write_run(tmp_path / "other_data", with_rate("0.2"), images={**IMAGES, "training": {"count": 1, "labels": 1}})
     write_run(tmp_path / "other_recipe", with_rate("0.2"), name="resnet56_cifar10")
     write_run(tmp_path / "outside", with_rate("3"))
     write_run(tmp_path / "unfinished", with_rate("0.2"), top1=None)

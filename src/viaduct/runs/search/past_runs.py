@@ -98,7 +98,7 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
     changed = [path for path in differences if not is_covered(path, ignored)]
     if changed:
         raise Unsuitable(f"{', '.join(sorted(changed)[:3])}{' and more' if len(changed) > 3 else ''} differ")
-    if record.get("pictures") != criteria.images:  # recipe.json calls images `pictures`
+    if record.get("images") != criteria.images:
         raise Unsuitable("other data")
     values = space.find_values(recipe)
     if isinstance(values, str):  # the path of a field
