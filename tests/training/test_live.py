@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 from command import begun, viaduct
+from reporting.page_requests import get, get_status
 from training.made_up_run import (
     append_evaluation,
     append_histograms,
@@ -29,7 +29,6 @@ from training.made_up_run import (
     write_recipe,
     write_run,
 )
-from viaduct.errors import BadValue
 from viaduct.training.live import Ending, LivePage, format_time
 
 SLOW_RECIPE = """
@@ -68,30 +67,10 @@ def page(run: Path) -> Iterator[LivePage]:
     opened.close()
 
 
-def get(url: str, **headers: str) -> bytes:
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as answer:
-        found: bytes = answer.read()
-    return found
-
-
 def get_data(page: LivePage | str, query: str = "") -> dict[str, Any]:
     url = page if isinstance(page, str) else page.url
     found: dict[str, Any] = json.loads(get(f"{url}data.json{query}"))
     return found
-
-
-def get_status(page: LivePage, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes]:
-    """Ask with the path as it stands: urllib would tidy it up."""
-    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=20)
-    try:
-        connection.putrequest(method, path, skip_host="Host" in headers)
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        connection.endheaders()
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
 
 
 # What it shows
@@ -248,28 +227,6 @@ def test_an_image_is_served_and_nothing_else_is(run: Path, page: LivePage) -> No
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "0.0.0.0", "", "localhost@x"]
-)
-def test_another_name_for_this_machine_is_refused(page: LivePage, host: str) -> None:
-    for path in ("/", "/data.json", "/images/step-00000100.png"):
-        assert get_status(page, path, Host=host)[0] == 403
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST:9000", "127.0.0.1:8080"])
-def test_this_machine_by_name_and_through_a_tunnel_is_answered(page: LivePage, host: str) -> None:
-    assert get_status(page, "/", Host=host)[0] == 200
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_only_get_and_head_are_allowed(page: LivePage, method: str) -> None:
-    assert get_status(page, "/", method)[0] == 405
-
-
-def test_head_has_the_headers_without_the_page(page: LivePage) -> None:
-    assert get_status(page, "/", "HEAD") == (200, b"")
-
-
-@pytest.mark.parametrize(
     "request_bytes",
     [
         b"GET http://[/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -292,18 +249,6 @@ def test_odd_requests_leave_no_traceback_in_the_output_of_the_run(
             pass
     assert get_data(page)["step"] == 300
     assert capfd.readouterr().err == ""
-
-
-def test_it_listens_on_loopback_only(page: LivePage) -> None:
-    assert page._server.server_address[0] == "127.0.0.1"
-
-
-def test_a_taken_port_is_refused_with_the_reason() -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        with pytest.raises(BadValue, match=r"another process listens there.*\n.*Leave --watch-port out"):
-            LivePage(Path("nowhere"), other.getsockname()[1])
 
 
 def test_the_page_needs_no_torch(run: Path) -> None:

@@ -1,7 +1,7 @@
 """Server of a live page on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
 
 For one run it is the page of `train --watch`. For a folder it is the page over all its runs, rendered again when the
-state, the steps or the metrics of a run have changed. The server is that of training/live.py.
+state, the steps or the metrics of a run have changed. The server is that of reporting/page_server.py.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.reporting import Remark, render_page
+from viaduct.reporting.page_server import IDLE_WAIT_S, WAIT_S, ServedPage
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import Listing, list_runs, open_run
 from viaduct.runs.page import build_page, build_tiles
-from viaduct.training.live import IDLE_WAIT_S, WAIT_S, Ending, LivePage, ServedPage
+from viaduct.training.live import Ending, LivePage
 
 POLL_S = 1.0  # time between two looks at the state of a run whose page is served
 

@@ -168,7 +168,7 @@ def train_or_launch(arguments: Arguments, ranks: int | None) -> None:
 def check_ranks(arguments: Arguments, ranks: int, local_ranks: int, has_rank_0: bool = True) -> list[str]:
     """Check the parsed arguments as `check_command` does, with the same result."""
     from viaduct import devices
-    from viaduct.training.live import check_port
+    from viaduct.reporting.page_server import check_port
     from viaduct.training.session import check_before_start, describe_finished, refuse_or_find_finished
 
     devices.check_ranks(arguments.device, local_ranks)
@@ -177,7 +177,7 @@ def check_ranks(arguments: Arguments, ranks: int, local_ranks: int, has_rank_0: 
     if has_rank_0 and refuse_or_find_finished(request):
         return list(describe_finished(request))
     if has_rank_0 and arguments.watch is not None:
-        check_port(arguments.watch)
+        check_port(arguments.watch, "--watch-port")
     return []
 
 
