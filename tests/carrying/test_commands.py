@@ -9,8 +9,8 @@ from carrying.sample_carries import make_request, make_sides
 from viaduct.carrying.commands import list_commands
 
 
-def commands(folder: Path, entry: str = "train.py", stage: Any = "torch", **options: Any) -> dict[str, str]:
-    return dict(list_commands(make_request(folder, **options), make_sides(folder, entry=entry), stage))
+def commands(folder: Path, entry: str = "train.py", framework: Any = "torch", **options: Any) -> dict[str, str]:
+    return dict(list_commands(make_request(folder, **options), make_sides(folder, entry=entry), framework))
 
 
 def add_start_script(folder: Path, name: str) -> None:
@@ -42,7 +42,9 @@ def test_a_generated_start_script_is_used(tmp_path: Path) -> None:
 
 
 def test_eight_cards_are_started_as_the_framework_wants_it(tmp_path: Path) -> None:
-    torch, tf1 = (commands(tmp_path, stage=stage, ranks=2)["All cards of a machine"] for stage in ("torch", "tf1"))
+    torch, tf1 = (
+        commands(tmp_path, framework=framework, ranks=2)["All cards of a machine"] for framework in ("torch", "tf1")
+    )
     assert torch == "cd migrated && torchrun --nproc_per_node=8 train.py"
     assert tf1 == "cd migrated && viaduct launch --ranks 8 -- python3 train.py"
 
@@ -61,5 +63,5 @@ def test_a_notebook_is_executed_and_not_dumped(tmp_path: Path) -> None:
 
 
 def test_a_tensorflow_script_is_dumped_by_a_migration_of_its_own(tmp_path: Path) -> None:
-    command = commands(tmp_path, stage="tf1")["dump the card's, on its machine"]
+    command = commands(tmp_path, framework="tf1")["dump the card's, on its machine"]
     assert command.startswith(f"viaduct migrate {tmp_path} --to npu --dump card")

@@ -47,10 +47,10 @@ def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Pat
     script.write_text("estimator = tf.estimator.Estimator(model_fn)\n")
     run: Any = SimpleNamespace(side="original", summary=SimpleNamespace(written_files=["model/checkpoint", "a.txt"]))
     sides = SimpleNamespace(original_script=script, migrated_script=script)
-    two: Any = SimpleNamespace(request=SimpleNamespace(ranks=2), stage="tf1", sides=sides)
+    two: Any = SimpleNamespace(request=SimpleNamespace(ranks=2), framework="tf1", sides=sides)
     (text,) = describe_shared_model_dir(two, run)
     assert text.startswith("the ranks share the model_dir model:")
-    result: Any = SimpleNamespace(request=SimpleNamespace(ranks=1), stage="tf1", sides=sides)
+    result: Any = SimpleNamespace(request=SimpleNamespace(ranks=1), framework="tf1", sides=sides)
     assert not list(describe_shared_model_dir(result, run))
     run.summary.written_files = ["a.txt"]
     assert not list(describe_shared_model_dir(two, run))

@@ -41,7 +41,7 @@ def make_journey(pairs: list[ValuePair], limits: str = "error", finished: bool =
         "original": run,
         "golden_run": run,
         "migrated": SimpleNamespace(**{**vars(run), "name": "migrated"}),
-        "limits_met": [],
+        "met_limits": [],
         "idle_optimizers": [],
         "ineffective_settings": [],
         "written_files": [],

@@ -29,7 +29,7 @@ from viaduct.carrying.request import Request
 from viaduct.carrying.running import (
     Interrupted,
     Run,
-    choose_stage,
+    choose_framework,
     derive_plan,
     describe_side,
     execute,
@@ -66,7 +66,7 @@ class CarryResult:
 
     request: Request
     sides: Sides
-    stage: FrameworkName  # the framework whose stand-in runs both sides: torch or tf1
+    framework: FrameworkName  # torch or tf1: the stand-ins for it run both sides
     original: Run
     golden_run: Run
     verdict: Verdict = "could not run"  # until both sides have finished
@@ -106,7 +106,7 @@ class CarryResult:
         return self.perturbed if self.perturbed is not None and self.perturbed.is_finished else None
 
     @property
-    def limits_met(self) -> list[dict[str, Any]]:
+    def met_limits(self) -> list[dict[str, Any]]:
         """Return the limits that the migrated run met: each with name, mode, place, what, card and change."""
         return self.migrated.summary.met_limits if self.migrated is not None else []
 
@@ -116,32 +116,32 @@ def carry(request: Request, report: Report, write_outputs: Callable[[CarryResult
     check_output_folder(request.source, request.out, request.force)
     earlier = [read_earlier(folder, request.out, request.to, request.limits) for folder in request.earlier]
     sides = migrate(request)
-    stage = choose_stage(request, sides)
+    framework = choose_framework(request, sides)
     move_step_at(find_step_at(request, sides), sides)  # refuses a --step-at that either side lacks, before any run
     report(f"this executes {sides.entry} with your rights, each run in a separate folder.")
     with prepare_folder(request.out) as old_output:
         write_migrated_copy(sides, request)
         refuse_changed_files(earlier, sides.original_root.resolve(), sides.migrated_root.resolve())
-        result = run_both_sides(request, sides, stage, earlier, report)
+        result = run_both_sides(request, sides, framework, earlier, report)
         result.old_output = old_output
         write_outputs(result)
     return result
 
 
 def run_both_sides(
-    request: Request, sides: Sides, stage: FrameworkName, earlier: list[EarlierCarry], report: Report
+    request: Request, sides: Sides, framework: FrameworkName, earlier: list[EarlierCarry], report: Report
 ) -> CarryResult:
     """Run both sides twice and compare them; stop if the first run of a side fails.
 
     The second run shows if the side is deterministic. It may run at the same time as the first (`SecondRun`).
     """
-    plan = make_original_plan(request, sides, stage, report)
+    plan = make_original_plan(request, sides, framework, report)
     options = f"its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}"
     report(f"the original is run: {sides.entry}, {options}.")
     before = shared_paths.find_change_times(request.arguments)
     with SecondRun("original", plan) as second:
         original = execute("original", plan, sides, report)
-        result = CarryResult(request, sides, stage, original, golden_run=original, earlier_carries=earlier)
+        result = CarryResult(request, sides, framework, original, golden_run=original, earlier_carries=earlier)
         result.device_tests = list_device_tests(sides.original_script, sides.original_root.resolve())
         result.shared_paths = shared_paths.find_changed_since(before)
         if not original.is_finished:
@@ -165,7 +165,7 @@ def run_both_sides(
         return result
     result.speed = measure_speed(result)
     compare_sides(result, report)
-    if any(hit["mode"] == "error" for hit in result.limits_met):  # the card would refuse what the stand-in ran
+    if any(hit["mode"] == "error" for hit in result.met_limits):  # the card would refuse what the stand-in ran
         result.verdict = "could not run"
     return result
 
@@ -304,7 +304,7 @@ def can_join_original_ranks(result: CarryResult) -> bool:
     """
     assert result.migrated is not None
     original, migrated = result.original.observations, result.migrated.observations
-    return result.stage == "tf1" and not did_ranks_train_together(original) and did_ranks_train_together(migrated)
+    return result.framework == "tf1" and not did_ranks_train_together(original) and did_ranks_train_together(migrated)
 
 
 def judge_with_intended_changes(

@@ -11,15 +11,15 @@ from viaduct.rehearsal.plan import FrameworkName
 from viaduct.scripts.notebook_runs import is_notebook
 
 
-def list_commands(request: Request, sides: Sides, stage: FrameworkName) -> list[tuple[str, str]]:
+def list_commands(request: Request, sides: Sides, framework: FrameworkName) -> list[tuple[str, str]]:
     """Return pairs of purpose and command. On the card's machine they run in the folder above the migrated copy."""
     arguments = shlex.join(request.arguments)
     return [
         ("Bring it over", f"scp -r {shlex.quote(str(sides.migrated_root))} USER@MACHINE:"),
         ("Look at the machine", "viaduct devices --test"),
         ("One card", make_single_card_command(sides.migrated_root, sides.entry, arguments, request.module)),
-        *list_multi_card_commands(request, sides, stage, arguments),
-        *list_dump_commands(request, sides, stage, arguments),
+        *list_multi_card_commands(request, sides, framework, arguments),
+        *list_dump_commands(request, sides, framework, arguments),
     ]
 
 
@@ -32,7 +32,7 @@ def make_single_card_command(folder: Path, entry: str, arguments: str, module: s
 
 
 def list_multi_card_commands(
-    request: Request, sides: Sides, stage: FrameworkName, arguments: str
+    request: Request, sides: Sides, framework: FrameworkName, arguments: str
 ) -> list[tuple[str, str]]:
     """Return the command that runs the script on eight cards of a machine, if the carry had several ranks."""
     if request.ranks < 2:
@@ -40,14 +40,16 @@ def list_multi_card_commands(
     script = shlex.quote(sides.entry)
     if start := find_start_script(sides.migrated_root, "run_8p.sh"):
         command = f"bash {start}"
-    elif stage == "torch":
+    elif framework == "torch":
         command = f"torchrun --nproc_per_node=8 {f'-m {request.module}' if request.module else script}"
     else:
         command = f"viaduct launch --ranks 8 -- python3 {script}"
     return [("All cards of a machine", f"cd {sides.migrated_root.name} && {command} {arguments}".strip())]
 
 
-def list_dump_commands(request: Request, sides: Sides, stage: FrameworkName, arguments: str) -> list[tuple[str, str]]:
+def list_dump_commands(
+    request: Request, sides: Sides, framework: FrameworkName, arguments: str
+) -> list[tuple[str, str]]:
     """Return the commands that dump both sides and compare the dumps; none for a notebook."""
     if is_notebook(sides.entry):
         return []
@@ -57,7 +59,7 @@ def list_dump_commands(request: Request, sides: Sides, stage: FrameworkName, arg
         original = migrated = f"-m {request.module}"
     dump_original = f"viaduct dump {original} --steps 0 --out golden{suffix}"
     dump_migrated = f"viaduct dump {migrated} --steps 0 --out card{suffix}"
-    if stage == "tf1":
+    if framework == "tf1":
         source = shlex.quote(str(sides.original_root))
         options = f"--to {request.to} --dump card --dump-step 0 --out dumping"
         dump_migrated = f"viaduct migrate {source} {options}, then run that copy"

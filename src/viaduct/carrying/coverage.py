@@ -1,6 +1,6 @@
 """How often each line that the migration changed was executed. Nothing is proved of a line that was never executed.
 
-Executions of added and changed lines are counted in the migrated script, those of removed lines in the original.
+Added and changed lines are counted in the migrated script, removed lines in the original.
 """
 
 from __future__ import annotations

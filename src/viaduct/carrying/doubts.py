@@ -91,7 +91,7 @@ def describe_shared_model_dir(result: CarryResult, run: Run) -> Iterator[str]:
         {name.rpartition("/")[0] for name in run.summary.written_files if name.rpartition("/")[2] == "checkpoint"}
     )
     script = result.sides.migrated_script if run.side == "migrated" else result.sides.original_script
-    if result.request.ranks < 2 or result.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
+    if result.request.ranks < 2 or result.framework != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
         return
     yield (
         f"the ranks share the model_dir {folders[0] or '.'}: a rank that starts late may restore another rank's "

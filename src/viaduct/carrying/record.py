@@ -38,7 +38,7 @@ def as_record(result: CarryResult) -> dict[str, Any]:
         "remarks": [{"name": name, "text": text} for name, text in list_remarks(result)],
         "command": request.command,
         "to": request.to,
-        "framework": result.stage,
+        "framework": result.framework,
         "entry": result.sides.entry,
         "arguments": list(request.arguments),
         "steps": request.steps,
@@ -56,7 +56,7 @@ def as_record(result: CarryResult) -> dict[str, Any]:
         ],
         "suspects": [asdict(suspect) | {"place": suspect.place} for suspect in result.suspects],
         "pairs": [describe_pair(pair) for pair in agreement.pairs] if agreement else [],
-        "limits": result.limits_met,
+        "limits": result.met_limits,
         "manual_review": [
             {"place": location, "risk": finding.risk, "rule": finding.rule, "text": finding.message}
             for location, finding in result.sides.manual_findings
@@ -77,7 +77,7 @@ def as_record(result: CarryResult) -> dict[str, Any]:
         "edits": coverage.as_record(result.edits),
         "branches": [asdict(test) for test in result.device_tests],
         "commands": [
-            {"for": name, "command": line} for name, line in list_commands(request, result.sides, result.stage)
+            {"for": name, "command": line} for name, line in list_commands(request, result.sides, result.framework)
         ],
         "runs": {run.name: describe_run(run) for run in list_runs(result)},
     }

@@ -140,7 +140,7 @@ def make_agreement_tile(agreement: Agreement, kind: ValueKind) -> Tile:
 
 
 def make_limits_tile(result: CarryResult) -> Tile:
-    met = len(result.limits_met)
+    met = len(result.met_limits)
     if met:
         return Tile("limits met", str(met), good=False)
     if result.migrated is None:
@@ -242,9 +242,9 @@ def make_layer_sections(result: CarryResult) -> list[Section]:
     layers = group_by_layer(result.agreement) if result.agreement is not None else []
     if not layers:
         return []
-    text = "In the order in which the script creates its layers, which is mostly that of the forward pass."
+    text = "The layers are in the order in which the script creates them, mostly the order of the forward pass."
     if len(result.original.observations.ranks) > 1:
-        text = f"Of rank 0. {text}"
+        text = f"{text} The values are rank 0's."
     differing = [layer for layer in layers if not all(pair.same for pair in layer[1].values())]
     chart: list[Part] = [draw_layers(differing, len(layers))] if differing else []
     return [Section("Drift by layer", text, [*chart, list_layers(layers)])]
@@ -392,7 +392,7 @@ def make_limit_sections(result: CarryResult) -> list[Section]:
     fields = ("mode", "what", "card", "change")
     rows = [
         [hit["name"], format_location(result, hit["place"]), *(hit[field] for field in fields)]
-        for hit in result.limits_met
+        for hit in result.met_limits
     ]
     columns = ["limit", "line", "mode", "what the script does", "what the card would do", "what to change"]
     text = "docs/rehearse.md lists all limits that are checked." if rows else describe_no_limit(result)
@@ -468,7 +468,7 @@ def comment_rows(result: CarryResult, file: DiffFile) -> DiffFile:
 
 
 def make_commands_section(result: CarryResult) -> Section:
-    lines = list_commands(result.request, result.sides, result.stage)
+    lines = list_commands(result.request, result.sides, result.framework)
     text = "The commands have the arguments of this carry; change them to those of the real data."
     return Section("On the real machine", text, [Code(line, name) for name, line in lines])
 
@@ -481,7 +481,7 @@ def make_baseline_sections(result: CarryResult) -> list[Section]:
     text = (
         f"{measured[1] if measured else 'A run took too few steps to measure a speed.'} Speeds are medians over the "
         f"intervals between steps, and not part of the verdict. {BASELINE_FILE} has this table for a spreadsheet: "
-        "enter the figures of the original on its own device, and those of the card."
+        "enter the figures of the original on its own device, and of the migrated script on the card."
     )
     rows: list[list[object]] = [[*row, "", ""] for row in list_figures(result)]
     return [Section("Accuracy and speed", text, [Table(name_columns(result), rows, "The baseline")])]

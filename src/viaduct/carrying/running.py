@@ -104,22 +104,22 @@ def describe_side(side: Side) -> str:
     return "the migrated script" if side == "migrated" else "the original"
 
 
-def choose_stage(request: Request, sides: Sides) -> FrameworkName:
+def choose_framework(request: Request, sides: Sides) -> FrameworkName:
     """Return which stand-ins run the script: those for PyTorch or TensorFlow 1.
 
     Raise an error if a package is missing or too old.
     """
     script_project = project.read_project(sides.original_script)
-    stage = request.framework or project.find_framework(script_project)
+    framework = request.framework or project.find_framework(script_project)
     project.refuse_missing_packages(script_project)
-    if stage == "tf1":
+    if framework == "tf1":
         tf1_stage.need_tensorflow()
     else:
         refuse_old_torch()
-    return stage
+    return framework
 
 
-def make_original_plan(request: Request, sides: Sides, stage: FrameworkName, report: Callable[[str], None]) -> Plan:
+def make_original_plan(request: Request, sides: Sides, framework: FrameworkName, report: Callable[[str], None]) -> Plan:
     """Return the plan of the original; the plans of the other runs are derived from it."""
     record = request.out.resolve() / RUNS_FOLDER / "original"
     launches_itself = request.launch == "self"
@@ -127,7 +127,7 @@ def make_original_plan(request: Request, sides: Sides, stage: FrameworkName, rep
         launches_itself = bool(find_launch_line(project.read_project(sides.original_script)))
     plan = Plan(
         platform="original",
-        framework=stage,
+        framework=framework,
         script=str(sides.original_script),
         arguments=request.arguments,
         record_folder=str(record),

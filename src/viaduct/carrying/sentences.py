@@ -39,7 +39,7 @@ def make_headline(result: CarryResult) -> str:
     if result.verdict == "not proved":
         return make_doubt_headline(result)
     if result.failed_run is None:
-        count = len(result.limits_met)
+        count = len(result.met_limits)
         if chinese:
             return f"无法运行:触及加速卡的 {count} 个文档限制。"
         limits = f"{count} documented {'limit is' if count == 1 else 'limits are'} met"
@@ -223,7 +223,7 @@ def list_failure_remarks(result: CarryResult) -> list[tuple[str, str]]:
     if result.verdict != "could not run":
         return []
     chinese = result.request.lang == "zh"
-    met = [("Limit", describe_limit(result, hit)) for hit in result.limits_met if hit["mode"] == "error"]
+    met = [("Limit", describe_limit(result, hit)) for hit in result.met_limits if hit["mode"] == "error"]
     run = result.failed_run
     if run is None:
         return met
@@ -287,10 +287,12 @@ def list_uncompared_remarks(result: CarryResult) -> list[tuple[str, str]]:
             "第一步之后的梯度、各步之间的权重、不含数值的打印文本、"
             f"各 rank 第 {MAX_LINES} 行之后的打印内容、不能重复的数值、时间和速度、临时文件,以及加速卡自身的算子。"
         )
-        if result.stage == "tf1":
+        if result.framework == "tf1":
             text = f"局部变量(如指标计数器)、其他的算子执行顺序、{text}"
         return [(name_remark(result, "Not compared"), text), *list_uncompared_files(result)]
-    tf1 = "local variables such as counters of metrics, another order of operators, " if result.stage == "tf1" else ""
+    tf1 = (
+        "local variables such as counters of metrics, another order of operators, " if result.framework == "tf1" else ""
+    )
     return [
         (
             "Not compared",

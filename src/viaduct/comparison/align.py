@@ -436,7 +436,7 @@ def number_groups(pairing: StepPairing, first: int) -> list[Pair]:
 def select_edges(
     left: StoredDump, right: StoredDump, graph: Graph | None, pairs: Iterable[Pair]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the graph's edges, else the left dump's, else those of the right dump with the names of the left."""
+    """Return the graph's edges, else the left dump's, else the right dump's with the operators' names on the left."""
     if graph:
         return fusion.find_edges(graph, {pair.left.op for pair in pairs if pair.left})
     if left.edges or not right.edges:

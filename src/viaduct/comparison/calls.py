@@ -1,7 +1,7 @@
 """Rows grouped into calls: one execution of an operator or module, with its inputs, outputs and gradients.
 
-The call of a module contains those of its inner modules, as their names show (layer1 and layer1.conv). The edges of the
-dump, if it has any, show from which calls a call reads.
+The call of a module contains the calls of its inner modules, as their names show (layer1 and layer1.conv). The edges of
+the dump, if it has any, show from which calls a call reads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Call:
 class RankStep:
     """One step of one rank: its calls in execution order, and the rows of its parameters and updates.
 
-    A row is given by its index in `rows`, which holds those of all steps and ranks.
+    A row is given by its index in `rows`, which holds the rows of all steps and ranks.
     """
 
     rows: Sequence[Row]

@@ -58,7 +58,7 @@ def make_plan(
 
 
 class StepDump:
-    """One step that is being dumped. Networks may be added during the step: those of a script are found one by one."""
+    """One step that is being dumped. Networks may be added during the step: a script's are found when it calls them."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Originals of the tensors of a compiled graph: the tensor of the original network that each one should equal.
 
-A compiled operator may compute several original ones (fusion), or a part of one (split). The rules are those of the
-accelerator's own tool:
+A compiled operator may compute several original ones (fusion), or a part of one (split). The accelerator's own tool has
+the same rules:
 
 1. Operators that share an L1 fusion number or the list of their original names are one group.
 2. Not every operator of a group is compared. Of a split operator, the parts whose outputs name no original are not; of
@@ -9,7 +9,7 @@ accelerator's own tool:
 3. Output k equals the original that its description names.
 4. Input k equals the original of the output that feeds it. Cast and TransData are skipped, also for their own outputs.
 5. An operator that was only renamed has its original's outputs.
-6. Layouts are those of the graph, unless the file's shape shows that NCHW was stored as NHWC or the reverse.
+6. Layouts are taken from the graph, unless the file's shape shows that NCHW was stored as NHWC or the reverse.
 7. If the right side has a graph too, each original is replaced by the operator of that graph that computes it.
 """
 
@@ -186,8 +186,8 @@ class OriginalFinder:
     def find_original_of_output(self, node: Node, index: int) -> OriginalTensor | str:
         """Return the original of an output, or the reason why there is none (rules 3 to 5).
 
-        For a Cast or TransData it is that of the output that feeds it, unless its own description names a tensor of the
-        right side.
+        A Cast or TransData has the original of the output that feeds it, unless its own description names a tensor of
+        the right side.
         """
         for _ in range(len(self.graph.nodes)):
             own = read_original(node, index, self.groups[node.name])

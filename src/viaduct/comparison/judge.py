@@ -33,7 +33,7 @@ from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Origin, OriginKind, Row
 from viaduct.comparison.tensors import Role, StoredTensor
 
-JUMP_FACTOR = 6.0  # an operator has an error of its own if its output's error is this many times that of its inputs
+JUMP_FACTOR = 6.0  # an operator has an error of its own if its output's error is this many times its inputs' error
 EXACT_ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
 CANCELLATION_FACTOR = 10.0  # most terms of a weight's gradient cancel, so its relative error may be this much larger
 REORDERING_ROUNDINGS = 200  # sums in another order differ by fewer roundings, given equal inputs
@@ -249,7 +249,7 @@ def check_output(step: RankStep, call: Call) -> Candidate | None:
 
 
 def list_input_rows(step: RankStep, call: Call) -> list[int]:
-    """Return the rows of a call's dumped inputs, else those of the outputs that feed it."""
+    """Return the rows of a call's dumped inputs, else the rows of the outputs that feed it."""
     return call.row_indices.get("input") or list_output_rows(step.producing_calls(call))
 
 
@@ -322,9 +322,9 @@ def explain_network_input(step: RankStep, call: Call, around: Sequence[Call], ba
 
 
 def is_after_network(step: RankStep, call: Call) -> bool:
-    """Return True for a call after the network's end, such as a loss. The order of a module is that of its end.
+    """Return True for a call after the network's end, such as a loss. A module's order is the position of its end.
 
-    A name with a dot is not that of a loss: it belongs to a module within another one.
+    A name with a dot does not count: it belongs to a module within another one, not to a loss.
     """
     ended = [root for root in step.calls_by_op.get(ROOT_MODULE, ()) if root.order < call.order]
     return any(part.order < root.order for root in ended for part in step.calls_within(root)) and "." not in call.op

@@ -186,7 +186,7 @@ def measure(
     """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, if that is impossible.
 
     `left_dtype`, `right_dtype`: the dtypes in the dump; needed for bfloat16, which is stored as its bits. `kld`: the
-    variant of the KL divergence. `tolerance`: for Measures.within; None: that of the coarser dtype.
+    variant of the KL divergence. `tolerance`: for Measures.within; None: the coarser dtype's (TOLERANCES).
     """
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)

@@ -225,7 +225,7 @@ class ModuleRecorder(HookRecorder):
             self.record_gradient(call, "grad_input", index, total)
 
     def record_gradient(self, call: ModuleCall, role: Role, index: int, gradient: Tensor) -> None:
-        """Record a gradient; that of a second backward pass through the same graph is not stored."""
+        """Record a gradient, but not again in a second backward pass through the same graph."""
         call.last_gradient = self.capture.next_order()
         if (role, index) not in call.backward:
             entry = Entry(call.op, call.type, role, index, 0, call.number)

@@ -85,7 +85,10 @@ def _replay_origin(divergence: Divergence) -> Replay | None:
 
 
 def reshape_to_convolution(x: Array, weight: Array, outputs: ArrayPair) -> tuple[Array, Array, ArrayPair] | None:
-    """Return input, weight and output as those of a 2-D convolution (a linear layer: of 1x1 images); None if unfit."""
+    """Return input, weight and output in the shapes of a 2-D convolution; None if they do not fit one.
+
+    A linear layer becomes a convolution of 1x1 images.
+    """
     if weight.ndim == 2 and x.shape[-1] == weight.shape[1] and outputs.left.shape[-1] == weight.shape[0]:
         x, left, right = (array.reshape(-1, array.shape[-1], 1, 1) for array in (x, outputs.left, outputs.right))
         return x, weight[:, :, None, None], ArrayPair(left, right)

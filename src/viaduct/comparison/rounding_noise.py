@@ -1,4 +1,4 @@
-"""Gradients that are zero in theory and only rounding in practice: those of a bias before a batch norm.
+"""Gradients that are zero in theory and only rounding in practice, such as a bias's before a batch norm.
 
 The norm subtracts the mean, so the bias changes nothing and the terms of its gradient cancel. Each side's gradient is
 its own rounding, which relative measures cannot judge. The terms are the elements of the gradient of the layer's

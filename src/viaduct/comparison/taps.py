@@ -245,7 +245,7 @@ class TapRecord:
 
 
 def number_backward(records: list[TapRecord]) -> None:
-    """Number gradients of repeated calls in reverse, since those of the last call come first."""
+    """Number gradients of repeated calls in reverse, since the last call's gradients come first."""
     groups: dict[tuple[int, int], list[TapRecord]] = {}
     for record in records:
         if record.is_gradient:

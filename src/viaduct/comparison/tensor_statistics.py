@@ -20,7 +20,7 @@ CHUNK = 1 << 15  # elements of a part; a float64 copy of so many stays in the se
 class StatisticsAccumulator:
     """Statistics of a tensor that is added part by part.
 
-    They are those of the finite elements, and for complex numbers those of the magnitudes.
+    Only finite elements count. Of complex numbers the magnitudes count.
     """
 
     def __init__(self, dtype: str) -> None:

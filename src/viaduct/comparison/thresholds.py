@@ -53,7 +53,7 @@ def thresholds_from_flags(cosine: float | None, euclid: float | None, max_abs: f
 
 
 def default_thresholds(left: str, right: str) -> Thresholds:
-    """Return the default limits of two dtypes: those of the coarser one."""
+    """Return the default limits of the coarser of two dtypes."""
     left, right = left.removeprefix("complex of "), right.removeprefix("complex of ")
     kind = find_coarser_dtype(left, right)
     if kind is not None:

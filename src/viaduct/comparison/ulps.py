@@ -16,7 +16,7 @@ from viaduct.comparison.tensors import Array
 
 _COARSEST_FIRST = ("bfloat16", "float16", "float32", "float64")
 _BIT_TYPES = {"bfloat16": np.int16, "float16": np.int16, "float32": np.int32, "float64": np.int64}
-BINS = 66  # equal elements, then distances up to 2^65: those of float64 have 64 bits
+BINS = 66  # one for equal elements and 65 for distances, which have up to 64 bits for float64
 SAMPLE = 1 << 18  # approximate number of elements that are counted of a larger tensor
 _EXPONENT_BIAS = 1023  # of float64: the exponent bits of d are the bias plus floor(log2(d))
 
@@ -25,7 +25,7 @@ _EXPONENT_BIAS = 1023  # of float64: the exponent bits of d are the bias plus fl
 class UlpHistogram:
     """Histogram of distances: counts[0] are equal, counts[k] are 2^(k-1) … 2^k - 1 units of `dtype` apart.
 
-    Trailing empty bins are left out. The counts of a large tensor are those of a sample.
+    Trailing empty bins are left out. Of a large tensor only a sample is counted.
     """
 
     dtype: str

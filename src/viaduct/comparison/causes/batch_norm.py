@@ -1,8 +1,9 @@
 """A batch norm with another epsilon, or one side's with the statistics of the batch and the other's with others.
 
 A norm is y = s x + t in every channel, with s = gamma / sqrt(variance + epsilon). Each side's s and t are fitted from
-the dumped input and output. gamma^2 / s^2 is variance + epsilon, so its difference between the sides is that of their
-epsilons, the same in all channels. Suffixes of names are axes: C is the channel, N all others.
+the dumped input and output. gamma^2 / s^2 is variance + epsilon. If the variances agree, it differs between the sides
+by the difference of their epsilons, which is the same in all channels. Suffixes of names are axes: C is the channel, N
+all others.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from viaduct.comparison.tensors import Array
 NAME = "batch norm epsilon"
 MODE_NAME = "batch norm mode"
 ADVICE = (
-    "Give both norms the same epsilon: PyTorch's default is 1e-5, that of Keras and TensorFlow's layers 1e-3, "
-    "MindSpore's 1e-5 (1e-4 in its model zoo)."
+    "Give both norms the same epsilon: the default is 1e-5 in PyTorch, 1e-3 in Keras and TensorFlow's layers, 1e-5 in "
+    "MindSpore (1e-4 in its model zoo)."
 )
 MODE_ADVICE = "Put both networks into the same mode: model.train() or model.eval(), training=True, is_training."
 MAX_BATCH_ERROR = 5e-3  # relative error up to which a norm counts as using the statistics of the batch
@@ -115,7 +116,7 @@ def explain_mode(left: NormFit, right: NormFit, gamma: Array, beta: Array) -> Ca
 
 
 def measure_deviation_from_batch(side: NormFit, gamma: Array, beta: Array) -> Array:
-    """Return, by channel, how far slope and mean output are from those of a norm with the batch's own statistics."""
+    """Return, by channel, how far slope and mean output are from a norm's with the batch's own statistics."""
     scale = np.where(gamma != 0, np.abs(gamma), 1.0)
     slope = np.abs(np.abs(side.slope) * np.sqrt(side.variance) / scale - 1)
     mean_output = np.abs(side.slope * side.mean + side.offset - beta) / scale

@@ -23,7 +23,7 @@ def find_cause(divergence: Divergence) -> Cause | None:
     similarity = abs(correlation(arrays.left, arrays.right))
     if similarity > 0.3 or not right or not 0.75 < left / right < 1.33:
         return None
-    # Parameters with one axis are not counted: many begin as constants, such as those of norms.
+    # Parameters with one axis are not counted: many, such as a norm's scale, begin as constants.
     weights = [row for row in divergence.step_rows if row.tensor.role == "parameter" and len(row.tensor.shape) > 1]
     bad = sum(row.result == "bad" for row in weights)
     evidence = (

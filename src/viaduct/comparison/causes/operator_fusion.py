@@ -32,7 +32,7 @@ MAX_LATER = 4  # operators of the right side after the origin that the left's ma
 MAX_DISTANCE = 3  # operators between a tensor that only the right has and the origin
 ENOUGH = 0.98  # share of the difference that an explanation must remove
 MAX_ROUNDINGS = 8.0  # of a tensor that only the right side rounds; the sides may differ by so many
-EPSILONS = (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5)  # usual ones of batch norms; the last is that of Keras' ResNets
+EPSILONS = (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5)  # usual epsilons of batch norms; Keras' ResNets have the last one
 UNKNOWN_TERMS = 256  # assumed for a sum if the weight was not dumped
 
 

@@ -66,7 +66,7 @@ def is_fixed_point(values: Array, half: FloatFormat) -> bool:
 
 
 def explain_wider_values(arrays: ArrayPair, terms: int, error: float) -> Cause | None:
-    """Report noise as large as that of half-precision sums in a result that is stored in a wider format."""
+    """Report noise as large as half-precision sums cause, in a result that is stored in a wider format."""
     dependence = abs(correlation(arrays.left - arrays.right, arrays.right))  # noise does not depend on the values
     for half in reversed(HALF_FORMATS):
         bound = 2 * half.epsilon * math.sqrt(max(terms, 4))

@@ -102,7 +102,7 @@ def shape_array(flat: Array, header: Header) -> Array:
 
 
 def _numpy_type(header: Header) -> np.dtype[Any]:
-    """Return the dtype of the array: that of the file, or uint16 for bfloat16."""
+    """Return the array's dtype: the file's dtype, or uint16 for bfloat16."""
     return np.dtype(header.descr.replace("V2", "u2").replace("|u2", "<u2"))
 
 

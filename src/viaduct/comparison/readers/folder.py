@@ -110,7 +110,7 @@ def _make_tensor(path: Path, member: str, name: str, header: Header | str, step:
 def parse_name(name: str) -> tuple[str, Role, int, str]:
     """Return operator, role, number and parameter of a name such as `conv.output.0` or `conv.weight`.
 
-    A name without a role is that of an output, or of a parameter if it ends as PyTorch's parameters do.
+    A tensor without a role in its name is an output, or a parameter if the name ends as those of PyTorch's parameters.
     """
     if match := _ROLE.fullmatch(name):
         op, role, index = match[1], _ROLES[match[2]], int(match[3] or 0)

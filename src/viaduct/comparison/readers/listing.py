@@ -153,7 +153,7 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 
 
 def _digits_key(digits: str) -> tuple[int, str]:
-    """Return a sort key by number; those of 300 digits or more, which int() may refuse, come last."""
+    """Return a sort key by number; numbers of 300 digits or more, which int() may refuse, come last."""
     return (int(digits), "") if len(digits) < 300 else (10**300 + len(digits), digits)
 
 

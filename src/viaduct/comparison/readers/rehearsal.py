@@ -25,7 +25,7 @@ LOSS = "loss"
 FILES = ("losses.npz", "forward.npz", "gradients.npz", "weights.npz")
 RANK = re.compile(r"rank-(\d+)")
 CALL = re.compile(r"(\d+) ?(.*?) ?(?:input (\d+))?", re.DOTALL)
-AFTER_CALLS = 1_000_000  # order of a loss: it is larger than that of any module's call; gradients come after it
+AFTER_CALLS = 1_000_000  # order of a loss, so that it comes after the calls of modules; gradients come after it
 
 Identity = tuple[str, Role, int, int, int]  # operator, role, index, order and step
 

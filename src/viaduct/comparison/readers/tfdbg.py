@@ -67,7 +67,7 @@ def _list_arrays(listing: Listing) -> list[str]:
 def _make_notes(listing: Listing, unnamed: list[str], older: list[str]) -> list[str]:
     notes = list(listing.notes)
     if unnamed:
-        notes.append(f"read as outputs, though their names are not those of tfdbg: {join_some(unnamed)}")
+        notes.append(f"read as outputs, though tfdbg does not write such names: {join_some(unnamed)}")
     if older:
         notes.append(f"{len(older)} files have a newer one of the same tensor and were left out: {join_some(older)}")
     if others := [name for name in listing.files if name.endswith((".npz", ".pt", ".safetensors"))]:

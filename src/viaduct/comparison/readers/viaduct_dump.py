@@ -1,7 +1,7 @@
 """Reads dumps of `viaduct train --dump-steps`, `viaduct dump` and `Dump`.
 
-The path is that of a dump, of a run with `dump/` in it, of one step or of one rank. All steps and ranks below it become
-one side. A step with a damaged index becomes one tensor with a fault.
+The path may be a dump, a run with `dump/` in it, one step, or one rank of a step. All steps and ranks below it become
+one StoredDump. A step with a damaged index becomes one tensor with a fault.
 """
 
 from __future__ import annotations
