@@ -29,6 +29,11 @@ PATTERNS: dict[str, Callable[[int], str]] = {
     "methods": lambda n: (
         f"{TORCH}class A:\n" + "".join(f"    def f{i}(self, x):\n        return x.cuda()\n" for i in range(n))
     ),
+    "loads": lambda n: f"{TORCH}x.cuda()\n" + "s = torch.load(p)\nnet.load_state_dict(s)\n" * n,
+    "loads of an attribute": lambda n: (
+        f"{TORCH}x.cuda()\nclass A:\n"
+        + "".join(f"    def f{i}(self):\n        self.s = torch.load(p)\n        g(self.s)\n" for i in range(n))
+    ),
     "numbers": lambda n: f"{TORCH}X = [\n" + "    1, 2, 3, 4,\n" * n + "]\nx = x.cuda()\n",
     "ranks": lambda n: HOROVOD + "x = hvd.size()\n" * n,
     "device blocks": lambda n: TF + 'with tf.device("/gpu:0"):\n    x = tf.zeros(3)\n' * n,

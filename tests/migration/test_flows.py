@@ -23,37 +23,15 @@ def test_a_name_that_gets_another_value_is_another_thing() -> None:
     assert 'it = torch.load(path, map_location="cpu")' in after
 
 
-def test_what_a_function_of_another_file_reads_is_followed() -> None:
-    reader = HEAD + "def read(path):\n    return torch.load(path)\n"
-    user = HEAD + "from lib.io import read\nx = x.cuda()\n"
-    feeds = {"train.py": user + "saved = read('a')\nmodel.load_state_dict(saved['net'])\n"}
-    runs = {"train.py": user + "net = read('a')\nnet.eval()\nnet(x)\n"}
-    after = migrate_source(reader, "map_location", path="lib/io.py", others=feeds).after.decode()
-    assert 'torch.load(path, map_location="cpu")' in after
-    after = migrate_source(reader, "map_location", path="lib/io.py", others=runs).after.decode()
-    assert 'torch.load(path, map_location="npu")' in after
+@pytest.mark.parametrize(
+    "use", ["net = it['net']\nnet.eval()\n", "it()\n", "it[0].forward(x)\n", "for part in it:\n    part.eval()\n"]
+)
+def test_what_is_run_is_loaded_on_the_card(use: str) -> None:
+    after = migrate_source(f"{HEAD}model.cuda()\nit = torch.load('a')\n{use}", "map_location").after.decode()
+    assert "torch.load('a', map_location=\"npu\")" in after
 
 
-def test_what_is_given_to_a_function_of_another_file_is_followed() -> None:
-    taker = HEAD + "def resume(model, saved, strict=True):\n    model.load_state_dict(saved['net'], strict)\n"
-    source = HEAD + "from lib import resume\nresume(model.cuda(), torch.load('a'))\n"
-    after = migrate_source(source, "map_location", others={"lib.py": taker}).after.decode()
-    assert "torch.load('a', map_location=\"cpu\")" in after
-
-
-def test_a_method_of_another_file_is_followed_by_its_name() -> None:
-    keeper = HEAD + "class Keeper:\n    def read_saved(self, path):\n        return torch.load(path)\n"
-    user = HEAD + "from lib import Keeper\nkeeper = Keeper()\nmodel.cuda().load_state_dict(keeper.read_saved('a'))\n"
-    after = migrate_source(keeper, "map_location", path="lib.py", others={"train.py": user}).after.decode()
-    assert 'torch.load(path, map_location="cpu")' in after
-
-
-def test_a_value_is_followed_through_several_files() -> None:
-    others = {
-        "lib/io.py": HEAD + "from lib.disk import read\ndef weights(path):\n    return read(path)['net']\n",
-        "lib/net.py": HEAD + "from lib.io import weights\ndef build(path):\n    return fill(make(), weights(path))\n"
-        "def fill(net, state):\n    net.load_state_dict(state)\n    return net.cuda()\n",
-    }
-    reader = HEAD + "def read(path):\n    return torch.load(path)\n"
-    after = migrate_source(reader, "map_location", path="lib/disk.py", others=others).after.decode()
-    assert 'torch.load(path, map_location="cpu")' in after
+def test_a_value_is_followed_through_many_names() -> None:
+    names = "".join(f"a{number + 1} = a{number}\n" for number in range(60))
+    source = f"{HEAD}model.cuda()\na0 = torch.load('a')\n{names}model.load_state_dict(a60)\n"
+    assert "torch.load('a', map_location=\"cpu\")" in migrate_source(source, "map_location").after.decode()

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from viaduct.migration.names import Bindings, Function
+from viaduct.migration.names import Bindings, Function, Names
 from viaduct.migration.source import FunctionNode, ImportNode
 
 if TYPE_CHECKING:
@@ -103,6 +103,46 @@ def keyword_value(call: ast.Call, *names: str) -> ast.expr | None:
 def positional_parameters(function: Function) -> list[str]:
     """Return the names of the parameters that can be given by position."""
     return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+
+
+def find_parameter(
+    function: Function, call: ast.Call, argument: ast.expr | ast.keyword, is_method: bool = False
+) -> str | None:
+    """Return the parameter that gets an argument of a call; None if the text does not show it, as behind `*` or `**`.
+
+    `is_method`: a first parameter `self` or `cls` is not passed in the parentheses.
+    """
+    parameters = positional_parameters(function)
+    if isinstance(argument, ast.keyword):
+        names = {*parameters, *(parameter.arg for parameter in function.args.kwonlyargs)}
+        return argument.arg if argument.arg in names else None
+    if is_method and parameters[:1] in (["self"], ["cls"]):
+        parameters = parameters[1:]
+    position = call.args.index(argument)
+    is_visible = not any(isinstance(value, ast.Starred) for value in call.args[: position + 1])
+    return parameters[position] if is_visible and position < len(parameters) else None
+
+
+def find_called_function(names: Names, call: ast.Call) -> FunctionNode | None:
+    """Return the function, method or constructor of this file that a call runs; None unless its name has only one.
+
+    The class of a method's object is not examined.
+    """
+    source, callee = names.source, call.func
+    if isinstance(callee, ast.Attribute) and names.qualified(callee.value) is not None:
+        return None  # a function of a known module
+    name = last_name(callee)
+    if isinstance(callee, ast.Name) and name not in source.functions_by_name and name in source.classes_by_name:
+        owner: ast.AST = source.classes_by_name[name]
+        functions = source.functions_by_name.get("__init__", [])
+        candidates = [function for function in functions if source.parents[function] is owner]
+    else:
+        is_method = isinstance(callee, ast.Attribute)
+        functions = source.functions_by_name.get(name, [])
+        candidates = [
+            function for function in functions if isinstance(source.parents[function], ast.ClassDef) == is_method
+        ]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def parameter_default(function: Function, name: str) -> ast.expr | None:

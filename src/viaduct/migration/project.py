@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from viaduct.migration.classes import ProjectClass, record_classes, record_methods
 from viaduct.migration.frameworks import Imports, decide_frameworks, mentions_framework_or_library, read_imports
@@ -20,6 +21,9 @@ from viaduct.migration.lookups import positional_parameters
 from viaduct.migration.names import Names
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import FunctionNode, Source, Unparsable, decode
+
+if TYPE_CHECKING:
+    from viaduct.migration.flows import Question, Use
 
 HELPER_MODULE = "accelerator_device"
 """Module that --to any writes into a project; another name is used if the project has a module of this name."""
@@ -56,9 +60,7 @@ class Project:
     attribute_kinds: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
     own_method_names: set[str] = field(default_factory=set)  # names of the methods of all classes
     files_calling: dict[str, set[str]] = field(default_factory=dict)  # called function, not in `functions` -> files
-    uses_by_question: dict[str, set[str]] = field(
-        default_factory=dict
-    )  # question about a loaded value -> uses: flows.py
+    uses_by_question: dict[Question, set[Use]] = field(default_factory=dict)  # answers of other files: flows.py
 
     # Horovod's module as a value: module_flow.py
     horovod_aliases: dict[str, str] = field(default_factory=dict)  # key (see module_flow.py) -> module
@@ -142,7 +144,7 @@ class Project:
 
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Survey the files of a project, given as path and content."""
-    from viaduct.migration.flows import record_uses
+    from viaduct.migration.flow_survey import record_uses
     from viaduct.migration.import_graph import scan_imports
     from viaduct.migration.module_flow import record_module_flow
     from viaduct.migration.project_usage import record_usage

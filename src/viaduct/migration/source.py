@@ -317,6 +317,14 @@ class Source:
         return [*self.nodes_of_types(ast.FunctionDef, ast.AsyncFunctionDef)]  # type: ignore[list-item]
 
     @cached_property
+    def functions_by_name(self) -> dict[str, list[FunctionNode]]:
+        return group_by_name((function.name, function) for function in self.functions)
+
+    @cached_property
+    def classes_by_name(self) -> dict[str, ast.ClassDef]:
+        return {node.name: node for node in self.nodes_of_type(ast.ClassDef)}
+
+    @cached_property
     def imports(self) -> list[ImportNode]:
         return [*self.nodes_of_types(ast.Import, ast.ImportFrom)]  # type: ignore[list-item]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.lookups import argument_values, is_self_attribute, last_name, plain_name
+from viaduct.migration.lookups import argument_values, find_called_function, is_self_attribute, last_name, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._training import Alias, LoaderTrace
 from viaduct.migration.source import FunctionNode
@@ -69,7 +69,7 @@ class RankDecisions:
         if isinstance(node, ast.Call):
             if last_name(node.func) in EQUAL_RESULTS:
                 return False
-            if self.trace.called_function(node) in self.returning:
+            if find_called_function(self.site.file.names, node) in self.returning:
                 return True
         return self.alias_of(node) in self.differing or any(map(self.is_differing, ast.iter_child_nodes(node)))
 
@@ -104,7 +104,8 @@ class RankDecisions:
         """Follow a value into an object: `losses.update(loss.item())`, `history.append(loss)`, `stopper(loss)`."""
         is_collecting = isinstance(call.func, ast.Attribute) and call.func.attr in COLLECTING_METHODS
         receiver = call.func.value if is_collecting else call.func  # type: ignore[attr-defined]
-        is_known = self.trace.called_function(call) is not None or self.site.qualified_name(receiver) is not None
+        function = find_called_function(self.site.file.names, call)
+        is_known = function is not None or self.site.qualified_name(receiver) is not None
         if not is_known and plain_name(receiver) not in HARMLESS and any(map(self.is_differing, argument_values(call))):
             self.add_differing(receiver)
 

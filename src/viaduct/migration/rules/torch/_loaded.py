@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Literal
 
-from viaduct.migration.flows import CALLED, CARD, HOST, MODULE, MOVED, STATE, Flow
+from viaduct.migration.flows import FileFlow, Use
 from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules.torch._locations import is_in_dataset
@@ -15,9 +15,9 @@ DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.
 
 
 @cache_per_file
-def flow_of(site: Site) -> Flow:
+def flow_of(site: Site) -> FileFlow:
     """Return the flow of values in the file of a site."""
-    return Flow(site.file.names, site.file.project)
+    return FileFlow(site.file.names, site.file.project)
 
 
 def load_destination(site: Site) -> Destination:
@@ -27,19 +27,18 @@ def load_destination(site: Site) -> Destination:
     Values that are used on the host, or in a script without a card, need no map_location.
     """
     flow = flow_of(site)
-    uses = flow.uses(site.node)
-    on_card = flow.works_on_card or CARD in uses
-    if STATE in uses and MODULE not in uses:  # copied into a network, and not run as one
+    uses = flow.uses([site.node])
+    if Use.STATE in uses and Use.NETWORK not in uses:
         return "host"
-    if not on_card:
-        return "host" if STATE in uses else "unneeded"
-    if MODULE in uses or site.name == "torch.jit.load":
+    if not flow.mentions_devices and Use.NEAR_DEVICES not in uses:
+        return "host" if Use.STATE in uses else "unneeded"
+    if Use.NETWORK in uses or site.name == "torch.jit.load":
         return "card"
-    if HOST in uses or is_in_dataset(site, site.node):
+    if Use.HOST in uses or is_in_dataset(site, site.node):
         return "unneeded"
-    if MOVED in uses:
+    if Use.MOVED in uses:
         return "card"
-    return "unknown" if uses - {CARD, CALLED} else "host"
+    return "unknown" if uses - {Use.NEAR_DEVICES} else "host"
 
 
 def find_device_variable(site: Site) -> str | None:

@@ -9,7 +9,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import bind_arguments, is_self_attribute, last_name, plain_name, positional_parameters
+from viaduct.migration.lookups import (
+    bind_arguments,
+    find_called_function,
+    is_self_attribute,
+    plain_name,
+    positional_parameters,
+)
 from viaduct.migration.rule import Site
 from viaduct.migration.source import FunctionNode
 
@@ -33,7 +39,6 @@ class LoaderTrace:
 
     def __init__(self, site: Site, call: ast.Call) -> None:
         self.site, self.source = site, site.source
-        self.functions = [node for node in site.source.nodes if isinstance(node, FunctionNode)]
         self.aliases: set[Alias] = set()
         # Functions that return the loader, each with its index in the returned tuple; None: the loader itself.
         self.returning: set[tuple[FunctionNode, int | None]] = set()
@@ -93,7 +98,7 @@ class LoaderTrace:
 
     def follow_into_call(self, call: ast.Call) -> None:
         """Follow the loader into a function that is called with it."""
-        function = self.called_function(call)
+        function = find_called_function(self.site.file.names, call)
         if function is None:
             return
         names = positional_parameters(function)
@@ -113,7 +118,7 @@ class LoaderTrace:
         """Follow the loader into an attribute of self, and out of a function whose result is assigned."""
         if self.is_loader(value) and is_self_attribute(target):
             self.add_target(target)
-        called = self.called_function(value) if isinstance(value, ast.Call) else None
+        called = find_called_function(self.site.file.names, value) if isinstance(value, ast.Call) else None
         for function, index in [*self.returning] if called is not None else ():
             if function is called and index is None:
                 self.add_target(target)
@@ -121,22 +126,6 @@ class LoaderTrace:
                 function is called and isinstance(target, ast.Tuple) and index is not None and index < len(target.elts)
             ):
                 self.add_target(target.elts[index])
-
-    def called_function(self, call: ast.Call) -> FunctionNode | None:
-        """Return the function, method or constructor of this file that a call runs, if its name belongs to one only."""
-        name, is_method = last_name(call.func), isinstance(call.func, ast.Attribute)
-        if is_method and self.site.qualified_name(call.func) and not is_self_attribute(call.func):
-            return None
-        classes = [node for node in self.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-        if classes and not is_method:
-            constructors = [node for node in self.functions if node.name == "__init__"]
-            candidates = [node for node in constructors if self.source.parents[node] is classes[0]]
-        else:
-            same_name = [node for node in self.functions if node.name == name]
-            candidates = [
-                node for node in same_name if isinstance(self.source.parents[node], ast.ClassDef) == is_method
-            ]
-        return candidates[0] if len(candidates) == 1 else None
 
     def epoch_loops(self) -> Iterator[EpochLoop]:
         """Yield the outermost counting loops that lead to a training loop over the loader."""
@@ -173,7 +162,7 @@ class LoaderTrace:
         """Yield all nodes of statements, and of the functions of this file that they call, each function once."""
         for node in (inner for statement in body for inner in ast.walk(statement)):
             yield node
-            function = self.called_function(node) if isinstance(node, ast.Call) else None
+            function = find_called_function(self.site.file.names, node) if isinstance(node, ast.Call) else None
             if function is not None and function not in entered:
                 entered.add(function)
                 yield from self.walk_reached(function.body, entered)

@@ -32,7 +32,7 @@ import ast
 
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.device_texts import device_literal
-from viaduct.migration.flows import CHECKPOINT_LOADS
+from viaduct.migration.flow_survey import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
