@@ -171,3 +171,17 @@ def test_a_backend_for_each_kind_of_device_needs_manual_review() -> None:
 )
 def test_the_backend_follows_the_available_card(before: str, after: str) -> None:
     check_rewrite("backend", f"{HEAD}{before}\n", f"{HEAD}{HELPER}{after}\n", to="any")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "flags.DEFINE_string('backend', {}, 'nccl or gloo')",
+        "def main(backend: str = typer.Option({})):\n    pass",
+        "@click.option('--backend', type=click.Choice([{}, 'gloo']))\ndef main(backend):\n    pass",
+    ],
+)
+@pytest.mark.parametrize(("to", "backend"), [("npu", "'hccl'"), ("any", "accelerator.backend()")])
+def test_options_of_other_parsers_follow(option: str, to: str, backend: str) -> None:
+    source = "import click\nimport torch\nimport typer\nfrom absl import flags\n" + option
+    assert option.format(backend) in migrate_source(source.format("'nccl'") + "\n", "backend", to=to).after.decode()

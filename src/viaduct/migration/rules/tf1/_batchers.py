@@ -16,7 +16,7 @@ CSV_READERS = tuple(f"{module}.make_csv_dataset" for module in DATA_MODULES)
 BUCKETING_FUNCTIONS = tuple(f"{module}.bucket_by_sequence_length" for module in DATA_MODULES)
 SPARSE_FUNCTIONS = tuple(f"{module}.dense_to_sparse_batch" for module in DATA_MODULES)
 EVALUATION_NAMES = ("eval", "predict", "test", "infer", "valid", "serving")  # in names of functions without training
-NUM_EPOCHS_POSITIONS = ((FEATURE_READERS, 6), (CSV_READERS, 10))
+NUM_EPOCHS_POSITIONS = ((FEATURE_READERS, 6), (CSV_READERS, 10))  # functions, position of their argument num_epochs
 
 
 def has_equal_batches(site: Site, name: str) -> bool:

@@ -46,7 +46,7 @@ def wrap_optimizer(site: Site) -> None:
         return
     if site.qualified_name(site.node.func) == optimizers.SYNC_REPLICAS:
         return  # reported by distribute_servers
-    outer = full_expression(site)
+    outer = conditional_around(site)
     parent = site.source.parents[outer]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         wrap_variable(site, parent)
@@ -56,7 +56,7 @@ def wrap_optimizer(site: Site) -> None:
         report_unknown_use(site)
 
 
-def full_expression(site: Site) -> ast.expr:
+def conditional_around(site: Site) -> ast.expr:
     """Return the conditional expression around the call, `A() if x else B()`; else the call itself."""
     node: ast.AST = site.node
     while isinstance(parent := site.source.parents[node], ast.IfExp) and parent.test is not node:

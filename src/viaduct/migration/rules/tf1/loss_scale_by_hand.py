@@ -14,7 +14,7 @@ rule = Rule(__name__, rows=("L5", "L7"), category="advice", runs_last=True)
 
 
 @rule.method("compute_gradients", "minimize")
-def report_scaled_loss(site: Site) -> None:
+def advise_scaled_loss(site: Site) -> None:
     """Advise on a loss that is a product with "scale" in one factor."""
     loss = site.argument("loss", 0)
     if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Mult):

@@ -24,7 +24,7 @@ ALTERNATIVES = {  # variable, or its beginning -> advice in English and Chinese
 
 
 @rule.node(ast.Assign, only_if_file_contains=("gpu_options", "GPUOptions", *ALTERNATIVES))
-def report_assignment(site: Site) -> None:
+def advise_assignment(site: Site) -> None:
     """Advise on assignments to a field of gpu_options and to an environment variable."""
     for target in site.node.targets:
         if isinstance(target, ast.Attribute) and "gpu_options" in config_proto.field_path(site, target)[:-1]:
@@ -39,7 +39,7 @@ def advise_gpu_options(site: Site) -> None:
 
 
 @rule.call("os.environ.setdefault", "os.putenv")
-def report_variable_call(site: Site) -> None:
+def advise_variable_call(site: Site) -> None:
     if site.node.args:
         advise_variable(site, site.node.args[0])
 

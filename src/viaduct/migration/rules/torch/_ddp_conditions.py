@@ -38,9 +38,9 @@ class Loader:
     call: ast.Call
     dataset: ast.expr
     batch_size: ast.expr | None
-    shuffle: ast.expr | None  # the argument
-    is_shuffled: bool
-    epochs: list[EpochLoop]
+    shuffle: ast.expr | None  # the argument; None if there is none
+    is_shuffled: bool  # its value, by default False
+    epoch_loops: list[EpochLoop]
 
 
 @dataclass
@@ -102,7 +102,10 @@ def refuse_wrapping(call: ast.Call) -> None:
 
 
 def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
-    """Return the loaders of loops that compute gradients. Other loaders stay: they read all samples on every rank."""
+    """Return the loaders of loops that compute gradients; refuse a script without any.
+
+    Other loaders stay: they read all samples on every rank.
+    """
     traces = [(call, LoaderTrace(site, call)) for call in calls_to(site, DATA_LOADERS)]
     training = [(call, trace) for call, trace in traces if trace.is_for_training()]
     if not training:
@@ -142,7 +145,8 @@ def describe_loader(site: Site, call: ast.Call, trace: LoaderTrace) -> Loader:
     if isinstance(batch_size, ast.Constant) and not isinstance(batch_size.value, int):
         raise Refused("the training loader has no batch size", "训练数据加载器没有 batch_size", call)
     refuse_iterable_dataset(site, dataset)
-    return Loader(call, dataset, batch_size, shuffle, is_shuffled(site, shuffle, call), epochs_of(trace, call))
+    is_shuffled = literal_shuffle(site, shuffle, call)
+    return Loader(call, dataset, batch_size, shuffle, is_shuffled, find_epoch_loops(trace, call))
 
 
 def refuse_batches(site: Site, wrapping_calls: list[ast.Call], loaders: list[Loader]) -> None:
@@ -183,7 +187,7 @@ def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
         )
 
 
-def is_shuffled(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
+def literal_shuffle(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
     """Return the value of a loader's argument `shuffle`; refuse a value that is decided at run time."""
     if value is not None and not (isinstance(value, ast.Constant) and isinstance(value.value, bool)):
         text = site.text_of(value)
@@ -195,17 +199,17 @@ def is_shuffled(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
     return isinstance(value, ast.Constant) and value.value is True
 
 
-def epochs_of(trace: LoaderTrace, call: ast.Call) -> list[EpochLoop]:
+def find_epoch_loops(trace: LoaderTrace, call: ast.Call) -> list[EpochLoop]:
     """Return the loops over epochs around the use of a loader; refuse a script without one."""
-    epochs = [*trace.epoch_loops()]
-    if not epochs:
+    epoch_loops = [*trace.epoch_loops()]
+    if not epoch_loops:
         raise Refused(
             "no loop over epochs (`for epoch in range(…)`) was found around the loop over the training loader, in "
             "which set_epoch could be called",
             "未找到遍历训练数据的 epoch 循环(`for epoch in range(…)`),无法调用 set_epoch",
             call,
         )
-    return epochs
+    return epoch_loops
 
 
 def refuse_iterable_dataset(site: Site, dataset: ast.expr) -> None:
@@ -226,7 +230,8 @@ def refuse_iterable_dataset(site: Site, dataset: ast.expr) -> None:
 def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
     """Return the first statement of the started script that could use the card, and the last statement.
 
-    The first is at module level if a statement before the main guard moves something to the card.
+    If there is no main guard, or a statement before it moves something to a device, the first is searched at module
+    level, else under the guard.
     """
     guard = main_guard(site)
     refuse_hidden_start(site, guard)
@@ -268,7 +273,10 @@ def moves_to_device(site: Site, statement: ast.stmt) -> bool:
 
 
 def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
-    """Refuse a file that ends with a definition, a start through a decorator, and cards chosen in a function."""
+    """Refuse a script whose last statement is a definition or import, or starts a function that has a decorator.
+
+    Refuse also a script in which a function chooses the visible cards.
+    """
     last = (guard.body if guard is not None else site.source.tree.body)[-1]
     if isinstance(last, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
         raise Refused(
@@ -289,7 +297,7 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 
 def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], list[ast.stmt]]:
     """Return the functions that are for saving, and the saving statements outside them."""
-    training = {site.source.function_around(epochs.loop) for loader in loaders for epochs in loader.epochs}
+    training = {site.source.function_around(found.loop) for loader in loaders for found in loader.epoch_loops}
     functions: dict[FunctionNode, None] = {}  # an ordered set
     statements: dict[ast.stmt, None] = {}
     for call in calls_to(site, SAVING_FUNCTIONS):

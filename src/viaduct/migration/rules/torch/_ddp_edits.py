@@ -156,8 +156,8 @@ class Rewriter:
     def set_epochs(self) -> None:
         """Call `set_epoch` at the beginning of every loop over epochs."""
         lines: dict[ast.For, dict[str, None]] = {}  # loop -> lines to insert, an ordered set
-        for epochs in (epochs for loader in self.plan.loaders for epochs in loader.epochs):
-            lines.setdefault(epochs.loop, {})[f"{epochs.loader}.sampler.set_epoch({epochs.epoch})"] = None
+        for found in (found for loader in self.plan.loaders for found in loader.epoch_loops):
+            lines.setdefault(found.loop, {})[f"{found.loader}.sampler.set_epoch({found.epoch})"] = None
         for loop, calls in lines.items():
             self.site.edit.insert_before(loop.body[0], [*calls])
             self.site.report_change(
@@ -190,8 +190,9 @@ class Rewriter:
 
     def wait_before_loading(self) -> None:
         """Insert a barrier before each torch.load that follows a training loop in its function: rank 0 saves first."""
-        source, loaders = self.site.source, self.plan.loaders
-        loops = {source.function_around(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
+        source = self.site.source
+        epoch_loops = [found.loop for loader in self.plan.loaders for found in loader.epoch_loops]
+        loops = {source.function_around(loop): loop for loop in epoch_loops}
         handled: set[ast.stmt] = set()
         for call in self.site.file.index.calls.get("torch.load", []):
             loop, statement = loops.get(source.function_around(call)), source.statement_around(call)

@@ -30,6 +30,7 @@ NUMBER_NAMES = (
     | {"device_id", "device_idx", "device_index"}
 )
 NUMBER_LIST_NAMES = {"device_ids", "gpu_ids", "gpus", "gpuids"}
+# Functions that return the number of a device, or a count from which one is computed: `get_rank() % device_count()`.
 NUMBER_FUNCTIONS = (
     {f"torch.distributed.{name}" for name in ("get_rank", "get_node_local_rank", "get_world_size")}
     | {f"torch.{card}.{name}" for card in ("cuda", "npu", "mlu") for name in ("current_device", "device_count")}

@@ -1,7 +1,7 @@
 """Replace dotted names: in `torch.cuda.Stream` only `cuda` is edited, so that line breaks and comments stay.
 
-Before Python 3.12 nodes in an f-string have wrong positions. There the name is searched in the text of the string, and
-replaced if the text has it as often as the code.
+In an f-string, where nodes have wrong positions before Python 3.12, the name is searched in the text of the string. It
+is replaced if the text contains it as often as the code does.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def rename_or_report(site: Site, node: ast.expr, new: str) -> bool:
 def adapt_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
     """Return the qualified name `new` as the file would write it; `node` has the qualified name `old`.
 
-    If the node is `t.cuda.Stream`, "torch.npu.Stream" becomes `t.npu.Stream`. None if `old` and `new` differ in length
-    and the file does not import torch.
+    If the node is `t.cuda.Stream`, "torch.npu.Stream" becomes `t.npu.Stream`. None if `old` and `new` differ in their
+    number of parts, and the file does not import torch or `new` is no name of torch.
     """
     old_parts, new_parts = old.split("."), new.split(".")
     parts = dotted_name(node).split(".")

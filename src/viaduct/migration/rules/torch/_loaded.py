@@ -24,7 +24,8 @@ def load_destination(site: Site) -> Destination:
     """Return where a load without map_location must put its content; "unneeded" if it needs no map_location.
 
     Weights for load_state_dict are loaded on the host; complete networks, and values that are moved later, on the card.
-    Values that are used on the host, or in a script without a card, need no map_location.
+    Other values that are used on the host, or in a script that mentions no card, need no map_location. A value without
+    any known use is loaded on the host; one whose uses do not show the place is "unknown".
     """
     flow = flow_of(site)
     uses = flow.uses([site.node])

@@ -22,7 +22,7 @@ rule = Rule(__name__, rows=("P1", "6"), category="advice", targets=("npu", "mlu"
 
 @rule.file(only_if_file_contains=("cuda", "CUDA", "nccl", "NCCL"))
 def report_code_for_card(site: Site) -> None:
-    """Report each construct that supports the card already; find_target_code has found them."""
+    """Advise on each construct that supports the card already; find_target_code has found them before all rules."""
     title = site.target.card.title
     for line in sorted(set(site.file.target_code_lines.values())):
         site.advise(

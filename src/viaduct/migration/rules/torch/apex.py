@@ -37,7 +37,10 @@ NPU_FUSED = f"{NPU.plugin}.optim.NpuFused"
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("apex",))
 def report_import(site: Site) -> None:
-    """Report an import of apex, unless a module of the project has that name."""
+    """Report an import of apex; on the NPU only advise, and only on an import of apex itself or of apex.amp.
+
+    A module of the project called apex is not reported.
+    """
     names = imported_names(site.node)
     if (
         not any(name == "apex" or name.startswith("apex.") for name in names)

@@ -45,7 +45,7 @@ ABSL_FLAGS = tuple(
     for root in ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
     for name in ("DEFINE_string", "DEFINE_enum")
 )
-GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
+PROCESS_GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
 DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
 """Texts in an expression that chooses the backend by the available device."""
 # A message for one card, and one for `--to any`. The expression that decides the backend is inserted last, at {}:
@@ -125,9 +125,11 @@ def make_device_id_conditional(site: Site) -> None:
 @rule.call("click.option", "typer.Option", *ABSL_FLAGS)
 def replace_in_option(site: Site) -> None:
     """Change default, const and choices of a command line option; its help text stays."""
-    names = ("default", "const", "choices") if site.target.is_any_card else ("default", "const", "choices", "type")
+    names = ("default", "const", "choices", "type")  # `type=click.Choice(["nccl", "gloo"])`
     values = [keyword.value for keyword in site.node.keywords if keyword.arg in names]
-    if site.name != "add_argument" and not site.target.is_any_card:
+    if site.name == "typer.Option":
+        values += site.node.args[:1]  # the default
+    elif site.name != "add_argument":
         values += site.node.args[1:3]  # of absl: name, default, choices, help text
     for value in values:
         for text in ast.walk(value):
@@ -185,7 +187,7 @@ def replace_availability(site: Site) -> None:
     collectives.report_replaced(site, site.node)
 
 
-@rule.use(*GROUP_CLASS)
+@rule.use(*PROCESS_GROUP_CLASS)
 def replace_group_class(site: Site) -> None:
     """Write ProcessGroupCNCL, which torch_mlu adds to torch, for the MLU; report the class for other targets."""
     if site.options.to != "mlu":

@@ -34,7 +34,7 @@ rule = Rule(
     former_names=("any_data_parallel",),
     after=("device_string",),
 )
-OTHER_NAME = re.compile(r"opt|sched|scaler", re.IGNORECASE)  # names of other objects with load_state_dict
+NO_MODEL_NAME = re.compile(r"opt|sched|scaler", re.IGNORECASE)  # of optimizers and others with load_state_dict
 PREFIX_LENGTH = re.compile(r"7|len\('module\.'\)")  # length of "module."
 
 
@@ -157,7 +157,7 @@ def report_checkpoints(site: Site) -> None:
     """Report code that expects checkpoints whose keys begin with `module.`."""
     saved = {ast.unparse(call.args[1]) for call in site.file.index.calls.get("torch.save", []) if len(call.args) > 1}
     for call in site.file.index.methods.get("load_state_dict", []):
-        if isinstance(call.func, ast.Attribute) and not OTHER_NAME.search(site.text_of(call.func.value)):
+        if isinstance(call.func, ast.Attribute) and not NO_MODEL_NAME.search(site.text_of(call.func.value)):
             report_loading(site, call, saved)
     for node in site.source.nodes_of_type(ast.Subscript):
         if removes_module_prefix(site, node):

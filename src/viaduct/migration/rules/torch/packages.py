@@ -41,7 +41,10 @@ REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=IMPORT_TEXTS)
 def report_import(site: Site) -> None:
-    """Report the first package for NVIDIA cards that a statement imports, unless it is a module of the project."""
+    """Report the first package for NVIDIA cards that a statement imports, unless it is a module of the project.
+
+    In files that train with TensorFlow the rule imports_report does this.
+    """
     project = site.file.project
     if not project.torch_files or project.uses_rules_of(TENSORFLOW, site.file.path):
         return

@@ -23,6 +23,10 @@ rule = Rule(
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
 GENERATION_NUMBERS = {"major", "minor"}
+GENERATION_MEANINGS = {  # target -> meaning, in English and Chinese
+    "npu": ("the NPU's properties have none", "NPU 的设备属性中没有"),
+    "mlu": ("the MLU's counts MLU generations", "MLU 的该值表示 MLU 代次"),
+}
 PROCESSOR_PROPERTIES = {
     "multi_processor_count", "max_threads_per_multi_processor", "warp_size", "regs_per_multiprocessor",
     "is_integrated", "is_multi_gpu_board", "gcnArchName", "shared_memory_per_block",
@@ -35,10 +39,9 @@ def report_property(site: Site) -> None:
     """Report an attribute of device properties that the card lacks or means differently."""
     if site.node.attr not in GENERATION_NUMBERS | PROCESSOR_PROPERTIES or not is_properties(site, site.node.value):
         return
-    titles = [card.title for card in site.cards]
     if site.node.attr in GENERATION_NUMBERS:
-        english = "the NPU's properties have none" if "NPU" in titles else "the MLU's counts MLU generations"
-        chinese = "NPU 的设备属性中没有" if "NPU" in titles else "MLU 的该值表示 MLU 代次"
+        meanings = [GENERATION_MEANINGS[card.name] for card in site.cards]
+        english, chinese = ("; ".join(texts) for texts in zip(*meanings, strict=True))
     else:
         english = "it describes NVIDIA's hardware; older plug-ins lack it, in newer ones it means something else"
         chinese = "它描述 NVIDIA 的处理器;旧版插件没有该属性,新版含义不同"
