@@ -15,7 +15,8 @@ FEATURE_READERS = tuple(f"{module}.make_batched_features_dataset" for module in 
 CSV_READERS = tuple(f"{module}.make_csv_dataset" for module in DATA_MODULES)
 BUCKETING_FUNCTIONS = tuple(f"{module}.bucket_by_sequence_length" for module in DATA_MODULES)
 SPARSE_FUNCTIONS = tuple(f"{module}.dense_to_sparse_batch" for module in DATA_MODULES)
-EVALUATION_NAMES = ("eval", "predict", "test", "infer", "valid", "serving")  # in names of functions without training
+# Parts of the names of functions that do not train.
+EVALUATION_NAMES = ("eval", "predict", "test", "infer", "valid", "serving")
 NUM_EPOCHS_POSITIONS = ((FEATURE_READERS, 6), (CSV_READERS, 10))  # functions, position of their argument num_epochs
 
 

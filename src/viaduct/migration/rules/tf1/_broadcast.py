@@ -1,4 +1,4 @@
-"""Code that broadcasts variables from one rank, and the test for programs in which an Estimator does so."""
+"""Code that broadcasts variables from one rank, and a test for programs in which an Estimator broadcasts them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def render_trainable_variables(site: Site) -> str:
 def render_broadcast(site: Site, variables: str, root: str = "0") -> str:
     """Return the code of an operation that assigns each variable its value on rank `root`.
 
-    `variables` and `root` are code, too.
+    `variables` and `root` are code.
     """
     operators = site.import_npu_name("hccl_ops")
     group = render_tensorflow_name(site, "group")

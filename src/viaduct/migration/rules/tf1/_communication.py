@@ -1,4 +1,4 @@
-"""Start and end of collective communication, and the function `init_npu` that rules write for it."""
+"""Tests whether a script needs collective communication, and the function `init_npu` that rules write to start it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_CALLS = (f"{OPS}.shutdown_system", f"{PLUGIN}.npu_resource_shutdown", full_
 
 
 def needs_communication(options: Options) -> bool:
-    """Return True if ranks come from hccl, for which communication must be started."""
+    """Return True if a script gets its ranks from hccl, the NPU's collectives, which must be started before."""
     return options.distributed and options.rank == NPU.backend
 
 
@@ -46,9 +46,9 @@ def asking_files(site: Site) -> set[str]:
 
 
 def ensure_init_function(site: Site, near: ast.stmt) -> str:
-    """Return the name of the function that returns a session and the operation that starts communication.
+    """Return the name of the file's function that returns a session and the operation that starts communication.
 
-    If the file has none, write it before the top-level statement around `near`.
+    If the file has none, write the function before the top-level statement that contains `near`.
     """
     defined = find_init_function(site)
     if defined is not None:

@@ -44,7 +44,7 @@ class ConfigVariable:
 
 
 def find_config_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
-    """Return a name with all its assignments, or `self.x` with those in its class.
+    """Return a name with all its assignments, or `self.x` with the assignments in its class.
 
     None for any other expression, and for a name with other bindings than assignments, such as a parameter.
     """
@@ -113,7 +113,7 @@ def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.st
 
 
 def has_custom_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
-    """Return True if a statement adds a custom optimizer to the config, or npu_config_proto made one of its values."""
+    """Return True if a statement adds a custom optimizer to the config, or a value of it is from npu_config_proto."""
     is_made_by_vendor = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
     return is_made_by_vendor or find_adding_statement(site, config, node) is not None
 

@@ -31,7 +31,7 @@ INITIALISER_NAME = re.compile(
 EXCLUDED_NAME = re.compile(r"iter|data|local|table|feed|hook|_ds|queue|infeed|npu|comm|system|hvd|saver|weight|config")
 # Functions and methods that run an initialiser among their arguments.
 RUNNING_CALLS = ("Scaffold", "Supervisor", "train")
-MAX_DEPTH = 6  # of nested groups, collections and variables
+MAX_DEPTH = 6  # number of groups, collections and variables that are followed, one within the other
 Verdict = bool | None
 """True for an initialiser; None for what may be one, for example by its name; False for anything else."""
 
@@ -96,7 +96,7 @@ def is_project_initialiser(site: Site, name: str | None) -> bool:
 
 
 def method_name(site: Site, function: ast.expr) -> str | None:
-    """Return `module.Class.method` for `self.method`, or for a method of an object whose creation is known."""
+    """Return `module.Class.method` for `self.method`, and for a method of an object whose constructor call is known."""
     if not isinstance(function, ast.Attribute):
         return None
     owner = site.values.assigned_value(function.value)
@@ -131,7 +131,7 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
 
 
 def find_unpacking(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
-    """Return the function in `op, name = function()`, in the scope of the name, and the name's index in its result."""
+    """Return the function in `op, name = function()`, in the scope of the name, and the name's index in the result."""
     scope = site.file.names.scope_of(name).node
     for node in site.source.nodes_of_type(ast.Assign):
         target = node.targets[0]
@@ -161,7 +161,7 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
 
 
 def is_built_by_call(site: Site, value: ast.expr) -> bool:
-    """Return True for a call that surely returns an initialiser; arguments of a group are followed one level deep."""
+    """Return True for a call that is known to return an initialiser; groups are followed one level deep."""
     return isinstance(value, ast.Call) and is_initialising_call(site, value, MAX_DEPTH - 1) is True
 
 

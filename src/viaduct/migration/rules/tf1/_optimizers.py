@@ -29,9 +29,9 @@ LOSS_SCALE = full_name("NPULossScaleOptimizer")
 # Calls that average gradients without a wrapper; distribute_gradients adds the averaging to tf.gradients.
 AVERAGING_CALLS = ("tensorflow.gradients", f"{OPTIMIZER_MODULE}.npu_allreduce", f"{OPTIMIZER_MODULE}.allreduce")
 SYNC_REPLICAS = "tensorflow.train.SyncReplicasOptimizer"
-OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")  # of site.values.kind
-TRAINING_METHODS = ("minimize", "compute_gradients", "apply_gradients")  # of an optimizer
-CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head, which trains with its argument `optimizer`
+OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")  # results of values.kind
+TRAINING_METHODS = ("minimize", "compute_gradients", "apply_gradients")  # methods of an optimizer
+CONSUMING_METHODS = ("create_estimator_spec",)  # method of an Estimator's head: trains with its argument `optimizer`
 # Ready-made Estimators, which TensorFlow calls canned: their constructors take an optimizer.
 CANNED_ESTIMATORS = tuple(
     f"tensorflow.estimator.{family}{kind}"
@@ -64,7 +64,7 @@ def has_optimizer_argument(site: Site, call: ast.Call) -> bool:
 
 
 def possible_values(site: Site, node: ast.expr) -> Bindings:
-    """Return an expression and, if it is a name, all its bindings: expressions, names of imports, None for the rest."""
+    """Return an expression and, if it is a name, all its bindings (see names.Bindings)."""
     return [node, *(bindings_of(site, node) if isinstance(node, ast.Name) else [])]
 
 
@@ -85,7 +85,7 @@ def is_summed_by_allreduce(site: Site, call: ast.AST) -> bool:
 def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
     """Return True if every value of an expression is an optimizer, or the result of a call of TensorFlow or Keras.
 
-    At most five variables or attributes, one assigned to the other, are followed.
+    Up to five assignments of one variable or attribute to another are followed.
     """
     if site.values.kind(node) in OPTIMIZER_KINDS:
         return True
@@ -107,7 +107,10 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def is_in_optimizer_class(site: Site) -> bool:
-    """Return True for `self.minimize(…)`, and for a call such as `super().minimize(…)` in a method of such a name."""
+    """Return True for `self.minimize(…)`, and for any call in a method that is called minimize or the like.
+
+    There an optimizer class passes the call on, as in `super().minimize(…)` or `self.inner.minimize(…)`.
+    """
     function = site.source.function_around(site.node)
     in_method = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
     receiver = site.node.func.value

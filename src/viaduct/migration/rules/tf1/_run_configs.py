@@ -46,7 +46,7 @@ def config_uses(site: Site, config: ast.expr) -> list[ast.expr]:
 
 
 def is_passed_to_converter(site: Site, value: ast.expr) -> bool:
-    """Return True if a value is an argument of npu_run_config_init, and no NPUEstimator gets the result of the call."""
+    """Return True if a value is an argument of npu_run_config_init, and no NPUEstimator gets that call's result."""
     call = call_with_argument(site, value)
     if call is None or site.qualified_name(call.func) != CONVERTER:
         return False

@@ -22,7 +22,7 @@ INITIALIZING_FUNCTIONS = {
     "tensorflow.tables_initializer", "tensorflow.initialize_all_variables",
     "tensorflow.initializers.global_variables", "tensorflow.initializers.local_variables",
 }  # fmt: skip
-IDLE_ATTRIBUTES = {"graph", "graph_def", "close", "as_default", "sess_str"}  # of a session; they compute nothing
+IDLE_ATTRIBUTES = {"graph", "graph_def", "close", "as_default", "sess_str"}  # attributes of a session: compute nothing
 Keeper = tuple[str, str]
 """Texts for a message: in English ("by Keras"), in Chinese ("Keras")."""
 MAX_DEPTH = 3

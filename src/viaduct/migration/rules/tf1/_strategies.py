@@ -1,4 +1,4 @@
-"""Distribution strategies and device setters of TensorFlow that rules edit; distribute_servers reports the others."""
+"""Distribution strategies and device setters of TensorFlow that rules edit; distribute_servers reports other ones."""
 
 DEVICE_SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 STRATEGIES = tuple(

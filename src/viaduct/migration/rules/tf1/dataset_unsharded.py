@@ -49,6 +49,6 @@ def report_unsharded(site: Site) -> None:
 
 
 def has_shard(function: ast.AST) -> bool:
-    """Return True if a function shards a dataset, or leaves that to a distribution strategy."""
+    """Return True if a function shards a dataset, or lets a distribution strategy shard it."""
     attributes = (node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute))
     return any(name in ("shard", "experimental_distribute_dataset", "auto_shard_policy") for name in attributes)

@@ -85,7 +85,7 @@ def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
         return only_value({device_in_text(site, node.body, depth), device_in_text(site, node.orelse, depth)})
     if isinstance(node, ast.Call):
         return device_in_call(site, node, depth)
-    if isinstance(node, ast.Name) and depth < 5:  # of at most five assignments in a row
+    if isinstance(node, ast.Name) and depth < 5:  # up to five assignments of one name to another are followed
         return only_value(
             {device_in_text(site, value, depth + 1) if value else "" for value in possible_values(site, node)}
         )

@@ -241,7 +241,7 @@ def report_missing_broadcast(site: Site) -> None:
 def is_training(site: Site) -> bool:
     """Return True if the file or its program trains, and the function around the site is not for evaluation or export.
 
-    A function named `evaluate` counts all the same if it creates or runs a training operation.
+    A function is not taken for evaluation by its name, such as `evaluate`, if it creates or runs a training operation.
     """
     function = site.source.function_around(site.node)
     if function is not None and is_named_for_evaluation(function.name) and not has_training_operation(function):
@@ -255,7 +255,7 @@ def is_training(site: Site) -> bool:
 
 
 def has_training_operation(function: ast.AST) -> bool:
-    """Return True for a function that creates a training operation, or runs one with a usual name."""
+    """Return True for a function that creates a training operation, or runs one called `train_op` or the like."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in TRAINING_METHODS:

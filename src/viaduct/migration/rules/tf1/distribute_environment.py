@@ -28,7 +28,7 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 def edit_int_call(site: Site) -> None:
     """Add a default to an environment variable that `int(…)` converts, directly or through a name.
 
-    An import of Ascend's modules that another rule has requested counts, too.
+    The file must import one of Ascend's modules, or another rule must have requested such an import.
     """
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.file.needed_imports.values())

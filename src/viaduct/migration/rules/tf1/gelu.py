@@ -72,7 +72,7 @@ def replace_returned(site: Site) -> None:
 
 
 def agree_with(values: list[float], form: Callable[[float], float]) -> bool:
-    """Return True if the values at POINTS are those of a form; the two forms differ by more than 1e-4 at 2.5."""
+    """Return True if the values at POINTS agree with a form; at 2.5 the two forms differ by more than 1e-4."""
     return all(abs(value - form(x)) < 1e-5 for value, x in zip(values, POINTS, strict=True))
 
 

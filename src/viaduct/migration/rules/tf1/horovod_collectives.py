@@ -1,4 +1,4 @@
-"""Replace Horovod's collective operations by those of hccl, the NPU's library of collectives.
+"""Replace Horovod's collective operations by operations of hccl, the NPU's library of collectives.
 
 With `--distributed`:
 

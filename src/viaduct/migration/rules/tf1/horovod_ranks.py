@@ -1,4 +1,4 @@
-"""Replace Horovod's functions for ranks by those of hccl, the NPU's library of collectives.
+"""Replace Horovod's functions for ranks by functions of hccl, the NPU's library of collectives.
 
 With `--distributed`:
 

@@ -45,7 +45,10 @@ rule = Rule(__name__, requirement="keras_sessions", rows=("K1", "K2", "K3"), aft
 # A script without the word "keras" may run models that other files define.
 @rule.file(only_if_file_contains=("keras", "__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
 def set_up(site: Site) -> None:
-    """Insert a session where the started script first creates or runs a model, or report that it may be missing."""
+    """Insert a session where the started script first creates or runs a model.
+
+    Report a model if the file shows neither where the script starts nor whether the object is a Keras model.
+    """
     if has_session(site):
         return
     entry, path = site.options.entry or site.file.project.entry, site.file.path
@@ -158,7 +161,7 @@ def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
 
 
 def set_session_name(site: Site) -> str:
-    """Return `tf.keras.backend.set_session` with the file's prefix, or the local name of the standalone Keras's."""
+    """Return the name of Keras's set_session in this file: of tf.keras, or of the standalone package."""
     root = "keras" if _keras.is_standalone(site) else "tensorflow.keras"
     alias = site.file.names.local_name(f"{root}.backend")
     if alias is not None:

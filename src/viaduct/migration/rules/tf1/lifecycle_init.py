@@ -102,7 +102,7 @@ def asking_modules(site: Site) -> set[str]:
 
 
 def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
-    """Return the statements that start communication, and those that end it."""
+    """Return the statements that start communication, and the statements that end it."""
     if site.options.resources == "plugin":
         plugin = site.import_npu_name("npu_plugin")
         return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]

@@ -18,14 +18,15 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, requirement="loss_scale", rows=("L1", "L2"))
 
-DYNAMIC_PARAMETERS = ("initial_loss_scale", "increment_period", "multiplier")  # of DynamicLossScale, in order
-NEW_NAMES = {  # parameter -> parameter of the managers
+DYNAMIC_PARAMETERS = ("initial_loss_scale", "increment_period", "multiplier")  # DynamicLossScale's parameters, in order
+NEW_NAMES = {  # TensorFlow's parameter -> the managers' parameter
     "initial_loss_scale": "init_loss_scale",
     "increment_period": "incr_every_n_steps",
     "multiplier": "incr_ratio",
     "loss_scale_value": "loss_scale",
 }
-DEFAULTS = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}  # of DynamicLossScale
+# The managers' parameter -> DynamicLossScale's default, which the manager does not have.
+DEFAULTS = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}
 
 
 @rule.call(
@@ -74,7 +75,7 @@ def convert_exponential(site: Site) -> None:
 
 
 def rename_keywords(site: Site) -> None:
-    """Rename the keyword arguments to those of the managers."""
+    """Give the keyword arguments the names that the managers use."""
     for keyword in site.node.keywords:
         if keyword.arg in NEW_NAMES:
             site.edit.rename_keyword(keyword, NEW_NAMES[keyword.arg])

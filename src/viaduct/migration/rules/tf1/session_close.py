@@ -32,9 +32,9 @@ from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
 rule = Rule(__name__, requirement="closing", rows=("S9", "S10"), after=("device_block",))
 
-CLOSING_FUNCTIONS = {"closing", "enter_context", "push", "callback", "register"}  # of contextlib and atexit
+CLOSING_FUNCTIONS = {"closing", "enter_context", "push", "callback", "register"}  # functions of contextlib and atexit
 CLOSE_METHODS = ("close", "__exit__")
-SESSION_KINDS = {"session", "monitored_session"}  # of site.values.kind
+SESSION_KINDS = {"session", "monitored_session"}  # results of site.values.kind
 
 
 @rule.call(*CLOSABLE_SESSIONS)
@@ -60,7 +60,8 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     bindings = names.lookup(name, names.scope_of(site.node)) or []
     reads = reads_within(site, (function or site.source.tree).body, name)
     reads = [read for read in reads if bindings is names.lookup(name, names.scope_of(read))]
-    is_closed_by_caller = function is not None and starts_communication(site, function)  # as that of `init_npu` is
+    # The caller closes the session that `init_npu` returns (_communication.py).
+    is_closed_by_caller = function is not None and starts_communication(site, function)
     if is_closed_by_caller or any(is_closed(site, read) for read in reads):
         return
     if isinstance(names.scope_of(statement).node, ast.ClassDef):
@@ -98,7 +99,7 @@ def report_keeper(site: Site, keeper: str, zh: str) -> None:
 
 
 def check_attribute(site: Site, target: ast.Attribute) -> None:
-    """Report `self.sess`, unless its class, or the file outside classes, closes an attribute of that name."""
+    """Report `self.sess`, unless its class, or for an attribute outside classes the file, closes one of that name."""
     owner, text = site.source.class_around(site.node), site.text_of(target)
     for node in ast.walk(owner or site.source.tree):
         closed = node.value if isinstance(node, ast.Attribute) and node.attr in CLOSE_METHODS else None
@@ -131,7 +132,8 @@ def close_block(
 ) -> None:
     """Close the session at the exits and the end of the block that holds all its uses; report it without such a block.
 
-    The block is the one of the assignment; if the session is also used after a `with` around it, that of the `with`.
+    This is the block of the assignment. If the session is also used after a `with` around it, it is the block of the
+    `with`.
     `bindings` holds the values of the variable.
     """
     start, statements = common_start(site, statement, bindings), list[ast.stmt]()
@@ -166,7 +168,7 @@ def close_block(
 
 
 def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr | None]) -> ast.stmt | None:
-    """Return the only assignment of a session, or the `if` with one in each branch; None in any other case."""
+    """Return the session's only assignment, or the `if` with one assignment in each branch; None in any other case."""
     if len(bindings) == 1:
         return statement
     values = [binding for binding in bindings if isinstance(binding, ast.expr)]

@@ -114,7 +114,7 @@ def report_session_class(site: Site) -> None:
 
 
 def configure(site: Site, keyword: str, position: int) -> None:
-    """Give a session a config for the NPU; `keyword` and `position` are those of the call's config."""
+    """Give a session a config for the NPU, passed to the call as the argument `keyword` at `position`."""
     value = site.argument(keyword, position)
     # position -1: usually a keyword argument, but many positional arguments may include it
     is_hidden = value is None and (site.has_unpacked_arguments or (position < 0 and len(site.node.args) > 10))

@@ -47,10 +47,10 @@ class Loader:
 class Plan:
     """Parts of the script that have to be edited."""
 
-    wrapping_calls: list[ast.Call]  # of DataParallel
+    wrapping_calls: list[ast.Call]  # calls of DataParallel
     loaders: list[Loader]
     first_card_use: ast.stmt  # first statement of the started script that could use the card
-    last_statement: ast.stmt  # of the started script
+    last_statement: ast.stmt  # last statement of the started script
     saving_statements: list[ast.stmt]
     saving_functions: list[FunctionNode]
 

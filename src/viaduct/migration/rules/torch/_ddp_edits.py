@@ -30,7 +30,7 @@ class Rewriter:
         self.device_settings: list[ast.stmt] = []  # `torch.cuda.set_device(0)`
 
     def collect_card_numbers(self) -> None:
-        """Collect the expressions that name a card by its number; refuse those that cannot become the rank's card."""
+        """Collect the expressions that name a card by its number; refuse one that cannot become the rank's card."""
         source = self.site.source
         for node in source.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and NUMBERED_DEVICE.fullmatch(node.value):

@@ -131,7 +131,7 @@ def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
 
 
 def is_number_by_name(site: Site, node: ast.Name) -> bool:
-    """Return True for a parameter with the annotation int, and for a usual name without an annotation."""
+    """Return True for a parameter with the annotation int, and for one of NUMBER_NAMES without an annotation."""
     function = site.file.names.scope_of(node).node
     parameters = all_parameters(function.args) if isinstance(function, Function) else []
     annotation = next((parameter.annotation for parameter in parameters if parameter.arg == node.id), None)
@@ -191,7 +191,7 @@ def has_device_number_name(node: ast.AST) -> bool:
 
 
 def may_be_torch_object(site: Site, receiver: ast.expr) -> bool:
-    """Return True unless the receiver is an object of another library, or of a class that is not known."""
+    """Return False for an object of another library, and for the result of calling a class that is not known."""
     origin = site.values.assigned_value(receiver)
     if isinstance(origin, ast.Call) and site.values.kind(origin) is None and isinstance(origin.func, ast.Name):
         name = site.qualified_name(origin.func) or origin.func.id

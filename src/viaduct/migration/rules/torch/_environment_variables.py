@@ -11,7 +11,7 @@ ENVIRONMENT_FUNCTIONS = (
     *(f"os.{name}" for name in ("getenv", "putenv", "unsetenv")),
     *(f"os.environ.{name}" for name in ("get", "setdefault", "pop", "__setitem__")),
 )
-ENVIRONMENT_METHODS = ("get", "setdefault", "pop", "setenv", "delenv")  # of a mapping, and of pytest's monkeypatch
+ENVIRONMENT_METHODS = ("get", "setdefault", "pop", "setenv", "delenv")  # methods of a dict and of pytest's monkeypatch
 ENVIRONMENT_NAMES = ("env", "environ", "environment", "env_vars", "child_env", "monkeypatch")
 
 

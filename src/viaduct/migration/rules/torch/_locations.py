@@ -21,7 +21,7 @@ CPU_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
 KEEP_LOCATION = {name for name in TENSOR_CONSTRUCTORS if name.endswith("_like")}
 KEEP_LOCATION |= {"as_tensor", "cat", "stack", "nn.Parameter"}
 CARD_WORDS = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
-MAX_DEPTH = 8  # of calls, operations and variables through which a tensor is followed
+MAX_DEPTH = 8  # number of calls, operations and variables through which a tensor is followed
 
 
 def location_of(site: Site, node: ast.AST, depth: int = 0) -> Location:
@@ -69,7 +69,10 @@ def location_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) 
 
 
 def location_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Location:
-    """Return the location of an attribute: of `self.matrix` by the class's assignments, else that of its object."""
+    """Return the location of an attribute.
+
+    The assignments in the class decide for `self.matrix`; any other attribute has the location of its object.
+    """
     if not is_self_attribute(node):
         return location_of(site, node.value, depth + 1)
     owner = site.source.class_around(node)

@@ -130,7 +130,7 @@ def replace_in_option(site: Site) -> None:
     if site.name == "typer.Option":
         values += site.node.args[:1]  # the default
     elif site.name != "add_argument":
-        values += site.node.args[1:3]  # of absl: name, default, choices, help text
+        values += site.node.args[1:3]  # absl's arguments are name, default, choices, help text
     for value in values:
         for text in ast.walk(value):
             if isinstance(text, ast.Constant) and collectives.is_nccl(text):

@@ -61,7 +61,7 @@ rule = Rule(
 OPEN_MODE = re.compile(r"[rwaxbt+]{1,3}")
 REMOVING_FUNCTIONS = ("shutil.rmtree", "os.remove", "os.unlink")
 WRITING_METHODS = ("write_text", "write_bytes", "to_csv", "savefig", "savez")
-CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")  # in conditions about the available cards
+CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")  # text of a condition about the available cards
 
 
 @rule.file(only_if_file_contains=("DataParallel",))

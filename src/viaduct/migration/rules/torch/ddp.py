@@ -13,7 +13,8 @@ torch.cuda.is_available():`, stays.
 
 With `--to npu` or `--to mlu` device_ids stays, and the rule advises two settings. `broadcast_buffers=False` saves a
 broadcast of the batch norm statistics before every step (525 migrated scripts of Ascend's model zoo have it). Each rank
-then keeps its own statistics, and a checkpoint has those of rank 0. On the NPU Ascend advises `bucket_cap_mb=500`.
+then keeps its own statistics, and a checkpoint has the statistics of rank 0. On the NPU Ascend advises
+`bucket_cap_mb=500`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ rule = Rule(
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda"))
 def replace_devices(site: Site) -> None:
-    """Replace every string that is used as a CUDA device, and report those that may be one."""
+    """Replace every string that is used as a CUDA device, and report strings that may be one."""
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
@@ -75,7 +75,7 @@ def extend_annotation(site: Site, literal: ast.expr) -> bool:
         return True
     if not is_literal_in(literal, "cuda"):
         site.request_review(
-            "this annotation names a CUDA device: add those of the other cards",
+            "this annotation names a CUDA device: add the devices of the other cards",
             zh="该类型注解指定了 CUDA 设备:请同时列出其他加速卡",
             node=literal,
         )

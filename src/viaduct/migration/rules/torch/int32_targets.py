@@ -38,7 +38,7 @@ INDEXING_FUNCTIONS = (
     | {"index_select", "index_add", "index_add_", "index_copy_", "index_fill_"}
 )
 MAX_DEPTH = 4
-"""Number of calls, one in the function of the other, through which a tensor is followed."""
+"""Number of nested calls of the project's functions through which a tensor is followed."""
 
 
 @rule.node(ast.Call, only_if_file_contains=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "criterion", "loss"))

@@ -67,7 +67,7 @@ def report_limits(site: Site, name: str) -> None:
 
 
 def is_limited(site: Site, limit: OperatorLimit) -> bool:
-    """Return True if a limit holds for the call: for all calls, or for those with its keyword switched on.
+    """Return True if a limit holds for the call: for every call, or only for a call that switches its keyword on.
 
     The limit of the keyword `sorted` holds if its value is False.
     """

@@ -92,7 +92,8 @@ def imports_any(statement: Import, roots: tuple[str, ...]) -> bool:
 def find_torch_imports(site: Site, statements: list[Import]) -> list[ast.stmt]:
     """Return the first import of torch at top level, else the first in each function.
 
-    Without an import of torch, return those of libraries that need it. Imports under `if TYPE_CHECKING:` do not count.
+    Without an import of torch, return the first imports of libraries that need it. Imports under `if TYPE_CHECKING:` do
+    not count.
     """
     for roots in (TORCH_PACKAGES[:1], TORCH_PACKAGES, tuple(PYTORCH_COMPANIONS)):
         first: dict[ast.AST | None, ast.stmt] = {}

@@ -1,4 +1,4 @@
-"""Replace TF32 switches by those of the card's reduced-precision float32 mode.
+"""Replace TF32 switches by the switches of the card's reduced-precision float32 mode.
 
      import torch
     +import torch_npu

@@ -50,7 +50,7 @@ ASSIGNMENT = re.compile(rf"\b{CUDA_VISIBLE_DEVICES}=([\w,-]*)")
 
 @rule.node(ast.Constant, only_if_file_contains=(CUDA_VISIBLE_DEVICES,))
 def replace_variable(site: Site) -> None:
-    """Rename the variable in Python code that reads or sets it; with `--to any` set those of all cards."""
+    """Rename the variable in Python code that reads or sets it; with `--to any` set the variables of all cards."""
     if site.node.value != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
         return
     if site.target.is_any_card:
