@@ -19,12 +19,12 @@ Point = Mapping[str, Value]
 Rule = Callable[[Point], str | None]  # returns the reason why a point is invalid, or None
 Code = tuple[int, ...]  # a point as numbers: the position of each value in `Parameter.values`
 
-MAX_COMBINATIONS = 1_000_000  # all combinations are tested for validity
+MAX_COMBINATIONS = 1_000_000  # of a space; each of them is tested for validity
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter and its values, in an order in which neighbours make similar configurations."""
+    """A parameter and its values; neighbouring values should make similar configurations."""
 
     name: str
     values: tuple[Value, ...]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from viaduct.benching import starts
 from viaduct.benching.starts import StartFailed, StartRequest, format_starts, measure_start, measure_starts
 
 
@@ -22,6 +23,22 @@ def test_a_variant_whose_start_fails_is_named_and_has_no_times() -> None:
     assert lines[0] == "ours: start 1 of 4, in a separate process"
     assert len(lines) == 2
     assert "mode=slow" in lines[1]
+
+
+def test_the_times_are_sent_before_the_variant_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    class Loop:
+        def run_first_step(self) -> None:
+            calls.append("step")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    monkeypatch.setattr(starts, "build", lambda request: (Loop(), lambda: calls.append("wait")))
+    request = StartRequest("shapes_taster", [], "cpu", "synthetic")
+    starts.run_child(request, lambda seconds: calls.append(" ".join(seconds)))
+    assert calls == ["step", "wait", "build_s first_step_s", "close"]
 
 
 def start(whole: float) -> dict[str, float]:

@@ -27,7 +27,7 @@ UPDATE_BYTES = 5 * 4  # fp32 per parameter: weight, gradient and momentum are re
 
 @dataclass(frozen=True)
 class StepWork:
-    """Operations and bytes of one training step; `why_not` is the reason if they could not be counted."""
+    """Operations and bytes of one training step; `why_not` is the reason if they could not be counted, else None."""
 
     flop: int | None = None
     bytes_least: int | None = None
@@ -36,7 +36,7 @@ class StepWork:
 
 
 class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Dispatch mode that sums the operations and bytes of every operator; views move no bytes."""
+    """Dispatch mode that adds up the operations and bytes of all operators; views move no bytes."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

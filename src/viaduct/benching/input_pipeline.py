@@ -1,9 +1,9 @@
 """Images/s of our input pipeline, tf.data, DALI and a DataLoader with Pillow, on the same files in one run.
 
-Ours is measured with both decoders: `exact`, and `fast`, which shrinks large images while decoding them. Each pipeline
-runs in its own process. After a warm-up they take turns of a few seconds, so that a slow moment of the machine affects
-all of them. Between its turns a pipeline is stopped by a signal; otherwise it would prepare batches during the turns of
-the others.
+Our pipeline is measured with both decoders: `exact`, and `fast`, which shrinks large images while decoding them. Each
+pipeline runs in its own process. After a warm-up they take turns of a few seconds, so that a slow moment of the machine
+affects all of them. Between its turns a pipeline is stopped by a signal; otherwise it would prepare batches during the
+turns of the others.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ PEER_MODULES = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
 FIGURES_PREFIX = b'{\n "network"'  # first bytes of a file of `write_figures`; only such a file is replaced
 TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
-# Batches that are discarded when a turn begins, because they may have been prepared before it. viaduct and tf.data
-# prepare at most this many ahead, DALI two. A DataLoader prepares two for each worker, so `pil` looks a little faster
-# than it is with several workers.
+# Number of batches that are discarded when a turn begins, because they may have been prepared before it. viaduct and
+# tf.data prepare at most this many batches ahead, DALI two. A DataLoader prepares two for each worker, so with several
+# workers `pil` looks a little faster than it is.
 BATCHES_AHEAD = 3
 TIMED_IMAGES = 200  # images of which `time_stages` takes the mean
 READY = "ready"  # sent by a pipeline's process after its first batch
@@ -152,7 +152,7 @@ class PipelineFailed(Exception):
 
 
 class Pipeline:
-    """Pipeline in its own process group, which is stopped during the turns of others."""
+    """Pipeline in its own process group, which is stopped during the turns of other pipelines."""
 
     def __init__(self, name: str, task: Task) -> None:
         self.name = name
@@ -215,7 +215,7 @@ def block_interrupts() -> Iterator[None]:
 
 
 def serve(name: str, task: Task, pipe: Connection) -> None:
-    """Run a pipeline until it is killed; send the reason if it fails, or raise if ours fails unexpectedly."""
+    """Run a pipeline until it is killed; send the reason if it fails. An unexpected error of our own is raised."""
     os.setpgid(0, 0)
     try:
         take_turns(name, task, pipe)
@@ -418,8 +418,8 @@ def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
 def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
     """Return the seconds of the stages from "entropy decode" on if only the region of a crop is decoded.
 
-    None if the image does not allow it.
-    Each of four calls adds a stage; the time of a stage is the difference between its call and the call before.
+    None if the image does not allow that. Each of four calls adds a stage. The time of a stage is the difference
+    between its call and the call before.
     """
     rows, columns = view.rows, view.columns
     corners = np.empty((2, 2, 3), np.float32)
@@ -448,7 +448,7 @@ def select_ends(axis: Axis) -> tuple[Axis, Axis]:
 
 
 def join_ends(axis: Axis) -> Axis:
-    """Return an axis of the two pixels of `select_ends`."""
+    """Return an axis with the two source pixels of `select_ends`."""
     return Axis(*(np.concatenate(parts) for parts in zip(*select_ends(axis), strict=True)))
 
 

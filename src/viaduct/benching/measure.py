@@ -1,7 +1,8 @@
 """Benchmark run: measure peak rates (ceilings), build and warm up every variant, time them in turns, profile each one.
 
-"Ours" is the recipe as `viaduct train` runs it, the other variants are peers. A sink is a number of steps that the
-device takes by itself, as one replay of a captured graph.
+"Ours" is the recipe in the loop of `viaduct train` (ours.py), the other variants are peers: the same network from
+torchvision or timm in a plain loop. A sink is a number of steps that the device takes by itself, as one replay of a
+captured graph. A window is a number of consecutive steps that are timed together.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class Variant(Protocol):
 
 @dataclass(frozen=True)
 class Lengths:
-    """Number of steps, windows and warm-up steps of a measurement."""
+    """Numbers of steps and windows of a measurement, and whether a few steps are also profiled."""
 
-    steps: int  # per window
+    steps: int  # steps of a window
     windows: int
-    warmup: int
-    profile: bool = True
+    warmup: int  # warm-up steps before the first window
+    profile: bool = True  # the record has these field names
 
     @classmethod
     def of(
@@ -77,15 +78,15 @@ class VariantResult:
     work: StepWork
     build_s: float = 0.0
     first_step_s: float = 0.0
-    memory_bytes: int | None = None
-    seconds: Sample = field(default_factory=lambda: Sample([]))
+    memory_bytes: int | None = None  # peak memory, from `Run.measure_added_memory`
+    seconds: Sample = field(default_factory=lambda: Sample([]))  # seconds per step, a value for each window
     ratio: float = 1.0  # this variant's time divided by ours
     shares: shares.Shares = field(default_factory=shares.Shares)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one measurement; `results` has ours first, then the peers."""
+    """Result of one repetition of a measurement; `results` has ours first, then the peers."""
 
     results: list[VariantResult]
     unavailable: dict[str, str]  # title of a peer, and the reason
@@ -243,7 +244,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def find_sink_length(recipe: Recipe) -> int:
-    """Return the length of a sink in steps, after `fix_sink`; 0 without sinks."""
+    """Return the length of a sink in steps, of a recipe that `ours.fix_sink` returned; 0 without sinks."""
     return recipe.sink if isinstance(recipe.sink, int) else 0
 
 
@@ -252,7 +253,7 @@ def round_up_to_sinks(steps: int, sink: int) -> int:
 
 
 def reset_compiler() -> None:
-    """Reset torch.compile if it was loaded; importing it here would be slow, and fails after an interrupted import."""
+    """Reset torch.compile if it was loaded; importing it here would be slow, or fail after an interrupted import."""
     if hasattr(sys.modules.get("torch._dynamo"), "reset"):
         torch.compiler.reset()
 

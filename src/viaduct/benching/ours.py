@@ -30,8 +30,8 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
 from viaduct.training.sink import describe_sink, find_sink_obstacle
 
-FOREVER = 10**9
-# Length of a sink in steps if the recipe has sink="auto", because a timed window must be a whole number of sinks.
+FOREVER = 10**9  # number of steps of the changed recipe: more than any benchmark takes
+# Length of a sink in steps for a recipe with sink="auto". It is fixed, as a window must be a whole number of sinks.
 AUTO_SINK = 20
 LEARNING_RATE = 1e-6  # with the recipe's own rate, weights diverge on noise images, and NaN can be slow
 
@@ -62,10 +62,10 @@ class Setting:
     def check_supported(self) -> None:
         """Choose mode and kernels and load the data, so that their errors are raised before anything is measured."""
         device_type, plan = self.torch_device.type, plan_precision(self.recipe.precision, self.device)
-        # `observed` would be True if a callback looked at every step.
+        # `observed` would be True if a callback looked at every step; a benchmark has no callbacks.
         mode = choose_mode(self.endless_recipe, device_type, ranks=1, observed=False)
         uses_own_kernels(self.endless_recipe, plan, device_type, observed=False, mode=mode)
-        _ = self.images  # loads the data
+        _ = self.images  # a cached property: it loads the data
 
 
 def make_endless(recipe: Recipe, synthetic: bool) -> Recipe:
@@ -96,7 +96,7 @@ def fix_sink(recipe: Recipe, device: Device) -> Recipe:
 
 
 def mark_fetches(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Iterate over the batches and annotate each fetch for the profiler."""
+    """Yield the batches; annotate for the profiler the time in which each is fetched."""
     while True:
         with record_function(FETCH):
             batch = next(batches)

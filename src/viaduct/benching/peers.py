@@ -25,7 +25,7 @@ from viaduct.training.networks import build_model, place_model
 
 PACKAGES = {"torchvision": "torchvision.models", "timm": "timm"}
 NAMES = (*PACKAGES, "plain")
-# Mode (the flag --way) -> options of torch.compile; None: not compiled.
+# Mode of a peer (flag --way) -> options of torch.compile; None: not compiled.
 MODES: dict[str, dict[str, Any] | None] = {
     "eager": None,
     "compiled": {},
@@ -42,9 +42,9 @@ class PeerUnavailable(Exception):
 class Peer:
     """Peer in one of its modes, not yet built."""
 
-    name: str
-    network: str
-    mode: str
+    name: str  # one of NAMES
+    network: str  # name of the network in the peer's package
+    mode: str  # one of MODES
     make: Callable[[], nn.Module]
 
     @property
@@ -60,7 +60,7 @@ def select_modes(text: str | None, device_type: str) -> tuple[str, ...]:
 
 
 def parse_names(text: str, known: tuple[str, ...], kind: str) -> list[str]:
-    """Return the names of a comma-separated list; an unknown name is an error, `all` means every name."""
+    """Return the names in a comma-separated list; `all` means every name. Raise an error for an unknown name."""
     names = list(dict.fromkeys(name for name in text.replace(" ", "").split(",") if name))
     if names == ["all"]:
         return list(known)

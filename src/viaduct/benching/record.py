@@ -62,7 +62,7 @@ def make_record(
         "precision": last.compute,
         **last.facts,
         "data": "synthetic" if setting.synthetic else str(setting.data),
-        **asdict(lengths),
+        **asdict(lengths),  # steps, windows, warmup, profile
         "repeats": len(outcomes),
         **variants[0],
         "peers": variants[1:],
@@ -103,7 +103,7 @@ def describe_unequal_work(recipe: Recipe, peers: list[dict[str, Any]]) -> list[s
 
 
 def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> list[str]:
-    """Return a note for each measured peak rate that the steps of a variant exceeded; their share of it is None."""
+    """Return a note for each peak rate that the steps of a variant exceeded, so that no share of it is given."""
     notes = {
         f"No matrix share is given: a step multiplies faster than the large {compute} product did.": "matrix_share",
         "No share of the bandwidth is given: a step's data fit a cache, the large copy's do not.": "bandwidth_share",
@@ -143,7 +143,7 @@ def build_variant_record(
 
 
 def compute_share(work: int | None, seconds: float, best: float) -> float | None:
-    """Return the achieved share of the best rate; None if it is unknown or above 1."""
+    """Return the share of the best rate that a step achieves; None if it is unknown or above 1."""
     share = None if work is None else work / seconds / best
     return None if share is None or share > 1 else share
 
@@ -201,7 +201,7 @@ def format_percent(share: float | None) -> str:
 
 
 def check_json_path(path: Path) -> None:
-    """Raise if the record cannot be written there; a temporary file tests the folder."""
+    """Raise an error if the record cannot be written there; a temporary file tests the folder."""
     if path.is_dir():
         raise BadValue(f"--json {path} is a folder.", f"Name a file: --json {path / 'figures.json'}")
     check_output(path, ".json", RECORD_PREFIX, "a file of `viaduct bench`", "--json")

@@ -1,9 +1,9 @@
 """Time of a step by kind of operator, from torch.profiler, which runs after the timed windows.
 
-On CUDA, kernels are grouped by kind. Where kernels overlap, the time belongs to the kernel that began first. The step
-time, measured without the profiler, minus the kernels' time is idle time of the card. Idle time while the host fetches
-a batch is data wait; other idle time is host gaps. On the CPU, the self times of operators are grouped by kind; time
-outside all operators is Python.
+On CUDA, kernels are grouped by kind. Where kernels overlap, the time belongs to the kernel that began first. The idle
+time of the card is the step time, measured without the profiler, minus the kernels' time. It is divided into data wait,
+while the host fetches a batch, and host gaps. On the CPU, the self times of operators are grouped by kind; the fetches
+are data wait, and the time outside all operators is host gaps: mostly Python.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Shares:
     """Milliseconds of one step: by kind of operator, idle because of the host (`host_gaps`), and waiting for data."""
 
     by_kind: dict[str, float] = field(default_factory=dict)
-    host_gaps: float = 0.0  # on the CPU: time outside all operators
+    host_gaps: float = 0.0  # on the CPU: time outside operators and fetches
     data_wait: float = 0.0
     largest: list[dict[str, Any]] = field(default_factory=list)  # rows of `find_largest`
-    kernels: int = 0  # on the CPU: operators
-    why_not: str | None = None  # the reason if nothing is known
+    kernels: int = 0  # number of kernels; on the CPU, of operators
+    why_not: str | None = None  # the reason if the shares are not known
 
 
 def profile_steps(run: Callable[[int], object], steps: int, device_type: str, ms_per_step: float) -> Shares:
@@ -83,7 +83,7 @@ def attribute_kernels(events: list[Event], steps: int, ms_per_step: float) -> Sh
     kind_by_id = map_launching_kinds(events)
     by_name: dict[tuple[str, str], list[float]] = {}
     gaps: list[Span] = []
-    covered = on_card[0].start  # the time up to which kernels have been counted
+    covered = on_card[0].start  # kernels have been counted up to this time
     for event in on_card:
         if event.start > covered:
             gaps.append((covered, event.start))
@@ -102,7 +102,7 @@ def attribute_kernels(events: list[Event], steps: int, ms_per_step: float) -> Sh
 
 
 def find_kernel_kind(event: Event, kind_by_id: dict[Any, str]) -> str:
-    """Return a kernel's kind by its name, or by the operator that launched it if that is an update or more specific."""
+    """Return a kernel's kind by its name, or by the operator that launched it if the operator says more."""
     operator = kind_by_id.get(event.args.get("External id"), kinds.OTHER)
     kernel = kinds.classify_kernel(event.name)
     if operator == kinds.OPTIMIZER:

@@ -3,7 +3,7 @@
     python -m viaduct.benching.starts < request.json
 
 In a shared process, later variants would find libraries loaded and kernels selected. The first start of each variant
-fills the compile caches on disk; the other starts, in turns with the other variants, measure the usual case.
+fills the compile caches on disk. The later starts measure the usual case; they take turns with the other variants.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Starts of each variant, as `measure_start` returns them, and the reasons of failed variants; both by title.
 StartResults = tuple[dict[str, list[dict[str, float]]], dict[str, str]]
 STARTS_PER_VARIANT = 4  # the first one fills the compile caches and is not part of the median
-MAX_START_MINUTES = 30  # then the process is killed
+MAX_START_MINUTES = 30  # a process that takes longer is killed
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class StartRequest:
     changes: list[tuple[str, str]]  # fields of the recipe with their new values as text
     device: str
     data: str
-    peer: str = ""  # empty for ours
-    mode: str = ""
+    peer: str = ""  # one of peers.NAMES; empty for ours
+    peer_mode: str = ""  # one of peers.MODES; empty for ours
 
 
 class StartFailed(Exception):
@@ -88,9 +88,9 @@ def format_starts(results: StartResults) -> list[str]:
 
 
 def measure_start(request: StartRequest) -> dict[str, float]:
-    """Start a process and return the seconds until its first step (`whole_s`), and their parts.
+    """Start a process and return the seconds until the end of its first step (`whole_s`), and their parts.
 
-    The child measures `build_s` and `first_step_s`; the remaining time counts as imports.
+    The child measures `build_s` and `first_step_s`; the remaining time counts as `imports_s`.
     """
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+") as stderr_file, start_process(stderr_file) as process:
@@ -126,8 +126,8 @@ def start_process(stderr_file: IO[str]) -> Iterator[subprocess.Popen[str]]:
         limit.cancel()
 
 
-def run_child(request: StartRequest) -> dict[str, float]:
-    """Build the variant in the child process, run its first step, and return the seconds of both."""
+def run_child(request: StartRequest, send: Callable[[dict[str, float]], None]) -> None:
+    """Build the variant in the child process, run its first step, and send the seconds of both."""
     import viaduct.benching.ours
     import viaduct.benching.peers  # noqa: F401  # imported here so that their time counts as imports
 
@@ -137,8 +137,8 @@ def run_child(request: StartRequest) -> dict[str, float]:
     variant.run_first_step()
     synchronize()
     stepped = time.perf_counter()
+    send({"build_s": built - began, "first_step_s": stepped - built})  # before closing, which is not part of a start
     variant.close()
-    return {"build_s": built - began, "first_step_s": stepped - built}
 
 
 def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
@@ -153,18 +153,17 @@ def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
     recipe = override_fields(load(request.recipe).recipe, request.changes)
     device, torch_device = devices.pick(request.device)
     if not request.peer:
-        setting = Setting(recipe, Path(request.data), device, torch_device, Path(tempfile.gettempdir()))
-        return Ours(setting), device.synchronize
-    (peer,), _ = find_peers([request.peer], (request.mode,), recipe)
+        scratch = Path(tempfile.gettempdir())  # a first step writes nothing there
+        return Ours(Setting(recipe, Path(request.data), device, torch_device, scratch)), device.synchronize
+    (peer,), _ = find_peers([request.peer], (request.peer_mode,), recipe)
     return PlainLoop(peer, recipe, torch_device, plan_precision(recipe.precision, device).dtype), device.synchronize
 
 
 def main() -> None:
     try:
-        seconds = run_child(StartRequest(**json.loads(sys.stdin.read())))
+        run_child(StartRequest(**json.loads(sys.stdin.read())), lambda seconds: print(json.dumps(seconds), flush=True))
     except ViaductError as error:
         sys.exit(error.message)
-    print(json.dumps(seconds), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from viaduct.training.output_streams import redirect_to_null
 
 
 def print_record(record: dict[str, Any], json_file: Path | None = None) -> None:
-    """Print the tables and remarks in one write; a closed pipe is ignored, and an error mentions `json_file`."""
+    """Print the tables and remarks in one write; a closed pipe is ignored, and an error message names `json_file`."""
     text = render_record(record)
     try:
         sys.stdout.write(text)

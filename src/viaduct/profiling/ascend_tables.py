@@ -1,4 +1,4 @@
-"""Tables that msprof and torch_npu's profiler share: kernels, operators by node, memory.
+"""Tables that msprof and torch_npu's profiler share: tasks of the device, memory, sums by type of operator.
 
     tasks = TaskTable()
     for row in read_rows(path, notes):
@@ -50,7 +50,7 @@ TYPE_KINDS = (
                         r"tanh|gelu|silu|swish|axpy|select|greater|less|equal|notequal|fill|zeroslike|oneslike|pow|assign|"
                         r"muls|adds|leakyrelu|threshold|clip|bias)"),
 )  # fmt: skip
-MAX_SPANS = 400_000  # of computing; if there are more, touching and overlapping spans are joined to save memory
+MAX_SPANS = 400_000  # spans of computing; if there are more, touching and overlapping ones are joined to save memory
 ASCEND_DTYPES = {
     **{"FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16"},
     **{"BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8"},
@@ -96,7 +96,7 @@ class TaskTable:
             self.steps.add(row.text(*STEP))
         is_collective = core.upper() in ("HCCL", "COMMUNICATION") or bool(COLLECTIVE_NAME.match(kind or name))
         self.kernels[kind or name, core, name_dtype(dtypes)].add_call(duration)
-        scope = name.rpartition("/")[0]  # of a TensorFlow node: gradients/resnet/conv1 of gradients/resnet/conv1/Conv2D
+        scope = name.rpartition("/")[0]  # TensorFlow's node gradients/resnet/conv1/Conv2D has gradients/resnet/conv1
         self.nodes[kind or name, scope, shapes, dtypes].add_call(duration)
         if start is not None and is_collective:
             self.collectives.append(Collective(kind or name, start, duration))
@@ -106,7 +106,7 @@ class TaskTable:
                 self.computing = join_spans(self.computing)
 
     def count_steps(self, steps: Sequence[Step], notes: list[str]) -> int:
-        """Return the number of recorded steps; 1, with a note, if it is not known."""
+        """Return the number of steps that the tasks belong to; 1, with a note, if it is not known."""
         if not steps and not self.steps:
             notes.append("The number of steps is not known: operators have the figures of the complete recording.")
         return len(steps) or len(self.steps) or 1
@@ -147,7 +147,7 @@ def name_dtype(dtypes: str) -> str:
 
 
 def clean_shapes(shapes: str) -> str:
-    """Return "32,3,8,8;4,3,3,3" as "[32, 3, 8, 8], [4, 3, 3, 3]"."""
+    """Convert "32,3,8,8;4,3,3,3" to "[32, 3, 8, 8], [4, 3, 3, 3]"."""
     parts = [shape for shape in shapes.strip('"').split(";") if shape.strip()]
     return ", ".join(f"[{', '.join(side.strip() for side in shape.split(','))}]" for shape in parts)
 

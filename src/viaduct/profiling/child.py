@@ -1,6 +1,6 @@
 """Main function of the process that runs the profiled script; `script_run.py` starts it.
 
-The script runs as Python itself would run it. Its end is recorded in ended.json; the exit code is the script's.
+The script runs as Python itself would run it. Its end is recorded in ended.json; the process exits with its exit code.
 """
 
 from __future__ import annotations

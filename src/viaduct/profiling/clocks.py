@@ -38,11 +38,12 @@ class Clock:
 class DeviceClock(Clock):
     """Clock of an accelerator: marks are events of `torch.cuda`, `torch.npu` or `torch.mlu`, which share one interface.
 
-    `elapsed_time` returns a 32-bit number of milliseconds, which is coarse over minutes, so each event is read relative
-    to the previously read one.
+    `elapsed_time` returns a 32-bit number of milliseconds, which is coarse over minutes. So each event is read relative
+    to the event that was read before it.
     """
 
     def __init__(self, vendor: Any) -> None:
+        """Start the clock; `vendor` is one of these modules of torch."""
         self._vendor = vendor
         vendor.synchronize()
         self._base, self._base_us = self.mark(), read_host_us()

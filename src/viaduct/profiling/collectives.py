@@ -1,8 +1,8 @@
 """Collective operations in a trace, and the time of each that no computation overlaps.
 
-On the CPU, collectives are annotations in gloo's own threads ("gloo:all_reduce"). Time inside operators is computation,
-except operators of c10d, which wait. On an accelerator, collectives are kernels of NCCL, HCCL or CNCL, and all other
-kernels are computation.
+On the CPU, collectives are annotations that gloo, MPI or UCC makes in its own threads, such as "gloo:all_reduce". Time
+inside operators is computation, except operators of c10d (torch.distributed), which wait. On an accelerator,
+collectives are kernels of NCCL, HCCL or CNCL, and all other kernels are computation.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def list_collectives(trace: Trace) -> list[Collective]:
         busy = join_spans(
             (event.start, event.end) for event in kernels if not event.name.startswith(COLLECTIVE_KERNEL_PREFIXES)
         )
-    return measure_exposed(sorted(events, key=lambda event: event.start), busy)
+    return make_collectives(sorted(events, key=lambda event: event.start), busy)
 
 
-def measure_exposed(events: Iterable[Event], busy: list[Span]) -> list[Collective]:
+def make_collectives(events: Iterable[Event], busy: list[Span]) -> list[Collective]:
     """Return the collectives with their exposed time: the time outside `busy`, the spans of computation.
 
     If several collectives run in the same exposed time, it counts only for the first of them.

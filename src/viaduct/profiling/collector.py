@@ -35,23 +35,23 @@ from viaduct.profiling.trace_steps import add_collectives
 if TYPE_CHECKING:
     from viaduct.profiling.recorder import OperatorRecorder, RecordedSteps
 
-Part = Literal["skip", "timed", "recorded"]
-"""Part of the plan that a step belongs to: warm-up, times only, or operators."""
+PlanPart = Literal["skip", "timed", "recorded"]
+"""Part of the plan that a step belongs to. "skip" is the warm-up, as in the flag --skip."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """Number of steps of each part, in this order."""
 
-    skip: int  # warm-up
-    timed: int  # with the marks alone
-    recorded: int  # with operators, kernels and memory
+    skip: int  # warm-up steps, which are not part of the profile
+    timed: int  # steps of which only the times are taken
+    recorded: int  # steps of which operators, kernels and memory are recorded
 
     @property
     def total(self) -> int:
         return self.skip + self.timed + self.recorded
 
-    def find_part(self, number: int) -> Part:
+    def find_part(self, number: int) -> PlanPart:
         """Return the part of the step with this number, counted from 0."""
         return "skip" if number < self.skip else "timed" if number < self.skip + self.timed else "recorded"
 
@@ -75,8 +75,8 @@ class OpenStep:
 class Collector:
     """Takes the marks of one rank's steps, and follows the plan.
 
-    `on_step` is called with each step once its times are known. With `system`, figures of the system are sampled. Tests
-    replace `make_recorder`, `make_sampler` and `clock`.
+    `on_step` is called with each step once its times are known. With `samples_system`, the load and memory of the
+    machine are sampled (system.py). Tests replace `make_recorder`, `make_sampler` and `clock`.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Collector:
         device: str,
         rank: int = 0,
         script_folder: Path | None = None,
-        system: bool = True,
+        samples_system: bool = True,
         *,
-        on_step: Callable[[Part, Step], None] = lambda part, step: None,
+        on_step: Callable[[PlanPart, Step], None] = lambda part, step: None,
         make_recorder: Callable[[], Any] | None = None,
         make_sampler: Callable[[], Any] = SystemSampler,
         clock: Clock | None = None,
@@ -97,14 +97,14 @@ class Collector:
         self.ended_steps = 0
         self.events: list[dict[str, Any]] = []  # Chrome trace events on the profile's clock; set by `finish`
         self.missing_forward = self.missing_backward = 0  # steps in which a mark did not come
-        self.device, self._script_folder, self._system = device, script_folder, system
+        self.device, self._script_folder, self._samples_system = device, script_folder, samples_system
         self._on_step = on_step
         self._make_recorder = make_recorder or self._make_default_recorder
         self._make_sampler = make_sampler
         self._clock = clock
         self._open_step = OpenStep(0)
         self._unread: list[OpenStep] = []  # steps that have ended on the host, but perhaps not on the device
-        self._steps: dict[Part, list[Step]] = {"skip": [], "timed": [], "recorded": []}
+        self._steps: dict[PlanPart, list[Step]] = {"skip": [], "timed": [], "recorded": []}
         self._compilations = Compilations()
         self._recorder: OperatorRecorder | None = None
         self._recorded: RecordedSteps | None = None
@@ -177,13 +177,13 @@ class Collector:
         if self._clock is None:
             self._clock = open_clock(self.device)
             self._pauses.start()
-        if self._sampler is None and self._system:
+        if self._sampler is None and self._samples_system:
             self._sampler = self._make_sampler()
             self._sampler.start()
         return self._clock
 
     def _fill_missing_marks(self, step: OpenStep) -> None:
-        """Set the marks of a forward or backward pass that was not seen."""
+        """Set the marks of a forward or backward pass that was not seen, so that the pass has no length."""
         if step.forward_start is None:
             self.missing_forward += 1
             step.forward_start = step.previous_end if step.previous_end is not None else step.backward_end or step.end
@@ -194,7 +194,7 @@ class Collector:
     # Parts of the plan
 
     def _change_part(self, ended: OpenStep) -> None:
-        """Start the recorder after the last timed step, and stop everything after the last step of the plan."""
+        """Start the recorder after the last timed step; stop everything after the plan's last step, or if it failed."""
         if self._recorder is not None:
             recorder = self._recorder
             self._catch_failure(lambda: recorder.end_step(leave_out=bool(ended.interruptions)))
@@ -234,7 +234,7 @@ class Collector:
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._samples = sampler.stop()
-            self._system = False  # so that `_get_clock` does not start another one
+            self._samples_system = False  # so that `_get_clock` does not start another one
         if self._recorder is not None:
             recorder, self._recorder = self._recorder, None
             self._recorded = recorder.stop()
@@ -337,7 +337,7 @@ def convert_to_unix(host_us: float) -> float:
 
 
 def clear_constant_interruptions(profile: Profile) -> Profile:
-    """Return the profile without those interruptions that most of the timed steps have; a note names them."""
+    """Return the profile without interruptions that more than half of the timed steps have; a note names each."""
     timed = [step for step in profile.steps if not step.is_recorded]
     kinds = sorted({kind for step in timed for kind in step.interruptions})
     constant = [kind for kind in kinds if 2 * sum(kind in step.interruptions for step in timed) > len(timed)]

@@ -98,9 +98,7 @@ class ProfileDifference:
     is_identical: bool  # all records except facts, advice and ceilings are the same
     iteration: FigureDifference
     phases: tuple[FigureDifference, ...]  # () unless both profiles have phases
-    step_parts: tuple[
-        FigureDifference, ...
-    ]  # whole step, computing, exposed communication, free; () unless both have them
+    step_parts: tuple[FigureDifference, ...]  # complete step and STEP_PARTS of step_split.py; () unless both have them
     operators: tuple[OperatorDifference, ...]  # largest slowdown first
     kernels: tuple[FigureDifference, ...]  # by kind
     memory: tuple[int | None, int | None]  # peaks in bytes
@@ -113,7 +111,7 @@ class ProfileDifference:
 
     @property
     def exit_code(self) -> int:
-        """0 for no difference beyond the noise, 1 for one, 2 if that cannot be judged."""
+        """0: no difference beyond the noise; 1: a difference beyond the noise; 2: this cannot be judged."""
         if self.is_identical and self.iteration.before_us is not None:
             return 0
         return int(self.differs) if self.can_be_judged else 2
@@ -186,7 +184,7 @@ def half_spread(values: Sequence[float]) -> float:
 
 
 def compare_step_parts(before: Profile, after: Profile) -> tuple[FigureDifference, ...]:
-    """Return end-to-end time, computing, exposed communication and free time, if both profiles have them."""
+    """Return end-to-end time, computing, exposed communication and free time; () unless both profiles have them."""
     splits = [read_step_parts(profile) for profile in (before, after)]
     if not all(splits):
         return ()

@@ -21,7 +21,7 @@ from .compare_text import (
 )
 from .record import Profile
 
-MAX_OPERATORS = 300
+MAX_OPERATORS = 300  # in the table; operators that changed less are left out
 
 
 def write_difference_page(difference: ProfileDifference, path: Path) -> None:
@@ -75,7 +75,7 @@ def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Se
     if difference.phases:
         parts.append(draw_bars("Phases of an iteration", difference.phases, names))
     if difference.step_parts:
-        parts.append(draw_bars("Parts of a step", difference.step_parts[1:], names))  # without the first, their sum
+        parts.append(draw_bars("Parts of a step", difference.step_parts[1:], names))  # the first one is their sum
     figures = [difference.iteration, *difference.phases, *difference.step_parts]
     rows = [make_row(figure) for figure in figures if figure.before_us is not None or figure.after_us is not None]
     if rows:
@@ -120,7 +120,7 @@ def list_operators(difference: ProfileDifference, names: tuple[str, str]) -> lis
     for row in sorted(changed, key=lambda row: -row.change_us):
         calls = f"{format_count(row.before_calls)} → {format_count(row.after_calls)}"
         figures = [row.before_us, row.after_us, row.change_us, row.ratio]
-        rows.append([row.name, row.shapes, row.module, *figures, calls, row.matched_by or "only one has it"])
+        rows.append([row.name, row.shapes, row.module, *figures, calls, row.matched_by or "only one profile has it"])
     hidden = len(difference.operators) - len(rows)
     text = "Time per recorded step, mean over the ranks; most time lost first; a ratio above 1 is slower."
     text += f" {hidden:,} operators that changed less are left out." if hidden > 0 else ""

@@ -81,9 +81,9 @@ def count_graphs() -> int:
 
 
 def list_reasons() -> list[str]:
-    """Return the reasons for recompilations ("guard failures") of this process, each as "FILE:LINE FUNCTION: REASON".
+    """Return the distinct reasons for recompilations ("guard failures") of this process.
 
-    None occurs twice.
+    Each is a text "FILE:LINE FUNCTION: REASON".
     """
     utils: Any = sys.modules.get("torch._dynamo.utils")
     failures: dict[Any, list[Any]] = dict(getattr(utils, "guard_failures", {}))

@@ -4,8 +4,8 @@
         row.text("OP Type", "Op Type"), row.time_us("Task Duration", "Duration"), row.bytes("Total Allocated")
 
 A column's name matches in any case, with any spaces and underscores; the unit in `Duration(us)` is not part of it. Rows
-that are too short, such as a truncated last line, are left out, and bytes that are not text are replaced; `notes` gets
-a sentence about either. As a text, N/A and an empty cell are ""; as a number, they and other texts are None.
+that are damaged or too short, such as a truncated last line, are left out, and bytes that are not text are replaced;
+`notes` gets a sentence about either. As a text, N/A and an empty cell are ""; as a number, they and texts are None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from viaduct.path_errors import refuse_special_file
 UNIT = re.compile(r"(.*?)\s*\(([^()]*)\)$")
 TO_US = {"us": 1.0, "μs": 1.0, "µs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6}
 TO_BYTES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
-LONGEST_CELL = 16 << 20  # characters; cells may hold call stacks
+LONGEST_CELL = 16 << 20  # characters; a cell may hold a call stack
 MAX_ROWS = 5_000_000  # of one file; further rows are not read, and a note says so
 Columns = dict[str, list[tuple[int, str]]]  # name without unit -> position and unit of each column of that name
 
@@ -49,7 +49,7 @@ class CsvRow:
         self.columns = columns
 
     def text(self, *names: str) -> str:
-        """Return the cell of the first of these columns that exists; "" for N/A."""
+        """Return the cell of the first of these columns that exists; "" for N/A, or if none exists."""
         return next((clean_cell(self.cells[position]) for position, _ in self.find_columns(names)), "")
 
     def number(self, *names: str) -> float | None:
@@ -81,7 +81,7 @@ class CsvRow:
 
 
 def clean_cell(cell: str) -> str:
-    """Return a cell without spaces and quotes around it; "" for N/A."""
+    """Return a cell without spaces and quotes around it; "" for N/A and similar texts."""
     text = cell.strip().strip('"').strip()
     return "" if text.upper() in ("N/A", "NA", "NAN", "NONE", "NULL", "-") else text
 
@@ -96,7 +96,7 @@ def parse_number(text: str) -> float | None:
 
 
 def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
-    """Yield the complete rows of a CSV file; `notes` gets a sentence about the others."""
+    """Yield the complete rows of a CSV file; `notes` gets a sentence about rows that were left out."""
     refuse_special_file(path)
     csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(read_lines(path, notes))
@@ -176,9 +176,9 @@ def find_encoding(path: Path) -> str:
 def read_table(
     path: Path, notes: list[str], most: int = 500, keep: Callable[[CsvRow], bool] = lambda row: True
 ) -> dict[str, Any] | None:
-    """Return the rows that `keep` accepts as {"columns", "rows"}, with numbers converted; None without rows.
+    """Return the rows that `keep` accepts as a table of `Profile.tables`, with numbers converted; None without rows.
 
-    Of more than `most` rows the first are returned, with a note.
+    If there are more than `most` rows, only the first are returned, and a note says so.
     """
     rows: list[list[Any]] = []
     header: list[str] = []

@@ -1,4 +1,4 @@
-"""Figures that advice rests on, computed from a profile, and the thresholds that several rules share.
+"""Figures that advice is based on, computed from a profile, and the thresholds that several rules of advice share.
 
 figures = Figures(profile, microbenchmarks)
 figures.share_of_step(figures.loader_waits[0])      0.61
@@ -19,7 +19,7 @@ from viaduct.profiling.kinds import COMMUNICATION
 from viaduct.profiling.record import RECORDING, Collective, Kernel, Operator, Profile, Step
 
 WORTHWHILE_SHARE = 0.05
-"""Least gain of an advice, as a share of an iteration: two runs of the same program may differ by as much as 5 %."""
+"""Least gain of an advice, as a share of an iteration: two runs of the same program may differ by 5 % by themselves."""
 
 NOTABLE_SHARE = 0.10
 """Least share of an iteration at which idle time and some other figures are reported, as in the Ascend advisor."""
@@ -76,7 +76,10 @@ class Microbenchmarks(Protocol):
 
 
 class Figures:
-    """Figures of a profile that several rules use; times are those of regular steps, unless stated otherwise."""
+    """Figures of a profile that several rules use; times are those of regular steps, unless stated otherwise.
+
+    A regular step directly follows another one, without an interruption.
+    """
 
     def __init__(self, profile: Profile, microbenchmarks: Microbenchmarks | None = None) -> None:
         self.profile = profile
@@ -114,9 +117,9 @@ class Figures:
 
     @cached_property
     def host_time_between_steps(self) -> tuple[float, int]:
-        """Median time from a step to the next forward pass, without DataLoader and operators, and the rank with most.
+        """Time from a step to the next forward pass outside the DataLoader and outside operators, and its rank.
 
-        The operators in this time are those of the phases data and other.
+        The rank is the one with the largest median. The operators in this time are those of the phases data and other.
         """
         operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
         times = {
@@ -236,8 +239,8 @@ class Figures:
     def heavy_operators(self) -> list[Operator]:
         """Convolutions and matrix products.
 
-        Of operators that call each other, only the innermost has a number of floating-point operations. So those
-        without one are left out, unless none has it.
+        Of operators that call each other, only the innermost has a number of floating-point operations. So operators
+        without that number are left out, unless no operator has it.
         """
         rows = [
             row
@@ -250,7 +253,7 @@ class Figures:
     def backward_us(self) -> float:
         """Time of the backward pass: a part of forward + backward, in proportion to the operators' times.
 
-        Two thirds if one of the passes has no operators.
+        If one of the passes has no operators, two thirds are assumed.
         """
         forward, backward = (
             sum(row.self_us for row in self.operators if row.phase == phase) for phase in ("forward", "backward")
@@ -264,7 +267,7 @@ def sum_exposed_us(collectives: Iterable[Collective]) -> float:
 
 
 def mean_without_largest(values: Iterable[float]) -> float:
-    """Return the mean of all values except the largest; of fewer than five values the mean of all; 0 if none."""
+    """Return the mean of all values except the largest; of fewer than five values the mean of all; 0 without values."""
     ordered = sorted(values)
     return mean(ordered[:-1] if len(ordered) >= 5 else ordered) if ordered else 0.0
 
@@ -311,7 +314,7 @@ def parse_matrix_product(operator: Operator) -> MatrixProduct | None:
 def parse_convolution(operator: Operator) -> Convolution | None:
     """Return the forward convolution that an operator computes; None if unknown.
 
-    A trace does not have stride and padding; they follow from the number of floating-point operations.
+    An operator in a profile does not have stride and padding. They follow from its number of floating-point operations.
     """
     shapes = parse_shapes(operator.shapes)
     if "backward" in operator.name or len(shapes) < 2 or len(shapes[0]) != 4 or len(shapes[1]) != 4:
@@ -328,7 +331,10 @@ def parse_convolution(operator: Operator) -> Convolution | None:
 
 
 def _find_stride_and_padding(image: Sequence[int], weight: Sequence[int], pixels: float) -> tuple[int, int] | None:
-    """Return stride and padding for which an output image has `pixels` pixels; the usual padding is tried first."""
+    """Return stride and padding for which an output image has `pixels` pixels.
+
+    For each stride, the padding that keeps the image's size is tried first.
+    """
     paddings = sorted(range(weight[2] // 2 + 1), reverse=True)
     for stride in range(1, max(weight[2], 2) + 1):
         for padding in paddings:

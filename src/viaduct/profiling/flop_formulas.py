@@ -65,7 +65,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of an operator. Of operators of one `family` that call each other, only the innermost counts."""
+    """Least work of an operator.
+
+    Operators of one `family` may call each other, such as aten::conv2d and aten::convolution. Then only the innermost
+    one counts.
+    """
 
     flops: float | None = None
     bytes: float | None = None
@@ -77,7 +81,7 @@ Formula = Callable[[Call], Work]
 
 
 def count_work(call: Call) -> Work:
-    """Return the work of one call; nothing known for operators without a formula and for damaged shapes."""
+    """Return the work of one call; NOTHING_KNOWN for operators without a formula and for damaged shapes."""
     formula = FORMULAS.get(call.name.removeprefix("aten::"))
     if formula is None:
         return NOTHING_KNOWN
@@ -161,7 +165,7 @@ def count_attention(call: Call) -> Work:
 
 
 def count_by_value(call: Call, operations: int, family: str) -> Work:
-    """Return the work of so many operations for each value of the first input; the result has the input's shape."""
+    """Return the work of `operations` for each value of the first input; the result has the input's shape."""
     shape = call.shape(0)
     if shape is None:
         return NOTHING_KNOWN
@@ -220,7 +224,10 @@ def count_reduction(call: Call) -> Work:
 
 
 def count_lists(call: Call, operations: int) -> Work:
-    """Return the work of an update over lists of tensors; its bytes are unknown, because the trace has no dtype."""
+    """Return the work of an optimizer's update of lists of tensors, with `operations` for each value.
+
+    Its bytes are unknown, because a trace has no dtypes of lists.
+    """
     shapes = call.shapes[0]
     if not isinstance(shapes, list) or not shapes or not all(isinstance(shape, list) for shape in shapes):
         return NOTHING_KNOWN
@@ -252,7 +259,7 @@ def make_formula_table() -> dict[str, Formula]:
     }
     backward = (f"{name}_backward" for name in NORMALISATIONS)
     in_place = (f"{name}_" for name in ELEMENTWISE)
-    # Moments, scale and shift; in the backward pass two sums, then the gradient.
+    # Forward: moments, scale and shift. Backward: two sums, then the gradient.
     table |= dict.fromkeys(NORMALISATIONS, lambda call: count_by_value(call, 8, "normalisation"))
     table |= dict.fromkeys(backward, lambda call: count_by_value(call, 10, "normalisation"))
     # Maximum, subtraction, exponentials, sum and division.

@@ -18,11 +18,11 @@ LONG_PAUSE_US = 1000.0  # shorter pauses are left out, as in the Ascend advisor
 
 
 class GarbagePauses:
-    """Records pauses from `start` to `stop`."""
+    """Records long pauses from `start` to `stop`."""
 
     def __init__(self, is_timed: Callable[[], bool]) -> None:
-        """Create a listener; pauses count if `is_timed` returns True at their end."""
-        self.rows: list[list[float]] = []  # generation, microseconds
+        """Create a listener; a pause counts if `is_timed` returns True at its end."""
+        self.rows: list[list[float]] = []  # generation of the collected objects, and microseconds
         self._is_timed = is_timed
         self._began_us: float | None = None
 

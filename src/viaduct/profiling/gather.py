@@ -46,11 +46,14 @@ def gather_ranks(job: ScriptJob) -> list[RankProfile]:
     for folder in list_folders(job):
         if (profile := read_folder(job, folder)) is not None:
             by_rank[profile.rank].append(profile)
-    return [choose_process(by_rank[rank], len(by_rank)) for rank in sorted(by_rank)]
+    return [choose_longest(by_rank[rank], len(by_rank)) for rank in sorted(by_rank)]
 
 
-def choose_process(candidates: Sequence[RankProfile], ranks: int) -> RankProfile:
-    """Return the profile with the most steps, of several processes with one rank; a note counts the others."""
+def choose_longest(candidates: Sequence[RankProfile], ranks: int) -> RankProfile:
+    """Return the profile with the most steps among processes that have the same rank; a note counts the others.
+
+    `ranks` is the number of ranks that have a profile.
+    """
     chosen = max(candidates, key=lambda candidate: candidate.step_count)
     facts = replace(chosen.profile.facts, ranks=max(ranks, chosen.profile.facts.ranks))
     if len(candidates) > 1:
@@ -72,7 +75,7 @@ def list_folders(job: ScriptJob) -> list[Path]:
 
 
 def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
-    """Return the profile that a process wrote, else its steps; None if it wrote neither."""
+    """Return the profile that a process wrote; if it wrote none, a profile of its steps; None if it wrote neither."""
     lines = list(read_lines(folder / STEPS_FILE))
     step_count = sum(line["kind"] == "step" for line in lines)
     rank = next((int(line["rank"]) for line in lines if line["kind"] == "facts"), 0)
@@ -83,7 +86,7 @@ def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of steps.jsonl (session.Session writes them) up to a truncated line."""
+    """Yield the records that session.Session wrote into steps.jsonl, up to a damaged line; none without the file."""
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             yield json.loads(line)
@@ -112,7 +115,7 @@ def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
 def find_first_end(job: ScriptJob, failures: Mapping[int | None, int]) -> ScriptEnd:
     """Return the end of the rank that failed first, or any end if none failed.
 
-    `failures` has the exit code of each failed rank, the most likely cause first; None is the rank of a single process.
+    `failures` has the exit code of each failed rank, the most likely cause first; a single process has the rank None.
     """
     ends = read_ends(job)
     if not failures:

@@ -40,8 +40,8 @@ class EventFile:
         self.path = path
         self.notes = notes
         self.header: dict[str, Any] = {}
-        self.count = 0  # of events that were read
-        self.malformed = 0  # number of those that were left out
+        self.count = 0  # number of events that were read
+        self.malformed = 0  # number of events that were left out
         self.is_complete = False  # True once the end of the list was reached
 
     def __iter__(self) -> Iterator[RawEvent]:
@@ -114,7 +114,7 @@ class TextWindow:
         return bool(chunk)
 
     def skip(self, pattern: re.Pattern[str]) -> int | None:
-        """Move past the match of a pattern and return the position; None at the end of the text."""
+        """Move past text that matches a pattern, and return the position of the next character; None at the end."""
         while True:
             match = pattern.match(self.buffer, self.position)
             self.position = match.end() if match else self.position
@@ -124,7 +124,7 @@ class TextWindow:
                 return None
 
     def decode(self, decoder: json.JSONDecoder, position: int) -> tuple[Any] | None:
-        """Return the JSON value at a position as a tuple, as it may be null; None if it is truncated or damaged."""
+        """Return the JSON value at a position, in a tuple, as it may be null; None if it is truncated or damaged."""
         self.position = position
         while True:
             try:

@@ -3,8 +3,9 @@
     kernels = list_kernels(Trace.read(…))
 
 On an accelerator these are kernels, copies and fills on the device. On the CPU, an operator counts as a kernel, with
-its self time, in three cases: it calls no operators except HELPERS, which only allocate or describe memory; its work is
-known by a formula (flop_formulas.py); or it is compiled code. Importing this module does not import torch.
+its self time, in three cases: its work is known by a formula (flop_formulas.py); it is compiled code; or it calls no
+operators except HELPERS, which only allocate or describe memory, and is none of them itself. Importing this module does
+not import torch.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Launch(NamedTuple):
     """One launch of a kernel, or one call of an operator that counts as a kernel."""
 
     signature: KernelSignature
-    moment: float  # time that assigns it to a step
+    moment: float  # the launch belongs to the step that contains this time
     time_us: float
     work: Work
 
@@ -86,7 +87,7 @@ def list_leaf_operators(trace: Trace) -> list[Launch]:
 
 
 def list_launches(trace: Trace) -> list[Launch]:
-    """Return launches of kernels; if an operator launched only one kernel, this has the operator's work."""
+    """Return launches of kernels; the only kernel that an operator launched has the operator's work."""
     works, kernels = find_works(trace.operators), find_kernels(trace)
     counts: dict[int, int] = defaultdict(int)
     for _, operator in kernels:
@@ -120,7 +121,7 @@ def find_kind(trace: Trace, event: Event) -> str:
 
 
 def find_kernel_kind(trace: Trace, kernel: Event, operator: Event | None) -> str:
-    """Return the kind of a kernel by its own name, or by its operator if that is more specific."""
+    """Return the kind of a kernel by its own name, or by its operator if that is an update or more specific."""
     by_operator = find_kind(trace, operator) if operator is not None else kinds.OTHER
     by_name = kinds.refine_other_kind(kinds.classify_kernel(kernel.name), kernel.name)
     if by_operator == kinds.OPTIMIZER or by_name in (kinds.PRODUCT, kinds.OTHER, kinds.ELEMENTWISE):

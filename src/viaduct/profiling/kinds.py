@@ -1,7 +1,7 @@
 """Kinds of work of kernels and operators, by their names.
 
     classify_kernel(name), classify_operator(name)     one of KINDS, as `viaduct bench` shows them
-    refine_other_kind(kind, name)                          the same, with "other kernels" divided further
+    refine_other_kind(kind, name)                      the same kind; instead of "other kernels" a more specific one
 
 The name of a compiled kernel contains the names of the operators fused into it. The first match of KERNEL_PATTERNS
 decides, so a batch norm with its ReLU and its sum counts as normalisation. viaduct's own kernels are recognised by
@@ -19,7 +19,7 @@ from viaduct.cards import BACKENDS
 
 CONVOLUTION, NORMALISATION, PRODUCT = "convolution", "normalisation", "matrix product"
 POOLING, OPTIMIZER, COPIES, OTHER = "pooling", "optimizer", "copies", "other kernels"
-COMPILED = "compiled code, undivided"  # an operator that runs a compiled graph, in a trace without its parts
+COMPILED = "compiled code, undivided"  # an operator that runs a compiled graph, if the trace does not have its kernels
 COMMUNICATION, ATTENTION, ELEMENTWISE, REDUCTION = "communication", "attention", "elementwise", "reduction"
 KINDS = (CONVOLUTION, NORMALISATION, PRODUCT, POOLING, OPTIMIZER, COPIES, COMPILED, OTHER)
 
@@ -74,6 +74,7 @@ VIADUCT_PATTERNS = (
 
 
 def classify_kernel(name: str) -> str:
+    """Return the kind of a kernel; viaduct's own kernels are classified by their source files."""
     return classify_viaduct_kernels().get(name) or find_first_match(KERNEL_PATTERNS, name)
 
 
@@ -83,7 +84,7 @@ def classify_operator(name: str) -> str:
 
 
 def refine_other_kind(kind: str, name: str) -> str:
-    """Return the kind, with OTHER divided further by the name of the kernel or operator."""
+    """Return the kind; for OTHER a more specific one if the name of the kernel or operator gives it."""
     return find_first_match(DETAILED_PATTERNS, name) if kind == OTHER else kind
 
 

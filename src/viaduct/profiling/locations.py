@@ -17,7 +17,7 @@ from typing import Any
 from viaduct.profiling.events import PYTHON, Event
 
 CallLines = dict[tuple[int, int], tuple[str, int]]
-"""(start and duration of a Python function in nanoseconds) -> file and line from which it was called."""
+"""Start and duration of a call of a Python function, in nanoseconds -> file and line of the call."""
 
 FUNCTION = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
 INSTALLED = ("site-packages", "dist-packages")
@@ -44,10 +44,10 @@ class ScriptFiles:
 
 
 def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, base_ns: int = 0) -> dict[int, str]:
-    """Return the innermost line of the script for each Python function, by id(event).
+    """Return the innermost line of the script for each event of a Python function, by id(event).
 
-    A function of a library has the line of the script that called it, a function of the script "FILE in FUNCTION()".
-    `base_ns` is the zero of the events' clock in nanoseconds.
+    A function of a library gets the line of the script that called it, or "FILE in FUNCTION()" if the line is unknown.
+    A function of the script gets "FILE in FUNCTION()". `base_ns` is the zero of the events' clock in nanoseconds.
     """
     locations: dict[int, str] = {}
     for event in events:

@@ -3,10 +3,10 @@
     before = find_live_tensors("cpu")                       # at the start of recording
     points, owners = describe_memory(raw_events, trace, before)
 
-The profiler sees allocations (blocks) and releases. Earlier tensors are found among Python's objects. On an accelerator
-the allocator also reports its total; bytes of it without a known owner are "not identified". The owner of a block
-follows from the operator that allocated it and from its lifetime: a block of a forward pass is an activation of its
-module, a block of a backward pass that outlives the pass is a gradient.
+The profiler sees allocations (blocks) and releases. Tensors from before the recording are found among Python's objects.
+On an accelerator the allocator also reports its total; the part of it without a known owner is "not identified". The
+owner of a block follows from the operator that allocated it and from its lifetime: a block of a forward pass is an
+activation of its module, a block of a backward pass that outlives the pass is a gradient.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from viaduct.profiling.trace_context import Trace
 
 ALLOCATION = "[memory]"  # name of torch.profiler's events for allocations and releases
 HOST_DEVICE_TYPE = 0  # "Device Type" of the CPU in a trace
-MAX_POINTS = 1000  # of the timeline
+MAX_POINTS = 1000  # largest number of points of the timeline
 # Owners of memory, as the report names them.
 PARAMETERS, GRADIENTS, STATE, OTHERS = "parameters", "gradients", "optimizer state", "other tensors"
 BATCHES, UNIDENTIFIED = "batches", "allocated before recording, not identified"
@@ -150,7 +150,7 @@ def list_blocks(allocations: list[dict[str, Any]]) -> list[Block]:
 
 
 def drop_released(before: dict[str, Storages], allocations: list[dict[str, Any]], until: float) -> dict[str, Storages]:
-    """Return the storages from before recording that are not released up to a moment."""
+    """Return the storages from before recording that were not released until a moment."""
     released = {
         event["args"].get("Addr") for event in allocations if event["args"]["Bytes"] < 0 and event["ts"] <= until
     }

@@ -22,9 +22,10 @@ UNIX_FROM_US = 1e15
 
 
 def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
-    """Return one profile; `names` are for messages. Raise BadData if two profiles hold the same rank.
+    """Return one profile of all ranks; raise BadData, with the `names` of the profiles, if two have the same rank.
 
-    Ceilings and system samples are those of the first profile that has some; advice is left out.
+    Ceilings (peak rates of the device) and system samples are taken from the first profile that has some. Advice is
+    left out.
     """
     check_ranks(profiles, names)
     moved = [shift_profile(profile, offset) for profile, offset in zip(profiles, find_offsets(profiles), strict=True)]
@@ -103,7 +104,10 @@ def shift_step(step: Step, offset: float) -> Step:
 
 
 def merge_facts(profiles: Sequence[Profile]) -> Facts:
-    """Return the first rank's facts, with the numbers of steps that every rank has, and the notes of all ranks."""
+    """Return the first rank's facts, with the numbers of steps that every rank has, and the notes of all ranks.
+
+    The batch is unknown if the ranks differ in it, and the phases are unknown if they are unknown on one rank.
+    """
     first = profiles[0].facts
     all_facts = [profile.facts for profile in profiles]
     zeros = [facts.zero_unix_us for facts in all_facts if facts.zero_unix_us is not None]
@@ -155,7 +159,7 @@ def describe_merge(profiles: Sequence[Profile]) -> list[str]:
 
 
 def merge_tables(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the tables of all ranks; those with the same name and columns are joined, with a column for the rank."""
+    """Return the tables of all ranks; tables with the same name and columns are joined, with a column for the rank."""
     names = dict.fromkeys(name for profile in profiles for name in profile.tables)
     merged: dict[str, Any] = {}
     for name in names:

@@ -21,9 +21,9 @@ from viaduct import devices
 from viaduct.devices.timing import Clock, repeat, take_turns
 from viaduct.profiling.figures import Convolution, MatrixProduct, Microbenchmarks
 
-WINDOWS = 7
+WINDOWS = 7  # number of windows of each of the two
 WINDOW_S = 0.03
-"""Length of a window: much longer than the clock's resolution, shorter than disturbances of a shared machine."""
+"""Length of a window in seconds: much more than the clock's resolution, less than disturbances of a shared machine."""
 MAX_ELEMENTS = 1 << 28  # largest number of elements of a measured tensor: 1 GiB of float32
 
 Work = Callable[[], object]  # a function that is timed
@@ -95,7 +95,7 @@ class DeviceMicrobenchmarks(Microbenchmarks):
 def make_pass(
     work: Convolution | MatrixProduct, device: str, dtype: str, layout: torch.memory_format = torch.contiguous_format
 ) -> Work:
-    """Return a function that does the work forward and backward, in another dtype than float32 with all casts."""
+    """Return a function that does the work forward and backward in `dtype`, with casts from and to float32."""
     if isinstance(work, Convolution):
         shapes: Sequence[Sequence[int]] = (work.input, work.weight)
     else:

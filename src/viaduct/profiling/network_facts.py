@@ -20,9 +20,9 @@ class NetworkFacts:
 
     network: str
     device: str
-    batch: int | None  # samples per pass
+    batch: int | None  # number of samples in a pass: the length of the first tensor's first dimension
     precision: str
-    passes: int = 1  # per step; more than one if gradients are accumulated
+    passes: int = 1  # number of passes in a step; more than one if gradients are accumulated
 
     @property
     def samples_per_step(self) -> int | None:

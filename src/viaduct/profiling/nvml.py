@@ -45,7 +45,7 @@ class GpuReader:
 
     @classmethod
     def open(cls) -> GpuReader:
-        """Return a reader of this machine's GPUs, of none without NVIDIA's driver."""
+        """Return a reader of this machine's GPUs; without NVIDIA's driver, a reader without GPUs."""
         for name in LIBRARIES:
             try:
                 return cls(ctypes.CDLL(name))
@@ -63,7 +63,7 @@ class GpuReader:
                 self.handles[number] = handle
 
     def read(self) -> dict[str, float]:
-        """Return use, memory, power, clock and PCIe traffic of each GPU; {} without GPUs."""
+        """Return use, memory, power and clock of each GPU, and its PCIe traffic in one of PCIE_EVERY calls."""
         values: dict[str, float] = {}
         for number, handle in self.handles.items():
             values |= {f"gpu {number} {name}": value for name, value in self.read_gpu(handle).items()}

@@ -151,9 +151,10 @@ def name_layout(shape: list[int], strides: list[int]) -> str:
 
 
 def find_works(operators: Sequence[Event]) -> dict[int, Work]:
-    """Return the work (FLOPs and bytes) of each operator by id; of nested ones of a family, only the innermost has it.
+    """Return the work (FLOPs and bytes) of each operator by id.
 
-    For example aten::conv2d, aten::convolution and aten::mkldnn_convolution call each other.
+    Operators of one family may call each other, such as aten::conv2d, aten::convolution and aten::mkldnn_convolution.
+    Then only the innermost has the work.
     """
     works = {id(event): count_work(read_call(event)) for event in operators}
     for event in operators:
@@ -169,9 +170,9 @@ def find_works(operators: Sequence[Event]) -> dict[int, Work]:
 def find_waits(trace: Trace) -> list[Event]:
     """Return the events in which the host waits for the device, or would wait on an accelerator.
 
-    If the trace has calls of the runtime (CUDA), these are the operators, or the calls outside operators, in which the
-    runtime waited. Otherwise these are the operators that read a value, except values of the loader and the optimizer's
-    counters, which are on the host.
+    If the trace has calls of the runtime (CUDA), these are the operators in which the runtime waited, and waiting calls
+    outside operators. Otherwise these are the operators that read a value; values of the loader and the optimizer's
+    counters do not count, because they are on the host.
     """
     calls = [event for event in trace.events if event.category in RUNTIMES]
     if not calls:

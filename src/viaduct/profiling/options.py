@@ -45,10 +45,10 @@ class ProfilingOptions:
     """Parsed PROFILING_OPTIONS."""
 
     output: Path | None = None  # None: RUN/profile
-    operators: bool = True  # task_trace
-    collectives: bool = True  # COLLECTIVES_KEY
-    fp_point: str = ""  # empty: found automatically
-    bp_point: str = ""
+    operators: bool = True  # record operators and kernels (task_trace)
+    collectives: bool = True  # keep the collectives (hccl)
+    fp_point: str = ""  # module whose call is the forward start; empty: the forward start is found automatically
+    bp_point: str = ""  # module whose gradients are the backward end; empty: the backward end is found automatically
     storage_limit: int | None = None  # bytes of trace.json
     notes: tuple[str, ...] = ()  # about options that have no effect
 
@@ -72,7 +72,7 @@ class Window:
 
 
 def parse_window(text: str) -> Window:
-    """Return the steps of --profile; raise BadValue for anything but a step or a range."""
+    """Return the steps of --profile; raise BadValue if the text is neither a step nor a range of steps."""
     match = re.fullmatch(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})\s*)?", text, re.ASCII)
     if match is None:
         several = "," in text or "|" in text
@@ -85,7 +85,10 @@ def parse_window(text: str) -> Window:
 
 
 def choose_default_window(start: int, steps: int) -> Window:
-    """Return the window of PROFILING_MODE in a run from `start` on: 20 steps after the first 10, or the last 20."""
+    """Return the window of PROFILING_MODE in a run that takes the steps from `start` to `steps` - 1.
+
+    It has 20 steps after the first 10; in a shorter run, the last 20 steps or all of them.
+    """
     first = max(start, min(start + DEFAULT_SKIP, steps - DEFAULT_STEPS))
     return Window(first, min(first + DEFAULT_STEPS, steps) - 1)
 

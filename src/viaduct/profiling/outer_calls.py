@@ -1,4 +1,4 @@
-"""Report the calls of a script's networks: modules that are called from outside any other module.
+"""Report the calls of a script's networks: modules with parameters that are called from outside any other module.
 
     with OuterCalls(on_call, on_return) as calls:
         …                                         # hooks on all modules (scripts/network_calls.py) find the networks
@@ -31,7 +31,7 @@ OnReturn = Callable[["nn.Module", Any, Any, Any], None]  # module, positional an
 class OuterCalls:
     """Context manager that calls `on_call` and `on_return` around outermost calls of modules with parameters.
 
-    The output is None if the call raised an exception.
+    `on_return` gets None as the output if the call raised an exception.
     """
 
     def __init__(self, on_call: OnCall, on_return: OnReturn) -> None:
@@ -63,7 +63,7 @@ class OuterCalls:
         self._replaced.clear()
 
     def observe_only_called_classes(self) -> None:
-        """Observe only the classes of networks called so far; change nothing if there are none or code was compiled."""
+        """Observe only the classes of networks called so far; do nothing if there are none, or if code was compiled."""
         if self._roots is None or not self._called_classes or count_graphs() > self._graphs_before:
             return
         for network_class in self._called_classes:

@@ -106,7 +106,7 @@ def find_ceilings(profile: Profile, notify: Callable[[str], None]) -> Ceilings |
 
 
 def find_advice(profile: Profile) -> list[Advice]:
-    """Return the advice; without operators no rule needs measurements, so torch is not imported."""
+    """Return the advice; in a profile without operators no rule measures anything, so torch is not imported."""
     from viaduct.profiling.advice import advise
 
     if not profile.operators:

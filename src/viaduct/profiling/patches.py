@@ -1,6 +1,6 @@
 """Callbacks around functions of torch while a script runs.
 
-Each function returns a context manager that replaces functions of torch by some that also call back.
+Each function returns a context manager that replaces functions of torch by functions that also call back.
 """
 
 from __future__ import annotations

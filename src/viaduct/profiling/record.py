@@ -23,7 +23,7 @@ SourceKind = Literal["script", "recipe", "msprof", "torch_npu", "kineto"]
 
 RECORDING = "recording"
 """Value of `Step.interrupted_by` for a step under the operator profiler, which makes it slower than a timed one."""
-MAX_MEMORY_POINTS = 4000
+MAX_MEMORY_POINTS = 4000  # of one rank that are kept; `thin_points` selects them
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class Step:
 class Operator:
     """One operator with one signature, per recorded step of one rank.
 
-    Counts are means over the recorded steps, times those of a typical step, or also means (msprof, torch_npu).
+    Counts are means over the recorded steps. Times are those of a typical recorded step; only in the profiles of msprof
+    and torch_npu they are means, too.
     """
 
     name: str  # "aten::convolution"
@@ -122,14 +123,14 @@ class Operator:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel, per recorded step like operators. On the CPU: an operator with its self time."""
+    """One kernel, with figures per recorded step, as of an operator. On the CPU: an operator, with its self time."""
 
     name: str
     kind: str  # one of profiling/kinds.py: "convolution", "matrix product", "normalisation", "elementwise", …
     calls: float
     time_us: float
     dtype: str = ""
-    operator: str = ""  # the operator that launched it
+    operator: str = ""  # name of the operator that launched it
     flops: float | None = None
     bytes: float | None = None
     rank: int = 0
@@ -206,8 +207,8 @@ class Facts:
     ended: str = ""  # if the script ended before all steps were taken: "exit code 1 after 7 steps"
     versions: dict[str, str] = field(default_factory=dict)
     date: str = ""
-    workers: int | None = None  # of the DataLoader, if there is one
-    cores: int | None = None  # that a process may use; all ranks share them
+    workers: int | None = None  # number of the DataLoader's worker processes; None if that or the DataLoader is unknown
+    cores: int | None = None  # number of processor cores that a process may use; all ranks share them
     phases_measured: bool = True  # False: some or all steps have no phases; all their time is in forward + backward
     zero_unix_us: float | None = None  # Unix time at which this profile's times are 0, to merge the profiles of ranks
 
@@ -241,7 +242,7 @@ class Profile:
 
     @property
     def iteration_us(self) -> float | None:
-        """Median iteration time over all ranks' regular steps; None without any."""
+        """Median iteration time over all ranks' regular steps; None without regular steps."""
         return find_median_iteration(self.regular_steps)
 
     @property
@@ -257,10 +258,10 @@ def find_median_iteration(steps: Sequence[Step]) -> float | None:
 
 
 def thin_points(points: Sequence[MemoryPoint], most: int = MAX_MEMORY_POINTS) -> list[MemoryPoint]:
-    """Return at most `most` points in order of time: the highest of each stretch, which includes the peak."""
+    """Return at most `most` points in order of time, among them the peak: the highest of each group of neighbours."""
     ordered = sorted(points, key=lambda point: point.time_us)
     if len(ordered) <= most:
         return ordered
-    length = -(-len(ordered) // most)  # of a stretch, rounded up
-    stretches = [ordered[start : start + length] for start in range(0, len(ordered), length)]
-    return [max(stretch, key=lambda point: point.allocated) for stretch in stretches]
+    size = -(-len(ordered) // most)  # points in a group; rounded up
+    groups = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    return [max(group, key=lambda point: point.allocated) for group in groups]

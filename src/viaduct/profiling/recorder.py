@@ -8,8 +8,8 @@
         recorder.end_step()
     recorded = recorder.stop()
 
-Recorded steps are slower, so the times give shares of a step but not its length. Times are on the clock of
-`time.perf_counter_ns() / 1000`.
+Recorded steps are slower, so the times give shares of a step but not its length. Times are on the host's clock in
+microseconds (`clocks.read_host_us`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import gc
 import json
 import os
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from viaduct.profiling.clocks import read_host_us
 from viaduct.profiling.collectives import list_collectives
 from viaduct.profiling.events import ANNOTATION, PYTHON, Span, drop_idle_functions
 from viaduct.profiling.kernel_rows import list_kernels
@@ -101,7 +101,7 @@ class OperatorRecorder:
         self.mark_time()
 
     def list_activities(self) -> list[ProfilerActivity]:
-        """Return what torch.profiler records on this device; a note says if that does not include kernels."""
+        """Return what torch.profiler records on this device; a note says if it does not see the device's kernels."""
         activities = [ProfilerActivity.CPU]
         if self.device == "cuda":
             os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # otherwise captured graphs replay slowly
@@ -116,7 +116,7 @@ class OperatorRecorder:
         return activities
 
     def end_step(self, leave_out: bool = False) -> None:
-        """Mark the end of a recorded step; stop recording if it has taken MAX_GROWTH_BYTES of memory.
+        """Mark the end of a recorded step; stop recording if the process has grown by MAX_GROWTH_BYTES.
 
         With `leave_out` the operators of the step do not count, because it included other work, such as an evaluation.
         """
@@ -144,7 +144,7 @@ class OperatorRecorder:
     def mark_time(self) -> None:
         """Add a CLOCK annotation to the trace, and store its time on the host."""
         with record_function(CLOCK):
-            self.marks.append(time.perf_counter_ns() / 1000)
+            self.marks.append(read_host_us())
 
     def stop(self) -> RecordedSteps:
         """Stop recording, and return the result."""

@@ -93,7 +93,7 @@ def describe_setting(facts: Facts) -> str:
 
 
 def format_date(date: str) -> str:
-    """Return "2026-11-18T10:00:00+00:00" as "2026-11-18 10:00:00 UTC"."""
+    """Convert "2026-11-18T10:00:00+00:00" to "2026-11-18 10:00:00 UTC"."""
     return date.replace("T", " ").removesuffix("+00:00") + (" UTC" if date.endswith("+00:00") else "")
 
 

@@ -32,12 +32,12 @@ from viaduct.reporting import (
 )
 
 MAX_LINES = 6  # largest number of lines of a chart; for more figures their maximum, mean and minimum are drawn
-MAX_OWNERS = 20
-MAX_POINTS = 2000
+MAX_OWNERS = 20  # largest number of owners of memory that have a bar each
+MAX_POINTS = 2000  # largest number of operators in the roofline chart
 PHASES = ("forward", "backward", "update", "data", "other")
-LARGE = 0.05  # share of the operators' time from which on an operator is marked if it is far below the roofline
+LARGE = 0.05  # least share of the operators' time at which an operator far below the roofline is marked
 SMALL = 0.002  # share of the operators' time below which an operator is drawn muted
-FAR = 0.25  # share of the roofline below which an operator is far below it
+FAR = 0.25  # share of the roofline below which an operator counts as far below it
 NUMBERED_FIGURE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
 
 
@@ -126,12 +126,12 @@ def draw_modules(profile: Profile) -> FlameGraph | None:
 
 
 def describe_times(profile: Profile, operators: Sequence[Operator]) -> str:
-    """Return the side (device or host) and rank of the times, and the share with a known module."""
-    side = "Kernels on the device" if any(operator.device_us is not None for operator in operators) else "Host time"
+    """Return a sentence: what the times are, of which rank, and the share of them with a known module."""
+    source = "Kernels on the device" if any(operator.device_us is not None for operator in operators) else "Host time"
     rank = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
     in_modules = sum(operator.device_or_self_us for operator in operators if operator.module)
     share = in_modules / sum(operator.device_or_self_us for operator in operators)
-    return f"{side}{rank}; the module is known for {100 * share:.0f} % of the time."
+    return f"{source}{rank}; the module is known for {100 * share:.0f} % of the time."
 
 
 # The roofline
@@ -152,7 +152,8 @@ def draw_roofline(profile: Profile) -> ScatterChart | None:
     ]
     if not points:
         return None
-    points = sorted(points, key=lambda point: point.tone == "bad")[-MAX_POINTS:]  # "bad" ones are on top and never cut
+    # The last points are drawn on top, and the first ones are cut.
+    points = sorted(points, key=lambda point: point.tone == "bad")[-MAX_POINTS:]
     return ScatterChart(
         "Roofline",
         "arithmetic intensity (FLOP/byte)",
@@ -307,7 +308,7 @@ def draw_system(profile: Profile) -> list[Part]:
 
 
 def parse_figure(name: str) -> tuple[str, str]:
-    """Return title and unit of the chart of a figure: `cpu` and `%` of `cpu 3 %`."""
+    """Return title and unit of the chart of a figure, such as `cpu` and `%` for `cpu 3 %`."""
     subject, *words = name.split()
     unit = words[-1] if words else ""
     numbered = NUMBERED_FIGURE.fullmatch(name)

@@ -24,7 +24,7 @@ from viaduct.json_records import decode_record
 from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1
-MEASUREMENTS = 3  # number after which the best of them is final
+MEASUREMENTS = 3  # number of measurements after which the best rate is final
 DTYPES_WITH_CEILING = ("float32", "bfloat16", "float16", "float64")  # only these dtypes have a ceiling
 
 Key = dict[str, Any]
@@ -79,7 +79,7 @@ def load_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
 
 
 def describe_setting(device: str) -> Key:
-    """Return everything that ceilings depend on, as the key of the cache."""
+    """Return what ceilings depend on, as the key of the cache: device, its description, versions, threads, TF32."""
     import torch
 
     from viaduct import devices

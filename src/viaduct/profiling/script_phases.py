@@ -1,8 +1,8 @@
 """Find the phases of a user's training script from its calls of torch, and mark them for a collector.
 
     data                  from the end of the previous step to the first call of a network with gradients enabled
-    forward + backward    from there to the last return of autograd before the update
-    update                from there to the return of `optimizer.step()`
+    forward + backward    from that call to the last return of autograd before the update
+    update                from that return to the return of `optimizer.step()`
 
 With several optimizers (a GAN) a step ends with the last optimizer that steps before the next batch is requested, or,
 without a DataLoader, before the first optimizer steps again. Without an optimizer a step ends when the next batch is
@@ -55,7 +55,7 @@ class ScriptPhases(Watcher):
         self.skipped_updates = self.steps_without_optimizer = 0
         self.workers: int | None = None
         self._calls = OuterCalls(self._on_call, self._on_return)
-        self._weights: WeakKeyDictionary[nn.Module, torch.Tensor] = WeakKeyDictionary()  # a trainable weight of each
+        self._weights: WeakKeyDictionary[nn.Module, torch.Tensor] = WeakKeyDictionary()  # network -> a trainable weight
         self._patches = ExitStack()
         self._thread: int | None = None
         self._trained: set[int] = set()  # ids of networks that were in training mode in a training pass
@@ -129,7 +129,10 @@ class ScriptPhases(Watcher):
         self.collector.mark_forward_start()
 
     def _is_training_pass(self, module: nn.Module) -> bool:
-        """Return True for a pass with gradients, in training mode or of a network that was never in training mode."""
+        """Return True for a pass with gradients of a network that can be trained.
+
+        The network must be in training mode, or it must never have been in training mode.
+        """
         import torch
 
         if not torch.is_grad_enabled():
@@ -185,7 +188,7 @@ class ScriptPhases(Watcher):
             self._find_last_optimizer()
 
     def _find_last_optimizer(self) -> None:
-        """When the first optimizer is about to step again, record that the previous optimizer ends a step."""
+        """Record that the latest optimizer ends a step, because the first optimizer is about to step again."""
         if self._last_optimizer is None:
             self._last_optimizer = self._cycle[-1]
             if self._has_stepped:

@@ -3,7 +3,7 @@
     run = run_script_job(job, ranks=1, stdout=None, notify=print)
     run.code, run.reason, run.ranks
 
-Every step is written to a file when it ends, so a crash of the script does not lose it.
+The times of every step are written to a file soon after its end, so a crash of the script does not lose them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ScriptRun:
     """Result of a profiled script."""
 
     code: int  # exit code for `viaduct profile`, from `choose_code`
-    reason: str  # why it ended before all steps were taken; "" if all were
+    reason: str  # why the script ended before all steps were taken; "" if all were taken
     ranks: list[RankProfile]
     stop_signal: int = 0  # number of the signal that ended viaduct itself, such as SIGINT; 0 without one
 
@@ -73,7 +73,7 @@ def build_environment(job: Path) -> dict[str, str]:
 def run_alone(
     job: ScriptJob, command: list[str], variables: dict[str, str], stdout: int | None
 ) -> tuple[dict[int | None, int], int]:
-    """Run the script in one process; return {None: exit code}, and the signal that viaduct received or 0."""
+    """Run the script in one process; return {None: exit code}, and the number of the signal that viaduct got, or 0."""
     process = subprocess.Popen(command, env=variables, stdout=stdout, start_new_session=True)
     with forward_signals(process.pid) as signals:
         try:
@@ -99,9 +99,9 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
 def run_ranks(
     job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, notify: Callable[[str], None]
 ) -> tuple[dict[int | None, int], int]:
-    """Start the ranks like `viaduct launch`; return {rank: exit code} of failed ranks, and viaduct's signal or 0.
+    """Start the ranks as `viaduct launch` does; return {rank: exit code} of failed ranks, and viaduct's signal or 0.
 
-    The rank that most likely caused the failure comes first.
+    The rank that most likely caused the failure comes first. After a signal, the result is {None: -signal}.
     """
     from viaduct.cluster.launch import choose_loopback_variables, limit_threads, quiet_import, replace_environment
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from viaduct.atomic_files import replace_file
 from viaduct.cores import count_cores
-from viaduct.profiling.collector import Collector, Part, clear_constant_interruptions
+from viaduct.profiling.collector import Collector, PlanPart, clear_constant_interruptions
 from viaduct.profiling.network_facts import NetworkFacts
 from viaduct.profiling.record import Facts, Step
 from viaduct.profiling.script_job import FINISHED_FILE, STEPS_FILE, ScriptJob
@@ -82,7 +82,7 @@ class Session:
         )
 
     def open_folder(self) -> Path:
-        """Return the folder of this process; the first call creates it."""
+        """Return the folder RECORD/PID of this process (script_job.py); the first call creates it."""
         if self._folder is None:
             self._folder = Path(self.job.record_folder) / str(os.getpid())
             self._folder.mkdir(exist_ok=True)
@@ -99,7 +99,7 @@ class Session:
     def _write_facts(self) -> None:
         self._write({"kind": "facts", "facts": asdict(self.build_facts()), "rank": self.collector.rank})
 
-    def _write_step(self, part: Part, step: Step) -> None:
+    def _write_step(self, part: PlanPart, step: Step) -> None:
         fields = asdict(step) if step.collectives else vars(step)  # asdict takes 30 µs
         self._write({"kind": "step", "part": part, "step": fields})
         if step.number == 0:  # only now is it known how the end of a step is found, which is one of the facts

@@ -13,9 +13,9 @@ from typing import Any
 from .events import Span, join_spans, remove_spans, sum_spans
 from .record import Collective, Profile, Step
 
-STEP_TRACE_TABLE = "step_trace_time"  # name of the table in a profile
-COMPUTING, EXPOSED, FREE = "computing", "communication(not overlapped)", "free"  # its columns, after the step's number
-STEP_PARTS = (COMPUTING, EXPOSED, FREE)
+STEP_TRACE_TABLE = "step_trace_time"  # name of the table in `Profile.tables`
+COMPUTING, EXPOSED, FREE = "computing", "communication(not overlapped)", "free"
+STEP_PARTS = (COMPUTING, EXPOSED, FREE)  # columns of the table, after the step's number
 
 
 def split_steps(steps: Sequence[Step], computing: Iterable[Span], collectives: Iterable[Collective]) -> dict[str, Any]:

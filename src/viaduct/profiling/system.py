@@ -4,9 +4,9 @@
     sampler.start(); …
     samples = sampler.stop()
 
-Figures of the host come from Linux's /proc, those of NVIDIA GPUs from NVML (nvml.py). A thread reads them five times a
-second; those that this system does not have are left out. Rates are means since the previous sample. `memory MiB` is
-the sum of the resident memory of this process and its descendants; shared pages count several times. Importing this
+Figures of the host come from Linux's /proc, figures of NVIDIA GPUs from NVML (nvml.py). A thread reads them five times
+a second; figures that this system does not have are left out. Rates are means since the previous sample. `memory MiB`
+is the sum of the resident memory of this process and its descendants; shared pages count several times. Importing this
 module does not import torch.
 """
 
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from viaduct.profiling.clocks import read_host_us
 from viaduct.profiling.nvml import GpuReader
 from viaduct.profiling.record import Sample
 
@@ -69,12 +70,12 @@ class SystemSampler:
             self.take_sample()
 
     def take_sample(self) -> None:
-        """Read all figures once; those of a failing reader are left out."""
+        """Read all figures once; figures of a failing reader are left out."""
         values: Figures = {}
         for read in self.readers:
             with suppress(*READ_ERRORS):
                 values |= read()
-        self.samples.append(Sample(time.perf_counter_ns() / 1000, values))
+        self.samples.append(Sample(read_host_us(), values))
 
 
 class Rates:

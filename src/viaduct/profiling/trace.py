@@ -29,10 +29,11 @@ from .record import Profile, Step
 
 STEP_THREAD, REDUCE_THREAD = 0, 1
 FLOWS = ("s", "t", "f")  # "ph" of the events of a flow: start, step, finish
-DRAWN_PIDS = "viaduct"  # key in otherData of the ids of processes that are drawn from the profile, not recorded
+# Key in the trace's otherData: ids of the processes that were drawn from the profile; all others were recorded.
+DRAWN_PIDS = "viaduct"
 PLAIN_TRACE, PACKED_TRACE = "trace.json", "trace.json.gz"
-PACK_FROM_BYTES = 20_000_000
-WARN_FROM_BYTES = 200_000_000
+PACK_FROM_BYTES = 20_000_000  # a larger trace is compressed
+WARN_FROM_BYTES = 200_000_000  # a note warns of a larger trace
 
 
 def build_trace(profile: Profile, events: Iterable[RawEvent] = ()) -> dict[str, Any]:
@@ -196,9 +197,9 @@ def find_unpaired_flows(events: Sequence[RawEvent]) -> set[int]:
 
 
 def write_trace(profile: Profile, folder: Path, events: Sequence[RawEvent] = ()) -> tuple[Path, str]:
-    """Write the trace, and return its path and a sentence, which is "" unless the trace is too large for some viewers.
+    """Write the trace; return its path, and a warning if the trace may be too large for some viewers, else "".
 
-    `events` are the recorded events; `build_trace` draws the others from the profile.
+    `events` are the recorded events; `build_trace` draws further events from the profile.
     """
     trace = build_trace(profile, events)
     is_large = any(size > PACK_FROM_BYTES for size in itertools.accumulate(map(len, encode_trace(trace))))
@@ -240,7 +241,7 @@ def encode_event(event: RawEvent) -> bytes:
 
 
 def read_events(folder: Path) -> list[RawEvent]:
-    """Return the recorded events of a trace of `write_trace`, without those that `build_trace` drew."""
+    """Return the recorded events of a trace of `write_trace`, without the events that `build_trace` drew."""
     path = next((folder / name for name in (PACKED_TRACE, PLAIN_TRACE) if (folder / name).is_file()), None)
     if path is None:
         return []

@@ -93,7 +93,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Context:
-    """Phase, module and script line of an operator."""
+    """Phase, module and script line of an operator; "" for an unknown module or line."""
 
     phase: Phase = "other"
     module: str = ""
@@ -105,7 +105,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Properties of an event that its name and the events around it give."""
+    """What the name of an event and the events around it say about it."""
 
     phase: Phase | None = None
     module: str = ""
@@ -174,8 +174,8 @@ def find_forward_operators(
 ) -> dict[int | None, Event]:
     """Return the forward operator for each sequence number of a backward function.
 
-    Operators without a gradient have the number of the next backward function, too. So the right one is the last with
-    this number before the backward function.
+    Operators without a gradient have the number of the next backward function, too. So the forward operator is the last
+    operator with this number before the backward function.
     """
     latest: dict[int, Event] = {}
     found: dict[int | None, Event] = {}

@@ -3,9 +3,10 @@
     result = find_steps(raw_events, launches)
     result.steps, result.step_spans, result.phases_found_by
 
-Steps and phases are found from events that torch always records: ProfilerStep#n, enumerate(DataLoader)#…,
-Optimizer.step#…, evaluations of the autograd engine, and flows from forward to backward operators. These are times on
-the host; if kernels are known, the kernels launched between two of them give the times on the device.
+Steps and phases are found from events that torch's profiler records without further options: ProfilerStep#n if the
+script calls `profiler.step`, enumerate(DataLoader)#…, Optimizer.step#…, evaluations of the autograd engine, and flows
+from forward to backward operators. Their times are on the host. If kernels are known, the kernels that were launched
+between two such events give the times on the device.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class FoundSteps:
     """Steps found in a trace."""
 
     steps: list[Step] = field(default_factory=list)
-    step_spans: list[Span] = field(default_factory=list)  # of each step on the host
-    main_thread: Any = None  # process and thread of the steps' annotations; None without annotations
-    phases_found_by: list[str] = field(default_factory=list)  # for Facts.phases_found_by
+    step_spans: list[Span] = field(default_factory=list)  # start and end of each step on the host
+    main_thread: Any = None  # (process, thread) of the annotations ProfilerStep#n; None without annotations
+    phases_found_by: list[str] = field(default_factory=list)  # sentences for Facts.phases_found_by
     notes: list[str] = field(default_factory=list)
     phases_measured: bool = True
 
@@ -174,7 +175,10 @@ def select_spans(spans: list[Span], start: float, end: float) -> list[Span]:
 
 
 def find_forward_start(host_step: HostStep, marks: HostMarks, end: float) -> float | None:
-    """Return the start of the first operator with a backward operator, else of the first that is no copy, else None."""
+    """Return the start of the first operator with a backward operator, else of the first operator that is no copy.
+
+    None if there is no such operator.
+    """
     loaded = max([host_step.start, *(stop for _, stop in select_spans(marks.loaders, host_step.start, end))])
     low, high = (bisect_left(marks.operators, (time,)) for time in (loaded, end))
     outermost = find_outermost(marks.operators[low:high])
@@ -195,7 +199,7 @@ def find_outermost(operators: Sequence[tuple[float, float, str]]) -> list[tuple[
 
 
 def find_backward_end(host_step: HostStep, marks: HostMarks, optimizers: list[Span]) -> float | None:
-    """Return the end of the last evaluation of the autograd engine, else the start of the optimizer's step, or None."""
+    """Return the end of the last evaluation of the autograd engine, else the start of the optimizer's step; or None."""
     evaluated = select_spans(marks.engine, host_step.start, host_step.end)
     if evaluated:
         return max(stop for _, stop in evaluated)
@@ -256,8 +260,8 @@ def add_collectives(
 ) -> list[Step]:
     """Return the steps with the collectives that began in them.
 
-    `computing` are the spans in which the rank's device computed; they give the exposed times. None: the collectives
-    have their exposed times already, or these are unknown.
+    `computing` are the spans in which the rank's device computed; they give the exposed times. With None, collectives
+    keep their exposed times, which may be unknown.
     """
     ordered = sorted(collectives, key=lambda collective: collective.start_us)
     busy = None if computing is None else join_spans(computing)

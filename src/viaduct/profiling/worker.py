@@ -76,7 +76,7 @@ def start_session(job: ScriptJob) -> None:
 
 
 def finish_at_exit(session: Session) -> None:
-    """Write the profile at the end of the process, also in processes of multiprocessing, which do not run atexit."""
+    """Write the profile at the end of the process, also of a process of multiprocessing, which does not run atexit."""
     atexit.register(session.finish)
     util.Finalize(None, session.finish, exitpriority=100)
 

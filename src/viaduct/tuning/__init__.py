@@ -11,6 +11,8 @@
     journal.py         measurements of an unfinished search
     result_file.py     append, update or keep an operator's entry in the bank; tune_result_pid….json
     tuner.py           the search of one operator within a time limit
+    applying.py        use the stored variants in a network and its optimizer
+    table.py           tables and JSON of a bank and of a tuning run
 
 Importing this package does not import torch.
 """

@@ -35,7 +35,7 @@ class Call:
     module: nn.Module
     signature: Signature
     device: str  # type of the input's device
-    fast_key: tuple[Any, ...]  # see make_fast_key
+    fast_key: tuple[Any, ...]  # shape, strides, dtype and more of the input, from `make_fast_key`
 
 
 class TunedForward:
@@ -44,7 +44,7 @@ class TunedForward:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.default = module.forward
-        self.variants: dict[tuple[Any, ...], Callable[[Any, Tensor], Tensor]] = {}  # by make_fast_key of the input
+        self.variants: dict[tuple[Any, ...], Callable[[Any, Tensor], Tensor]] = {}  # by `make_fast_key` of the input
         self.is_on = True
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def make_fast_key(x: Tensor) -> tuple[Any, ...]:
 
 
 def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
-    """Return the calls of tunable modules during `run` with gradients enabled and a single tensor argument."""
+    """Return the calls of tunable modules during `run` that have gradients enabled and a single tensor argument."""
     calls: list[Call] = []
     names = {module: name for name, module in network.named_modules()}
 
@@ -94,8 +94,8 @@ class AppliedChoices:
     kernels: dict[kernel_choices.Key, Choice] = field(default_factory=dict)  # launch parameters of viaduct's kernels
     threads: int | None = None
     threads_before: int = 0
-    choices: dict[str, Choice] = field(default_factory=dict)  # all applied ones, by key of the operator's signature
-    module_count: int = 0
+    choices: dict[str, Choice] = field(default_factory=dict)  # all applied choices, by key of the operator's signature
+    module_count: int = 0  # number of modules that use a choice
 
     def switch(self, on: bool) -> None:
         for forward in self.forwards:
@@ -136,10 +136,10 @@ def apply_choices(
     threads_key: str = "",
     with_kernels: bool = False,
 ) -> AppliedChoices:
-    """Apply the choices (by signature key) that match the calls and the optimizer; ignore others.
+    """Apply the choices that match the calls and the optimizer; ignore others. Choices have their signature's key.
 
-    `threads_key`: the key of the choice of a number of threads. `with_kernels`: the network runs on viaduct's kernels,
-    which read their launch parameters from a table.
+    `threads_key` is the key of the choice of a number of threads. With `with_kernels` the network runs on viaduct's
+    kernels, which read their launch parameters from a table.
     """
     applied = AppliedChoices()
     forwards: dict[nn.Module, TunedForward] = {}

@@ -28,9 +28,9 @@ from viaduct.json_records import Damaged, decode_record, load_object, require_fi
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.signature import Signature
 
-SCHEMA = 1
-RESULT_PREFIX = "tune_result_"
-MAX_BYTES = 256 << 20
+SCHEMA = 1  # version of a bank's file
+RESULT_PREFIX = "tune_result_"  # of the names of result files (result_file.py), which are in the same folder
+MAX_BYTES = 256 << 20  # of a bank's file
 Choice = Mapping[str, int | str | bool]  # a configuration of an operator: a point of its space
 Microseconds = Annotated[float, Ge(0)]
 IMPLEMENTATIONS = {
@@ -108,7 +108,7 @@ class Verdict:
     with_us: Microseconds
     gain: Annotated[float, Ge(0)]  # `without_us` / `with_us`, by the median of the turns
     turns: int
-    is_gain: bool
+    is_gain: bool  # True if the step was significantly faster with the choices: training then applies them
     date: str = ""
 
     def describe_times(self) -> str:
@@ -130,7 +130,7 @@ class BankContents:
         return replace(self, verdicts={**self.verdicts, verdict.step: verdict})
 
     def merge(self, other: BankContents) -> BankContents:
-        """Return the entries and verdicts of both; of two with the same key, the larger gain or the later verdict."""
+        """Return the entries and verdicts of both; for one key, the entry with the larger gain, the later verdict."""
         entries = dict(self.entries)
         for key, entry in other.entries.items():
             entries[key] = choose_better(entries[key], entry) if key in entries else entry
@@ -186,7 +186,7 @@ class Bank:
         return self.path / fingerprint.file_name
 
     def read(self, fingerprint: Fingerprint) -> BankContents:
-        """Return the contents for a fingerprint, empty without a file; raise DamagedBank for an invalid one."""
+        """Return the contents for a fingerprint, empty if there is no file; raise DamagedBank for an invalid file."""
         file = self.find_file(fingerprint)
         if not file.exists():
             return BankContents(fingerprint)

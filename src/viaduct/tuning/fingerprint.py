@@ -37,7 +37,7 @@ class Fingerprint:
         return f"{self.device}: {', '.join(filter(None, parts))}"
 
     def list_differences(self, stored: Fingerprint) -> list[str]:
-        """Return the fields that differ from those of a stored fingerprint: "torch 2.11.0, here 2.13.0"."""
+        """Return the fields that differ from a stored fingerprint, as texts such as "torch 2.11.0, here 2.13.0"."""
         values, stored_values = asdict(self), asdict(stored)
         names = [name for name in values if values[name] != stored_values[name]]
         return [f"{name} {stored_values[name] or 'none'}, here {values[name] or 'none'}" for name in names]

@@ -26,7 +26,7 @@ class Journal:
     """The journal of one operator on one device."""
 
     path: Path
-    key: str  # of the operator's signature; each line contains it, as the file's name has only a checksum
+    key: str  # key of the operator's signature; each line contains it, as the file's name has only a checksum
 
     @classmethod
     def of(cls, bank: Bank, fingerprint: Fingerprint, signature: Signature) -> Journal:
@@ -34,7 +34,7 @@ class Journal:
         return cls(folder / f"{signature.kind}_{zlib.crc32(signature.key.encode()):08x}.jsonl", signature.key)
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return the measurements by `encode_point` of the configuration; incomplete lines are skipped."""
+        """Return the measurements by `encode_point` of the configuration; damaged lines are skipped."""
         measurements = {}
         try:
             lines = self.path.read_text(errors="replace").splitlines()

@@ -14,6 +14,7 @@ from typing import Literal
 
 from viaduct.tuning.bank import BadBank, Bank
 
+# Environment variables with the names that the Ascend documents use.
 BANK_VARIABLE = "TUNE_BANK_PATH"
 REPEAT_VARIABLE = "REPEAT_TUNE"
 NO_BANK = Path("none")  # `--bank none`: no bank is used

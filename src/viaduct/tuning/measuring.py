@@ -1,12 +1,13 @@
 """Measure variants: check their values, then time them in turns until the ranking of two is significant.
 
     timer = VariantTimer("cpu", kinds)
-    timer.check_values(signature, point, default)                   # None, or what is wrong
-    timer.time_in_turns(signature, {"default": …, "candidate": …}, …)        # times of each, turn by turn
+    timer.check_values(signature, point, default)                         # None, or what is wrong
+    timer.time_in_turns(signature, {"default": …, "candidate": …}, …)     # times of each, turn by turn
 
-Before every timed run of `race` a buffer of twice the last-level cache is written, so that the operands are not in the
-caches. Variants run in turns, and each turn begins with another variant, so that changes in the machine's speed affect
-all variants alike. Variants are compared by the ratio of their times within a turn.
+A point is a configuration of an operator: one variant. Before every timed run a large buffer is written (twice the
+largest cache, at most MAX_FLUSH), so that the operands are not in the caches. Variants run in turns, and each turn
+begins with another variant, so that changes in the machine's speed affect all variants alike. Variants are compared by
+the ratio of their times within a turn.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from viaduct.tuning.operators import OperatorKind, Work
 from viaduct.tuning.signature import Signature
 
 MARGIN = 0.03  # smallest gain over the default, as a share of its time, for which a variant is stored
-SIGNIFICANT = 0.05  # level of the sign test
-MIN_TURNS, MAX_TURNS = 5, 25
+SIGNIFICANT = 0.05  # level of the sign test: largest probability of a result that is due to chance
+MIN_TURNS, MAX_TURNS = 5, 25  # of a measurement
 TURNS_BEFORE_TIMEOUT = 3  # turns that are taken even if the time limit is over
 WARM_UPS = 2  # runs of each variant before the first turn
 CONFIRMING_TURNS = 11  # minimum number of turns when a winner is measured again
@@ -38,7 +39,8 @@ ERROR_FACTOR = 4.0
 """Largest allowed error of a variant, as a multiple of the default's; both are measured against float64."""
 MIN_ERROR = 8 * 2.0**-24  # relative error that is always allowed: eight float32 rounding errors
 CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
-USUAL_CACHE, MAX_FLUSH = 32 << 20, 256 << 20  # bytes
+USUAL_CACHE = 32 << 20  # bytes; assumed if the size of the cache is not known
+MAX_FLUSH = 256 << 20  # largest size in bytes of the buffer that is written between runs
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class TurnTimes:
     """Times in microseconds of variants that ran in turns, by name of the variant."""
 
     times_us: Mapping[str, list[float]]
-    other_load: float = 0.0  # share of the processors that other programs used during the race
+    other_load: float = 0.0  # share of the processors that other programs used meanwhile
 
     def median_us(self, name: str) -> float:
         return float(median(self.times_us[name]))
@@ -67,7 +69,7 @@ class TurnTimes:
 def is_significant(times: list[float], other_times: list[float]) -> bool:
     """Return True if a one-sided sign test finds that `times` are smaller, at the level SIGNIFICANT.
 
-    A race applies the test after every turn, so its error rate is somewhat above SIGNIFICANT.
+    `take_turns_until_significant` applies the test after every turn, so its error rate is somewhat above SIGNIFICANT.
     """
     wins = sum(time < other_time for time, other_time in zip(times, other_times, strict=True))
     turns = wins + sum(time > other_time for time, other_time in zip(times, other_times, strict=True))  # without ties
@@ -102,7 +104,7 @@ class VariantTimer:
         return self.works[key]
 
     def check_values(self, signature: Signature, point: Choice, default: Choice) -> str | None:
-        """Return a description of a variant's wrong values; None if they are right, and for the default.
+        """Return a description of a variant's wrong values; None if they are right, or if the variant is the default.
 
         The error is the distance from the default's values in float64, relative to their norm.
         """
@@ -184,7 +186,7 @@ class OtherPrograms:
         self.before = self.read()
 
     def read(self) -> tuple[float, float, float]:
-        """Return seconds of all processors since boot, the busy ones among them, and the seconds of this process."""
+        """Return three times in seconds: all processors since boot, the busy part of it, and this process."""
         try:
             numbers = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         except (OSError, ValueError, IndexError):
@@ -200,7 +202,7 @@ class OtherPrograms:
 
 
 def find_error(values: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the distance from the exact values relative to their norm; the distance itself if the norm is 0."""
+    """Return the distance from the exact values, relative to their norm; the distance itself if the norm is 0."""
     return float((values.double() - exact.double()).norm()) / (float(exact.double().norm()) or 1.0)
 
 

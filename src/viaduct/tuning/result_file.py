@@ -1,4 +1,4 @@
-"""Status of each operator after a tuning run, and the result file of the run, both as Ascend's auto-tune has them.
+"""Status of each operator after a tuning run, and the result file of the run, both as in Ascend's auto-tune.
 
 The environment variable REPEAT_TUNE requests another search of operators with an entry in the bank. The last column has
 the status: the fields of `Status` that are True.
@@ -41,7 +41,7 @@ class Status:
 
 
 def decide(hit: Entry | None, result: Entry | None) -> tuple[Entry | None, Status]:
-    """Return the entry to store, or None, and the status, given the bank's entry (`hit`) and that of a new search."""
+    """Return the entry to store (or None) and the status; `hit` is the bank's entry, `result` that of a new search."""
     if hit is None:
         return result, Status(bank_append=result is not None)
     if result is not None and result.gain > hit.gain and not result.is_default:
@@ -54,7 +54,7 @@ def name_result_file(moment: datetime, pid: int) -> str:
 
 
 def encode_results(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return one record for each module that calls an operator; if it was not searched, only with the status."""
+    """Return a record for each module that calls an operator; the record of an operator not searched is its status."""
     records: dict[str, Any] = {}
     for outcome in outcomes:
         record: dict[str, Any] = {"status_data": asdict(outcome.status)}

@@ -14,7 +14,7 @@ THREADS = "threads"
 MAX_OTHER_LOAD = 0.1
 """A machine is busy if other programs use a larger share of the processors. Thread counts are not compared on a busy
 machine, where threads wait for each other and a single thread seems fastest."""
-MAX_SHOWN_CHARS = 90
+MAX_SHOWN_CHARS = 90  # of a signature in a table
 USUAL_VALUES = {"stride": "1x1", "dilation": "1x1", "groups": 1, "layout": "channels_last"}
 """Tables show these fields only if their value differs."""
 

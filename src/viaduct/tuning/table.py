@@ -23,7 +23,7 @@ class Report(Protocol):
     outcomes: list[Outcome]
     step_us: float
     verdict: Verdict | None
-    lines: list[str]  # printed before the other conclusions
+    lines: list[str]  # further conclusions, which are printed first
     result_file: Path | None
     measurements: int
     reused: int  # measurements reused from an interrupted search
@@ -37,7 +37,7 @@ class Report(Protocol):
 
 
 def describe_state(entry: Entry) -> str:
-    """Return "installed" for an entry that training uses, else the reason why not."""
+    """Return "installed" for an entry that training uses, else the reason why training does not use it."""
     if entry.installed:
         return "installed"
     if entry.is_default:
@@ -105,7 +105,7 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
 
 
 def list_conclusions(report: Report) -> list[str]:
-    """Return the lines below the table: the report's own, the verdict, defaults, failures, measurements and files."""
+    """Return the lines below the table: `report.lines`, the verdict, defaults, failures, measurements and files."""
     lines = [*report.lines]
     verdict = report.verdict
     if verdict is not None:

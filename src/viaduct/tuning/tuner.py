@@ -1,7 +1,8 @@
 """Search for the fastest variant of one operator.
 
-A searcher proposes a point, the worker measures it, and the searcher receives the time. The fastest point is measured
-again against the default, and the result is stored in the bank.
+A point is a configuration of the operator. A searcher proposes a point, the worker process measures it, and the
+searcher receives the time. The fastest point is measured again against the default, and the result is stored in the
+bank.
 
 Each measurement is written to the journal before the next one begins, so a killed search can resume. The confirmation
 of the winner is not journaled; it is measured again.
@@ -26,9 +27,9 @@ from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature
 from viaduct.tuning.workers import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
-"""Time after which a worker without an answer is killed; it is asked to measure for a quarter of this."""
-COMPILING_LIMIT_S = 240.0  # the same for a variant that is compiled first
-NEIGHBOURS = 4  # maximum number of similar operators; a search begins with their choices
+"""Time after which a worker without an answer is killed; it is asked to measure for a quarter of this time."""
+COMPILING_LIMIT_S = 240.0  # time limit of a worker for a variant that must be compiled first
+NEIGHBOURS = 4  # largest number of similar operators whose choices a search begins with
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,9 @@ class Tuner:
     bank: Bank
     fingerprint: Fingerprint
     built_in: BankContents
-    mode: str
+    mode: str  # search method: "GA", "RL", …
     seed: int
-    repeat: bool
+    repeat: bool  # search operators again that have an entry in the bank
     print_progress: Callable[[str], None]
     measurements: int = 0  # number of measurements in this run
     reused: int = 0  # number of measurements taken from the journal of an interrupted run
@@ -108,7 +109,10 @@ class Tuner:
         return None if "us" not in result else float(result["us"])
 
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
-        """Search one operator for about `seconds`, and store the result; not if the bank has it and `repeat` is off."""
+        """Search one operator for about `seconds`, and store the result.
+
+        An operator with an entry in the bank is searched only with `repeat`.
+        """
         signature = operator.signature
         hit = self.find_entry(signature)
         outcome = Outcome(operator, entry=hit, default_us=default_us)
@@ -125,10 +129,10 @@ class Tuner:
         return outcome
 
     def search(self, operator: Operator, outcome: Outcome, hit: Entry | None, end: float) -> Entry | None:
-        """Return the entry of the best variant, or of the default if none is significantly better.
+        """Return the entry of the best variant, or of the default if no variant is significantly better.
 
         None, with a note in `outcome`, if the time ended before a variant was measured, or if thread counts cannot be
-        compared because the machine is busy.
+        compared because the machine is busy. `hit` is the operator's entry in the bank.
         """
         space, default = operator.space, operator.space.default
         neighbours = self.list_neighbours(operator.signature)
@@ -219,8 +223,8 @@ class Tuner:
     ) -> dict[str, Any]:
         """Return the measurement of a point, from the journal if it has one.
 
-        Its keys are those of `worker.OperatorRequests.measure`, or only `failed` with the reason. `incumbent`: the best
-        point so far; `min_turns` and `max_turns`: numbers of turns; `confirming`: do not use the journal.
+        It has the keys of the answer of `worker.OperatorRequests.measure`, or only `failed` with the reason.
+        `incumbent` is the best point so far. With `confirming`, the journal is neither read nor written.
         """
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
         recorded = None if confirming else journal.read().get(encode_point(point))

@@ -23,7 +23,7 @@ class Interrupted(Exception):
 
 
 class WorkerFailed(Exception):
-    """Raised if the process ended or did not answer a request in time; the message says which."""
+    """Raised if the process ended, or did not answer a request in time; the message says how it ended."""
 
 
 class Worker:

@@ -179,7 +179,7 @@ def measure_separate_starts(
     request = StartRequest(recipe_name, collect_changes(options) + batch, options["device"], str(options["data"]))
     requests = [
         ("viaduct", request),
-        *((peer.title, replace(request, peer=peer.name, mode=peer.mode)) for peer in peers),
+        *((peer.title, replace(request, peer=peer.name, peer_mode=peer.mode)) for peer in peers),
     ]
     return measure_starts(requests, print_note)
 

@@ -1,8 +1,8 @@
 """Advice from a profile: one file per rule; every module in this folder is loaded as a rule.
 
 A rule is a module with two names: `find(figures)` returns an `Advice` or None, and `CERTAINTY`, from 0 to 1, orders
-pieces of advice with the same gain. `figures` has what several rules compute from the profile (profiling/figures.py). A
-rule that measures something on this machine does so through `figures.microbenchmarks`.
+advice with the same gain. `figures` has what several rules compute from the profile (profiling/figures.py). A rule that
+measures something on this machine does so through `figures.microbenchmarks`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MIN_STEPS = 3  # least number of regular steps for advice
 def advise(profile: Profile, microbenchmarks: Microbenchmarks | None = None) -> list[Advice]:
     """Return all advice, the largest gain first; [] if nothing stands out or there are too few steps.
 
-    `microbenchmarks` are used only for viaduct's own profiles; those of other tools may come from another machine.
+    `microbenchmarks` are used only for viaduct's own profiles; a profile of another tool may come from another machine.
     """
     if len(profile.regular_steps) < MIN_STEPS:
         return []

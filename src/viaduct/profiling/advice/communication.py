@@ -1,10 +1,11 @@
 """Gradients are reduced while nothing is computed: this time is the exposed part of a collective.
 
-DistributedDataParallel reduces the gradients of the last layers while the backward pass still computes the first ones.
-An explicit all-reduce after the backward pass does not overlap. The figures are those of the rank that waits least: the
-others may also wait for a slow rank, which the rule `stragglers` reports. A gain is estimated only for collectives that
-begin after the backward pass; for the others, the effect of another bucket size is unknown. If collectives are known
-only from recorded steps (under the operator profiler), their times are scaled to timed steps, which are shorter.
+DistributedDataParallel reduces the gradients of the last layers while the backward pass still computes gradients of the
+first layers. An explicit all-reduce after the backward pass does not overlap. The figures are those of the rank that
+waits least: other ranks may also wait for a slow rank, which the rule `stragglers` reports. A gain is estimated only
+for collectives that begin after the backward pass; for others, the effect of another bucket size is unknown. If
+collectives are known only from recorded steps (under the operator profiler), their times are scaled to timed steps,
+which are shorter.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def find(figures: Figures) -> Advice | None:
         ),
         gain_us=gain,
         gain_basis=(
-            "in half of the steps or more, no exposed collective begins after the backward pass; try other bucket sizes"
+            "in most steps, no exposed collective begins after the backward pass; try other bucket sizes"
             if gain is None
             else "the exposed time of collectives after the backward pass, at most the length of the backward pass"
         ),
@@ -57,7 +58,7 @@ def find(figures: Figures) -> Advice | None:
 def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
     """Return the exposed time per timed step that the backward pass could hide.
 
-    None if in at least half of the steps no exposed collective begins after the backward pass.
+    None if in more than half of the steps no exposed collective begins after the backward pass.
     """
     late = [
         sum_exposed_us(row for row in step.collectives if row.start_us >= step.backward_end_us)
@@ -68,7 +69,7 @@ def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
 
 
 def scale_to_timed(figures: Figures, step: Step) -> float:
-    """Return the factor that scales times of a step, possibly a recorded one, to a timed step; at most 1."""
+    """Return the factor that scales times of a timed or recorded step to a typical timed step; at most 1."""
     return min(1.0, figures.iteration_us / step.iteration_us) if step.iteration_us > 0 else 1.0
 
 

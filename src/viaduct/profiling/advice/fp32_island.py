@@ -1,8 +1,8 @@
 """A layer computes in float32 inside a network that otherwise computes in bfloat16 or float16.
 
 Only convolutions and matrix products ("heavy" operators) count: normalisation, softmax and the loss are kept in float32
-on purpose. The gain is measured in both dtypes if this machine can do so, else computed from the measured peak rates of
-the device in both dtypes, else unknown.
+on purpose. The time in both dtypes is measured if this machine can do so. Otherwise the gain is computed from the
+measured peak rates of the device in both dtypes, or it is unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from viaduct.profiling.figures import (
 from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 0.9  # from 0 to 1; of two equal gains, the more certain one is listed first
-MOSTLY = 0.5  # least share of the heavy operators, by calls or by arithmetic, in a network of low precision
+MOSTLY = 0.5  # least share of heavy operators in low precision, by calls or by arithmetic, in a low-precision network
 
 
 def find(figures: Figures) -> Advice | None:

@@ -2,8 +2,9 @@
 
 Idle time is the time of forward, backward and update minus the time of kernels and of exposed communication (while
 nothing is computed). The time before the forward pass belongs to the loader. Kernels that run at the same time in
-several streams make the estimate too small. If the profile has the table step_trace_time, written by torch_npu or
-computed from a trace (step_split.py), the free time in this table is used instead; it is that of the complete step.
+several streams make the estimate too small. If the profile has the table step_trace_time (torch_npu writes it,
+step_split.py computes it for other tools), the free time in this table is used instead; it is that of the complete
+step.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def find(figures: Figures) -> Advice | None:
     idle = median(free) if free else time - figures.communication_us - sum(row.time_us for row in figures.kernels)
     if figures.share_of_step(idle) < NOTABLE_SHARE:
         return None
-    in_sink = figures.facts.mode.startswith("sink")  # the device already replays a captured graph of several steps
+    # A sink is a number of steps that the device takes by itself, as one replay of a captured graph.
+    in_sink = figures.facts.mode.startswith("sink")
     return Advice(
         name="host_gaps",
         title=f"The device idles in {figures.share_of_step(idle):.0%} of each step, between kernels",

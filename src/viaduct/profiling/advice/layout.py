@@ -22,7 +22,7 @@ from viaduct.profiling.figures import (
 from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 1.0  # from 0 to 1; of two equal gains, the more certain one is listed first
-MAX_TIMED = 6  # largest number of convolutions that are timed in both layouts, which takes about a second each
+MAX_TIMED = 6  # largest number of convolutions that are timed in both layouts; each takes about a second
 CONVERSIONS = ("nchwtonhwc", "nhwctonchw", "transdata")
 """Names of kernels that convert layouts contain one of these: two of cuDNN, one of Ascend."""
 
@@ -42,7 +42,8 @@ def find_faster_layout(figures: Figures) -> Advice | None:
     time = sum(row.device_or_self_us for row in convolutions)
     if figures.microbenchmarks is None or figures.share_of_step(time) < WORTHWHILE_SHARE:
         return None
-    gain, measured, evidence = 0.0, 0.0, []  # microseconds per step
+    gain, measured = 0.0, 0.0  # microseconds per step
+    evidence = []
     for row in pick_longest_forward(convolutions):
         convolution = parse_convolution(row)
         times = figures.microbenchmarks.time_layouts(convolution) if convolution else None

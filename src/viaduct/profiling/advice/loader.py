@@ -4,7 +4,8 @@ A loader without workers prepares the data of each step while nothing is compute
 one worker takes at most w iterations for the data of a step. More workers hide this time as far as there are cores for
 them; on the CPU the network computes on the same cores. The figures are those of the rank that waits longest. With
 gradient accumulation the data of a step are several batches. A script without a DataLoader may prepare its batches in
-the time before the forward pass in which no operator runs; with a DataLoader, the rule `host_time` reports that time.
+the part of the time before the forward pass in which no operator runs; with a DataLoader, the rule `host_time` reports
+that part.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from viaduct.profiling.record import Advice
 CERTAINTY = 0.8  # from 0 to 1; of two equal gains, the more certain one is listed first
 FULL_LOAD = 0.8  # least load of the cores at which more workers slow down the network
 HANDOVER_US = 1000.0
-"""Assumed cost of taking a batch from a worker process; on two busy cores 1.3 ms were measured for 64 kB, 3.6 ms for
-19 MB."""
+"""Assumed cost of taking a batch from a worker; measured on two busy cores: 1.3 ms for 64 kB, 3.6 ms for 19 MB."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Loading:
     compute_us: float  # of a step, without the wait
     workers: int  # at present; 0: the main process prepares the batches
     cores: int | None  # per rank
-    shares_cores: bool  # the network computes on the CPU, too, and leaves no core idle
+    shares_cores: bool  # the network computes on the CPU, too, and hardly leaves a core idle
     is_recipe: bool = False
 
     @property
     def batch_us(self) -> float:
-        """Time in which one worker prepares the data of a step; an upper bound if there are workers."""
+        """Time in which one worker prepares the data of a step; an upper limit if there are workers already."""
         return self.wait_us if self.workers == 0 else self.workers * (self.compute_us + self.wait_us)
 
     @property

@@ -22,7 +22,7 @@ calls mul_ too, so addcdiv_ is looked for first."""
 def find(figures: Figures) -> Advice | None:
     update = [row for row in figures.operators if row.phase == "update"]
     class_name, sizes = find_parameters(update)
-    # The profiler slows recorded steps: their kernels can take longer than the update of a timed step.
+    # The profiler slows recorded steps down: their kernels can take longer than the update of a timed step.
     time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)
     if figures.microbenchmarks is None or figures.share_of_step(time) < WORTHWHILE_SHARE or not sizes:
         return None

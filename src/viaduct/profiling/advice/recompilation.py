@@ -11,14 +11,14 @@ from viaduct.profiling.figures import Figures, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 1.0  # from 0 to 1; of two equal gains, the more certain one is listed first
-MIN_STEPS = 2
+MIN_COMPILING_STEPS = 2
 """Least number of steps that compiled; a single one may be the smaller batch at the end of an epoch."""
 
 
 def find(figures: Figures) -> Advice | None:
     steps = [step for step in figures.steps if step.recompiled]
     time = sum(step.compile_us for step in steps) / len(figures.steps)
-    if len(steps) < MIN_STEPS or not figures.is_worthwhile(time):
+    if len(steps) < MIN_COMPILING_STEPS or not figures.is_worthwhile(time):
         return None
     graphs = sum(step.recompiled for step in steps)
     reasons = [note for note in figures.facts.notes if RECOMPILATION_NOTE in note]  # it may begin with a rank's name

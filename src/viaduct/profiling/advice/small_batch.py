@@ -20,7 +20,7 @@ DISPATCH_US = 2.0
 """Cost of calling an operator from Python; measured on a CPU: 0.9 ms for 469 operators on batches of two samples."""
 DOMINATING = 0.6
 """Least share of fixed cost that is reported: at 60 %, 8 times the batch gives 2.1 times the throughput."""
-EXPLAINED = 0.5  # least share of a step that the estimated parts must explain
+EXPLAINED = 0.5  # least share of a step that the estimated parts must explain together
 FEW_SAMPLES = 8  # largest batch for which reading and updating the weights counts as fixed cost
 REACHED = 0.5  # assumed share of the peak rates that operators reach
 FLOPS_PER_US, BYTES_PER_US = 4e4, 1e4
@@ -37,9 +37,9 @@ class Parts:
     """Estimated microseconds of one step."""
 
     dispatch: float  # calling the operators
-    weights: float  # reading them in the forward and backward pass
+    weights: float  # reading the weights in the forward and backward pass
     update: float
-    growing: float  # with the batch: arithmetic, and moving activations
+    growing: float  # work that grows with the batch: arithmetic, and moving activations
 
     @property
     def total(self) -> float:
@@ -104,7 +104,7 @@ def count_bytes(operator: Operator) -> float:
 
 
 def count_weight_bytes(operator: Operator, batch: int | None) -> float:
-    """Return the bytes, as float32, of the weights of a convolution or matrix product.
+    """Return the bytes, as float32, of the weights of a convolution or matrix product; 0 if the batch is unknown.
 
     Weights are the inputs that have no dimension of the batch's size.
     """
@@ -113,7 +113,7 @@ def count_weight_bytes(operator: Operator, batch: int | None) -> float:
 
 
 def measure_computing(figures: Figures) -> float:
-    """Return the computing time of a step: that of the fastest timed step, or of a recorded step if it is shorter."""
+    """Return the computing time of the fastest timed step, or the length of a typical recorded step if that is less."""
     timed = min(map(count_computing_us, figures.steps), default=0.0)
     timed *= 1 - max(figures.exposed_shares.values(), default=0.0)  # without waiting in collectives
     return min(timed, figures.facts.recorded_step_us or timed)

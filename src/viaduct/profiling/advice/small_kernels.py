@@ -44,7 +44,7 @@ def find(figures: Figures) -> Advice | None:
             f"Most frequent: {show_names(f'{row.name} ({row.calls:.0f})' for row in rows)}.",
         ),
         gain_us=gain,
-        gain_basis=f"if all {calls:.0f} kernels were fused into others; each takes {show_time(shortest_us)} at least",
+        gain_basis=f"if all {calls:.0f} kernels were fused into others and starting one takes {show_time(shortest_us)}",
         changes={"mode": "graph"} if figures.facts.kind == "recipe" and figures.facts.mode == "eager" else {},
     )
 

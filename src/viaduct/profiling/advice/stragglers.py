@@ -1,8 +1,8 @@
 """One rank is slower than the others, which wait for it in every collective.
 
 A rank's own time is its iteration without the exposed time of collectives (while it computes nothing). If ranks differ
-by chance, now one and now another is the slowest; a straggler is slower in nearly every step. If too few steps have
-collectives, only the data tails are compared, the times from the end of a step to the next forward pass: if all
+by chance, now one and now another is the slowest; a straggler is slower in about four of five steps. If too few steps
+have collectives, only the data tails are compared, the times from the end of a step to the next forward pass: if all
 iterations are equally long, the ranks wait for the one that begins its forward pass last.
 """
 
@@ -16,7 +16,7 @@ from viaduct.profiling.record import Advice, Step
 CERTAINTY = 0.8  # from 0 to 1; of two equal gains, the more certain one is listed first
 UNEVEN = 0.05
 """Least (max - min) / mean over ranks at which a rank counts as slow, as in Ascend's cluster analysis."""
-STEADY = 0.25  # share of the median difference that about four of five steps must reach
+STEADY = 0.25  # about four of five steps must reach this share of the median difference
 LARGE = 0.25
 """Median of (max - min) / mean that is rarely due to chance. From this value on, n // 5 of n steps may miss STEADY,
 below it only (n - 1) // 5."""

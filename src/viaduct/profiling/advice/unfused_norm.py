@@ -1,7 +1,7 @@
 """On NVIDIA GPUs: normalisation and activation are separate kernels, and each reads and writes the complete tensor.
 
-A fused kernel applies the activation while the normalised value is in a register. viaduct's kernels do so in recipes
-and in known blocks of torchvision and timm.
+A fused kernel applies the activation while the normalised value is in a register. viaduct has such kernels for recipes
+and for known blocks of torchvision and timm.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     LAYOUT           name of the layout in messages
     TRIED_AFTER      names of the readers that are tried before this one
-    recognise(path)  True if the path has this layout, by names of files (a single JSON file is also opened)
-    read(path)       the Profile; damaged parts are left out, with a note
+    recognise(path)  True if the path has this layout, by names of files (kineto.py also opens a single JSON file)
+    read(path)       the Profile; damaged parts of another tool's files are left out, with a note
 
 `read_any` uses the first reader that recognises a path.
 """

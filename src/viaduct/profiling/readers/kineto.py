@@ -33,7 +33,7 @@ JSON_NAME = re.compile(r".+\.json(\.gz)?")
 MODULE_PREFIX = "nn.Module: "  # of the names of Python events for calls of modules
 FUNCTION = re.compile(r"(?P<file>[^()<>]+\.py)\((?P<line>\d+)\): (?P<name>\S+)")
 # Packages whose files have names relative to the folder of installed packages.
-LIBRARIES = ("torch", "torchvision", "timm", "numpy", "PIL", "typing_extensions", "triton", "tqdm")
+LIBRARIES = ("torch", "torchvision", "timm", "numpy", "PIL", "typing_extensions", "triton", "tqdm")  # not the script's
 BACKWARD_CALL = re.compile(r"torch/_tensor\.py\(\d+\): backward")
 # Arguments of events that are used, by their required type.
 NUMBERS = ("correlation", "External id", "Sequence number", "Device Type", "In msg nelems")
@@ -52,7 +52,7 @@ class Cycle:
 
 
 def recognise(path: Path) -> bool:
-    """Return True for a trace file and for a folder of such."""
+    """Return True for a trace file, and for a folder of trace files."""
     if path.is_file():
         return JSON_NAME.fullmatch(path.name) is not None and any(True for _ in EventFile(path, []))
     return bool(find_files(path))

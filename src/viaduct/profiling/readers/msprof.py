@@ -44,6 +44,7 @@ COMBINED_FOLDER = "mindstudio_profiler_output"  # its files have the rows of all
 RESULT_FOLDERS = (COMBINED_FOLDER, "summary", "timeline")
 FILE_NAME = re.compile(r"(?P<kind>[a-z][a-z_0-9]*?)(_slice_\d+)?(_\d+)*\.(?P<ending>csv|json)")
 MAIN_KINDS = ("op_summary", "step_trace", "op_statistic")  # files by which the layout is recognised
+# Kinds of CSV files that do not become tables of the report.
 NO_TABLES = ("step_trace", "op_summary", "memory_record", "operator_memory", "task_time", "fusion_op")
 SAMPLED = ("nic", "roce")  # kinds of files with samples of the network
 SLICE = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh) (\d+)")  # name of an event that draws a part of a step
@@ -118,7 +119,7 @@ def read(path: Path) -> Profile:
 
 
 def find_folder_device(file: Path) -> int | None:
-    """Return N if a file is in a folder device_N, else None; folders around a PROF folder do not count."""
+    """Return N if a file is in a folder device_N, else None; folders that contain the PROF folder do not count."""
     for part in reversed(file.parts[:-1]):
         match = DEVICE_FOLDER.fullmatch(part)
         if match:
@@ -415,7 +416,7 @@ def assign_collectives(steps: list[Step], tasks: TaskTable) -> list[Step]:
 
 
 def read_tables(source: Source, device: int, is_first: bool) -> dict[str, Any]:
-    """Return one device's rows of the CSV files except NO_TABLES; the first device also has the host's rows."""
+    """Return the CSV files except NO_TABLES, each with the rows of one device; the first device has the host's, too."""
     tables = {}
     for kind, files in sorted(source.files.items()):
         if kind.endswith(".json") or kind in NO_TABLES:
@@ -436,7 +437,7 @@ def belongs_to(source: Source, file: Path, device: int, is_first: bool, row: Csv
 
 
 def read_samples(source: Source, device: int) -> list[Sample]:
-    """Return the columns with rates (/s) or percentages of the network's files as samples, in order of time."""
+    """Return the rates (/s) and percentages in the network's files as samples, in order of time."""
     samples = []
     for kind in SAMPLED:
         for row in source.read_rows(kind, device):

@@ -108,14 +108,14 @@ class Source:
     notes: list[str] = field(default_factory=list)
     phases_found_by: list[str] = field(default_factory=list)
     phases_measured: bool = True
-    begins_known: bool = True  # False: only lengths of steps are known; they are drawn one after the other, from 0
+    begins_known: bool = True  # False: only the lengths of steps are known; the steps are drawn in sequence, from 0
 
     def find_file(self, name: str) -> Path | None:
         """Return a file of the folder; None if it does not exist."""
         return self.folder / name if (self.folder / name).is_file() else None
 
     def read_csv(self, name: str) -> Iterator[CsvRow]:
-        """Return the rows of a file of the folder; none if it does not exist."""
+        """Return the rows of a file of the folder; no rows if it does not exist."""
         file = self.find_file(name)
         return read_rows(file, self.notes) if file else iter(())
 

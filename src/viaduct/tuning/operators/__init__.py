@@ -2,8 +2,8 @@
 
     KIND                          first word of its signatures
     describe(…)                   the signature of a module's call, an optimizer, or a launch of a viaduct kernel
-    make_space(signature, …)      the variants for a signature, as a space of configurations
-    make_work(signature, …)       one variant, ready to run and to compare its values
+    make_space(signature, …)      the variants of such an operator, as a space of configurations
+    make_work(signature, …)       one variant, ready to be run and to have its values compared
 
 A variant is applied to a network by `make_forward` (convolutions, linear layers), `set_implementation` (optimizers) or
 the table of launch parameters in kernels/choices.py (kernels).

@@ -89,7 +89,7 @@ def is_pointwise(signature: Signature) -> bool:
 
 
 def make_forward(point: Choice) -> Forward:
-    layout = LAYOUTS.get(str(point["layout"]))  # None for "as_given", the layout of the operands
+    layout = LAYOUTS.get(str(point["layout"]))  # None for "as_given": the operands keep their layout
     core = choose_core(point, call_convolution, {"matrix_product": multiply_pixels}, call_switched)
 
     def forward(module: Any, x: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Launch parameters of viaduct's own kernels on an NVIDIA GPU, set through the table in `kernels/choices.py`.
 
-`kernels/tunable/` has the space of each kernel, and cases: a launch on random tensors, and the same computed by plain
-PyTorch. It needs Triton and is imported only when it is used. A `Key` is a kernel's name and the values (shapes, dtype)
-that its launch parameters depend on.
+`kernels/tunable/` has the space of each kernel, and cases. A case launches a kernel on random tensors, and computes the
+result with plain PyTorch for comparison. The package needs Triton and is imported only when it is used. A `Key` is a
+kernel's name and the values (shapes, dtype) that its launch parameters depend on.
 """
 
 from __future__ import annotations

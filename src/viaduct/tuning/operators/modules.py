@@ -20,11 +20,11 @@ from viaduct.tuning.signature import Signature
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 Forward = Callable[[Any, Tensor], Tensor]  # takes a module and its input
-Core = Callable[..., Tensor]  # takes input, weight, bias in autocast's dtype; for a convolution first the module
+Core = Callable[..., Tensor]  # takes input, weight and bias in autocast's dtype; before them a convolution's module
 
 
 def describe_operands(module: nn.Conv2d | nn.Linear, x: Tensor) -> dict[str, Value]:
-    """Return the last fields of a signature: bias, dtypes, and required gradients: "x", "w", "xw" or "none"."""
+    """Return the fields that end a signature: bias, dtypes, and the required gradients ("x", "w", "xw" or "none")."""
     gradients = [name for name, tensor in (("x", x), ("w", module.weight)) if tensor.requires_grad]
     return {
         "bias": module.bias is not None,
@@ -64,8 +64,8 @@ def explain_invalid_switch(point: Point) -> str | None:
 def choose_core(point: Choice, plain: Core, others: Mapping[str, Core], switched: Callable[..., Any]) -> Core:
     """Return the function that computes a variant from its operands.
 
-    `plain`: PyTorch's own call; `others`: further implementations by name; `switched`: the plain call with two more
-    arguments, True for oneDNN in the forward and in the backward pass.
+    `plain` is PyTorch's own call, `others` has further implementations by name. `switched` is the plain call with two
+    more arguments, which switch oneDNN on or off in the forward and in the backward pass.
     """
     if point["implementation"] == "compiled":
         compiled: Core = torch.compile(plain, dynamic=False)
@@ -116,7 +116,7 @@ def lay_out(tensor: Tensor, layout: object) -> Tensor:
 def make_module_work(
     module: nn.Conv2d | nn.Linear, forward: Forward, signature: Signature, device: str, exact: bool
 ) -> Work:
-    """Return the work of a module with random operands of the signature. `exact`: everything in float64."""
+    """Return the work of a module with random operands of the signature; with `exact` everything is in float64."""
     fields = dict(signature.fields)
     shape, weight_shape = parse_shape(fields["x"]), parse_shape(fields["w"])
     dtype, weight_dtype, compute = (getattr(torch, str(fields[name])) for name in ("dtype", "weight_dtype", "compute"))

@@ -72,14 +72,14 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
     optimizer = CLASSES[str(signature["name"])](parameters, **options, **chosen)
 
     def read_values() -> list[tuple[str, Tensor]]:
-        """Return the change of the weights in two steps; with one step momentum would have no effect."""
+        """Return the change of the weights in two steps; in a single step momentum would have no effect."""
         before = [parameter.detach().clone() for parameter in parameters]
         gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
         for _ in range(2):
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient.clone()  # an update may use it as scratch
             optimizer.step()
-        moved = [parameter.detach() - start for parameter, start in zip(parameters, before, strict=True)]
-        return [("movement of the weights", torch.cat(moved))]
+        changes = [parameter.detach() - start for parameter, start in zip(parameters, before, strict=True)]
+        return [("change of the weights", torch.cat(changes))]
 
     return Work(optimizer.step, read_values)

@@ -1,7 +1,7 @@
 """Search methods over a finite space of configurations ("points"). Each proposes points and receives their times.
 
-GA           genetic.py      population, crossover, mutation, elitism
-RL           tree.py         Monte Carlo tree search with a network trained online (network.py)
+GA           genetic.py      genetic algorithm: population, crossover, mutation, elitism
+RL           tree.py         reinforcement learning: Monte Carlo tree search with a network trained online (network.py)
 RL,GA        combined.py     RL first, then GA from the times of RL
 random       unguided.py     points in random order
 exhaustive   unguided.py     all points in the order of the space
@@ -35,8 +35,8 @@ def make_searcher(
 ) -> Searcher:
     """Return a searcher of this mode.
 
-    `budget_measurements`: maximum number of points (None: all). `neighbours`: good points of similar operators in the
-    bank; they need not be points of this space.
+    `budget_measurements` is the largest number of points to propose (None: all). `neighbours` are good points of
+    similar operators in the bank; they need not be points of this space.
     """
     aliases = {name.lower(): name for name in MODES} | {"ga,rl": "RL,GA", "ga|rl": "RL,GA", "rl|ga": "RL,GA"}
     name = aliases.get(mode.replace(" ", "").lower())

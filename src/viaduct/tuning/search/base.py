@@ -2,7 +2,7 @@
 
 A point maps each parameter to a value; its code has the positions of these values (viaduct/search_space.py). A searcher
 is deterministic: the same arguments and the same calls of `ask` and `tell` give the same points, so an interrupted
-search resumes by replaying its journal. `ask` returns each point once, and none that `tell` has recorded already.
+search resumes by replaying its journal. `ask` returns each point at most once, and no point that `tell` has recorded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Searcher(ABC):
         return [code for _, code in sorted((time, code) for code, time in self.times.items() if time is not None)]
 
     def draw_unasked(self) -> Code | None:
-        """Return a random point that was not asked for; None if there is none."""
+        """Return a random point that was not asked for; None if all were asked for."""
         codes = self.space.codes
         for _ in range(64):  # cheaper than listing all points as long as most were not asked for
             code = codes[int(self.random.integers(len(codes)))]
@@ -75,7 +75,7 @@ class Searcher(ABC):
         return unasked[int(self.random.integers(len(unasked)))] if unasked else None
 
     def find_start(self) -> Code | None:
-        """Return the first of `starts` (default, hints, neighbours) that was not asked for; None if all were."""
+        """Return the first of `starts` (default, hints, neighbours) that was not asked for; None if there is none."""
         return next((code for code in self.starts if code not in self.asked), None)
 
     def record_asked(self, code: Code) -> None:
@@ -91,7 +91,7 @@ class Searcher(ABC):
         """Learn from a new time; None: the point failed. Methods that do not learn inherit this empty function."""
 
     def on_asked(self, code: Code) -> None:  # noqa: B027
-        """Record that a point may no longer be proposed. Methods that look at `asked` inherit this empty function."""
+        """Record that a point may not be proposed again. Methods that look at `asked` inherit this empty function."""
 
 
 def list_starts(space: Space, neighbours: Sequence[Point]) -> list[Code]:

@@ -9,7 +9,7 @@ from viaduct.tuning.search.base import Searcher
 from viaduct.tuning.search.genetic import GeneticSearcher
 from viaduct.tuning.search.tree import TreeSearcher
 
-TREE_SHARE = 0.5  # of the measurements
+TREE_SHARE = 0.5  # share of the measurements that the tree search gets
 
 
 class CombinedSearcher(Searcher):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from viaduct.search_space import Code
 from viaduct.tuning.search.base import Searcher
 
-POPULATION = 16
+POPULATION = 16  # number of points that can become parents
 RANDOM_START = 24  # random points before the first child, at most a quarter of the budget
 TOURNAMENT = 3  # random candidates; the fastest becomes a parent
 CROSSOVER = 0.7  # share of children with two parents; the others have one
@@ -34,7 +34,7 @@ class GeneticSearcher(Searcher):
         return self.breed(population) or self.draw_unasked()
 
     def breed(self, population: list[Code]) -> Code | None:
-        """Return a valid child that was not asked for yet; None if TRIES children are not."""
+        """Return a valid child that was not asked for yet; None if TRIES children were invalid or asked for."""
         changes = 1.0  # mutations of a child on average
         for _ in range(TRIES):
             child = self.mutate(self.cross(population), changes)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-HIDDEN = 48
+HIDDEN = 48  # units of each hidden layer
 LEARNING_RATE = 3e-3
 WEIGHT_DECAY = 1e-4
 

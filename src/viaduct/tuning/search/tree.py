@@ -23,7 +23,7 @@ RANDOM_START = 20  # random points before the first tree, at most a quarter of t
 SIMULATIONS = 40  # before each measurement
 EXPLORATION = 0.6  # weight of the prior in PUCT
 NOISE = 0.25  # share of random noise in the priors of the first decision
-EXPLORED = 0.1  # share of points that are drawn at random, in case the network is wrong
+RANDOM_SHARE = 0.1  # share of points that are drawn at random, in case the network is wrong
 STEPS = 6  # training steps on measured points after each measurement
 BATCH = 48  # rows of a training step
 RECENT = 400  # last decisions that the policy is trained on
@@ -77,7 +77,7 @@ class TreeSearcher(Searcher):
         if start is not None:
             return start
         needed = len(self.starts) + min(RANDOM_START, self.budget // 4)
-        if len(self.asked) < needed or self.best is None or self.random.random() < EXPLORED:
+        if len(self.asked) < needed or self.best is None or self.random.random() < RANDOM_SHARE:
             return self.draw_unasked()
         return self.search_tree() if self.unasked[()] else None
 
