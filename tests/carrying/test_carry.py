@@ -5,12 +5,36 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from carrying.carry_scripts import ON_THE_NPU, TORCH, carry_script, with_copy
+from carrying.failed_runs import run_that_failed
+from carrying.sample_carries import make_carried
+from carrying.sample_observations import make_observation
 from command import begun, viaduct
+from viaduct.carrying import carry as carrying
+
+
+def test_a_perturbed_run_does_not_measure_a_golden_run_that_it_did_not_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = run_that_failed(tmp_path, [], "")
+    summary = replace(failed.summary, script_exit_code=0, steps=3)
+    original = replace(failed, summary=summary, observations=make_observation())
+    intended = make_observation(shift=0.5)
+    result = make_carried(tmp_path, original, migrated=replace(original, name="migrated", observations=intended))
+    result.perturbed = replace(original, name="shaken")
+    monkeypatch.setattr(
+        carrying, "execute", lambda name, *_: replace(original, name=name, observations=intended), raising=True
+    )
+    monkeypatch.setattr(carrying.reference, "write_reference", lambda *_: tmp_path / "train.py")
+    agreement = carrying.judge_with_intended_changes(result, {"rule": "drops a batch"}, False, print)
+    assert agreement is not None
+    assert agreement.verdict == "same"
+    assert (result.golden_run.name, result.finished_perturbed) == ("reference", None)
 
 
 @pytest.mark.slow

@@ -292,7 +292,7 @@ def run_perturbed(result: CarryResult, report: Report) -> Run:
     golden_plan = result.golden_run.plan
     plan = derive_plan("shaken", result.original.plan, result.request, result.sides, Path(golden_plan.script))
     plan = replace(plan, join_ranks=golden_plan.join_ranks)
-    if result.perturbed is not None:  # of the original without the intended changes
+    if Path(plan.record_folder).exists():  # it holds the perturbed run of the original without the intended changes
         plan = set_record_folder(plan, Path(plan.record_folder).with_name("shaken_reference"))
     return execute("shaken", plan, result.sides, report)
 
@@ -322,6 +322,6 @@ def judge_with_intended_changes(
     golden = execute("reference", plan, result.sides, report)
     if not golden.is_finished:
         return None
-    result.golden_run = golden
+    result.golden_run, result.perturbed = golden, None  # a perturbed run so far repeated the original
     result.intended_changes = [*rules.values(), *([reference.JOINED_RANKS] if join_ranks else [])]
     return judge_agreement(result, report)

@@ -52,7 +52,7 @@ INPUT_ROUNDING = 1e-5  # allowed difference of a network's inputs, relative to t
 class ComparedRuns:
     """The runs whose results are compared: both sides, their second runs, and the perturbed run of the original."""
 
-    original: Run
+    original: Run  # perhaps with the intended changes
     migrated: Run
     original_again: Run | None = None
     migrated_again: Run | None = None

@@ -32,6 +32,7 @@ from viaduct.scripts.notebook_runs import is_notebook
 
 RunName = Literal["original", "migrated", "shaken", "reference"]  # also the names of the folders in OUT/runs
 OUTPUT_FILE = "output.txt"
+# A frame in a printed traceback: its file and line.
 TRACEBACK_FRAME = re.compile(r'^\s*(?:\[rank \d+\] )?\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 LABELS: dict[RunName, str] = {  # at the beginning of each line that the run prints
     "original": "original",
@@ -122,9 +123,9 @@ def choose_framework(request: Request, sides: Sides) -> FrameworkName:
 def make_original_plan(request: Request, sides: Sides, framework: FrameworkName, report: Callable[[str], None]) -> Plan:
     """Return the plan of the original; the plans of the other runs are derived from it."""
     record = request.out.resolve() / RUNS_FOLDER / "original"
-    launches_itself = request.launch == "self"
+    script_starts_ranks = request.launch == "self"
     if request.launch == "auto" and request.ranks > 1:
-        launches_itself = bool(find_launch_line(project.read_project(sides.original_script)))
+        script_starts_ranks = bool(find_launch_line(project.read_project(sides.original_script)))
     plan = Plan(
         platform="original",
         framework=framework,
@@ -136,7 +137,7 @@ def make_original_plan(request: Request, sides: Sides, framework: FrameworkName,
         memory=request.memory,
         seed=request.seed,
         ranks=request.ranks,
-        script_starts_ranks=launches_itself,
+        script_starts_ranks=script_starts_ranks,
         limit_modes="off",
         step_at=find_step_at(request, sides),
         fake_data=request.fake_data,
