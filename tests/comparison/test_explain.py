@@ -24,6 +24,22 @@ def test_flagged_tensors_are_not_reported_to_be_within_their_thresholds() -> Non
     assert "within their thresholds or flagged (1)." in explain_no_mismatch(rows).headline
 
 
+def test_tensors_of_which_only_statistics_were_dumped_are_counted_in_the_headline() -> None:
+    builder = ComparisonBuilder()
+    add_chain(builder, 0, 0, 0)
+    first = builder.rows[0]
+    assert first.measures is not None
+    rows = [replace(first, measures=replace(first.measures, statistics_only=True)), *builder.rows[1:]]
+    assert "within their thresholds, 1 of them judged by dumped statistics alone." in explain_no_mismatch(rows).headline
+
+
+def test_without_dumped_inputs_the_sides_part_at_the_origin_or_before() -> None:
+    for inputs, where in ((True, "the sides part at op1"), (False, "the sides part at or before op1")):
+        builder = ComparisonBuilder()
+        add_chain(builder, 0, 0.2, 0.3, inputs=inputs)
+        assert builder.explain().headline.startswith(where)
+
+
 def test_the_neighbourhood_follows_the_edges_two_hops_far() -> None:
     builder = ComparisonBuilder()
     add_chain(builder, 0, 0, 0.2, 0.2, 0.2, 0.2)

@@ -19,15 +19,15 @@ MAX_HOPS = 2  # neighbours up to this distance from the origin are shown
 MAX_PER_DISTANCE = 20  # neighbours at one distance before or after the origin
 ACCUMULATED = "accumulated rounding"
 ADVICE = (
-    "Nothing stands out: the formats differ, or the order of sums. If this precision is meant, give thresholds for it "
-    "(--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
+    "No operator stands out: perhaps the formats or the order of sums differ. If this precision is meant, give "
+    "thresholds for it (--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
 )
 MIN_LAYERS = 6  # outputs that differ; with fewer it is not known whether errors are amplified
 MIN_AMPLIFICATION = 100.0  # errors of this many times the sum of equal roundings are amplified
 AMPLIFICATION_ADVICE = (
-    "No operator stands out: the layers enlarge what comes in, one after the other. Look at residual branches without "
-    "a norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
-    "compare fewer layers at a time, each from equal inputs."
+    "No operator stands out: the layers seem to enlarge what comes in, one after the other. Look at residual branches "
+    "without a norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches "
+    "down, or compare fewer layers at a time, each from equal inputs."
 )
 
 
@@ -59,6 +59,8 @@ def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
     passed = f"{compared_tensors} within {'its' if compared == 1 else 'their'} thresholds"
     if flagged := sum(row.result == "flag" for row in rows):  # a flag may be beyond a threshold, with a harmless reason
         passed += f" or flagged ({flagged:,})"
+    if partly := sum(row.measures is not None and row.measures.statistics_only for row in rows):
+        passed += f", {partly:,} of them judged by dumped statistics alone"
     if not refused:
         return Explanation(f"{passed}.", None)
     uncompared = f"{len(refused):,} could not be compared, so the sides do not pass (exit code 1)"
@@ -74,7 +76,7 @@ def explain_accumulation(judgement: Judgement) -> Explanation:
         return explain_drift(judgement.weight_drift, evidence)
     cause = Cause(ACCUMULATED, evidence, ADVICE, confidence=0.8)
     if (amplified := find_amplification(judgement.rows)) is not None:
-        headline = "no single origin: the network enlarges small differences from layer to layer."
+        headline = "no single origin: the network seems to enlarge small differences from layer to layer."
         return Explanation(headline, None, causes=(amplified, replace(cause, confidence=0.4)))
     headline = "no single origin: errors grow along the network, as if rounding accumulates."
     return Explanation(headline, None, causes=(cause,))
@@ -119,7 +121,8 @@ def describe_formats(rows: Sequence[Row]) -> str:
 
 
 def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:
-    beginnings = {"operator": "the sides part at", "parameter": "a weight differs:", "input": "the input differs at"}
+    part = "the sides part at" if origin.are_inputs_known else "the sides part at or before"
+    beginnings = {"operator": part, "parameter": "a weight differs:", "input": "the input differs at"}
     cause = f"; it looks like {causes[0].name}" if causes else "; no known cause fits"
     return f"{beginnings[origin.kind]} {origin.op} (step {origin.step}){cause}."
 

@@ -207,10 +207,11 @@ def make_candidate(
     op: str = "",
     input_error: float = 0.0,
     order: float | None = None,
+    are_inputs_known: bool = True,
 ) -> Candidate:
-    """Return the candidate for some bad rows. `op` and `order` default to those of the first row."""
+    """Return the candidate for some bad rows. The first row gives the defaults of `op` and `order`."""
     row = step.rows[row_indices[0]]
-    origin = Origin(op or row.op, kind, step.number, step.rank, row_indices[0], why)
+    origin = Origin(op or row.op, kind, step.number, step.rank, row_indices[0], why, are_inputs_known)
     position = row.tensor.order if order is None else order
     return Candidate(origin, input_error, step.largest_error(row_indices), find_rounding_unit(row), position)
 
@@ -245,7 +246,8 @@ def check_output(step: RankStep, call: Call) -> Candidate | None:
     input_error = step.largest_error([*known, *list_output_rows(parts)])
     order = max([call.order, *(part.order for part in parts)]) + (0.5 if parts else 0.0)
     why = describe_output(step, bad[0], known, bool(parts))
-    return make_candidate(step, bad, "operator", why, input_error=input_error, order=order)
+    are_known = bool(known) and all(step.rows[row].is_compared for row in known)
+    return make_candidate(step, bad, "operator", why, input_error=input_error, order=order, are_inputs_known=are_known)
 
 
 def list_input_rows(step: RankStep, call: Call) -> list[int]:
@@ -413,7 +415,7 @@ def find_first_bad(rows: Sequence[Row]) -> Origin:
     )
     tensor = rows[index].tensor
     why = "it is the first bad one in execution order; the dump does not tell whether its inputs were still good"
-    return Origin(tensor.op, "operator", tensor.step, tensor.rank, index, why)
+    return Origin(tensor.op, "operator", tensor.step, tensor.rank, index, why, are_inputs_known=False)
 
 
 def mark_followers(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row, ...]:

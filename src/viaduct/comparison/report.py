@@ -321,7 +321,7 @@ def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
     }
     sides = [make_side_facts(f"Left: {names[0]}", drift.left), make_side_facts(f"Right: {names[1]}", drift.right)]
     parts = [*sides, Facts(facts, "How they were compared")]
-    return Section("The two sides", "Left is the accelerator's side, right is the reference.", parts)
+    return Section("The two sides", "The left side is judged by the right one, the reference.", parts)
 
 
 def number_notes(notes: Sequence[str], *sides: StoredDump) -> dict[str, object]:

@@ -73,6 +73,7 @@ class Origin:
     rank: int
     row_index: int  # of the operator's first bad row in the comparison's rows
     why: str  # one sentence: what differs, and what is known about its inputs
+    are_inputs_known: bool = True  # False: the inputs were not compared, so the sides may part before this operator
 
 
 @dataclass(frozen=True, slots=True)

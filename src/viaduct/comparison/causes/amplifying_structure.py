@@ -30,9 +30,9 @@ from viaduct.comparison.tensors import Array
 
 NAME = "amplifying structure"
 ADVICE = (
-    "The operator itself agrees, but it amplifies a small difference of its inputs. Keep this part of the network in "
-    "float32, give a division by a variance a larger epsilon, subtract before rounding; or use wider thresholds for "
-    "the operators after it."
+    "The operator itself seems to agree, but it amplifies a small difference of its inputs. Keep this part of the "
+    "network in float32, give a division by a variance a larger epsilon, subtract before rounding; or use wider "
+    "thresholds for the operators after it."
 )
 AMPLIFICATION = 6.0  # the output's difference must be this many times the input's
 ENOUGH = 0.8  # share of the output's difference that the inputs must explain

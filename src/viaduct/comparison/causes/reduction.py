@@ -22,7 +22,9 @@ ADVICE = (
     "Let this operator accumulate in float32: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = "
     "False (and the bf16 one), on an NPU high_precision for it; a hand-written kernel needs a float32 accumulator."
 )
-ORDER_ADVICE = "No change is needed. Compare with a wider threshold, or run with --deterministic."
+ORDER_ADVICE = (
+    "If nothing else differs, no change is needed: compare with a wider threshold, or run with --deterministic."
+)
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
