@@ -44,8 +44,9 @@ from viaduct.recipes import (
 )
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import TrainingRequest, run_training
+from viaduct.training.session import run_training
 
 LAYOUTS = {"1 rank, whole": (1, "data"), "2 ranks, data": (2, "data"), "2 ranks, hybrid": (2, "hybrid")}
 SECONDS = 900.0

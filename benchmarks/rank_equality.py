@@ -51,8 +51,9 @@ from viaduct.recipes import (
     Shapes,
     Split,
 )
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import TrainingRequest, run_training
+from viaduct.training.session import run_training
 
 SECONDS = 300.0
 

@@ -89,8 +89,9 @@ def train(
     command line, which needs a file. Progress goes to the logger `viaduct`.
     """
     from viaduct.training.networks import apply_source_settings
+    from viaduct.training.request import TrainingRequest
     from viaduct.training.rundir import RunDir
-    from viaduct.training.session import TrainingRequest, run_training
+    from viaduct.training.session import run_training
 
     check_type("device", device, str, "a name such as 'cpu' or 'cuda:0'")
     check_choice("resume", resume, get_args(Resume))

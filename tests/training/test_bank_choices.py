@@ -16,8 +16,9 @@ from viaduct import devices
 from viaduct.errors import BadRun
 from viaduct.recipes import LoadedRecipe
 from viaduct.training.loop import Training
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import TrainingRequest, run_training
+from viaduct.training.session import run_training
 from viaduct.training.tuning_worker import make_step_signature
 from viaduct.tuning.applying import observe_calls
 from viaduct.tuning.bank import BadBank, Bank, Entry, Verdict

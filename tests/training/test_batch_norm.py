@@ -45,7 +45,7 @@ def test_nothing_is_reported_where_recomputing_does_not_help(
 ) -> None:
     """A network that is simply bad on the validation images must not be excused."""
     run = RunDir(tmp_path / "run")
-    monkeypatch.setattr("viaduct.training.session.looks_unsettled", lambda training, validation: True)
+    monkeypatch.setattr("viaduct.training.finishing.looks_unsettled", lambda training, validation: True)
     run_recipe(run, replace(RECIPE, model=build_normed_network, epochs=6))
     assert "settled" not in capsys.readouterr().err
     assert json.loads((run.path / "summary.json").read_text())["batch_norm"]["unsettled"] is False

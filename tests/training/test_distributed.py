@@ -40,8 +40,9 @@ from viaduct.training.callbacks import Callback
 from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import ALONE, Agreement, Group, join_ranks, read_group
 from viaduct.training.loop import Training
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Outcome, TrainingRequest, run_training
+from viaduct.training.session import Outcome, run_training
 
 
 class Witness(Callback):
@@ -394,7 +395,7 @@ class Overflow(Callback):
 
 def scales_and_weights(run: Path, recipe: Recipe) -> tuple[int, float, dict[str, Tensor]]:
     from viaduct import devices
-    from viaduct.training.session import load_images
+    from viaduct.training.images import load_images
 
     with join_ranks("cpu", 30) as group:
         room, device_name = devices.pick("cpu", group.local_rank)

@@ -38,8 +38,9 @@ from viaduct.training.distributed import join_ranks
 from viaduct.training.hybrid import MixedLabels, Shards, SplitLoss, count_correct, find_best_classes, mix_labels
 from viaduct.training.loop import Training
 from viaduct.training.mixup import mix
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import TrainingRequest, run_training
+from viaduct.training.session import run_training
 
 
 def assert_same(run: Path, other: Path, weights: float = 1e-5) -> None:

@@ -43,7 +43,7 @@ def test_published_weights_of_other_classes_leave_the_classifier_as_it_begins(ru
     init = Init(source=str(tmp_path / "published.safetensors"))
     made = training(replace(RECIPE, model="timm:tiny_vit", init=init), run)
     before = made.model.state_dict()["head.fc.weight"].clone()
-    lines = load_initial_weights(made)
+    lines = load_initial_weights(made.train_step)
     state = made.model.state_dict()
     assert torch.equal(state["patch_embed.weight"], published["patch_embed.weight"])
     assert torch.equal(state["head.fc.weight"], before)

@@ -37,8 +37,9 @@ from viaduct.training.profile_callback import (
     split_replays,
     write_profiles_on_error,
 )
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import TrainingRequest, run_training
+from viaduct.training.session import run_training
 from viaduct.training.sink import Capture
 
 BASE = replace(RECIPE, model=forgetful)  # two epochs of five steps, with dropout

@@ -11,8 +11,8 @@ import pytest
 from training.tiny_runs import RECIPE
 from viaduct.recipes import AdamW, LoadedRecipe
 from viaduct.training.rate_finder import choose_range, compute_rate, has_diverged, measure_rates
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import TrainingRequest
 
 
 def request_for(run: Path, **changes: object) -> TrainingRequest:

@@ -42,7 +42,7 @@ from viaduct.training.callbacks import (
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import BatchFeed, Capture, Work, describe_sink, find_sink_obstacle
+from viaduct.training.sink import BatchFeed, Capture, Work, describe_sink
 
 
 def saved_bytes(run: RunDir) -> dict[str, bytes]:
@@ -277,16 +277,20 @@ OBSTACLES: dict[str, tuple[Recipe, tuple[Callback, ...], str]] = {
 }
 
 
+def explain_sink(training: Training) -> str | None:
+    return describe_sink(training.sink_obstacle, training.recipe.sink, training.device)
+
+
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_what_stands_in_the_way_is_named(run: RunDir, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, callbacks, reason = OBSTACLES[name]
     usual = training(replace(recipe, sink=4), run, *callbacks)
     assert usual.sink is not None
-    assert describe_sink(usual) == "--sink 4: the host drives each step, because cpu captures no graphs."
+    assert explain_sink(usual) == "--sink 4: the host drives each step, because cpu captures no graphs."
     monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
     able = training(replace(recipe, sink=4), run, *callbacks)
     assert able.sink is not None
-    assert reason in str(describe_sink(able))
+    assert reason in str(explain_sink(able))
 
 
 # Sinks by themselves: `--sink auto`, the default.
@@ -310,8 +314,8 @@ class Quiet(Recorder):
 def test_the_processor_has_no_sinks_by_itself_and_says_nothing(run: RunDir) -> None:
     plain = training(AUTO, run)
     assert plain.sink is None
-    assert describe_sink(plain) is None
-    assert find_sink_obstacle(plain) == "cpu captures no graphs"
+    assert explain_sink(plain) is None
+    assert plain.sink_obstacle == "cpu captures no graphs"
 
 
 @pytest.mark.usefixtures("capturing")
@@ -344,7 +348,7 @@ def test_a_callback_that_hears_of_steps_hears_of_each(run: RunDir) -> None:
     done = train_recipe(AUTO, run, observer)
     assert observer.at("step") == list(range(1, 16))
     assert done.sink is None
-    assert "Recorder.step is called after each" in str(describe_sink(done))
+    assert "Recorder.step is called after each" in str(explain_sink(done))
 
 
 @pytest.mark.usefixtures("capturing")

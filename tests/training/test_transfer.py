@@ -67,7 +67,7 @@ def donor(tmp_path: Path) -> RunDir:
 
 def begun(recipe: Recipe, run: RunDir, source: Path, **init: Any) -> tuple[Any, list[str]]:
     made = training(replace(recipe, init=Init(source=str(source), **init)), run)
-    return made, load_initial_weights(made)
+    return made, load_initial_weights(made.train_step)
 
 
 def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -219,7 +219,7 @@ def test_weights_of_another_network_are_refused_and_recognised(run: RunDir, tmp_
     made = training(replace(RECIPE, model=small_resnet, init=Init(str(tmp_path / "w.safetensors"))), run)
     before = weights(made)
     with pytest.raises(BadData, match="does not hold this network") as refusal:
-        load_initial_weights(made)
+        load_initial_weights(made.train_step)
     for fragment in ("missing there, ", "not in this network, ", "looks like resnet20_cifar_v2", "--init-exclude"):
         assert fragment in str(refusal.value)
     assert equal(weights(made), before)

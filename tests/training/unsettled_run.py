@@ -8,8 +8,9 @@ from torch import nn
 
 from training.tiny_runs import RECIPE, build_normed_network
 from viaduct.recipes import Checkpoint, LoadedRecipe, Log, Recipe
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import TrainingRequest, run_training
+from viaduct.training.session import run_training
 
 
 def slow(classes: int) -> nn.Module:

@@ -26,10 +26,10 @@ from viaduct.devices.base import summarise_error
 from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, is_out_of_memory
 from viaduct.recipes import Recipe
+from viaduct.training.limits import explain_limits
 from viaduct.training.networks import build_model
 from viaduct.training.precision import DTYPES, describe_emulation, plan_precision
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import explain_limits
 
 Notify = Callable[[str], None]
 OURS = "viaduct"

@@ -23,12 +23,12 @@ from viaduct.data.synthetic import SYNTHETIC
 from viaduct.devices.base import Device
 from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
 from viaduct.training.compiling import choose_mode, describe_unused_compile
+from viaduct.training.images import load_images
 from viaduct.training.loop import Training
 from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.precision import plan_precision
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import load_images
-from viaduct.training.sink import describe_sink, find_sink_obstacle
+from viaduct.training.sink import describe_sink
 
 FOREVER = 10**9  # number of steps of the changed recipe: more than any benchmark takes
 # Length of a sink in steps for a recipe with sink="auto". It is fixed, as a window must be a whole number of sinks.
@@ -136,7 +136,8 @@ class Ours:
 
     def describe_ignored_settings(self) -> list[str]:
         """Return a line for each setting without effect: an uncaptured sink, a compile option in eager mode."""
-        lines = [describe_sink(self.training), describe_unused_compile(self.training.recipe)]
+        training, recipe = self.training, self.training.recipe
+        lines = [describe_sink(training.sink_obstacle, recipe.sink, training.device), describe_unused_compile(recipe)]
         return [line for line in lines if line]
 
     def collect_facts(self) -> dict[str, Any]:
@@ -150,7 +151,7 @@ class Ours:
             "own_kernels": training.computation.fused_count,
             "sink": training.recipe.sink,
             "sink_on_device": training.sink is not None and training.sink.replay is not None,
-            "sink_obstacle": find_sink_obstacle(training),
+            "sink_obstacle": training.sink_obstacle,
         }
 
     def close(self) -> None:

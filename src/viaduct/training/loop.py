@@ -104,7 +104,7 @@ class Training:
             recipe, self.computation, support, self.scale, self.ema, self.parallel, self.progress, self.pulse, self.emit
         )
         self.run_state = RunState(self.train_step, self.stopwatch, device)
-        self.sink = build_sink(self)
+        self.sink, self._sink_obstacle = build_sink(self.train_step, device, self.callbacks, self)
         # The tuned operators for recipe.json: {"bank": path, "choices": {operator: choice}}; None if there are none.
         self.tuning_record: dict[str, Any] | None = None
 
@@ -289,6 +289,11 @@ class Training:
         self.pulse.has_done_step = True  # the first step, which may compile for minutes, is over
         if self.agreement.is_end_agreed:
             self.progress.stop_reason = self.progress.stop_reason or self._stop_reason_to_come
+
+    @property
+    def sink_obstacle(self) -> str | None:
+        """The reason why the host drives each step although the recipe allows sinks; None if there is none."""
+        return self._sink_obstacle if self.sink is None else self.sink.obstacle
 
     def is_stopping(self) -> bool:
         """Return True if no further step may begin."""

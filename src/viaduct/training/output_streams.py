@@ -28,6 +28,11 @@ def print_line(line: str, stream: IO[str] | None = None) -> None:
             print_line(f"standard output cannot be written ({error.strerror}); going on without it.", sys.stderr)
 
 
+def print_note(line: str) -> None:
+    """Print a line for the user on stderr."""
+    print_line(line, sys.stderr)
+
+
 def redirect_to_null(stream: IO[str]) -> None:
     """Redirect the stream, including its buffered output, to /dev/null."""
     with suppress(OSError, ValueError):

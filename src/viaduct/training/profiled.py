@@ -29,13 +29,14 @@ from viaduct.profiling.record import Profile
 from viaduct.recipes import Checkpoint, Evaluation, LoadedRecipe, Recipe, load
 from viaduct.recipes._fields import override_fields
 from viaduct.training.distributed import join_ranks
+from viaduct.training.images import check_path, load_images
 from viaduct.training.interrupt import Interrupt
+from viaduct.training.limits import explain_limits
 from viaduct.training.loop import Training
 from viaduct.training.networks import apply_source_settings
 from viaduct.training.output_streams import print_line
 from viaduct.training.profile_callback import ProfileRequest, Profiling, write_profiles_on_error
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import check_path, explain_limits, load_images
 
 CPU_BATCH = 8  # images of each rank on the CPU, unless the user sets the batch, because larger steps take too long
 MANY_STEPS = 10**9  # more than any profile takes

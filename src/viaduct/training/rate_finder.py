@@ -15,10 +15,12 @@ from typing import Any
 
 from viaduct import devices
 from viaduct.recipes import AdamW, Constant, Lars, Log, Recipe
+from viaduct.training.images import load_images
 from viaduct.training.interrupt import Interrupt
+from viaduct.training.limits import explain_limits
 from viaduct.training.loop import Training
+from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import TrainingRequest, explain_limits, load_images
 from viaduct.training.transfer import load_initial_weights
 
 STEPS = 200  # number of steps unless the user gives another one
@@ -60,7 +62,7 @@ def measure_rates(request: TrainingRequest, steps: int) -> RateTest:
             training = Training(recipe, run, images, device, torch_device, callbacks=[])
             with training.train_batches, training.validation:
                 if recipe.init.source:
-                    load_initial_weights(training)
+                    load_initial_weights(training.train_step)
                 return take_steps(training, steps, low, high, lambda: interrupt.received is not None)
 
 

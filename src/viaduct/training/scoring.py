@@ -21,13 +21,13 @@ from viaduct.training import checkpoint
 from viaduct.training.batch_norm import iterate_training_batches, recompute_statistics
 from viaduct.training.distributed import ALONE, Group, join_ranks
 from viaduct.training.freezing import freeze
+from viaduct.training.images import load_images
 from viaduct.training.metrics import evaluate
 from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.optim import build_loss
 from viaduct.training.precision import Computation, describe_emulation, plan_precision
 from viaduct.training.recipe_code import explain_recipe_errors
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import load_images
 from viaduct.training.trained_weights import Weights, choose_weights, find_weights, load_weights
 from viaduct.weights.exporting import write_safetensors
 

@@ -5,7 +5,7 @@ stream; it is at most two steps ahead of the device. Losses and numbers of corre
 sink ends at a multiple of N steps of the run, at an evaluation, at a checkpoint that is due by steps, at the end of the
 run, and at an interruption.
 
-    sink = build_sink(training)
+    sink, obstacle = build_sink(step, device, callbacks, training)
     sink.run_steps(batches)
 
 With `--sink auto`, the default, a sink lasts about a second and also ends at every log line and epoch. If it is known
@@ -20,9 +20,9 @@ from __future__ import annotations
 import gc
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -34,9 +34,6 @@ from viaduct.training.callbacks import Callback
 from viaduct.training.device_step import DeviceStep
 from viaduct.training.step import TrainingStep
 
-if TYPE_CHECKING:
-    from viaduct.training.loop import Training
-
 Work = Callable[[], None]  # function that launches the kernels of one step
 WARM_UP_STEPS = 2  # steps that run uncaptured on a side stream before the capture, so that libraries initialise
 MAX_AHEAD = 2  # steps that the host may be ahead: the device runs one, and prepares the images of the next
@@ -46,20 +43,42 @@ MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # attributes that torch gives 
 PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
+class SinkLoop(Protocol):
+    """What a sink needs of the training loop, between steps and for steps that the host drives."""
+
+    def run_step(self, batch: Batch) -> None:
+        """Take one step that the host drives."""
+        ...
+
+    def exchange_requests(self) -> None:
+        """Send this rank's requests to the others after a step, and act on theirs."""
+        ...
+
+    def is_stopping(self) -> bool:
+        """Return True if no further step may begin."""
+        ...
+
+    def print_note(self, line: str) -> None:
+        """Print a line for the user."""
+        ...
+
+
 class Sink:
     """Takes the steps of a run N at a time; such a group of steps is called a sink, too."""
 
-    def __init__(self, training: Training, length: int | None, obstacle: str | None) -> None:
+    def __init__(
+        self, step: TrainingStep, device: Device, loop: SinkLoop, length: int | None, obstacle: str | None
+    ) -> None:
         """Take sinks of `length` steps, or with None (`--sink auto`) of about a second."""
-        self.training, self.step = training, training.train_step
-        self.progress, self.recipe = training.progress, training.recipe
+        self.step, self.loop = step, loop
+        self.progress, self.recipe = step.progress, step.recipe
         self.is_automatic = length is None
         self.longest = length or min(self.recipe.log.every_steps, MAX_LENGTH)
         self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle
-        device_type = training.torch_device.type
+        device_type = step.computation.device.type
         self.feed = BatchFeed(device_type if obstacle is None else "cpu")  # "cpu": without streams
-        self.capture: Callable[[Work], Work] = Capture(training.device, device_type)
+        self.capture: Callable[[Work], Work] = Capture(device, device_type)
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
         self.warmed_up = 0  # warm-up steps taken so far
@@ -85,14 +104,14 @@ class Sink:
         progress, first, end = self.progress, self.progress.step, self.find_end()
         self.has_optimizer_state = self.has_optimizer_state or bool(progress.step and self.step.optimizer.state)
         started_at, was_captured = time.monotonic(), self.replay is not None
-        while progress.step < end and not self.training.is_stopping():
+        while progress.step < end and not self.loop.is_stopping():
             count = self.count_device_steps(end)
             if count:
                 self.run_on_device(batches, count)
             else:
                 self.run_on_host(batches)
             if progress.step < end:
-                self.training.exchange_requests()
+                self.loop.exchange_requests()
         if self.is_automatic and was_captured and progress.step > first:
             self.adapt_length((time.monotonic() - started_at) / (progress.step - first))
 
@@ -110,7 +129,7 @@ class Sink:
         """Take one step that the host drives."""
         scale = self.step.scale
         skipped_before = scale.skipped
-        self.training.run_step(self.feed.take_batch(batches))
+        self.loop.run_step(self.feed.take_batch(batches))
         self.has_optimizer_state = scale.skipped == skipped_before or self.has_optimizer_state
 
     def run_on_device(self, batches: Iterator[Batch], count: int) -> None:
@@ -132,7 +151,7 @@ class Sink:
                 is_last = done == count
                 if progress.step < progress.steps and not (is_last and progress.is_epoch_end):
                     self.feed.prepare_next(batches)  # a callback may still change the order of the next epoch
-                if is_last or self.training.is_stopping():
+                if is_last or self.loop.is_stopping():
                     break
                 batch = self.feed.take_batch(batches)
             else:
@@ -142,7 +161,7 @@ class Sink:
             # A checkpoint stores the rate of the last step.
             self.step.set_rates(progress.step - 1, round_rates=self.obstacle is None)
         if unused is not None:
-            self.training.run_step(unused)
+            self.loop.run_step(unused)
 
     def run_device_step(self, step: DeviceStep, batch: Batch) -> bool:
         """Take one step on the device and return True; return False if no step can be captured.
@@ -198,7 +217,7 @@ class Sink:
     def fall_back(self, reason: str) -> None:
         """Let the host drive all further steps, and print the reason, which becomes the obstacle."""
         self.obstacle = reason
-        self.training.print_note(f"--sink {self.recipe.sink}: the host drives each step, because {reason}.")
+        self.loop.print_note(f"--sink {self.recipe.sink}: the host drives each step, because {reason}.")
 
 
 class Capture:
@@ -327,53 +346,51 @@ def find_first_error(error: BaseException) -> BaseException:
     return error
 
 
-def build_sink(training: Training) -> Sink | None:
-    """Return the sink of this run; None if the loop takes the steps one by one."""
-    length = training.recipe.sink
-    if not length or training.needs_every_step or (length == "auto" and find_automatic_obstacle(training)):
-        return None
-    return Sink(training, None if length == "auto" else length, find_obstacle(training))
+def build_sink(
+    step: TrainingStep, device: Device, callbacks: Sequence[Callback], loop: SinkLoop
+) -> tuple[Sink | None, str | None]:
+    """Return the sink of a run, and the reason if no step can be captured.
+
+    The sink is None if the loop takes the steps one by one. The reason is None if the recipe has sinks off.
+    """
+    length = step.recipe.sink
+    if not length:
+        return None, None
+    if any(callback.needs_every_step for callback in callbacks):
+        return None, "a callback observes every step"
+    obstacle = find_obstacle(step, device, callbacks)
+    if length == "auto":
+        obstacle = obstacle or find_step_callback(callbacks)
+        return (Sink(step, device, loop, None, None), None) if obstacle is None else (None, obstacle)
+    return Sink(step, device, loop, length, obstacle), obstacle
 
 
-def find_sink_obstacle(training: Training) -> str | None:
-    """Return the reason why the host drives each step although the recipe allows sinks; None if there is none."""
-    if training.sink is not None:
-        return training.sink.obstacle
-    return find_automatic_obstacle(training) if training.recipe.sink else None
-
-
-def describe_sink(training: Training) -> str | None:
+def describe_sink(obstacle: str | None, requested: int | str, device: Device) -> str | None:
     """Return a line for the user with the reason why the host drives each step; None if there is none.
 
-    Also return None with `--sink auto` on a device that captures no graphs.
+    `requested` is the recipe's `sink`. Also return None with `--sink auto` on a device that captures no graphs.
     """
-    obstacle, requested = find_sink_obstacle(training), training.recipe.sink
-    if obstacle is None or (requested == "auto" and training.device.get_graph_class() is None):
+    if obstacle is None or (requested == "auto" and device.get_graph_class() is None):
         return None
     return f"--sink {requested}: the host drives each step, because {obstacle}."
 
 
-def find_automatic_obstacle(training: Training) -> str | None:
-    """Return the reason why a run with `--sink auto` has no sinks; None if it has sinks."""
-    if training.needs_every_step:
-        return "a callback observes every step"
-    if reason := find_obstacle(training):
-        return reason
-    for callback in training.callbacks:
+def find_step_callback(callbacks: Sequence[Callback]) -> str | None:
+    """Return the reason why `--sink auto` has no sinks, if a callback asks to be called after each step; else None."""
+    for callback in callbacks:
         overrides_step = type(callback).step is not Callback.step
         if overrides_step and callback.every_step:
             return f"{type(callback).__name__}.step is called after each step (every_step = False allows sinks)"
     return None
 
 
-def find_obstacle(training: Training) -> str | None:
+def find_obstacle(step: TrainingStep, device: Device, callbacks: Sequence[Callback]) -> str | None:
     """Return the reason why no step of this run can be captured, or None."""
-    step = training.train_step
-    if training.device.get_graph_class() is None:
-        return f"{training.device.NAME} captures no graphs"
+    if device.get_graph_class() is None:
+        return f"{device.NAME} captures no graphs"
     if step.parallel.capture_obstacle:
         return step.parallel.capture_obstacle
-    for callback in training.callbacks:
+    for callback in callbacks:
         if type(callback).forward is not Callback.forward:
             return f"{type(callback).__name__} observes every forward pass"
     network = step.computation.network  # the tensor `drop_path_progress` can be set on the device

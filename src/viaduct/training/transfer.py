@@ -13,17 +13,22 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from viaduct.data.notices import join_first
 from viaduct.errors import BadData, BadRun, BadValue
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, match_patterns
+from viaduct.training.networks import build_model
+from viaduct.training.optim import build_optimizer
+from viaduct.training.parallel import SingleRank
 from viaduct.training.rundir import RunDir
+from viaduct.training.step import TrainingStep
 from viaduct.weights import recognise
 from viaduct.weights.checkpoint import ForeignCheckpoint
 from viaduct.weights.exporting import slots_beside
@@ -33,9 +38,6 @@ from viaduct.weights.stored import StoredWeights, open_weights
 from viaduct.weights.torch_files import find_averages
 from viaduct.weights.torch_import import rename_stored
 from viaduct.weights.torch_names import describe_differences, torchvision_names
-
-if TYPE_CHECKING:
-    from viaduct.training.loop import Training
 
 AUX, COUNTER = "aux.", "num_batches_tracked"  # in names of tensors: an auxiliary head; a batch norm's counter
 # A slot is an optimizer's tensor for a parameter. TensorFlow's slots -> keys of the same tensors in our optimizers'
@@ -61,36 +63,41 @@ class InitialWeights:
     read_state: Callable[[], tuple[State, str]] = lambda: ({}, "")
 
 
-def load_initial_weights(training: Training) -> list[str]:
-    """Load the initial weights of a run; with `init.schedule` "continue" also the step. Return lines for the user."""
-    init, model_state = training.recipe.init, training.model.state_dict()
-    source = Path(init.source)
-    initial = read_initial_weights(source, training)
+def load_initial_weights(step: TrainingStep) -> list[str]:
+    """Load the initial weights of a run; return lines for the user.
+
+    With `init.schedule` "continue", also set the step that the run has reached, and load the optimizer's state.
+    """
+    init, computation = step.recipe.init, step.computation
+    model_state, source = computation.master.state_dict(), Path(init.source)
+    initial = read_initial_weights(source, step.recipe, computation.master, step.optimizer, step.parallel)
     if not initial.tensors:
         message = f"--init-exclude {init.exclude!r} leaves out every tensor of {source}."
         raise BadValue(message, "Exclude less, or leave out --init to begin with new weights.")
     with torch.no_grad():
         for name, value in initial.tensors.items():
-            model_state[name].copy_(training.parallel.take_tensor_rows(("model", name), value))
-    training.computation.publish_weights()
-    training.computation.publish_statistics()
+            model_state[name].copy_(step.parallel.take_tensor_rows(("model", name), value))
+    computation.publish_weights()
+    computation.publish_statistics()
     names = [name for name in model_state if not name.endswith(COUNTER)]
     loaded = sum(name in initial.tensors for name in names)
     excluded = f", without {join_first(sorted(initial.excluded))}" if initial.excluded else ""
     lines = [*initial.warnings, f"Weights from {source}: {loaded} of {len(names)} tensors{excluded}."]
     lines += [f"Note: {note}." for note in initial.notes]
-    return lines + (continue_from(initial, source, training) if init.schedule == "continue" else [])
+    return lines + (continue_from(initial, source, step) if init.schedule == "continue" else [])
 
 
-def read_initial_weights(source: Path, training: Training) -> InitialWeights:
+def read_initial_weights(
+    source: Path, recipe: Recipe, model: nn.Module, optimizer: Optimizer, parallel: SingleRank
+) -> InitialWeights:
     """Return the weights at the source; raise an error if they do not fit the network."""
-    shapes, model = training.parallel.list_full_shapes(training.model), build_full_model(training)
-    exclude = training.recipe.init.exclude
+    shapes, exclude = parallel.list_full_shapes(model), recipe.init.exclude
+    model = build_full_model(recipe, model, parallel)
     foreign = list_foreign_names(model) if exclude else {}
     with open_weights(source) as stored:
         if stored.foreign_checkpoint is not None:
             excluded = match_patterns(exclude, shapes, "--init-exclude", foreign)
-            return read_foreign_checkpoint(stored.foreign_checkpoint, training, excluded)
+            return read_foreign_checkpoint(stored.foreign_checkpoint, recipe, model, optimizer, excluded)
         remarks: list[str] = []
         if stored.kind != "run":
             renamed = rename_stored(stored, model)
@@ -98,7 +105,7 @@ def read_initial_weights(source: Path, training: Training) -> InitialWeights:
             stored = renamed
             foreign |= {theirs: ours for ours, theirs in torchvision_names(model).items()} if exclude else {}
         excluded = match_patterns(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
-        classifier = find_new_classifier(training.recipe, stored, shapes, excluded)
+        classifier = find_new_classifier(recipe, stored, shapes, excluded)
         excluded |= classifier
         names, notes = select_tensors(stored, shapes, excluded)
         if classifier:
@@ -112,9 +119,9 @@ def read_initial_weights(source: Path, training: Training) -> InitialWeights:
             tensors, excluded, stored.metadata.step, stored.metadata.training, [*notes, *remarks], stored.warnings
         )
     if stored.kind == "run":
-        initial.read_state = lambda: read_run_state(stored.path.parent, training)
+        initial.read_state = lambda: read_run_state(stored.path.parent, optimizer)
     else:
-        initial.read_state = lambda: convert_slots(read_slots_file(slots_beside(source)), training)
+        initial.read_state = lambda: convert_slots(read_slots_file(slots_beside(source)), optimizer)
     return initial
 
 
@@ -151,24 +158,24 @@ def find_new_classifier(
     return differing if is_classifier else set()
 
 
-def read_foreign_checkpoint(checkpoint: ForeignCheckpoint, training: Training, excluded: set[str]) -> InitialWeights:
+def read_foreign_checkpoint(
+    checkpoint: ForeignCheckpoint, recipe: Recipe, model: nn.Module, optimizer: Optimizer, excluded: set[str]
+) -> InitialWeights:
     """Return the weights of a TensorFlow or MindSpore checkpoint, and the optimizer's state if the run continues."""
-    continues, model = training.recipe.init.schedule == "continue", build_full_model(training)
+    continues = recipe.init.schedule == "continue"
     values = read_values(model, checkpoint, slots=continues, wanted=lambda name: name not in excluded)
-    state = convert_slots(values.imported.slots, training) if continues else ({}, "")
+    state = convert_slots(values.imported.slots, optimizer) if continues else ({}, "")
     return InitialWeights(
         values.tensors, excluded, values.imported.global_step, notes=values.imported.notes, read_state=lambda: state
     )
 
 
-def build_full_model(training: Training) -> nn.Module:
-    """Return the run's network; if ranks split its classifier, a whole one on the meta device, without values."""
-    from viaduct.training.networks import build_model
-
-    if training.parallel.has_full_model():
-        return training.model
+def build_full_model(recipe: Recipe, model: nn.Module, parallel: SingleRank) -> nn.Module:
+    """Return the model; if ranks split its classifier, a whole one on the meta device, without values."""
+    if parallel.has_full_model():
+        return model
     with torch.device("meta"):
-        return build_model(training.recipe)
+        return build_model(recipe)
 
 
 def select_tensors(
@@ -229,19 +236,20 @@ def describe_likely_network(stored: StoredWeights) -> list[str]:
 # Continuing the training of the weights
 
 
-def continue_from(initial: InitialWeights, source: Path, training: Training) -> list[str]:
+def continue_from(initial: InitialWeights, source: Path, step: TrainingStep) -> list[str]:
     """Continue at the step at which the weights were saved, with their optimizer state; return lines for the user."""
     if initial.step is None:
         raise BadData(f"{source} does not say after which step it was saved.", "Begin with --init-schedule restart.")
-    if initial.step >= training.steps:
-        message = f"{source} was saved after step {initial.step:,}; this run ends after {training.steps:,}."
+    if initial.step >= step.progress.steps:
+        message = f"{source} was saved after step {initial.step:,}; this run ends after {step.progress.steps:,}."
         raise BadValue(message, "Give more --steps or --epochs, or begin again: --init-schedule restart.")
-    training.progress.step = training.progress.evaluated_at = initial.step  # not evaluated before the first step
+    step.progress.step = step.progress.evaluated_at = initial.step  # not evaluated before the first step
     state, reason = initial.read_state()
-    loaded = load_state(training, {name: slots for name, slots in state.items() if name not in initial.excluded})
+    state = {name: slots for name, slots in state.items() if name not in initial.excluded}
+    loaded = load_state(step.computation.master, step.optimizer, step.parallel, state)
     fresh = f"with a fresh optimizer ({reason or 'the stored state belongs to none of the loaded parameters'})"
     optimizer = f"with the optimizer's state of {loaded} parameters" if loaded else fresh
-    return [f"Continuing at step {initial.step:,}, {optimizer}.", *list_warnings(initial, source, training.recipe)]
+    return [f"Continuing at step {initial.step:,}, {optimizer}.", *list_warnings(initial, source, step.recipe)]
 
 
 def list_warnings(initial: InitialWeights, source: Path, recipe: Recipe) -> list[str]:
@@ -259,14 +267,13 @@ def list_warnings(initial: InitialWeights, source: Path, recipe: Recipe) -> list
     return lines
 
 
-def load_state(training: Training, state: State) -> int:
+def load_state(model: nn.Module, optimizer: Optimizer, parallel: SingleRank, state: State) -> int:
     """Load optimizer state by parameter name; return the number of parameters for which a state was loaded."""
-    optimizer, take_tensor_rows = training.optimizer, training.parallel.take_tensor_rows
     record = optimizer.state_dict()
     record["state"] = {}
-    for index, (name, parameter) in enumerate(list_trained(training.model, optimizer)):
+    for index, (name, parameter) in enumerate(list_trained(model, optimizer)):
         slots = {
-            key: take_tensor_rows(("optimizer", index, key), value) if isinstance(value, Tensor) else value
+            key: parallel.take_tensor_rows(("optimizer", index, key), value) if isinstance(value, Tensor) else value
             for key, value in state.get(name, {}).items()
         }
         tensors = [value for value in slots.values() if isinstance(value, Tensor) and value.ndim]
@@ -283,11 +290,11 @@ def match_layout(value: Any, parameter: Tensor) -> Any:
     return value
 
 
-def convert_slots(slots: Slots, training: Training) -> tuple[State, str]:
+def convert_slots(slots: Slots, optimizer: Optimizer) -> tuple[State, str]:
     """Return TensorFlow's slots as the state of this run's optimizer; if it is empty, also the reason."""
     if not slots:
         return {}, "no optimizer state is stored there"
-    kind = type(training.optimizer).__name__
+    kind = type(optimizer).__name__
     for keys_by_slot in SLOTS_BY_OPTIMIZER.get(kind, ()):
         if keys_by_slot.keys() <= slots.keys():
             names = set.intersection(*(set(slots[slot]) for slot in keys_by_slot))
@@ -306,11 +313,11 @@ def read_slots_file(file: Path) -> Slots:
     return slots
 
 
-def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
-    """Return the optimizer state of a run's checkpoint by parameter; if it is empty, also the reason."""
-    from viaduct.training.networks import build_model
-    from viaduct.training.optim import build_optimizer
+def read_run_state(folder: Path, optimizer: Optimizer) -> tuple[State, str]:
+    """Return the optimizer state of a run's checkpoint by parameter; if it is empty, also the reason.
 
+    It is empty if the checkpoint was written with another kind of optimizer than `optimizer`.
+    """
     if not (folder / checkpoint.STATE_FILE).is_file():
         return {}, "the run has only its final weights left, no checkpoint"
     saved = checkpoint.SavedCheckpoint(folder)
@@ -320,15 +327,15 @@ def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
     recipe = RunDir(folder.parent.parent).load_recipe().recipe
     model = build_model(recipe)
     freeze(model, recipe.init.freeze)
-    optimizer = build_optimizer(recipe, model)
-    if type(optimizer) is not type(training.optimizer):
-        return {}, f"the earlier run's was {type(optimizer).__name__}"
+    earlier = build_optimizer(recipe, model)
+    if type(earlier) is not type(optimizer):
+        return {}, f"the earlier run's was {type(earlier).__name__}"
     stored = saved.read_training_state()["optimizer"]["state"]
-    trained = enumerate(list_trained(model, optimizer))
+    trained = enumerate(list_trained(model, earlier))
     return {name: stored[index] for index, (name, _) in trained if index in stored}, ""
 
 
-def list_trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+def list_trained(model: nn.Module, optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
     """Return names and parameters of the optimizer, in the order of its state dict."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return [(names[id(parameter)], parameter) for group in optimizer.param_groups for parameter in group["params"]]

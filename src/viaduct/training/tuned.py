@@ -25,8 +25,8 @@ from viaduct.profiling.collector import Plan
 from viaduct.recipes import LoadedRecipe
 from viaduct.search_space import Parameter, Space
 from viaduct.signals import collect_signals
+from viaduct.training.images import check_path
 from viaduct.training.profiled import BATCH_FIELD, RecipeJob
-from viaduct.training.session import check_path
 from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
 from viaduct.tuning.bank import Bank, BankContents, Choice, DamagedBank, Verdict
 from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint

@@ -24,11 +24,12 @@ from viaduct.devices.timing import Clock
 from viaduct.kernels.choices import Key, record_launches
 from viaduct.recipes import Thor
 from viaduct.search_space import Parameter, Space
+from viaduct.training.images import load_images
+from viaduct.training.limits import explain_limits
 from viaduct.training.loop import Training
 from viaduct.training.networks import describe_model
 from viaduct.training.profiled import RecipeJob, prepare_recipe
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import explain_limits, load_images
 from viaduct.tuning.applying import Call, apply_choices, observe_calls
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.measuring import take_turns_until_significant

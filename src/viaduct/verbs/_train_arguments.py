@@ -21,7 +21,7 @@ from viaduct.verbs._recipe_flags import FLAGS
 if TYPE_CHECKING:
     from viaduct.profiling.options import ProfilingOptions, Window
     from viaduct.recipes import Init, LoadedRecipe
-    from viaduct.training.session import TrainingRequest
+    from viaduct.training.request import TrainingRequest
     from viaduct.tuning.location import Location
 
 # Flag of a value for each rank -> flag of the total, and its field in the recipe.
@@ -46,8 +46,8 @@ class Arguments:
     def make_request(self) -> TrainingRequest:
         """Return the request for the training session; imports torch."""
         from viaduct.training.profile_callback import ProfileRequest
+        from viaduct.training.request import TrainingRequest
         from viaduct.training.rundir import RunDir
-        from viaduct.training.session import TrainingRequest
 
         run = RunDir(self.run)
         profile = ProfileRequest(*self.profile, self.loaded.name, self.command) if self.profile else None

@@ -131,7 +131,7 @@ def inspect_data(loaded: LoadedRecipe, settings: dict[str, str], path: Path | No
     """Return facts about the images of the data; raise an error if the data is missing."""
     from viaduct.runs.search.best_recipe import apply_settings
     from viaduct.runs.search.session import DataFacts
-    from viaduct.training.session import fingerprint_labels, load_images
+    from viaduct.training.images import fingerprint_labels, load_images
 
     images = load_images(apply_settings(loaded.recipe, settings).data, path)
     return DataFacts(fingerprint_labels(images), len(images.train))

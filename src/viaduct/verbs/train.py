@@ -169,7 +169,8 @@ def check_ranks(arguments: Arguments, ranks: int, local_ranks: int, has_rank_0: 
     """Check the parsed arguments as `check_command` does, with the same result."""
     from viaduct import devices
     from viaduct.reporting.page_server import check_port
-    from viaduct.training.session import check_before_start, describe_finished, refuse_or_find_finished
+    from viaduct.training.session import check_before_start
+    from viaduct.training.starting import describe_finished, refuse_or_find_finished
 
     devices.check_ranks(arguments.device, local_ranks)
     request = arguments.make_request()

@@ -1,0 +1,136 @@
+"""Ends a session: the final files of a finished run, and the record and report of one that was stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+
+import torch
+
+from viaduct.atomic_files import replace_file
+from viaduct.data.synthetic import SyntheticSet
+from viaduct.errors import BadData, LostRank, MetricFails, ViaductError, is_out_of_memory
+from viaduct.run_files import ENDING
+from viaduct.training import checkpoint
+from viaduct.training.batch_norm import StatisticsCheck, check_running_statistics, looks_unsettled
+from viaduct.training.facts import TrainingFacts, collect_facts
+from viaduct.training.loop import Training
+from viaduct.training.output_streams import print_note
+from viaduct.training.report import write_report
+from viaduct.training.request import TrainingRequest
+from viaduct.training.rundir import write_json
+from viaduct.training.summary import summarise
+
+
+@contextlib.contextmanager
+def record_failure(request: TrainingRequest, training: Training) -> Iterator[None]:
+    """Write RUN/ending.json if an error ends the block, and also the report if it is a ViaductError.
+
+    Neither is written for a lost rank, because the launcher may start the ranks again.
+    """
+    try:
+        yield
+    except LostRank:
+        raise
+    except ViaductError as error:
+        record_stop(request, training, "failed", error.message)
+        raise
+    except Exception as error:
+        record_stop(request, training, "failed", f"{type(error).__name__}: {error}", with_report=False)
+        raise
+
+
+def record_stop(
+    request: TrainingRequest, training: Training, outcome: str, reason: str, with_report: bool = True
+) -> None:
+    """Write RUN/ending.json and the report, on rank 0, for a session that ended before the run's last step.
+
+    Print the report's path, or the error if it cannot be written.
+    """
+    run = request.run
+    if not training.group.is_rank_zero or training.recipe.evaluation.eval_only or not run.is_begun:
+        return
+    record = {"outcome": outcome, "step": training.step, "steps": training.steps, "reason": reason, "time": time.time()}
+    with contextlib.suppress(OSError):  # a full disk is reported elsewhere
+        write_json(run.path / ENDING, record)
+    if not with_report:
+        return
+    try:
+        facts = collect_facts(training)
+        write_report(request.loaded, facts, summarise(request.loaded, facts, request.command), stopped=reason)
+    except (OSError, BadData) as error:
+        print_note(f"The report could not be written: {error}")
+        return
+    print_note(f"Report so far: {run.report}")
+
+
+def fit_and_save(training: Training) -> str:
+    """Train; if an image cannot be read or a metric of the recipe fails, save a checkpoint and raise the error.
+
+    Nothing is saved with several ranks, or if this session has not taken a step.
+    """
+    first_step = training.step
+    try:
+        return training.fit()
+    except (BadData, MetricFails):
+        # With several ranks saving would hang: all must take part, and the others have not failed.
+        if training.step > first_step and training.group.ranks == 1:
+            training.finish("interrupted")
+            print_resume_command(training)
+        raise
+
+
+def print_resume_command(training: Training) -> None:
+    run, flag = shlex.quote(str(training.run.path)), training.group.ranks_flag
+    training.print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
+    training.print_note(f"  viaduct train --run {run}{flag}")
+
+
+def write_final_files(request: TrainingRequest, training: Training) -> None:
+    """Write the final weights, the report and the summary of a finished run.
+
+    The summary comes last: a run that has one counts as finished.
+    """
+    run, facts = request.run, collect_facts(training)
+    for name in (checkpoint.MODEL_FILE, checkpoint.EMA_FILE):
+        final = run.checkpoints / f"step-{facts.step}" / name
+        if final.is_file():
+            with replace_file(run.path / name) as copy, final.open("rb") as file:
+                shutil.copyfileobj(file, copy)
+    summary = summarise(request.loaded, facts, request.command)
+    averages = check_suspect_statistics(facts, training.torch_device)
+    summary["batch_norm"] = averages.to_record() if averages else None
+    write_report(request.loaded, facts, summary)
+    write_json(run.path / "summary.json", summary)
+    metric = "top-1 on noise" if isinstance(facts.images, SyntheticSet) else "validation top-1"
+    score = facts.score
+    result = f"{metric} {100 * score.top1:.2f} % after step {facts.step}" if score else "no evaluation"
+    print_note(f"Finished: {result}. Report: {run.report}")
+    for line in averages.describe(run.path) if averages and averages.is_unsettled else ():
+        print_note(line)
+
+
+def check_suspect_statistics(facts: TrainingFacts, torch_device: torch.device) -> StatisticsCheck | None:
+    """Check the batch norms' running averages if validation is much worse than training.
+
+    Return None if validation is not much worse, or if the averages cannot be checked.
+    """
+    logs, score = facts.run.read_records("log"), facts.score
+    if not logs or score is None or isinstance(facts.images, SyntheticSet):
+        return None
+    if not looks_unsettled(logs[-1], score.to_record()):
+        return None
+    saved = checkpoint.SavedCheckpoint(facts.run.checkpoints / f"step-{facts.step}")
+    if not saved.path.is_dir():
+        return None
+    try:
+        return check_running_statistics(facts.recipe, saved, facts.images, facts.device, torch_device)
+    except BadData:  # a damaged image that training has not read
+        return None
+    except RuntimeError as error:
+        if is_out_of_memory(error):  # the check needs a second network; the run itself has finished
+            return None
+        raise
