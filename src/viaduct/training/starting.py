@@ -29,6 +29,7 @@ from viaduct.training.sink import describe_sink
 from viaduct.training.summary import describe_machine, read_commit
 from viaduct.training.transfer import load_initial_weights
 
+
 def refuse_or_find_finished(request: TrainingRequest) -> bool:
     """Return True if the run has nothing left to do; raise BadRun if the request does not fit the directory."""
     run = request.run
