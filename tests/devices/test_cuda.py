@@ -140,9 +140,10 @@ def test_no_warning_of_an_old_switch_is_passed_on(monkeypatch: pytest.MonkeyPatc
     "kernel", ["NVIDIA UNIX x86_64 Kernel Module  580.159.03", "NVIDIA UNIX Open Kernel Module for x86_64  580.159.03"]
 )
 def test_versions_name_cuda_cudnn_and_the_driver(present: pytest.MonkeyPatch, tmp_path: Path, kernel: str) -> None:
-    note = tmp_path / "version"
+    note = tmp_path / "proc/driver/nvidia/version"
+    note.parent.mkdir(parents=True)
     note.write_text(f"NVRM version: {kernel}  Tue Jan  6\nGCC version:  gcc version 13.3.0\n")
-    present.setattr(hardware, "NVIDIA_DRIVER", note)
+    present.setattr(hardware, "ROOT", tmp_path)
     present.setattr(torch.version, "cuda", "13.0")
     present.setattr(torch.backends.cudnn, "version", lambda: 91002)
     assert cuda.get_versions() == {

@@ -164,3 +164,20 @@ def test_a_stand_in_installed_later_is_found(monkeypatch: pytest.MonkeyPatch, in
         assert not devices.get(name).is_available()
     install(name)
     assert devices.get(name).is_available()
+
+
+def test_a_hidden_npu_names_the_variable_that_hides_it(monkeypatch: pytest.MonkeyPatch, install: Install) -> None:
+    install("npu", cards=0)
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "1,0")
+    assert devices.get("npu").find_problem() == (
+        "no card visible; ASCEND_RT_VISIBLE_DEVICES='1,0'\nUnset it, or list card numbers in ascending order: 0,1."
+    )
+
+
+def test_a_hidden_mlu_names_the_first_variable_that_is_set(monkeypatch: pytest.MonkeyPatch, install: Install) -> None:
+    install("mlu", cards=0)
+    monkeypatch.delenv("CN_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("MLU_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    problem = devices.get("mlu").find_problem()
+    assert problem == "no card visible; MLU_VISIBLE_DEVICES=''\nUnset it, or list card numbers: 0,1."

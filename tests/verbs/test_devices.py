@@ -77,9 +77,10 @@ def test_a_card_that_fails_makes_it_exit_1_and_say_why(monkeypatch: pytest.Monke
 def test_an_old_driver_is_shown_as_a_note(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: tuple[str, ...]
 ) -> None:
-    (tmp_path / "0000:01:00.0").mkdir()
-    (tmp_path / "0000:01:00.0" / "information").write_text("Driver Version : v4.9.12\n")
-    monkeypatch.setattr("viaduct.devices.hardware.CAMBRICON_DRIVERS", tmp_path)
+    folder = tmp_path / "proc/driver/cambricon/mlus/0000:01:00.0"
+    folder.mkdir(parents=True)
+    (folder / "information").write_text("Driver Version : v4.9.12\n")
+    monkeypatch.setattr("viaduct.devices.hardware.ROOT", tmp_path)
     result = viaduct_devices(*how)
     assert result.exit_code == 0
     assert "mlu: driver 4.9.12 is older than 4.20.6" in result.stdout

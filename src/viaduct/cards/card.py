@@ -6,6 +6,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class VersionFile:
+    """Where the version of a driver or toolkit is written."""
+
+    path: str  # pattern; `{machine}` stands for the processor's name, such as x86_64
+    pattern: str  # regular expression whose first group is the version
+    folders: tuple[str, ...] = ("/",)  # folders that `path` is relative to; the first with a version counts
+    variables: tuple[str, ...] = ()  # environment variables with other such folders, which come first
+
+
+@dataclass(frozen=True)
 class Card:
     """Names and properties of one accelerator. An empty value: the accelerator does not have it."""
 
@@ -26,6 +36,10 @@ class Card:
         str, ...
     ] = ()  # modules whose import makes a CUDA script run on the card; the current one first
     software: str = ""  # the vendor's toolkit that the plug-in needs
+    toolkit_version: VersionFile | None = None  # None: torch states it
+    driver_version: VersionFile | None = None
+    oldest_driver: str = ""  # the oldest driver with which the vendor trains its own ResNet-50; empty: not known
+    repair_hint: str = ""  # what to do if the plug-in is installed but does not load
     monitor_command: str = ""  # command that lists the cards and the driver
     device_files: str = ""  # pattern of the cards' files in /dev
     kubernetes_resource: str = ""  # name of one card in Kubernetes
@@ -42,6 +56,11 @@ class Card:
     def device(self) -> str:
         """Device type, the "npu" of "npu:0"; also the method that moves a tensor or a module there: tensor.npu()."""
         return self.name
+
+    @property
+    def container_files(self) -> str:
+        """Pattern of the device files that a container needs: /dev/davinci*."""
+        return f"/dev/{self.device_files.partition('[')[0].removesuffix('_dev')}*"
 
     @property
     def tensor_flag(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from viaduct.cards.card import Card
+from viaduct.cards.card import Card, VersionFile
 
 CARD = Card(
     name="cuda",
@@ -13,6 +13,7 @@ CARD = Card(
     visible_variables=("CUDA_VISIBLE_DEVICES",),
     interface_variable="NCCL_SOCKET_IFNAME",
     software="CUDA",
+    driver_version=VersionFile("proc/driver/nvidia/version", r"\b(\d{3,}\.\d+(?:\.\d+)?)\b"),
     monitor_command="nvidia-smi",
     device_files="nvidia[0-9]*",
     kubernetes_resource="nvidia.com/gpu",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from viaduct.cards.card import Card
+from viaduct.cards.card import Card, VersionFile
 
 RankSource = Literal["hccl", "env"]
 """Where a TensorFlow 1 script reads its rank and the number of ranks: HCCL's functions, or environment variables."""
@@ -25,6 +25,14 @@ CARD = Card(
     plugin="torch_npu",
     patch_modules=("torch_npu.contrib.transfer_to_npu",),
     software="CANN",
+    toolkit_version=VersionFile(
+        "{machine}-linux/ascend_toolkit_install.info",
+        r"^version=(.+)$",
+        folders=("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann"),
+        variables=("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"),
+    ),
+    driver_version=VersionFile("usr/local/Ascend/driver/version.info", r"^version=(.+)$"),
+    repair_hint="Source CANN's set_env.sh",
     monitor_command="npu-smi info",
     device_files="davinci[0-9]*",
     kubernetes_resource="huawei.com/Ascend910",
@@ -32,7 +40,7 @@ CARD = Card(
     graph_class="NPUGraph",
     range_module="mstx",
     tensorflow_modules=("npu_bridge", "hccl"),
-    dtypes=("float16", "bfloat16", "float32"),  # bfloat16 since the 910B of 2023
+    dtypes=("float16", "bfloat16", "float32"),  # bfloat16 since the 910B of 2023; the 910 lacks it
     # From the pages "allreduce" and "broadcast" of "TF Adapter 1.x" (hiascend.com, CANN 5.0 to 9.0): the types that at
     # least one model accepts.
     reduced_dtypes=("int8", "int16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"),

@@ -4,8 +4,8 @@
     model.to(torch_device)
     device.synchronize()
 
-The modules cpu.py and cuda.py are devices themselves, mlu.py and npu.py hold one called DEVICE. Importing this package
-does not import torch; `get` imports it, together with the requested device's file.
+The modules cpu.py and cuda.py are devices themselves; the devices mlu and npu are made by plugin.py. Importing this
+package does not import torch; `get` imports it, together with the requested device's file.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from viaduct.cards import CARDS, CUDA
 from viaduct.errors import BadValue, UnknownName
 
 if TYPE_CHECKING:
     import torch
 
-    from viaduct.devices import cpu, cuda, mlu, npu
+    from viaduct.devices import cpu, cuda
     from viaduct.devices.base import Device
+    from viaduct.devices.plugin import PluginDevice
 
     # mypy checks here that every device implements the interface.
-    _CHECKED: tuple[Device, ...] = (cpu, cuda, mlu.DEVICE, npu.DEVICE)
+    _CHECKED: tuple[Device, ...] = (cpu, cuda, PluginDevice(CARDS["npu"]))
 
 # `auto` takes the last available device of this list. The vendors' cards are behind CUDA, because helper modules of
 # both vendors (transfer_to_npu, gpu_migration) make torch.cuda work on their own cards.
-_NAMES = ("cpu", "cuda", "mlu", "npu")
+_NAMES = ("cpu", CUDA.name, *sorted(CARDS))
 _AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"  # torch imports no plug-ins by itself if it is 0
 _NAME_HINT = "NVIDIA is 'cuda', Ascend 'npu', Cambricon 'mlu'; `viaduct devices` shows what is here."
 
@@ -40,13 +43,17 @@ def names() -> tuple[str, ...]:
     return _NAMES
 
 
+@cache
 def get(name: str) -> Device:
     """Return the device called `name`, present or not."""
     if name not in _NAMES:
         raise UnknownName("device", name, _NAMES, _NAME_HINT)
     with _disable_plugin_autoload():
-        module = import_module(f"viaduct.devices.{name}")
-    return cast("Device", getattr(module, "DEVICE", module))
+        if name not in CARDS:
+            return cast("Device", import_module(f"viaduct.devices.{name}"))
+        from viaduct.devices.plugin import PluginDevice
+
+        return PluginDevice(CARDS[name])
 
 
 def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from viaduct.cards import Card
 from viaduct.errors import MissingDevice
 
 if TYPE_CHECKING:
@@ -134,6 +136,15 @@ def check_index(name: str, index: int, count: int, problem: str | None) -> None:
     if not 0 <= index < count:
         visible = f"{name}:0" if count == 1 else f"{name}:0 to {name}:{count - 1}"
         raise MissingDevice(f"no {name}:{index} here.", f"This process sees {count}: {visible}.")
+
+
+def describe_hidden_cards(card: Card) -> str | None:
+    """Return two lines, the problem and what to do, if an environment variable lists visible cards; else None."""
+    order = " in ascending order" if card.needs_ascending_devices else ""
+    for variable in card.visible_variables:
+        if variable in os.environ:
+            return f"no card visible; {variable}={os.environ[variable]!r}\nUnset it, or list card numbers{order}: 0,1."
+    return None
 
 
 def summarise_error(error: BaseException) -> str:

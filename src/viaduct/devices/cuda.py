@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
 import torch
 
 from viaduct.cards.cuda import CARD
-from viaduct.devices import hardware
-from viaduct.devices.base import GIB, check_index, select_known
+from viaduct.devices.base import GIB, check_index, describe_hidden_cards, select_known
+from viaduct.devices.hardware import find_software_versions
 
 NAME = "cuda"
 
-_VISIBLE_VARIABLE = CARD.visible_variable
 _NO_CARD = "No CUDA GPUs are available"
 
 
@@ -27,9 +25,8 @@ def find_problem() -> str | None:
     if torch.version.cuda is None:
         return f"torch {torch.__version__} was built without CUDA\nInstall a CUDA build of torch."
     refusal = _explain_refusal()
-    if refusal == _NO_CARD and _VISIBLE_VARIABLE in os.environ:
-        value = os.environ[_VISIBLE_VARIABLE]
-        return f"no card visible; {_VISIBLE_VARIABLE}={value!r}\nUnset it, or list card numbers: 0,1."
+    if refusal == _NO_CARD and (hidden := describe_hidden_cards(CARD)):
+        return hidden
     return f"{refusal}\n`nvidia-smi` shows cards and driver; this torch needs a driver for CUDA {torch.version.cuda}."
 
 
@@ -95,7 +92,7 @@ def get_versions() -> dict[str, str]:
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
             "cudnn": _find_cudnn_version(),
-            "driver": hardware.find_nvidia_driver(),
+            **find_software_versions(CARD),
         }
     )
 

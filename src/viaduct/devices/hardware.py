@@ -1,6 +1,6 @@
 """Find cards, drivers and vendor software in files of the operating system and of the vendors, without torch.
 
-    find_ascend_driver()                    "25.2.0", or None
+    find_version(NPU.driver_version)        "25.2.0", or None
     describe_old_driver("mlu", "4.15.3")    what is wrong with a driver, or None
     collect_facts_without_torch()           the facts about every device, if torch is not installed
 
@@ -14,85 +14,68 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from viaduct.cards import CUDA, MLU, NPU
+from viaduct.cards import CARDS, CUDA, Card
+from viaduct.cards.card import VersionFile
+from viaduct.devices import names
 from viaduct.devices.base import DeviceFacts, find_in_file, select_known
 from viaduct.devices.plugin_match import match_plugin, parse_release
 from viaduct.extras import install_line
 
-NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
-ASCEND_DRIVER = Path("/usr/local/Ascend/driver/version.info")
-CANN_VARIABLES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
-CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
-CAMBRICON_DRIVERS = Path("/proc/driver/cambricon/mlus")
-CNTOOLKIT = "/usr/local/neuware"
-# The oldest driver with which a vendor trains its own ResNet-50. torch itself refuses an old NVIDIA driver.
-OLDEST_DRIVERS = {"mlu": "4.20.6"}
+CARDS_BY_NAME = {card.name: card for card in (CUDA, *CARDS.values())}
+ROOT = Path("/")  # root of the file system
 INSTALL_LINE = "pip install 'viaduct[train]'"
-DEV = Path("/dev")
-CARD_FILES = {card.name: card.device_files for card in (CUDA, NPU, MLU)}  # patterns under /dev
 
 
-def find_nvidia_driver() -> str | None:
-    return find_in_file(NVIDIA_DRIVER, r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
+def find_version(place: VersionFile | None) -> str | None:
+    """Return the version of a driver or toolkit; None if it is not written here."""
+    if place is None:
+        return None
+    path = place.path.format(machine=platform.machine())
+    for folder in (*filter(None, map(os.environ.get, place.variables)), *place.folders):
+        for file in sorted((ROOT / folder.lstrip("/")).glob(path)):
+            if version := find_in_file(file, place.pattern):
+                return version
+    return None
 
 
-def find_ascend_driver() -> str | None:
-    return find_in_file(ASCEND_DRIVER, r"^version=(.+)$")
-
-
-def find_cann() -> str | None:
-    """Return the version of Ascend's toolkit."""
-    folders = (*filter(None, map(os.environ.get, CANN_VARIABLES)), *CANN_FOLDERS)
-    files = (Path(folder, f"{platform.machine()}-linux", "ascend_toolkit_install.info") for folder in folders)
-    return next(filter(None, (find_in_file(file, r"^version=(.+)$") for file in files)), None)
-
-
-def find_cambricon_driver() -> str | None:
-    files = sorted(CAMBRICON_DRIVERS.glob("*/information"))
-    return next(filter(None, (find_in_file(file, r"^driver version\s*:\s*v?(.+)$") for file in files)), None)
-
-
-def find_cntoolkit() -> str | None:
-    """Return the version of Cambricon's toolkit."""
-    folder = os.environ.get("NEUWARE_HOME", CNTOOLKIT)
-    return find_in_file(Path(folder, "version.txt"), r"(\d+\.\d+\.\d+)")
+def find_software_versions(card: Card) -> dict[str, str | None]:
+    """Return the versions of a card's toolkit, if the vendor's plug-in needs one, and of its driver."""
+    toolkit = {card.software.lower(): find_version(card.toolkit_version)} if card.toolkit_version else {}
+    return {**toolkit, "driver": find_version(card.driver_version)}
 
 
 def describe_old_driver(name: str, version: str | None) -> str | None:
     """Return two lines, the problem and what to do, if a driver is too old or its version is not known; else None.
 
-    An unknown version is no problem on a machine without such a card.
+    An unknown version is no problem on a machine without such a card. torch itself refuses an old NVIDIA driver.
     """
-    oldest = OLDEST_DRIVERS.get(name)
-    if oldest is None or (version is None and not count_cards(name)):
+    card = CARDS_BY_NAME.get(name)
+    if card is None or not card.oldest_driver or (version is None and not count_cards(name)):
         return None
     numbers = parse_release(version or "")
     if not numbers:
-        detail = f"version {version!r}" if version else f"nothing under {CAMBRICON_DRIVERS}"
-        return f"{name}: the driver's version is not known ({detail}).\nMake sure that it is {oldest} or newer."
-    if numbers >= parse_release(oldest):
+        assert card.driver_version is not None
+        detail = f"version {version!r}" if version else f"nothing in /{card.driver_version.path}"
+        problem = f"{name}: the driver's version is not known ({detail})."
+        return f"{problem}\nMake sure that it is {card.oldest_driver} or newer."
+    if numbers >= parse_release(card.oldest_driver):
         return None
     return (
-        f"{name}: driver {version} is older than {oldest}, the oldest that the vendor trains with.\nUpdate the driver."
+        f"{name}: driver {version} is older than {card.oldest_driver}, the oldest that the vendor trains with.\n"
+        "Update the driver."
     )
 
 
 def collect_facts_without_torch() -> list[DeviceFacts]:
     """Return the facts about every device if torch is not installed: none can be used then."""
-    software: dict[str, dict[str, str | None]] = {
-        "cpu": {"python": platform.python_version()},
-        "cuda": {"driver": find_nvidia_driver()},
-        "mlu": {
-            MLU.plugin: find_package_version(MLU.plugin),
-            "cntoolkit": find_cntoolkit(),
-            "driver": find_cambricon_driver(),
-        },
-        "npu": {NPU.plugin: find_package_version(NPU.plugin), "cann": find_cann(), "driver": find_ascend_driver()},
-    }
-    return [
-        DeviceFacts(name, False, select_known(versions), missing=describe_missing(name))
-        for name, versions in software.items()
-    ]
+    facts = []
+    for name in names():
+        versions: dict[str, str | None] = {"python": platform.python_version()} if name == "cpu" else {}
+        if card := CARDS_BY_NAME.get(name):
+            plugin = {card.plugin: find_package_version(card.plugin)} if card.plugin else {}
+            versions = {**plugin, **find_software_versions(card)}
+        facts.append(DeviceFacts(name, False, select_known(versions), missing=describe_missing(name)))
+    return facts
 
 
 def describe_missing(name: str) -> str:
@@ -101,9 +84,9 @@ def describe_missing(name: str) -> str:
     seen = f"; the system shows {cards} card{'s' * (cards > 1)}" if cards else ""
     if name == "cpu":
         return f"the CPU is there, but torch is not installed\n{install_line('torch')}"
-    if name == "cuda":
+    plugin = CARDS_BY_NAME[name].plugin
+    if not plugin:
         return f"torch is not installed{seen}\n{INSTALL_LINE}"
-    plugin = f"torch_{name}"
     if match := match_plugin(plugin, torch=""):
         release = f"torch=={match.built_for}, which {plugin} {match.version} is built for"
         return f"torch is not installed{seen}\nInstall {release}, then: {INSTALL_LINE}"
@@ -113,7 +96,8 @@ def describe_missing(name: str) -> str:
 
 def count_cards(name: str) -> int:
     """Return the number of device files of a vendor's cards."""
-    return len(list(DEV.glob(CARD_FILES[name]))) if name in CARD_FILES else 0
+    card = CARDS_BY_NAME.get(name)
+    return len(list((ROOT / "dev").glob(card.device_files))) if card else 0
 
 
 def find_package_version(package: str) -> str | None:

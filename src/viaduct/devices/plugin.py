@@ -1,22 +1,20 @@
 """Devices that need a vendor's plug-in for torch: torch_npu (Ascend) and torch_mlu (Cambricon).
 
-One class serves both; npu.py and mlu.py contain the differences. A plug-in that fails while it loads is not imported
+One class serves both; what differs is in the records of cards/. A plug-in that fails while it loads is not imported
 again in this process: it leaves its name registered in torch, and a second error would hide the first.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 import torch
 
 from viaduct.cards.card import Card
-from viaduct.devices.base import GIB, check_index, select_known, summarise_error
-from viaduct.devices.hardware import find_package_version
+from viaduct.devices.base import GIB, check_index, describe_hidden_cards, select_known, summarise_error
+from viaduct.devices.hardware import find_package_version, find_software_versions
 from viaduct.devices.plugin_match import match_plugin, strip_local
 from viaduct.errors import MissingDevice
 
@@ -35,26 +33,11 @@ def find_broken_plugins() -> dict[str, str]:
 class PluginDevice:
     """Cards of one vendor: an implementation of `base.Device`."""
 
-    def __init__(
-        self,
-        card: Card,
-        *,
-        software: Mapping[str, Callable[[], str | None]],
-        repair_hint: str,
-        container_files: str,
-        hidden_hint: str,
-    ) -> None:
-        """Store what differs between the vendors.
-
-        `software` maps the vendor's packages to functions that return their version. The other arguments are texts for
-        messages: `repair_hint` says what to do if the plug-in does not load, `container_files` which device files a
-        container needs, and `hidden_hint` what to do if an environment variable hides all cards.
-        """
+    def __init__(self, card: Card) -> None:
         self.NAME = card.name
-        self._card, self._software = card, software
-        self._repair_hint, self._hidden_hint = repair_hint, hidden_hint
+        self._card = card
         self._no_card_hint = (
-            f"`{card.monitor_command}` shows the cards and the driver; a container also needs {container_files}."
+            f"`{card.monitor_command}` shows the cards and the driver; a container also needs {card.container_files}."
         )
 
     def is_available(self) -> bool:
@@ -69,9 +52,8 @@ class PluginDevice:
             return f"{self._card.plugin} cannot count its cards: {summarise_error(error)}\n{self._no_card_hint}"
         if cards > 0:
             return None
-        for variable in self._card.visible_variables:
-            if variable in os.environ:
-                return f"no card visible; {variable}={os.environ[variable]!r}\n{self._hidden_hint}"
+        if hidden := describe_hidden_cards(self._card):
+            return hidden
         return f"{self._card.plugin} {self._find_version()} sees no card\n{self._no_card_hint}"
 
     def count_cards(self) -> int:
@@ -96,8 +78,8 @@ class PluginDevice:
         return int(self._vendor.mem_get_info()[0])
 
     def list_native_dtypes(self) -> tuple[str, ...]:
-        # Not all cards have bf16: the Ascend 910 and the MLU370 lack it, the 910B and the MLU590 have it. A plug-in
-        # without this function is older than the first card with bf16.
+        # Older models lack bf16 (cards/npu.py, cards/mlu.py). A plug-in without this function is older than the first
+        # model that has it.
         can_bf16 = getattr(self._vendor, "is_bf16_supported", lambda: False)
         return ("bf16", "fp16") if can_bf16() else ("fp16",)
 
@@ -114,7 +96,7 @@ class PluginDevice:
         return getattr(self._vendor, self._card.graph_class, None) if self.is_available() else None
 
     def get_versions(self) -> dict[str, str]:
-        software = {name: find_version() for name, find_version in self._software.items()}
+        software = find_software_versions(self._card)
         return select_known({"torch": torch.__version__, self._card.plugin: self._find_version(), **software})
 
     def describe_card(self) -> str:
@@ -171,7 +153,9 @@ class PluginDevice:
     def _advise(self) -> str:
         """Return what to do about a plug-in that does not load."""
         match = match_plugin(self._card.plugin, torch.__version__)
-        return match.hint if match and not match.is_exact else f"{self._repair_hint}, and use {self._matching_plugin}."
+        if match and not match.is_exact:
+            return match.hint
+        return f"{self._card.repair_hint}, and use {self._matching_plugin}."
 
     def _find_version(self) -> str | None:
         """Return the plug-in's version, also if it does not load."""
