@@ -115,49 +115,73 @@ def answer_json(content: Any, status: int = 200, **headers: str) -> Response:
     return Response(json.dumps(content, allow_nan=False).encode(), status, headers, "application/json")
 
 
-def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
-    """Return the application that uvicorn runs."""
-    classifier, limits = service.classifier, service.limits
-    metadata = describe_model(service.name, classifier.size, len(classifier.labels))
+class Routes:
+    """Handlers of the requests, one for each kind of route."""
 
-    def check_model(request: Request) -> None:
+    def __init__(self, service: Service) -> None:
+        classifier = service.classifier
+        self.service, self.classifier, self.limits = service, classifier, service.limits
+        self.metadata = describe_model(service.name, classifier.size, len(classifier.labels))
+        self.page, self.page_headers = render_page(service.name, len(classifier.labels), classifier.size)
+
+    def list_routes(self) -> list[Route]:
+        handlers: list[tuple[str, Handler, str]] = [
+            ("/", self.show_page, "GET"),
+            ("/v2", self.describe_server, "GET"),
+            ("/v2/health/live", self.report_live, "GET"),
+            ("/v2/health/ready", self.report_ready, "GET"),
+            ("/predict", self.predict, "POST"),
+            ("/metrics", self.show_metrics, "GET"),
+        ]
+        for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
+            handlers += [
+                (prefix, self.describe_model, "GET"),
+                (prefix + "/ready", self.report_ready, "GET"),
+                (prefix + "/infer", self.infer, "POST"),
+            ]
+        return [Route(path, label_route(path, handler), methods=[method]) for path, handler, method in handlers]
+
+    def check_model(self, request: Request) -> None:
+        """Raise Refusal for a model or version that this server does not have."""
         name, version = request.path_params["model"], request.path_params.get("version", VERSION)
-        if name != service.name:
-            raise Refusal(404, f"there is no model '{name[:60]}'; this server has '{service.name}'.")
+        if name != self.service.name:
+            raise Refusal(404, f"there is no model '{name[:60]}'; this server has '{self.service.name}'.")
         if version != VERSION:
             raise Refusal(404, f"model '{name}' has no version '{version[:20]}'; it has '{VERSION}'.")
 
-    async def describe_server(request: Request) -> Response:
+    async def describe_server(self, request: Request) -> Response:
         return answer_json({"name": "viaduct", "version": __version__, "extensions": EXTENSIONS})
 
-    async def report_live(request: Request) -> Response:
+    async def report_live(self, request: Request) -> Response:
         return answer_json({"live": True})
 
-    async def report_ready(request: Request) -> Response:
+    async def report_ready(self, request: Request) -> Response:
         if "model" in request.path_params:
-            check_model(request)
-        return answer_json({"ready": not service.stopping}, 503 if service.stopping else 200)
+            self.check_model(request)
+        return answer_json({"ready": not self.service.stopping}, 503 if self.service.stopping else 200)
 
-    async def report_model(request: Request) -> Response:
-        check_model(request)
-        return answer_json(metadata)
+    async def describe_model(self, request: Request) -> Response:
+        self.check_model(request)
+        return answer_json(self.metadata)
 
-    async def infer(request: Request) -> Response:
-        check_model(request)
-        with service.uploads.reserve() as reservation:
-            body = await read_body(request, limits, reservation)
+    async def infer(self, request: Request) -> Response:
+        """Answer a request of the Open Inference Protocol."""
+        self.check_model(request)
+        with self.service.uploads.reserve() as reservation:
+            body = await read_body(request, self.limits, reservation)
             header_length = request.headers.get(HEADER_LENGTH)
 
             def prepare() -> tuple[Any, torch.Tensor]:
-                parsed = parse_request(body, header_length, limits)
-                return parsed, prepare_request(parsed, classifier, limits)
+                parsed = parse_request(body, header_length, self.limits)
+                return parsed, prepare_request(parsed, self.classifier, self.limits)
 
-            parsed, probabilities = await service.classify(request, prepare)
-        content, headers = build_response(parsed, service.name, probabilities, classifier.labels)
+            parsed, probabilities = await self.service.classify(request, prepare)
+        content, headers = build_response(parsed, self.service.name, probabilities, self.classifier.labels)
         return Response(content, 200, headers)
 
-    async def predict(request: Request) -> Response:
-        top = read_top(request, len(classifier.labels))
+    async def predict(self, request: Request) -> Response:
+        """Answer a request whose body is an image, or a form with one."""
+        top = read_top(request, len(self.classifier.labels))
         content_type = request.headers.get("content-type", "application/octet-stream")
         kind = content_type.partition(";")[0].strip().lower()
         if not (kind.startswith("image/") or kind in ("application/octet-stream", "multipart/form-data", "")):
@@ -166,49 +190,35 @@ def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
                 f"Content-Type {kind[:60]!r}: send the image itself as image/* or application/octet-stream "
                 "(curl --data-binary @photo.jpg -H 'Content-Type: image/jpeg'), or as the part 'file' of a form.",
             )
-        with service.uploads.reserve() as reservation:
-            body = await read_body(request, limits, reservation)
+        with self.service.uploads.reserve() as reservation:
+            body = await read_body(request, self.limits, reservation)
 
             def prepare() -> tuple[None, torch.Tensor]:
                 image = find_file_part(body, content_type) if kind == "multipart/form-data" else body
-                return None, prepare_images([image], classifier, limits)
+                return None, prepare_images([image], self.classifier, self.limits)
 
-            _, probabilities = await service.classify(request, prepare)
+            _, probabilities = await self.service.classify(request, prepare)
         row = probabilities[0]
         predictions = [
-            {"label": classifier.labels[index], "index": index, "probability": float(row[index])}
+            {"label": self.classifier.labels[index], "index": index, "probability": float(row[index])}
             for index in rank_classes(row, top)
         ]
-        return answer_json({"model": service.name, "predictions": predictions})
+        return answer_json({"model": self.service.name, "predictions": predictions})
 
-    async def show_metrics(request: Request) -> Response:
-        return Response(service.metrics.render(), headers={"content-type": CONTENT_TYPE})
+    async def show_metrics(self, request: Request) -> Response:
+        return Response(self.service.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
-    page, page_headers = render_page(service.name, len(classifier.labels), classifier.size)
+    async def show_page(self, request: Request) -> Response:
+        return Response(self.page, headers=self.page_headers)
 
-    async def show_page(request: Request) -> Response:
-        return Response(page, headers=page_headers)
 
-    model = "/v2/models/{model}"
-    routes: list[tuple[str, Handler, str]] = [
-        ("/", show_page, "GET"),
-        ("/v2", describe_server, "GET"),
-        ("/v2/health/live", report_live, "GET"),
-        ("/v2/health/ready", report_ready, "GET"),
-        ("/predict", predict, "POST"),
-        ("/metrics", show_metrics, "GET"),
-    ]
-    for prefix in (model, model + "/versions/{version}"):
-        routes += [
-            (prefix, report_model, "GET"),
-            (prefix + "/ready", report_ready, "GET"),
-            (prefix + "/infer", infer, "POST"),
-        ]
+def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
+    """Return the application that uvicorn runs."""
     app = Starlette(
-        routes=[Route(path, label_route(path, handler), methods=[method]) for path, handler, method in routes],
+        routes=Routes(service).list_routes(),
         exception_handlers={
-            Refusal: partial(answer_refusal, limits),
-            HTTPException: partial(answer_unknown, limits),
+            Refusal: partial(answer_refusal, service.limits),
+            HTTPException: partial(answer_unknown, service.limits),
             ClientDisconnect: answer_disconnected,
             Exception: answer_failure,
         },
