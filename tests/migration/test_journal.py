@@ -23,7 +23,7 @@ from migration.unprivileged import open_folder
 from viaduct.errors import BadValue
 from viaduct.migration.durable import digest
 from viaduct.migration.inplace import write_files
-from viaduct.migration.journal import recover
+from viaduct.migration.journal import VERSION, recover
 from viaduct.migration.walk import STATE_FOLDER
 
 
@@ -68,22 +68,22 @@ def test_a_kill_after_the_last_change_is_not_called_a_migration_without_changes(
     assert "it changed no file, or all" in messages[0]
 
 
-def plant(folder: Path, path: str, way: str = "rename", old: bytes = b"theirs") -> None:
+def plant(folder: Path, path: str, method: str = "rename", old: bytes = b"theirs") -> None:
     state = folder / STATE_FOLDER
     (state / "old").mkdir(parents=True)
     (state / "new").mkdir()
     (state / "old/0").write_bytes(old)
-    change = {"path": path, "way": way, "old": digest(old), "new": digest(b"victim")}
-    (state / "journal").write_text(json.dumps({"version": 1, "changes": [change]}))
+    change = {"path": path, "method": method, "old": digest(old), "new": digest(b"victim")}
+    (state / "journal").write_text(json.dumps({"version": VERSION, "changes": [change]}))
 
 
 @pytest.mark.parametrize("path", ["../victim", "/tmp/victim", "sub/../../victim", "", ".", "sub//b.py", "a\0b"])
-@pytest.mark.parametrize("way", ["rename", "rewrite", "create"])
-def test_a_journal_cannot_reach_out_of_its_folder(tmp_path: Path, path: str, way: str) -> None:
+@pytest.mark.parametrize("method", ["rename", "rewrite", "create"])
+def test_a_journal_cannot_reach_out_of_its_folder(tmp_path: Path, path: str, method: str) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"victim")
     folder = write_old_project(tmp_path / "project")
-    plant(folder, path, way)
+    plant(folder, path, method)
     with pytest.raises(BadValue, match="not a journal"):
         recover(folder, silent)
     assert victim.read_bytes() == b"victim"
@@ -109,7 +109,9 @@ def test_a_fifo_in_the_journals_folder_is_not_waited_for(project: Path, name: st
     assert contents(project)["a.py"] == OLD["a.py"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "changes": [1]}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": VERSION}', '{"version": VERSION, "changes": [1]}', "[" * 100_000]
+)
 def test_a_journal_that_is_none_is_refused_in_two_lines(project: Path, text: str) -> None:
     plant(project, "a.py")
     (project / STATE_FOLDER / "journal").write_text(text)

@@ -19,9 +19,11 @@ from viaduct.cards.npu import CARD as NPU
 
 CARDS: dict[str, Card] = {"npu": NPU, "mlu": MLU}
 """The accelerators that a script can be migrated to."""
+DEVICE_TYPES = (CUDA.device, *CARDS)
+"""Device types of all cards, which are also the names of their modules in torch: cuda, npu, mlu."""
 BACKENDS = {card.name: card.backend for card in (CUDA, NPU, MLU)}
 """Collective backend of each card, by the card's name."""
 PLUGINS = tuple(card.plugin for card in CARDS.values())
 """The vendors' plug-ins for PyTorch: torch_npu and torch_mlu."""
 
-__all__ = ["BACKENDS", "CARDS", "CUDA", "MLU", "NPU", "PLUGINS", "Card"]
+__all__ = ["BACKENDS", "CARDS", "CUDA", "DEVICE_TYPES", "MLU", "NPU", "PLUGINS", "Card"]

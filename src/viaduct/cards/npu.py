@@ -45,8 +45,8 @@ CARD = Card(
     # least one model accepts.
     reduced_dtypes=("int8", "int16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"),
     exchanged_dtypes=(
-        *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
-        *("float16", "bfloat16", "float32", "float64"),
+        "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+        "float16", "bfloat16", "float32", "float64",
     ),
     needs_ascending_devices=True,
-)
+)  # fmt: skip

@@ -33,20 +33,19 @@ SINGLE = OperatorLimit("float32 only", "仅支持 fp32")
 NO_DOUBLE = OperatorLimit("not in double precision", "不支持双精度")
 HALF_OR_SINGLE = OperatorLimit("float16 and float32 only", "仅支持 fp16、fp32")
 
-# In the tables below `*(…)` only keeps several names on one line.
 NPU_MISSING = (
-    *("sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor", "from_dlpack", "heaviside"),
-    *("quantize_per_tensor", "quantize_per_channel", "scatter_reduce", "poisson", "nanquantile", "std_mean"),
-    *("var_mean", "unique_consecutive", "cdist"),
+    "sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor", "from_dlpack", "heaviside",
+    "quantize_per_tensor", "quantize_per_channel", "scatter_reduce", "poisson", "nanquantile", "std_mean",
+    "var_mean", "unique_consecutive", "cdist",
     *(
         f"nn.functional.{name}"
         for name in (
-            *("conv3d", "conv_transpose3d", "avg_pool3d", "max_pool1d", "max_unpool3d", "adaptive_max_pool1d"),
-            *("adaptive_max_pool2d", "gumbel_softmax", "embedding_bag", "pdist", "multilabel_soft_margin_loss"),
-            *("triplet_margin_loss", "triplet_margin_with_distance_loss", "grid_sample"),
+            "conv3d", "conv_transpose3d", "avg_pool3d", "max_pool1d", "max_unpool3d", "adaptive_max_pool1d",
+            "adaptive_max_pool2d", "gumbel_softmax", "embedding_bag", "pdist", "multilabel_soft_margin_loss",
+            "triplet_margin_loss", "triplet_margin_with_distance_loss", "grid_sample",
         )
     ),
-)
+)  # fmt: skip
 NPU_ON_CPU = ("index_reduce", "narrow_copy", "acosh", "copysign", "std", "trunc", "slogdet", "tensor_split")
 NPU_LIMITS = {
     "sum": OperatorLimit("the argument `dtype` is not supported", "不支持 dtype 参数", "high", "dtype"),
@@ -73,10 +72,10 @@ NPU_LIMITS = {
     ),
 }
 MLU_MISSING = (
-    *("heaviside", "nanquantile", "nanmedian", "nanmean", "histogram", "histogramdd", "bucketize", "logcumsumexp"),
-    *("cholesky", "cholesky_inverse", "cholesky_solve", "lgamma", "digamma", "igamma", "igammac", "frexp", "mode"),
-    *("matrix_exp", "lobpcg", "geqrf", "istft", "index_reduce", "fmax", "fmin", "gcd", "lcm", "hypot"),
-)
+    "heaviside", "nanquantile", "nanmedian", "nanmean", "histogram", "histogramdd", "bucketize", "logcumsumexp",
+    "cholesky", "cholesky_inverse", "cholesky_solve", "lgamma", "digamma", "igamma", "igammac", "frexp", "mode",
+    "matrix_exp", "lobpcg", "geqrf", "istft", "index_reduce", "fmax", "fmin", "gcd", "lcm", "hypot",
+)  # fmt: skip
 OPERATORS: dict[str, dict[str, OperatorLimit]] = {
     "npu": dict.fromkeys(NPU_MISSING, MISSING) | dict.fromkeys(NPU_ON_CPU, ON_CPU) | NPU_LIMITS,
     "mlu": {name: OperatorLimit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},

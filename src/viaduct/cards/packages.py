@@ -1,8 +1,7 @@
 """Packages for NVIDIA cards, and their support or replacement on the accelerators.
 
 Only replacements published by a vendor or the package's authors are named. A package is recognised by the modules that
-a script imports, and by the names of distributions in requirements or a Dockerfile. In the table `*(…)` only keeps
-several arguments on one line.
+a script imports, and by the names of distributions in requirements or a Dockerfile.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Package:
     npu: Bilingual = NO_REPLACEMENT  # replacement on the NPU
     mlu: Bilingual = NO_REPLACEMENT
     risk: Risk = "high"  # risk of a failure if nothing is changed; low: only parts of the package need NVIDIA cards
-    own_rules: tuple[str, ...] = ()  # migration rules that report its imports instead of `torch.packages`
+    has_own_rule: bool = False  # a migration rule of its own reports its imports, instead of `torch.packages`
 
 
 # Texts that several packages share: replacements, then purposes.
@@ -58,45 +57,79 @@ KERNELS: Bilingual = ("CUDA kernels of its own", "自带 CUDA 核函数")
 
 PACKAGES = (
     Package(
-        *("triton", ("kernels written in Python", "以 Python 编写的核函数"), ("triton",), ("triton",)),
+        "triton",
+        purpose=("kernels written in Python", "以 Python 编写的核函数"),
+        imports=("triton",),
+        distributions=("triton",),
         npu=("the package triton-ascend, in its place", "可用 triton-ascend 替代"),
         mlu=("Cambricon's own build of Triton, in its place", "可用寒武纪版本的 Triton 替代"),
     ),
     Package(
-        *("flash_attn", ("attention kernels", "注意力核函数"), ("flash_attn",), ("flash-attn",)),
+        "flash_attn",
+        purpose=("attention kernels", "注意力核函数"),
+        imports=("flash_attn",),
+        distributions=("flash-attn",),
         npu=(
             f"{ATTENTION[0]}; the package flash-attn-npu has the same functions",
             f"{ATTENTION[1]};另有 flash-attn-npu",
         ),
         mlu=SDPA,
     ),
-    Package("xformers", ("attention kernels", "注意力核函数"), ("xformers",), ("xformers",), ATTENTION, SDPA),
     Package(
-        *("NVIDIA DALI", ("reads and decodes on the card", "在 GPU 上读取与解码"), ("nvidia.dali",)),
-        *(("nvidia-dali*",), LOADER, LOADER),
+        "xformers",
+        purpose=("attention kernels", "注意力核函数"),
+        imports=("xformers",),
+        distributions=("xformers",),
+        npu=ATTENTION,
+        mlu=SDPA,
     ),
-    Package("cupy", ARRAYS, ("cupy", "cupyx"), ("cupy", "cupy-cuda*"), NUMPY, NUMPY),
-    Package("pycuda", ARRAYS, ("pycuda",), ("pycuda",)),
-    Package("numba.cuda", ("kernels compiled for CUDA", "编译为 CUDA 的核函数"), ("numba.cuda",)),
-    Package("cuDF / cuML", ARRAYS, ("cudf", "cuml", "cugraph", "rmm"), ("cudf-cu*", "cuml-cu*"), NUMPY, NUMPY),
     Package(
-        *("apex", ("fused optimizers, norms and mixed precision", "融合优化器、归一化与混合精度")),
-        *(("apex",), ("apex",)),
+        "NVIDIA DALI",
+        purpose=("reads and decodes on the card", "在 GPU 上读取与解码"),
+        imports=("nvidia.dali",),
+        distributions=("nvidia-dali*",),
+        npu=LOADER,
+        mlu=LOADER,
+    ),
+    Package(
+        "cupy", purpose=ARRAYS, imports=("cupy", "cupyx"), distributions=("cupy", "cupy-cuda*"), npu=NUMPY, mlu=NUMPY
+    ),
+    Package("pycuda", purpose=ARRAYS, imports=("pycuda",), distributions=("pycuda",)),
+    Package("numba.cuda", purpose=("kernels compiled for CUDA", "编译为 CUDA 的核函数"), imports=("numba.cuda",)),
+    Package(
+        "cuDF / cuML",
+        purpose=ARRAYS,
+        imports=("cudf", "cuml", "cugraph", "rmm"),
+        distributions=("cudf-cu*", "cuml-cu*"),
+        npu=NUMPY,
+        mlu=NUMPY,
+    ),
+    Package(
+        "apex",
+        purpose=("fused optimizers, norms and mixed precision", "融合优化器、归一化与混合精度"),
+        imports=("apex",),
+        distributions=("apex",),
         npu=("Ascend's own build of apex", "昇腾自带的 apex"),
         mlu=("none; torch.mlu.amp for mixed precision", "无;混合精度请使用 torch.mlu.amp"),
-        own_rules=("apex",),
+        has_own_rule=True,
     ),
     Package(
-        *("apex's extensions", KERNELS),
-        ("amp_C", "apex_C", "fused_layer_norm_cuda", "syncbn", "scaled_masked_softmax_cuda"),
+        "apex's extensions",
+        purpose=KERNELS,
+        imports=("amp_C", "apex_C", "fused_layer_norm_cuda", "syncbn", "scaled_masked_softmax_cuda"),
     ),
     Package(
-        *("bitsandbytes", ("8-bit optimizers and quantization", "8 位优化器与量化")),
-        *(("bitsandbytes",), ("bitsandbytes",)),
+        "bitsandbytes",
+        purpose=("8-bit optimizers and quantization", "8 位优化器与量化"),
+        imports=("bitsandbytes",),
+        distributions=("bitsandbytes",),
         npu=("a beta, bitsandbytes-npu-beta; not of the project itself", "测试版 bitsandbytes-npu-beta,非官方发布"),
     ),
     Package(
-        *("deepspeed", ("distributed training", "分布式训练"), ("deepspeed",), ("deepspeed",)),
+        "deepspeed",
+        purpose=("distributed training", "分布式训练"),
+        imports=("deepspeed",),
+        distributions=("deepspeed",),
         npu=(
             "supported by DeepSpeed itself (its npu accelerator); its fused CUDA operators are not",
             "DeepSpeed 原生支持 NPU(其融合 CUDA 算子除外)",
@@ -108,54 +141,80 @@ PACKAGES = (
         risk="low",
     ),
     Package(
-        *("mmcv", ("operators for vision", "视觉算子"), ("mmcv",), ("mmcv", "mmcv-full")),
+        "mmcv",
+        purpose=("operators for vision", "视觉算子"),
+        imports=("mmcv",),
+        distributions=("mmcv", "mmcv-full"),
         npu=MMCV,
         mlu=MMCV,
         risk="low",
     ),
     Package(
-        *("transformer_engine", KERNELS, ("transformer_engine",), ("transformer-engine",)),
+        "transformer_engine",
+        purpose=KERNELS,
+        imports=("transformer_engine",),
+        distributions=("transformer-engine",),
         npu=("Ascend publishes TransformerEngineNPU", "昇腾发布有 TransformerEngineNPU"),
     ),
     Package(
-        *("faiss-gpu", ("search on the card", "GPU 向量检索"), (), ("faiss-gpu", "faiss-gpu-cu*")),
-        *(("no replacement known; faiss-cpu on the host", "尚未发现;请在 host 侧使用 faiss-cpu"),) * 2,
+        "faiss-gpu",
+        purpose=("search on the card", "GPU 向量检索"),
+        distributions=("faiss-gpu", "faiss-gpu-cu*"),
+        npu=("no replacement known; faiss-cpu on the host", "尚未发现;请在 host 侧使用 faiss-cpu"),
+        mlu=("no replacement known; faiss-cpu on the host", "尚未发现;请在 host 侧使用 faiss-cpu"),
     ),
     Package(
-        *("TensorRT", ("NVIDIA's inference engine", "NVIDIA 的推理引擎")),
-        *(("tensorrt", "torch_tensorrt", "torch2trt"), ("tensorrt", "torch-tensorrt", "torch2trt")),
+        "TensorRT",
+        purpose=("NVIDIA's inference engine", "NVIDIA 的推理引擎"),
+        imports=("tensorrt", "torch_tensorrt", "torch2trt"),
+        distributions=("tensorrt", "torch-tensorrt", "torch2trt"),
         npu=("CANN's own offline compiler (ATC)", "CANN 的离线编译工具 ATC"),
         mlu=("Cambricon's own inference engine (MagicMind)", "寒武纪推理引擎 MagicMind"),
     ),
     Package(
-        *("pynvml", ("asks NVIDIA's driver", "查询 NVIDIA 驱动")),
-        ("pynvml", "py3nvml", "nvidia_smi", "GPUtil", "gpustat"),
-        ("pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "gputil", "gpustat"),
+        "pynvml",
+        purpose=("asks NVIDIA's driver", "查询 NVIDIA 驱动"),
+        imports=("pynvml", "py3nvml", "nvidia_smi", "GPUtil", "gpustat"),
+        distributions=("pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "gputil", "gpustat"),
         npu=(f"the tool `{NPU.monitor_command}`", f"命令行工具 `{NPU.monitor_command}`"),
         mlu=(f"the tool `{MLU.monitor_command}`", f"命令行工具 `{MLU.monitor_command}`"),
         risk="medium",
     ),
     Package(
-        *("nvtx", ("marks for NVIDIA's profiler", "NVIDIA profiler 打点"), ("nvtx",), ("nvtx",)),
+        "nvtx",
+        purpose=("marks for NVIDIA's profiler", "NVIDIA profiler 打点"),
+        imports=("nvtx",),
+        distributions=("nvtx",),
         npu=("torch.npu.mstx", "torch.npu.mstx"),
         mlu=("torch.mlu.cnpx", "torch.mlu.cnpx"),
         risk="medium",
     ),
     Package(
-        *("PyG's extensions", KERNELS, ("torch_scatter", "torch_sparse", "torch_cluster", "torch_spline_conv")),
-        ("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv"),
+        "PyG's extensions",
+        purpose=KERNELS,
+        imports=("torch_scatter", "torch_sparse", "torch_cluster", "torch_spline_conv"),
+        distributions=("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv"),
     ),
     Package(
-        *("horovod", ("distributed training over NCCL and MPI", "基于 NCCL 与 MPI 的分布式训练")),
-        *(("horovod.torch",), ()),
+        "horovod",
+        purpose=("distributed training over NCCL and MPI", "基于 NCCL 与 MPI 的分布式训练"),
+        imports=("horovod.torch",),
         npu=(f"torch.distributed with {NPU.backend}", f"torch.distributed 与 {NPU.backend}"),
         mlu=(f"torch.distributed with {MLU.backend}", f"torch.distributed 与 {MLU.backend}"),
     ),
     Package(
-        *("CUDA's own libraries", ("CUDA, cuDNN, NCCL", "CUDA、cuDNN、NCCL"), ("cuda",)),
-        (
-            *("nvidia-*-cu*", "cuda-python", "cuda-toolkit", "cudatoolkit", "cudatoolkit-dev", "cudnn"),
-            *("pytorch-cuda", "nccl"),
+        "CUDA's own libraries",
+        purpose=("CUDA, cuDNN, NCCL", "CUDA、cuDNN、NCCL"),
+        imports=("cuda",),
+        distributions=(
+            "nvidia-*-cu*",
+            "cuda-python",
+            "cuda-toolkit",
+            "cudatoolkit",
+            "cudatoolkit-dev",
+            "cudnn",
+            "pytorch-cuda",
+            "nccl",
         ),
         npu=("CANN, with HCCL", "CANN 与 HCCL"),
         mlu=("Neuware, with CNNL and CNCL", "Neuware(CNNL、CNCL)"),

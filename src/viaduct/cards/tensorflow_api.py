@@ -22,42 +22,42 @@ COLLECTIVE_PREFIXES = (f"{HCCL_API}.", f"{NPU_BRIDGE}.{HCCL}.")
 """Prefixes of qualified names that may be used only after communication was started (`initialize_system`)."""
 MODULES: dict[str, tuple[str, ...]] = {
     f"{ESTIMATOR}.npu_config": (
-        *("NPURunConfig", "ProfilingConfig", "DumpConfig", "MemoryConfig", "DynamicInputConfig", "ExperimentalConfig"),
-        *("GraphMemoryOptimizeConfig", "NpuExecutePlacement", "decorator_tf_session"),
+        "NPURunConfig", "ProfilingConfig", "DumpConfig", "MemoryConfig", "DynamicInputConfig", "ExperimentalConfig",
+        "GraphMemoryOptimizeConfig", "NpuExecutePlacement", "decorator_tf_session",
     ),
     f"{ESTIMATOR}.npu_estimator": ("NPUEstimator", "NPUEstimatorSpec"),
     f"{ESTIMATOR}.npu_optimizer": (
-        *("NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper"),
-        *("npu_allreduce", "allreduce"),
+        "NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper",
+        "npu_allreduce", "allreduce",
     ),
     f"{ESTIMATOR}.npu_hook": (
-        *("NPUBroadcastGlobalVariablesHook", "NPUCheckpointSaverHook", "SetIterationsVarHook", "NPUShutDownHook"),
-        *("NPUOutputTensorHook", "TellMeStepOrLossHook"),
+        "NPUBroadcastGlobalVariablesHook", "NPUCheckpointSaverHook", "SetIterationsVarHook", "NPUShutDownHook",
+        "NPUOutputTensorHook", "TellMeStepOrLossHook",
     ),
     f"{ESTIMATOR}.npu_callbacks": ("NPUBroadcastGlobalVariablesCallback",),
     f"{ESTIMATOR}.npu_loss_scale_manager": ("FixedLossScaleManager", "ExponentialUpdateLossScaleManager"),
     f"{ESTIMATOR}.npu_loss_scale_optimizer": ("NPULossScaleOptimizer",),
     ESTIMATOR: (
-        *("npu_scope", "npu_strategy", "npu_rnn", "npu_plugin", "keras_to_npu", "util", "npu_convert_dropout"),
+        "npu_scope", "npu_strategy", "npu_rnn", "npu_plugin", "keras_to_npu", "util", "npu_convert_dropout",
         "npu_dynamic_rnn",
     ),
     f"{NPU_BRIDGE}.estimator": ("npu_ops",),
     f"{NPU_BRIDGE}.estimator.npu_unary_ops": ("npu_unary_ops",),
     f"{NPU_BRIDGE}.{HCCL}": ("hccl_ops",),
     HCCL_API: (
-        *("create_group", "destroy_group", "get_rank_size", "get_local_rank_size", "get_rank_id", "get_local_rank_id"),
-        *("get_world_rank_from_group_rank", "get_group_rank_from_world_rank"),
+        "create_group", "destroy_group", "get_rank_size", "get_local_rank_size", "get_rank_id", "get_local_rank_id",
+        "get_world_rank_from_group_rank", "get_group_rank_from_world_rank",
     ),
     f"{HCCL}.split.api": ("set_split_strategy_by_idx", "set_split_strategy_by_size"),
     NPU_INIT: (
-        *("npu_hooks_append", "npu_callbacks_append", "npu_config_proto", "npu_graph_options", "npu_optimizer_options"),
-        *("npu_run_config_init", "set_keras_session_npu_config", "init_resource", "shutdown_resource"),
-        *("close_session", "get_npu_rank_id", "get_npu_local_rank_id", "get_npu_rank_size", "get_npu_local_rank_size"),
-        *("npu_keras_optimizer", "npu_tf_optimizer", "npu_clear_session", "NpuEmptyHook", "experimental_options"),
+        "npu_hooks_append", "npu_callbacks_append", "npu_config_proto", "npu_graph_options", "npu_optimizer_options",
+        "npu_run_config_init", "set_keras_session_npu_config", "init_resource", "shutdown_resource",
+        "close_session", "get_npu_rank_id", "get_npu_local_rank_id", "get_npu_rank_size", "get_npu_local_rank_size",
+        "npu_keras_optimizer", "npu_tf_optimizer", "npu_clear_session", "NpuEmptyHook", "experimental_options",
     ),
     "tensorflow.core.protobuf.rewriter_config_pb2": ("RewriterConfig",),
     "tensorflow.core.protobuf": ("rewriter_config_pb2",),
-}
+}  # fmt: skip
 DEFINING_MODULE = {name: module for module, names in MODULES.items() for name in names}
 """Module that defines each name."""
 # Names that `from npu_bridge.npu_init import *` does not bind.

@@ -44,10 +44,10 @@ NPU_RUN_CONFIGS = (full_name("NPURunConfig"), full_name("npu_run_config_init"))
 BATCHING = {"batch": 1, "padded_batch": 3}  # method -> position of drop_remainder
 MAP_AND_BATCH = ("tensorflow.data.experimental.map_and_batch", "tensorflow.contrib.data.map_and_batch")
 LOSS_SCALES = (
-    *("tensorflow.train.experimental.enable_mixed_precision_graph_rewrite", "tensorflow.contrib.mixed_precision."),
-    *("tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer", "tensorflow.train.experimental.FixedLossScale"),
-    *("tensorflow.train.experimental.DynamicLossScale",),
-)
+    "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite", "tensorflow.contrib.mixed_precision.",
+    "tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer", "tensorflow.train.experimental.FixedLossScale",
+    "tensorflow.train.experimental.DynamicLossScale",
+)  # fmt: skip
 TRAIN_OP_FUNCTIONS = ("learning.create_train_op", "training.create_train_op", "layers.optimize_loss")
 MARKS: dict[Mark, tuple[str, ...]] = {
     "broadcasts": ("hccl_ops.broadcast", "NPUBroadcastGlobalVariablesHook", "npu_hooks_append", "broadcast_global_"),

@@ -18,6 +18,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Literal
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import find_called_function, find_parameter, last_name
 from viaduct.migration.names import Function, Names, Scope
 from viaduct.migration.predicates import is_property
@@ -49,38 +50,38 @@ class Question:
 
 # Methods that return the value itself or a part of it.
 VALUE_METHODS = {
-    *("get", "pop", "items", "values", "copy", "setdefault", "state_dict", "popitem", "__getitem__", "share_memory_"),
-    *("float", "half", "double", "bfloat16", "type", "detach", "clone", "contiguous", "requires_grad_"),
-    *("view", "reshape", "unsqueeze", "squeeze", "t", "transpose", "permute", "flatten", "expand", "repeat"),
-}
+    "get", "pop", "items", "values", "copy", "setdefault", "state_dict", "popitem", "__getitem__", "share_memory_",
+    "float", "half", "double", "bfloat16", "type", "detach", "clone", "contiguous", "requires_grad_",
+    "view", "reshape", "unsqueeze", "squeeze", "t", "transpose", "permute", "flatten", "expand", "repeat",
+}  # fmt: skip
 # Methods that networks have. What torch.load returns counts as a network if one of them is called, although other
 # objects, such as tokenizers and estimators, have some of these methods too.
 NETWORK_METHODS = {
-    *("eval", "train", "forward", "parameters", "named_parameters", "modules", "named_modules", "children", "generate"),
-    *("zero_grad", "predict", "sample", "encode", "decode", "inference", "named_children", "buffers", "apply"),
-}
-MOVE_METHODS = ("to", "cuda", "npu", "mlu", "cpu", "xpu", "to_empty")
+    "eval", "train", "forward", "parameters", "named_parameters", "modules", "named_modules", "children", "generate",
+    "zero_grad", "predict", "sample", "encode", "decode", "inference", "named_children", "buffers", "apply",
+}  # fmt: skip
+MOVE_METHODS = ("to", *DEVICE_TYPES, "cpu", "xpu", "to_empty")
 HOST_METHODS = ("numpy", "tolist", "item", "__array__")
 # Methods whose call does not count as a use.
 NEUTRAL_METHODS = {
-    *("keys", "size", "dim", "numel", "stride", "element_size", "is_floating_point", "ndimension", "get_device"),
+    "keys", "size", "dim", "numel", "stride", "element_size", "is_floating_point", "ndimension", "get_device",
     "load_state_dict",
-}
+}  # fmt: skip
 # Methods that store an argument in their object.
 STORING_METHODS = {"update", "append", "extend", "insert", "add", "__setitem__"}
 # Builtins and functions that return their argument, or a container or iterator with it.
 PASSING_BUILTINS = {
-    *("dict", "list", "tuple", "set", "iter", "next", "sorted", "enumerate", "zip", "reversed", "map", "filter"),
-}
+    "dict", "list", "tuple", "set", "iter", "next", "sorted", "enumerate", "zip", "reversed", "map", "filter",
+}  # fmt: skip
 COPYING_CALLS = (
-    *("collections.OrderedDict", "copy.deepcopy", "copy.copy", "types.SimpleNamespace", "tqdm.tqdm"),
+    "collections.OrderedDict", "copy.deepcopy", "copy.copy", "types.SimpleNamespace", "tqdm.tqdm",
     "itertools.islice",
-)
+)  # fmt: skip
 # Builtins that only inspect or print their argument.
 INSPECTING_BUILTINS = {
-    *("print", "len", "type", "isinstance", "hasattr", "str", "repr", "bool", "any", "all", "id", "callable", "vars"),
-    *("dir", "format", "int", "float", "max", "min", "sum", "range", "issubclass", "delattr"),
-}
+    "print", "len", "type", "isinstance", "hasattr", "str", "repr", "bool", "any", "all", "id", "callable", "vars",
+    "dir", "format", "int", "float", "max", "min", "sum", "range", "issubclass", "delattr",
+}  # fmt: skip
 HOST_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy", "sklearn", "matplotlib", "h5py"}
 # Modules and loggers whose functions only print a value or write it to a file.
 PRINTING_NAMES = {"logging", "logger", "pprint", "warnings", "json", "yaml"}
@@ -97,9 +98,9 @@ DEVICE_WORD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
 Loop = ast.For | ast.AsyncFor | ast.While
 # Expressions whose value is, or contains, the value of a child.
 CONTAINING_NODES = (
-    *(ast.Subscript, ast.IfExp, ast.BoolOp, ast.Await, ast.Starred, ast.Dict, ast.List, ast.Tuple, ast.Set),
-    *(ast.DictComp, ast.ListComp, ast.GeneratorExp, ast.SetComp),
-)
+    ast.Subscript, ast.IfExp, ast.BoolOp, ast.Await, ast.Starred, ast.Dict, ast.List, ast.Tuple, ast.Set,
+    ast.DictComp, ast.ListComp, ast.GeneratorExp, ast.SetComp,
+)  # fmt: skip
 ReadsKey = tuple[ast.AST | None, str]
 """Key of all reads of a name or an attribute: (node of the scope, name) or (None, attribute)."""
 

@@ -31,17 +31,17 @@ FAMILIES: dict[str, Framework] = {"torch": "torch", "tf1": "tensorflow"}
 PYTORCH_ROOTS = {"torch", *PLUGINS}
 # Libraries that are based on PyTorch and return its tensors and modules.
 PYTORCH_COMPANIONS = {
-    *("torchvision", "torchaudio", "torchtext", "torchmetrics", "torchdata", "torch_geometric", "torch_scatter", "dgl"),
-    *("lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "diffusers", "transformers", "peft", "timm"),
-    *("deepspeed", "fairseq", "fairscale", "detectron2", "mmcv", "mmengine", "mmdet", "mmseg", "mmcls", "mmpretrain"),
-    *("ultralytics", "kornia", "monai", "segmentation_models_pytorch", "sentence_transformers", "open_clip", "clip"),
-    *("stable_baselines3", "tianshou", "apex", "bitsandbytes", "xformers", "vllm", "trl", "ignite", "catalyst"),
-    *("gpytorch", "botorch", "pytorch3d", "allennlp", "flair", "espnet", "speechbrain", "torchtune", "composer"),
-}
+    "torchvision", "torchaudio", "torchtext", "torchmetrics", "torchdata", "torch_geometric", "torch_scatter", "dgl",
+    "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "diffusers", "transformers", "peft", "timm",
+    "deepspeed", "fairseq", "fairscale", "detectron2", "mmcv", "mmengine", "mmdet", "mmseg", "mmcls", "mmpretrain",
+    "ultralytics", "kornia", "monai", "segmentation_models_pytorch", "sentence_transformers", "open_clip", "clip",
+    "stable_baselines3", "tianshou", "apex", "bitsandbytes", "xformers", "vllm", "trl", "ignite", "catalyst",
+    "gpytorch", "botorch", "pytorch3d", "allennlp", "flair", "espnet", "speechbrain", "torchtune", "composer",
+}  # fmt: skip
 TENSORFLOW_ROOTS = {
-    *("tensorflow", "tensorflow_estimator", NPU_BRIDGE, "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons"),
-    *("tensorflow_core", "tensor2tensor", "tensorflow_datasets", "tensorlayer", "tflearn"),
-}
+    "tensorflow", "tensorflow_estimator", NPU_BRIDGE, "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons",
+    "tensorflow_core", "tensor2tensor", "tensorflow_datasets", "tensorlayer", "tflearn",
+}  # fmt: skip
 FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
 """A text that uses a framework directly contains one of these words."""
 LIBRARY_IMPORT = re.compile(

@@ -15,13 +15,12 @@ from viaduct.cards import NPU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.project import Project
 
-LIBRARIES = frozenset(
-    {
-        *sys.stdlib_module_names,
-        *("tensorflow", "torch", "keras", "horovod", "numpy", *NPU.tensorflow_modules, "absl"),
-        *PYTORCH_COMPANIONS,
-    }
-)
+LIBRARIES = {
+    *sys.stdlib_module_names,
+    "tensorflow", "torch", "keras", "horovod", "numpy", "absl",
+    *NPU.tensorflow_modules,
+    *PYTORCH_COMPANIONS,
+}  # fmt: skip
 """Top-level modules of libraries. A name in them is no file of the project, except one with exactly this name."""
 IMPORT_STATEMENT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\((?:[^)#]|#[^\n]*\n)*\)|[^\n#;]+)"

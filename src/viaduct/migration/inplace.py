@@ -112,14 +112,14 @@ class InPlaceRun:
         """Change one file; a file with several hard links is written once."""
         path, new = self.root / change.path, self.folder / NEW / str(number)
         journal.check_folder(self.root, change.path)
-        if change.way == "create":
+        if change.method == "create":
             return move_new_file(new, path)
         status = os.lstat(path)
         if self.rewritten.get((status.st_dev, status.st_ino)) == change.new:
             return None
         if (status.st_ino, status.st_mtime_ns, stat.S_ISREG(status.st_mode)) != (change.inode, change.modified, True):
             raise journal.make_changed_error(path)
-        if change.way == "rename":
+        if change.method == "rename":
             return os.rename(new, path)
         if durable.digest_file(path) != change.old:
             raise journal.make_changed_error(path)
@@ -133,7 +133,7 @@ class InPlaceRun:
     def check_backups(self) -> None:
         """Raise ChangedMeanwhile if a file was changed just before the rename: its hard link in old/ shows that."""
         for number, change in enumerate(self.changes):
-            if change.way == "rename" and durable.digest_file(self.folder / OLD / str(number)) != change.old:
+            if change.method == "rename" and durable.digest_file(self.folder / OLD / str(number)) != change.old:
                 raise journal.make_changed_error(self.root / change.path)
 
     def finish(self) -> None:
@@ -226,7 +226,7 @@ def check_hard_links(root: Path, changes: list[Change]) -> None:
     """Raise ChangedMeanwhile if two hard links of one file would get different contents."""
     first_changes: dict[int, Change] = {}
     for change in changes:
-        if change.way == "rewrite":
+        if change.method == "rewrite":
             first = first_changes.setdefault(change.inode, change)
             if first.new != change.new and os.path.samefile(root / first.path, root / change.path):
                 raise ChangedMeanwhile(

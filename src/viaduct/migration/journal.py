@@ -29,7 +29,7 @@ from viaduct.migration.walk import STATE_FOLDER, printable_path
 from viaduct.plain_files import read_plain_file
 
 JOURNAL, DRAFT, OLD, NEW = "journal", "journal.draft", "old", "new"
-VERSION = 1
+VERSION = 2
 MAX_JOURNAL_BYTES = 64 << 20
 """A larger file is not a journal of viaduct."""
 MAX_SHOWN_FILES = 3
@@ -43,7 +43,7 @@ class Change:
     """One changed file in the journal. The fields are the keys of the file format."""
 
     path: str
-    way: WriteMethod
+    method: WriteMethod
     old: str  # digest of the content before; empty for a new file
     new: str  # digest of the content after
     modified: int = 0  # mtime before, in nanoseconds
@@ -114,8 +114,8 @@ def parse_change(item: Any) -> Change:
     parts = change.path.split("/")
     if not all(parts) or {".", ".."} & set(parts) or "\0" in change.path:
         raise ValueError(f"path {change.path!r}")
-    if change.way not in ("rename", "rewrite", "create"):
-        raise ValueError(f"way {change.way!r}")
+    if change.method not in ("rename", "rewrite", "create"):
+        raise ValueError(f"method {change.method!r}")
     if not all(re.fullmatch(r"[0-9a-f]{64}|", text) for text in (change.old, change.new)):
         raise ValueError("digest")
     if not isinstance(change.modified, int) or not isinstance(change.inode, int):
@@ -171,7 +171,7 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
     """
     old, new = folder / OLD / str(number), folder / NEW / str(number)
     present = durable.read_content(path)
-    if change.way == "create":
+    if change.method == "create":
         is_ours = os.path.samefile(new, path) if os.path.lexists(new) and present is not None else True
         if present is not None and is_ours and durable.digest(present) == change.new:
             os.unlink(path)
@@ -184,9 +184,9 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
         if os.path.lexists(path) or not path.parent.is_dir():
             return False
         os.rename(old, path)
-    elif change.way == "rename" and durable.digest(present) == change.new:
+    elif change.method == "rename" and durable.digest(present) == change.new:
         os.rename(old, path)
-    elif change.way == "rewrite" and is_mixture(present, read_plain_file(old), durable.read_content(begun_name(new))):
+    elif change.method == "rewrite" and is_interrupted_write(present, old, begun_name(new)):
         rewrite(path, read_plain_file(old), os.lstat(path).st_ino)
         os.utime(path, ns=(os.lstat(path).st_atime_ns, change.modified))
     else:
@@ -203,8 +203,9 @@ def is_inode(path: Path, inode: int) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_ino == inode
 
 
-def is_mixture(present: bytes, old: bytes, new: bytes | None) -> bool:
-    """Return True if every byte equals the old or the new content at its position, as after an interrupted write."""
+def is_interrupted_write(present: bytes, old_file: Path, new_file: Path) -> bool:
+    """Return True if every byte of a file equals the byte of the old or the new content at its position."""
+    old, new = read_plain_file(old_file), durable.read_content(new_file)
     if new is None or not min(len(old), len(new)) <= len(present) <= max(len(old), len(new)):
         return False
     pairs = zip_longest(old[: len(present)], new[: len(present)])

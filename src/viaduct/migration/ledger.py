@@ -241,16 +241,16 @@ def make_place_of_finding(finding: Finding) -> Place:
 
 RANK_REQUIREMENTS = (
     (
-        *("broadcast", "broadcasts"),
+        "broadcast", "broadcasts",
         "this program trains on several ranks, and nothing seen here makes them start from the same values",
         "该程序在多个 rank 上训练,但未见各 rank 以相同初值开始",
     ),
     (
-        *("communication", "communicates"),
+        "communication", "communicates",
         "this program trains on several ranks, and nothing seen here starts their communication",
         "该程序在多个 rank 上训练,但未见启动集合通信",
     ),
-)
+)  # fmt: skip
 """(requirement, mark of a file that fulfils it, message if no file of a program has the mark, the same in Chinese)."""
 NO_PLUGIN = (
     "this program uses the card, and no import of the plug-in that makes it known to torch was found in its files",

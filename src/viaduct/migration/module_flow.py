@@ -27,17 +27,17 @@ from viaduct.migration.source import FunctionNode, ImportNode, Source
 HOROVOD_MODULES = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
 """Qualified names of Horovod's module. Below, `root` is one of them."""
 CONVERTED_MEMBERS = {
-    *("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer", "callbacks", "keras"),
-    *("BroadcastGlobalVariablesHook", "callbacks.BroadcastGlobalVariablesCallback", "broadcast_global_variables"),
-    *("broadcast_variables", "allreduce", "allgather", "broadcast", "Average", "Sum", "Min", "Max", "Product"),
-}
+    "init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer", "callbacks", "keras",
+    "BroadcastGlobalVariablesHook", "callbacks.BroadcastGlobalVariablesCallback", "broadcast_global_variables",
+    "broadcast_variables", "allreduce", "allgather", "broadcast", "Average", "Sum", "Min", "Max", "Product",
+}  # fmt: skip
 """Members of Horovod that rules convert or remove."""
 MEMBERS = {
     *CONVERTED_MEMBERS,
-    *("Adasum", "Compression", "DistributedGradientTape", "allgather_object", "alltoall", "broadcast_object"),
-    *("cross_rank", "cross_size", "elastic", "gloo_built", "is_initialized", "join", "mpi_built", "nccl_built"),
-    *("reducescatter", "start_timeline", "stop_timeline", "load_model", "mpi_threads_supported"),
-}
+    "Adasum", "Compression", "DistributedGradientTape", "allgather_object", "alltoall", "broadcast_object",
+    "cross_rank", "cross_size", "elastic", "gloo_built", "is_initialized", "join", "mpi_built", "nccl_built",
+    "reducescatter", "start_timeline", "stop_timeline", "load_model", "mpi_threads_supported",
+}  # fmt: skip
 """Members of Horovod that a program may use."""
 
 

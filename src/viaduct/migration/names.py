@@ -38,18 +38,18 @@ SPELLINGS = (
 )
 Function = FunctionNode | ast.Lambda
 BINDING_NODES = (
-    *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
-    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
-)
+    ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal,
+    ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping,
+)  # fmt: skip
 # Nodes that bind names or open scopes: `walk_nodes` hands them to `visit`.
 SCOPE_AND_BINDING_NODES = {
     *(*BINDING_NODES, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
-}
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension,
+}  # fmt: skip
 # `from tensorflow import *` binds these names, even if one of MODULES_WITHOUT_CLASSES is imported with a star too.
 TENSORFLOW_TOP_CLASSES = (
-    *("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions"),
-)
+    "Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions",
+)  # fmt: skip
 MODULES_WITHOUT_CLASSES = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Bindings = list[str | ast.expr | None]

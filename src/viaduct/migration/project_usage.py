@@ -30,15 +30,15 @@ HOROVOD_RANK_CALLS = {"rank", "size", "local_rank", "local_size"}
 TRAINING_METHODS = ("minimize", "apply_gradients")
 # Functions that take an optimizer and train with it.
 OPTIMIZER_TRAINING_FUNCTIONS = {
-    *("tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op"),
-    *("tensorflow.contrib.slim.learning.create_train_op", "tf_slim.learning.create_train_op"),
-    *("tensorflow.contrib.slim.training.create_train_op", "tf_slim.create_train_op"),
+    "tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op",
+    "tensorflow.contrib.slim.learning.create_train_op", "tf_slim.learning.create_train_op",
+    "tensorflow.contrib.slim.training.create_train_op", "tf_slim.create_train_op",
     "tensorflow.estimator.clip_gradients_by_norm",
-}
+}  # fmt: skip
 INITIALIZERS = {
-    *("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables"),
+    "tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables",
     "tensorflow.initializers.global_variables",
-}
+}  # fmt: skip
 VARIABLE_WORDS = re.compile(
     "|".join([*TRAINING_METHODS, "initial", "broadcast", "Broadcast", "train_op", "optimize_loss", "clip_"])
 )
@@ -47,9 +47,9 @@ GROUPING_CALLS = {"tensorflow.group", "tensorflow.tuple"}
 BROADCASTS = {
     *(f"{HCCL_OPERATORS}.broadcast", full_name("npu_hooks_append")),
     full_name("NPUBroadcastGlobalVariablesHook"),
-    *("horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables"),
+    "horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables",
     "horovod.tensorflow.broadcast_variables",
-}
+}  # fmt: skip
 # Members of tf.distribute.InputContext by which a dataset is sharded.
 INPUT_CONTEXT_NAMES = ("num_input_pipelines", "input_pipeline_id")
 

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from viaduct.migration.values import Values
 
 Handler = Callable[["Site"], None]
-ALL_TARGETS: tuple[TargetName, ...] = ("npu", "mlu", "any")
+ALL_CARDS: tuple[TargetName, ...] = ("npu", "mlu")
+ALL_TARGETS: tuple[TargetName, ...] = (*ALL_CARDS, "any")
 ALL_MODES: tuple[Mode, ...] = ("rewrite", "patch")
 
 

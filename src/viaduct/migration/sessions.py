@@ -9,9 +9,9 @@ TensorFlow, so only the keyword is used.
 from __future__ import annotations
 
 SESSION_CLASSES = (
-    *("tensorflow.Session", "tensorflow.InteractiveSession"),
-    *("tensorflow.python.client.session.Session", "tensorflow.python.client.session.InteractiveSession"),
-)
+    "tensorflow.Session", "tensorflow.InteractiveSession",
+    "tensorflow.python.client.session.Session", "tensorflow.python.client.session.InteractiveSession",
+)  # fmt: skip
 MONITORED_SESSIONS = ("tensorflow.train.MonitoredTrainingSession", "tensorflow.train.SingularMonitoredSession")
 SLIM = ("tensorflow.contrib.slim", "tf_slim")
 # Qualified name of a class or function -> slot.

@@ -26,9 +26,9 @@ ImportNode = ast.Import | ast.ImportFrom
 LINE_END = re.compile(r"\r\n|\r|\n")
 # Fields that are not visited: they hold no nodes, or operators and contexts, which `ast` shares between nodes.
 LEAF_FIELDS = {
-    *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
-    *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
-}
+    "ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion",
+    "type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs",
+}  # fmt: skip
 PYTHON2_ERRORS = ("call to 'print'", "call to 'exec'", "multiple exception types", "leading zeros", "inconsistent use")
 """Parts of the parser's error messages about constructs of Python 2. PYTHON2_LINE matches a line with one."""
 PYTHON2_LINE = re.compile(

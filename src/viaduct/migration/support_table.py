@@ -47,16 +47,16 @@ CANNED_ESTIMATORS = tuple(
 FINITE_CHECKS = tuple(f"{module}{name}" for module in ("", "math.") for name in ("is_finite", "is_inf", "is_nan"))
 STRATEGIES = ("MirroredStrategy", "OneDeviceStrategy", "experimental.MultiWorkerMirroredStrategy")
 RANDOM_GENERATORS = (
-    *("random.experimental.Generator", "random.experimental.create_rng_state"),
-    *("random.experimental.get_global_generator", "random.experimental.set_global_generator"),
-)
+    "random.experimental.Generator", "random.experimental.create_rng_state",
+    "random.experimental.get_global_generator", "random.experimental.set_global_generator",
+)  # fmt: skip
 TPU_FUNCTIONS = tuple(
     f"estimator.tpu.{name}"
     for name in (
-        *("rewrite", "replicate", "shard", "batch_parallel", "initialize_system", "shutdown_system"),
-        *("outside_compilation", "cross_replica_sum", "bfloat16_scope", "core"),
+        "rewrite", "replicate", "shard", "batch_parallel", "initialize_system", "shutdown_system",
+        "outside_compilation", "cross_replica_sum", "bfloat16_scope", "core",
     )
-)
+)  # fmt: skip
 SYMBOLS: tuple[Symbol, ...] = (
     *make_symbols(("estimator.RunConfig",), "after migration", rule="estimator_run_config"),
     *make_symbols(("estimator.Estimator",), "after migration", rule="estimator_class"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration import classes
 from viaduct.migration.classes import OBJECT
@@ -25,10 +26,10 @@ from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
 from viaduct.migration.source import FunctionNode
 
 DATASET_METHODS = {
-    *("apply", "batch", "cache", "concatenate", "enumerate", "filter", "flat_map", "interleave", "map"),
-    *("map_and_batch", "padded_batch", "prefetch", "reduce", "repeat", "shard", "shuffle", "skip", "take", "unbatch"),
-    *("window", "zip", "with_options", "from_generator", "from_tensors", "from_tensor_slices", "list_files", "range"),
-}
+    "apply", "batch", "cache", "concatenate", "enumerate", "filter", "flat_map", "interleave", "map",
+    "map_and_batch", "padded_batch", "prefetch", "reduce", "repeat", "shard", "shuffle", "skip", "take", "unbatch",
+    "window", "zip", "with_options", "from_generator", "from_tensors", "from_tensor_slices", "list_files", "range",
+}  # fmt: skip
 # Methods, keywords and arguments of TensorFlow's datasets that other libraries lack. A parameter used with one of them,
 # and otherwise with dataset methods only, is a dataset.
 TENSORFLOW_METHODS = {"interleave", "padded_batch", "make_one_shot_iterator", "make_initializable_iterator"}
@@ -36,10 +37,10 @@ TENSORFLOW_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_r
 TENSORFLOW_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
 # Libraries whose objects have methods named like those of TensorFlow's datasets.
 OTHER_LIBRARIES = (
-    *("webdataset", "datasets", "torch", "torchdata", "torchtext", "ray", "mxnet", "paddle", "pandas", "numpy"),
-)
+    "webdataset", "datasets", "torch", "torchdata", "torchtext", "ray", "mxnet", "paddle", "pandas", "numpy",
+)  # fmt: skip
 # Methods of modules and tensors that return the same kind.
-CONVERSIONS = {"to", "cuda", "npu", "mlu", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
+CONVERSIONS = {"to", *DEVICE_TYPES, "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
 # Kind of an object -> its methods that return an object of the same kind.
 SAME_KIND_METHODS = {
     "dataset": DATASET_METHODS - {"reduce"},
@@ -49,10 +50,10 @@ SAME_KIND_METHODS = {
 }
 # Functions and classes of torch that create a tensor.
 TENSOR_CONSTRUCTORS = {
-    *("arange", "as_tensor", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace"),
-    *("ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "stack", "tensor"),
-    *("zeros", "zeros_like", "Tensor", "FloatTensor", "LongTensor", "IntTensor", "nn.Parameter"),
-}
+    "arange", "as_tensor", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace",
+    "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "stack", "tensor",
+    "zeros", "zeros_like", "Tensor", "FloatTensor", "LongTensor", "IntTensor", "nn.Parameter",
+}  # fmt: skip
 CONSTRUCTORS = {
     **dict.fromkeys(SESSION_CLASSES, "session"),
     **dict.fromkeys((*MONITORED_SESSIONS, "tensorflow.train.MonitoredSession"), "monitored_session"),

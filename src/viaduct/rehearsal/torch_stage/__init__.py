@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from viaduct.cards import CARDS
 from viaduct.devices.strided_pointwise import replace_faulty_weight_gradients
 from viaduct.errors import BadValue
 from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
@@ -19,7 +20,7 @@ from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
 
 def install(name: str, count: int = 8) -> None:
     """Install a device with `count` cards."""
-    if name not in ("npu", "mlu"):
+    if name not in CARDS:
         raise BadValue(f"a rehearsal is on npu or mlu, not on {name!r}.", "viaduct rehearse SCRIPT --on npu")
     if not _prepare(name, count):
         return

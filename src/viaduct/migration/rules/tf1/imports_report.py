@@ -10,14 +10,14 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.migration.lookups import imported_names
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
     __name__,
     requirement="tensorflow_functions",
     rows=("I4",),
     category="report",
-    targets=("npu", "mlu"),
+    targets=ALL_CARDS,
     runs_last=True,
 )
 

@@ -2,6 +2,7 @@
 
 from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.notices import Notice, report_rule
+from viaduct.migration.rule import ALL_CARDS
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1._communication import START_CALLS, STOP_CALLS
 
@@ -45,7 +46,7 @@ rules = (
             "{last} 只能观察由 TensorFlow 自身执行的图,看不到设备上的张量:请删除;可用 --dump DIR 导出设备上的张量",
         ),
         category="report",
-        targets=("npu", "mlu"),
+        targets=ALL_CARDS,
         requirement="tensorflow_functions",
         rows=("8",),
     ),

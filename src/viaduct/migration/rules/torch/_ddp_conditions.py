@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import bind_arguments, calls_to, keyword_value, method_name, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import executed_statements, is_imported_by_others, main_guard
@@ -17,7 +18,7 @@ from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
 from viaduct.migration.rules.torch._training import DATA_LOADERS, EpochLoop, LoaderTrace
 from viaduct.migration.source import FunctionNode
 
-MOVING_METHODS = ("cuda", "npu", "mlu", "to")
+MOVING_METHODS = (*DEVICE_TYPES, "to")
 SAVING_FUNCTIONS = ("torch.save", "torch.jit.save")
 # Arguments of a DataLoader that a `**kwargs` must not hide.
 LOADER_ARGUMENTS = {"shuffle", "sampler", "batch_sampler", "batch_size"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import (
     bind_arguments,
     bindings_of,
@@ -33,7 +34,7 @@ NUMBER_LIST_NAMES = {"device_ids", "gpu_ids", "gpus", "gpuids"}
 # Functions that return the number of a device, or a count from which one is computed: `get_rank() % device_count()`.
 NUMBER_FUNCTIONS = (
     {f"torch.distributed.{name}" for name in ("get_rank", "get_node_local_rank", "get_world_size")}
-    | {f"torch.{card}.{name}" for card in ("cuda", "npu", "mlu") for name in ("current_device", "device_count")}
+    | {f"torch.{card}.{name}" for card in DEVICE_TYPES for name in ("current_device", "device_count")}
     | {"torch.accelerator.current_device_index"}
 )
 SPAWN_FUNCTIONS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.classes import OBJECT, find_class, find_method_owner, is_module
 from viaduct.migration.device_texts import device_expression, device_literal, device_number_text, is_device_name
@@ -48,11 +49,9 @@ DEVICE_POSITIONS = {
     "torch.jit.load": 1,
     "torch.set_default_device": 0,
     "torch.Generator": 0,
-    **{
-        f"torch.{card}.{name}": 0 for card in ("cuda", "npu", "mlu") for name in ("set_device", "device", "synchronize")
-    },
+    **{f"torch.{card}.{name}": 0 for card in DEVICE_TYPES for name in ("set_device", "device", "synchronize")},
 }
-MOVING_METHODS = ("to", "cuda", "npu", "mlu")
+MOVING_METHODS = ("to", *DEVICE_TYPES)
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
 OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
 FIELD_FUNCTIONS = ("field", "Field", "Option", "Argument")  # functions of dataclasses, pydantic, typer with a default

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.lookups import dotted_name, plain_name
 from viaduct.migration.rule import Site
@@ -84,7 +85,7 @@ def is_availability_test(site: Site, test: ast.expr) -> bool:
 def availability_tests(site: Site) -> set[str]:
     """Return the functions that test for a card: torch's, and the helper's."""
     helper_test = f"{site.file.project.helper_module_of(site.file.path)}.{HELPER_OBJECT}.is_available"
-    return {helper_test, *(f"torch.{module}.is_available" for module in ("cuda", "npu", "mlu", "accelerator"))}
+    return {helper_test, *(f"torch.{module}.is_available" for module in (*DEVICE_TYPES, "accelerator"))}
 
 
 def parenthesize(site: Site, node: ast.AST, code: str) -> str:

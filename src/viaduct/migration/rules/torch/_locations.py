@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import Literal
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.classes import list_ancestry
 from viaduct.migration.lookups import is_self_attribute, keyword_value, literal_text, method_name
 from viaduct.migration.names import Bindings
@@ -14,7 +15,7 @@ from viaduct.migration.values import TENSOR_CONSTRUCTORS, starts_with_name
 
 Location = Literal["card", "cpu"] | None
 
-CARD_NAMES = ("cuda", "npu", "mlu")  # methods that move to a card, and modules of torch
+CARD_NAMES = DEVICE_TYPES  # methods that move to a card, and modules of torch
 CPU_METHODS = ("cpu", "numpy", "tolist")
 CPU_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
 # Functions of torch whose result has the location of their argument.

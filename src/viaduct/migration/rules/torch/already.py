@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
-rule = Rule(__name__, rows=("P1", "6"), category="advice", targets=("npu", "mlu"))
+rule = Rule(__name__, rows=("P1", "6"), category="advice", targets=ALL_CARDS)
 
 
 @rule.file(only_if_file_contains=("cuda", "CUDA", "nccl", "NCCL"))

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.rule import Rule, Site
+from viaduct.cards import DEVICE_TYPES
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import replace_qualified_name
 
-rule = Rule(__name__, requirement="amp", rows=("P11", "6"), targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="amp", rows=("P11", "6"), targets=ALL_CARDS)
 
 AUTOCAST_PARAMETERS = ("enabled", "dtype", "cache_enabled")
 # With the cards' own names, since positional arguments in code that was migrated before become keyword arguments too.
 AUTOCAST_NAMES = tuple(
-    f"torch.{root}.amp.{name}" for root in ("cuda", "npu", "mlu") for name in ("autocast", "autocast_mode.autocast")
+    f"torch.{root}.amp.{name}" for root in DEVICE_TYPES for name in ("autocast", "autocast_mode.autocast")
 )
 
 

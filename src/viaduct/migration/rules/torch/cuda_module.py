@@ -12,10 +12,10 @@ script uses from it are not checked, so the rule also advises to do so.
 
 from __future__ import annotations
 
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import rename_or_report
 
-rule = Rule(__name__, requirement="device_calls", rows=("P2", "6"), targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="device_calls", rows=("P2", "6"), targets=ALL_CARDS)
 
 
 @rule.reference("torch.cuda")

@@ -18,10 +18,10 @@ import ast
 
 from viaduct.cards.torch_api import counterpart
 from viaduct.migration.lookups import last_name, literal_text
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME
 
-rule = Rule(__name__, requirement="device_calls", rows=("P2", "6"), targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="device_calls", rows=("P2", "6"), targets=ALL_CARDS)
 
 FUNCTIONS_WITH_NAME = ("patch", "setattr", "delattr", "import_module")
 

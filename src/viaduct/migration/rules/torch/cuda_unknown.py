@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from viaduct.cards import NPU
 from viaduct.cards.torch_api import NAMES_MISSING_ON_A_CARD, NAMES_REPORTED_BY_OTHER_RULES, counterpart
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
     __name__,
     requirement="device_calls",
     rows=("P2", "P6", "6"),
     category="report",
-    targets=("npu", "mlu"),
+    targets=ALL_CARDS,
     runs_last=True,
 )
 

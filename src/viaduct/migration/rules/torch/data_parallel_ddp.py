@@ -44,7 +44,7 @@ import re
 
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.lookups import keyword_value, literal_text, method_name, plain_name
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
 from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_cards, plan_edits
@@ -54,7 +54,7 @@ rule = Rule(
     __name__,
     requirement="data_parallel",
     rows=("P14",),
-    targets=("npu", "mlu"),
+    targets=ALL_CARDS,
     when=lambda options: options.data_parallel == "ddp",
     after=("device_string",),
 )

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.device_texts import device_number_text, is_cuda_device
 from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
@@ -81,6 +82,6 @@ def extend_annotation(site: Site, literal: ast.expr) -> bool:
         )
         return True
     quote = site.text_of(literal)[-1]
-    site.edit.replace_node(literal, ", ".join(f"{quote}{name}{quote}" for name in ("cuda", "npu", "mlu")))
+    site.edit.replace_node(literal, ", ".join(f"{quote}{name}{quote}" for name in DEVICE_TYPES))
     site.report_change("the annotation names every card", zh="类型注解列出所有加速卡", node=literal)
     return True

@@ -15,10 +15,10 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import counterpart
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch import _imports
 
-rule = Rule(__name__, requirement="plugin", rows=("P2", "P11", "6"), targets=("npu", "mlu"))
+rule = Rule(__name__, requirement="plugin", rows=("P2", "P11", "6"), targets=ALL_CARDS)
 
 
 @rule.node(ast.ImportFrom, only_if_file_contains=("cuda",))

@@ -50,7 +50,7 @@ def report_import(site: Site) -> None:
         return
     for name in imported_names(site.node):
         package = find_package_of_import(name)
-        if package is not None and not package.own_rules and name.partition(".")[0] not in project.own_module_names:
+        if package is not None and not package.has_own_rule and name.partition(".")[0] not in project.own_module_names:
             report_package(site, package, name)
             return
 

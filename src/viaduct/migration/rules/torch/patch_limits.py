@@ -12,14 +12,14 @@ import ast
 from viaduct.cards.environment import describe_unread_devices
 from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.notices import Notice, add_notices
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
     __name__,
     requirement="torch_functions",
     rows=("P9", "P18", "P20", "P21"),
     category="report",
-    targets=("npu", "mlu"),
+    targets=ALL_CARDS,
     modes=("patch",),
     runs_last=True,
 )

@@ -17,14 +17,14 @@ from viaduct.cards import CARDS, MLU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.predicates import imported_modules
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._plugin_use import card_uses, is_plugin_imported_elsewhere, uses_card
 
 rule = Rule(
     __name__,
     requirement="plugin",
     rows=("P1", "6"),
-    targets=("npu", "mlu"),
+    targets=ALL_CARDS,
     completes_other_rules=True,  # their edits may need the import
     visits_lines_left_alone=True,
     after=("data_parallel_ddp",),

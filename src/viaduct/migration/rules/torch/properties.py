@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
 
@@ -21,7 +22,7 @@ rule = Rule(
     runs_last=True,
 )
 
-GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
+GETTERS = {f"torch.{module}.get_device_properties" for module in DEVICE_TYPES}
 GENERATION_NUMBERS = {"major", "minor"}
 GENERATION_MEANINGS = {  # target -> meaning, in English and Chinese
     "npu": ("the NPU's properties have none", "NPU 的设备属性中没有"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards import MLU
+from viaduct.cards import DEVICE_TYPES, MLU
 from viaduct.cards.advice import DEVICE_CAPABILITY, TORCH_COMPILE, TORCHSCRIPT
 from viaduct.migration.notices import Notice, report_rule
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Site
+from viaduct.migration.rule import ALL_CARDS, ALL_MODES, ALL_TARGETS, Site
 
 GRAPH_NAMES = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables", "graphs.*")
 MLU_CAPTURES = tuple(f"{MLU.torch_module}.{name}" for name in (MLU.graph_class, "graph", "make_graphed_callables"))
@@ -36,7 +36,7 @@ rules = (
         with `is_bf16_supported()`.
         """,
         Notice(
-            tuple(f"torch.{module}.get_device_capability" for module in ("cuda", "npu", "mlu")),
+            tuple(f"torch.{module}.get_device_capability" for module in DEVICE_TYPES),
             "{cards}: check the feature itself, for example is_bf16_supported()",
             "{cards}:请改为查询真正需要的能力,例如 is_bf16_supported()",
             remarks=DEVICE_CAPABILITY,
@@ -120,7 +120,7 @@ rules = (
             condition=lambda site: site.options.to == "mlu",
         ),
         category="report",
-        targets=("npu", "mlu"),
+        targets=ALL_CARDS,
         after=("cuda_api",),
         requirement="device_calls",
         rows=("P6", "6"),

@@ -17,10 +17,10 @@ import ast
 
 from viaduct.cards.torch_api import TF32_SWITCHES
 from viaduct.migration.lookups import dotted_name
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import import_torch, replace_dotted_name
 
-rule = Rule(__name__, rows=("P19", "6"), category="advice", targets=("npu", "mlu"))
+rule = Rule(__name__, rows=("P19", "6"), category="advice", targets=ALL_CARDS)
 
 
 @rule.node(ast.Attribute, only_if_file_contains=("allow_tf32",))
