@@ -14,7 +14,7 @@ from viaduct.migration.lookups import last_name
 from viaduct.migration.predicates import find_argument, is_in_annotation, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import (
-    is_bound_move,
+    is_bound_cuda_method,
     is_method_of_project,
     is_no_device_or_reported,
     is_of_other_library,
@@ -133,7 +133,7 @@ def find_moves(file: MigratedFile) -> Iterator[Candidate]:
     for node in file.source.nodes_of_type(ast.Attribute):
         is_read = isinstance(node.ctx, ast.Load)
         reads_is_cuda = node.attr == "is_cuda" and is_read and not is_own_field(Site(RULE, file, node))
-        if reads_is_cuda or (node.attr == "cuda" and is_bound_move(Site(RULE, file, node))):
+        if reads_is_cuda or (node.attr == "cuda" and is_bound_cuda_method(Site(RULE, file, node))):
             yield make_candidate(file, "moves", node, "needed")
         elif node.attr == f"is_{device}" and is_read:
             yield make_candidate(file, "moves", node, "right")

@@ -63,7 +63,7 @@ def shard_by_rank(site: Site) -> None:
             "on several devices shard by rank: see --distributed", zh="多设备训练时应按 rank 切分:参见 --distributed"
         )
     else:
-        rewrite(site, number, index)
+        rewrite_shard(site, number, index)
 
 
 def report_possible_shard(site: Site) -> None:
@@ -92,7 +92,7 @@ def is_from_strategy(site: Site, node: ast.expr) -> bool:
     return False
 
 
-def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
+def rewrite_shard(site: Site, number: ast.expr, index: ast.expr) -> None:
     """Replace the number of shards, the index, and the conditions on the input context around them."""
     if not site.is_editable:
         report_unknown_numbers(site)

@@ -25,7 +25,7 @@ STRATEGY_HELPER = "get_distribution_strategy"  # of TensorFlow's official models
 
 
 @rule.call(*STRATEGIES)
-def convert(site: Site) -> None:
+def replace_strategy(site: Site) -> None:
     """Replace a strategy by NPUStrategy or None, or report it."""
     parent = site.source.parents[site.node]
     if any(getattr(ancestor, "name", "") == STRATEGY_HELPER for ancestor in site.source.ancestors(site.node)):

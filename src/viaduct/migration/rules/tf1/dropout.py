@@ -23,7 +23,7 @@ NO_PARENTHESES = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript
 
 
 @rule.call("tensorflow.nn.dropout")
-def convert(site: Site) -> None:
+def replace_dropout(site: Site) -> None:
     """Replace a dropout by the device's operator; if the arguments do not allow that, report it or advise on it."""
     if site.has_unpacked_arguments or not site.is_editable:
         site.request_review(

@@ -25,7 +25,7 @@ NPU_RUN_CONFIG = full_name("NPURunConfig")
 
 
 @rule.call(*(f"tensorflow.estimator.{name}" for name in CONFIG_POSITIONS))
-def configure(site: Site) -> None:
+def pass_npu_config(site: Site) -> None:
     """Pass the device's configuration to a canned estimator; report a config that is an NPURunConfig."""
     config = site.argument("config", CONFIG_POSITIONS[site.name.rpartition(".")[2]])
     if config is None and site.has_unpacked_arguments:

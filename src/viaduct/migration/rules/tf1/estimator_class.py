@@ -34,7 +34,7 @@ CONTRIB_CLASSES = (
 
 
 @rule.call("tensorflow.estimator.Estimator")
-def convert(site: Site) -> None:
+def convert_estimator(site: Site) -> None:
     if comes_from_converter(site, site.argument("config", 2)):
         return
     if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):

@@ -48,7 +48,7 @@ DEFAULT_ADVICE = {
 
 
 @rule.call("tensorflow.estimator.RunConfig")
-def convert(site: Site) -> None:
+def convert_run_config(site: Site) -> None:
     """Turn a RunConfig into an NPURunConfig; one for canned estimators only loses its strategies."""
     if is_only_for_canned_estimators(site, site.node) or is_only_passed_to_converter(site, site.node):
         remove_strategies(site)

@@ -23,7 +23,7 @@ PARAMETERS = ("keras_model", "keras_model_path", "custom_objects", "model_dir", 
 
 
 @rule.call("tensorflow.keras.estimator.model_to_estimator")
-def convert(site: Site) -> None:
+def convert_model(site: Site) -> None:
     if any(isinstance(value, ast.Starred) for value in site.node.args) or not site.is_editable:
         site.request_review(
             "arguments are unpacked here: write keras_to_npu.model_to_npu_estimator with an NPURunConfig",

@@ -56,12 +56,12 @@ def restart_in_cycles(site: Site) -> None:
     if not calls or not asks_for_ranks or handles_communication:
         return
     for call in calls:
-        restart(site, call)
+        restart_after_call(site, call)
     if site.options.resources == "session" and site.options.style == "explicit":
         _exits.insert_at_exits(site, site.node.body, [*session_lines(site), "init_sess.close()"])
 
 
-def restart(site: Site, call: ast.Call) -> None:
+def restart_after_call(site: Site, call: ast.Call) -> None:
     """Insert a restart after an expression or assignment with the call; report a call in another statement."""
     statement = site.source.statement_around(call)
     if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):

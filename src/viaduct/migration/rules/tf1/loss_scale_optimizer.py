@@ -25,7 +25,7 @@ LOSS_SCALE_OPTIMIZERS = (
 
 
 @rule.call(*LOSS_SCALE_OPTIMIZERS)
-def convert(site: Site) -> None:
+def convert_optimizer(site: Site) -> None:
     """Replace the optimizer, and report a loss scale that may be no manager of the device."""
     if not site.is_editable:
         return

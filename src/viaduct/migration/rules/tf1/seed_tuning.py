@@ -35,15 +35,17 @@ SCHEDULES = {  # schedule -> name and position of the argument that gets the ste
 
 @rule.call("tensorflow.metrics.accuracy")
 def cast_labels(site: Site) -> None:
-    cast(site, site.argument("labels", 0), "float32", "labels are cast to float32", "标签转为 float32")
+    cast_argument(site, site.argument("labels", 0), "float32", "labels are cast to float32", "标签转为 float32")
 
 
 @rule.call(*SCHEDULES)
 def cast_step(site: Site) -> None:
-    cast(site, site.argument(*SCHEDULES[site.name]), "int32", "the step counter is cast to int32", "步数转为 int32")
+    cast_argument(
+        site, site.argument(*SCHEDULES[site.name]), "int32", "the step counter is cast to int32", "步数转为 int32"
+    )
 
 
-def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) -> None:
+def cast_argument(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) -> None:
     """Cast an argument to a dtype, unless it is cast already."""
     tf = site.file.names.local_name("tensorflow")
     if value is None or tf is None or not site.is_editable:

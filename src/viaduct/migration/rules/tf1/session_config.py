@@ -52,7 +52,7 @@ rule = Rule(__name__, requirement="sessions", rows=("S1", "S2", "S3", "S4", "S6"
 
 @rule.call(*CONFIG_ARGUMENTS)
 def configure_new_session(site: Site) -> None:
-    configure(site, *CONFIG_ARGUMENTS[site.name])
+    configure_session(site, *CONFIG_ARGUMENTS[site.name])
 
 
 @rule.method(*{method for _, method in CONFIG_ARGUMENTS_BY_KIND_AND_METHOD})
@@ -60,7 +60,7 @@ def configure_from_method(site: Site) -> None:
     kind = site.values.kind(site.node.func.value)
     slot = CONFIG_ARGUMENTS_BY_KIND_AND_METHOD.get((kind or "", site.name))
     if slot is not None:
-        configure(site, *slot)
+        configure_session(site, *slot)
     elif kind is None and site.name in ("managed_session", "prepare_or_wait_for_session"):
         site.request_review(
             f"if this is a Supervisor's `{site.name}`, its config needs NpuOptimizer and remapping OFF",
@@ -113,7 +113,7 @@ def report_session_class(site: Site) -> None:
         )
 
 
-def configure(site: Site, keyword: str, position: int) -> None:
+def configure_session(site: Site, keyword: str, position: int) -> None:
     """Give a session a config for the NPU, passed to the call as the argument `keyword` at `position`."""
     value = site.argument(keyword, position)
     # position -1: usually a keyword argument, but many positional arguments may include it

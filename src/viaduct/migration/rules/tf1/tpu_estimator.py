@@ -43,7 +43,7 @@ CLUSTER_PARAMETERS = ("cluster", "master", "evaluation_master", "tpu_config", "s
 
 
 @rule.call(f"{TPU}.TPUEstimator")
-def convert(site: Site) -> None:
+def convert_estimator(site: Site) -> None:
     if site.options.tpu == "keep":
         switch_tpu_off(site)
         return

@@ -26,7 +26,7 @@ TPU = "tensorflow.estimator.tpu"
 
 
 @rule.call(f"{TPU}.TPUEstimatorSpec")
-def convert(site: Site) -> None:
+def convert_spec(site: Site) -> None:
     if site.options.tpu == "keep":
         return
     function = site.source.function_around(site.node)

@@ -272,7 +272,7 @@ class Devices:
 
     def trace_entries(self, table: ast.AST) -> None:
         """Trace every entry of `["cpu", "cuda"]`, `{"encoder": "cuda:0"}`, if all look like devices."""
-        values = entries(table)
+        values = table_entries(table)
         if all(self.looks_like_device(value) for value in values):
             for value in values:
                 self.trace(value)
@@ -367,7 +367,7 @@ class Devices:
         return (id(names.binding_scope(node.id, names.scope_of(node))), node.id) in self.device_names
 
 
-def entries(table: ast.AST) -> list[ast.expr]:
+def table_entries(table: ast.AST) -> list[ast.expr]:
     """Return the entries of a list, tuple, dict or comprehension; none for a dict such as a map_location.
 
     The keys of a map_location are devices; the rule `map_location` edits it.
@@ -462,7 +462,7 @@ def is_in_device_dict(node: ast.Constant, table: ast.Dict, device: str, devices:
     return bool(keys) and (any(names_card) or any(value in devices.cuda_literals for value in table.values))
 
 
-def is_bound_move(site: Site) -> bool:
+def is_bound_cuda_method(site: Site) -> bool:
     """Return True for the method of a tensor or module that is not called: `move = x.cuda`."""
     node, parent = site.node, site.source.parents.get(site.node)
     if not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.Attribute | ast.IfExp):

@@ -39,7 +39,7 @@ def move_imports(site: Site) -> None:
 
 @rule.use(*DTYPE_FUNCTIONS)
 def rename_dtype(site: Site) -> None:
-    rename(site, DTYPE_FUNCTIONS[site.name])
+    rename_on_card(site, DTYPE_FUNCTIONS[site.name])
 
 
 @rule.call(*SWITCH_ARGUMENTS)
@@ -50,10 +50,10 @@ def rename_switch(site: Site) -> None:
         and not site.node.keywords
         and not site.has_unpacked_arguments
     ):
-        rename(site, site.name.rpartition(".")[2])
+        rename_on_card(site, site.name.rpartition(".")[2])
 
 
-def rename(site: Site, name: str) -> None:
+def rename_on_card(site: Site, name: str) -> None:
     """Replace a function of torch by the card's, unless it is imported by name: then the import is edited."""
     if isinstance(site.name_node, ast.Attribute):
         rename_or_report(site, site.name_node, f"{site.target.card.torch_module}.{name}")

@@ -33,7 +33,7 @@ from viaduct.migration.lookups import last_name, literal_text, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._devices import (
-    is_bound_move,
+    is_bound_cuda_method,
     is_method_of_project,
     is_of_other_library,
     is_torch_object,
@@ -75,7 +75,7 @@ UNBOUND_METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.module
 
 
 @rule.method("cuda")
-def move(site: Site) -> None:
+def replace_move(site: Site) -> None:
     """Replace `.cuda()`, unless the project may define the method."""
     receiver = site.node.func.value
     is_torch_file = is_in_torch_program(site) or "torch" in site.source.text
@@ -96,15 +96,15 @@ def move(site: Site) -> None:
                 zh="若此处移动的是张量或模块,请改为 .to(accelerator.device())",
             )
         elif not report_if_in_torchscript(site, site.node):
-            move_by_helper(site)
+            replace_by_to(site)
     elif is_doubtful:
         report_undecided(site, own_classes[0])
     else:
-        rename(site, site.node.func)
+        rename_method(site, site.node.func)
 
 
 @rule.use(*UNBOUND_METHODS)
-def move_unbound(site: Site) -> None:
+def replace_unbound_method(site: Site) -> None:
     """Replace `torch.Tensor.cuda` and the like; report them with `--to any`."""
     if site.target.is_any_card:
         site.request_review(
@@ -113,14 +113,14 @@ def move_unbound(site: Site) -> None:
         )
         return
     if isinstance(site.name_node, ast.Attribute):  # else a variable that holds the method
-        rename(site, site.name_node)
+        rename_method(site, site.name_node)
 
 
 @rule.node(ast.Attribute, only_if_file_contains=(".cuda",))
 def rename_bound_method(site: Site) -> None:
     """Rename a bound method: `move = x.cuda`."""
-    if site.node.attr == "cuda" and not site.target.is_any_card and is_bound_move(site):
-        rename(site, site.node)
+    if site.node.attr == "cuda" and not site.target.is_any_card and is_bound_cuda_method(site):
+        rename_method(site, site.node)
 
 
 @rule.node(ast.Call, only_if_file_contains=("getattr", "hasattr", "methodcaller"))
@@ -135,7 +135,7 @@ def report_module_name(site: Site) -> None:
         site.request_review(*site.target.select_message(*MODULE_BY_NAME))
 
 
-def rename(site: Site, function: ast.Attribute) -> None:
+def rename_method(site: Site, function: ast.Attribute) -> None:
     """Replace `.cuda` by the card's method."""
     method = site.target.card.device
     if site.source.is_in_f_string(function):
@@ -164,7 +164,7 @@ def has_arguments_of_to(site: Site) -> bool:
     return not unknown and not site.has_unpacked_arguments and len(site.node.args) <= 2 and site.is_editable
 
 
-def move_by_helper(site: Site) -> None:
+def replace_by_to(site: Site) -> None:
     site.edit.replace_attribute(site.node.func, "to")
     insert_device(site)
     site.report_change(".cuda() becomes .to() with the available card", zh=".cuda() 替换为 .to(),设备为现有的加速卡")

@@ -46,9 +46,9 @@ def unwrap_or_report(site: Site) -> None:
         return
     model = wrapped_models.wrapped_model(site.node)
     if site.options.data_parallel == "unwrap" and model is not None and site.is_editable:
-        unwrap(site, model)
+        unwrap_model(site, model)
     else:
-        report(site)
+        report_data_parallel(site)
 
 
 @rule.call(wrapped_models.DATA_PARALLEL_FUNCTION, *wrapped_models.DATA_PARALLEL_PARTS)
@@ -87,7 +87,7 @@ def report_for_any(site: Site) -> None:
     )
 
 
-def report(site: Site) -> None:
+def report_data_parallel(site: Site) -> None:
     """Report DataParallel with the code to write instead, with the names of this script."""
     card = site.target.card
     if wrapped_models.distributed_calls(site):
@@ -115,7 +115,7 @@ def report(site: Site) -> None:
     )
 
 
-def unwrap(site: Site, model: ast.expr) -> None:
+def unwrap_model(site: Site, model: ast.expr) -> None:
     """Replace the call by the model, or remove `model = DataParallel(model)`; edit uses of `.module` once."""
     statement = site.source.statement_around(site.node)
     target = wrapped_models.assigned_target(site, site.node)

@@ -47,10 +47,10 @@ def possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Yield the possible values of an option, except choices that have every card already."""
     for value in option_values(site, call):
         choices = value.args[0] if isinstance(value, ast.Call) and value.args else value  # click.Choice([...])
-        yield from flatten(choices, {card.device for card in site.cards})
+        yield from flatten_choices(choices, {card.device for card in site.cards})
 
 
-def flatten(value: ast.expr, devices: set[str]) -> Iterator[ast.expr]:
+def flatten_choices(value: ast.expr, devices: set[str]) -> Iterator[ast.expr]:
     """Yield the branches and elements of a value, except collections that contain all the devices."""
     for branch in branches(value):
         parts = elements(branch)
@@ -58,4 +58,4 @@ def flatten(value: ast.expr, devices: set[str]) -> Iterator[ast.expr]:
             yield branch
         elif not devices <= set(map(literal_text, parts)):
             for part in parts:
-                yield from flatten(part, devices)
+                yield from flatten_choices(part, devices)

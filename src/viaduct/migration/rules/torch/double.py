@@ -32,14 +32,14 @@ OTHER_CASTS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byt
 
 @rule.use(*DOUBLE_TYPES)
 def report_old_type(site: Site) -> None:
-    report(site, risk="high")
+    report_double(site, risk="high")
 
 
 @rule.call("torch.set_default_dtype")
 def report_default(site: Site) -> None:
     dtype = site.argument("d", 0)
     if dtype is not None and site.qualified_name(dtype) in DOUBLE_DTYPES:
-        report(site, "high")
+        report_double(site, "high")
 
 
 @rule.call("torch.*")
@@ -47,7 +47,7 @@ def report_constructor(site: Site) -> None:
     """Report `torch.zeros(3, dtype=torch.float64, device=device)`."""
     dtype, device = site.argument("dtype"), site.argument("device")
     if dtype is not None and device is not None and site.qualified_name(dtype) in DOUBLE_DTYPES and not is_cpu(device):
-        report(site, "medium")
+        report_double(site, "medium")
 
 
 @rule.method("to", "type", "double", *CARD_NAMES)
@@ -55,11 +55,11 @@ def report_method(site: Site) -> None:
     """Report a move of a double tensor, `x.double().cuda()`, and a cast of a tensor that may be on the card."""
     if is_move(site.node):
         if is_double(site, site.node):
-            report(site, "medium")
+            report_double(site, "medium")
     elif casts_to_double(site, site.node) and not is_moved_next(site):
         location = location_of(site, site.node.func.value)
         if location == "card":
-            report(site, "medium")
+            report_double(site, "medium")
         elif location is None:
             report_doubtful(site)
 
@@ -111,7 +111,7 @@ def report_doubtful(site: Site) -> None:
     )
 
 
-def report(site: Site, risk: Risk) -> None:
+def report_double(site: Site, risk: Risk) -> None:
     titles = " and ".join(card.title for card in site.cards)
     site.request_review(
         f"double precision on the {titles} is unsupported or very limited: use float32, or keep this on the CPU",

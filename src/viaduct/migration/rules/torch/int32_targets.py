@@ -42,7 +42,7 @@ MAX_DEPTH = 4
 
 
 @rule.node(ast.Call, only_if_file_contains=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "criterion", "loss"))
-def cast(site: Site) -> None:
+def cast_targets(site: Site) -> None:
     """Cast targets to int32 before their move, or advise it."""
     target = find_target(site)
     if target is None or not mark_once(site, "cast", site.source.function_around(site.node), target.id):
@@ -110,13 +110,13 @@ def is_used_as_index(body: Body, name: str, depth: int = 0) -> bool:
     """Return True if the tensor of that name is used as an index, here or in functions to which it is passed."""
     if depth > MAX_DEPTH:
         return False
-    names = aliases(body.root, name)
+    names = find_aliases(body.root, name)
     if any(uses_any(value, names) for node in ast.walk(body.root) for value in index_expressions(node)):
         return True
     return any(is_used_as_index(called, parameter, depth + 1) for called, parameter in receiving_functions(body, names))
 
 
-def aliases(root: ast.AST, name: str) -> set[str]:
+def find_aliases(root: ast.AST, name: str) -> set[str]:
     """Return a name and its other names: `at` after `at = target.view(-1, 1)`."""
     statements = [
         node for node in ast.walk(root) if isinstance(node, ast.Assign) and starts_with_name(node.value, name)

@@ -29,7 +29,7 @@ REPLACED_NAMES = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_devic
 
 
 @rule.call(*(f"{FORMER_MODULE}.{name}" for name in SAME_NAMES))
-def rename(site: Site) -> None:
+def replace_function(site: Site) -> None:
     if site.is_editable and (root := site.file.names.local_name("torch")):
         name = site.name.rpartition(".")[2]
         site.rename(f"{root}.mlu.{name}")
