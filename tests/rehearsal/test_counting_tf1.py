@@ -30,7 +30,7 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphStepCounter
         monkeypatch.delenv(name, raising=False)
     counter = object.__new__(GraphStepCounter)
     counter.plan = make_plan(tmp_path)
-    counter.watched = SimpleNamespace(  # type: ignore[assignment]
+    counter.script_watch = SimpleNamespace(  # type: ignore[assignment]
         steps=2,
         losses=[2.5, None],
         end_times=[(1.0, 0.5), (2.0, 1.0)],
@@ -46,7 +46,7 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphStepCounter
 
 
 def test_a_script_without_a_step_leaves_nothing(counter: GraphStepCounter, tmp_path: Path) -> None:
-    counter.watched.steps = 0
+    counter.script_watch.steps = 0
     counter.write_observations()
     counter.finish(ran_to_end=False)
     assert list((tmp_path / "record").iterdir()) == []

@@ -114,7 +114,7 @@ def choose_framework(request: Request, sides: Sides) -> FrameworkName:
     framework = request.framework or project.find_framework(script_project)
     project.refuse_missing_packages(script_project)
     if framework == "tf1":
-        tf1_stage.need_tensorflow()
+        tf1_stage.require_tensorflow()
     else:
         refuse_old_torch()
     return framework

@@ -38,24 +38,24 @@ class GraphStepCounter:
             sessions.observers += [self.inspection, self.evaluations]
         self.profiling_points = profiling_points.PointFinder()
         sessions.observers.append(self.profiling_points)
-        self.watched: ScriptWatch = watch.start_watching(steps=plan.steps or None)
+        self.script_watch: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
-            self.watched.ends_at_target = True  # steps end at the target, not with the session's updates
-            StepEndTracer(parse_step_end(plan.step_at), self.watched.end_step_at_target).start()
+            self.script_watch.ends_at_target = True  # steps end at the target, not with the session's updates
+            StepEndTracer(parse_step_end(plan.step_at), self.script_watch.end_step_at_target).start()
         if not started_by_viaduct:
             atexit.register(self.finish, False)
 
     @property
     def step_count(self) -> int:
-        return self.watched.steps
+        return self.script_watch.steps
 
     @property
     def stop_requested_at(self) -> float | None:
-        return self.watched.stop_requested_at
+        return self.script_watch.stop_requested_at
 
     def finish(self, ran_to_end: bool) -> None:
         """Write the observations; report sessions that a script did not close although it ran to its end."""
-        self.watched.store_last_variables()
+        self.script_watch.store_last_variables()
         if ran_to_end:  # a script that was stopped or has failed could not close its sessions
             tf1_stage.report_open_sessions()
         if not self.step_count:
@@ -75,11 +75,11 @@ class GraphStepCounter:
         folder.mkdir(parents=True, exist_ok=True)
         steps = [
             {"step": step, "losses": [] if loss is None else [loss], "lr": [], "at": at}
-            for step, (loss, at) in enumerate(zip(self.watched.losses, self.watched.end_times, strict=True))
+            for step, (loss, at) in enumerate(zip(self.script_watch.losses, self.script_watch.end_times, strict=True))
         ]
         write_steps(folder, steps)
-        save_arrays(folder / "gradients.npz", self.watched.first_gradients)
-        save_arrays(folder / "weights.npz", self.watched.last_variables)
+        save_arrays(folder / "gradients.npz", self.script_watch.first_gradients)
+        save_arrays(folder / "weights.npz", self.script_watch.last_variables)
         if self.inspection is not None:
             lines = [json.dumps(fingerprint) + "\n" for fingerprint in self.evaluations.fingerprints]
             (folder / EVALUATIONS_FILE).write_text("".join(lines), encoding="utf-8")

@@ -100,7 +100,7 @@ class Recorder:
 
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
         """Record a file that was executed, once for each process and content."""
-        side = self.trees.find_side(path)
+        side = self.trees.find_tree(path)
         key = (os.getpid(), path, digest, from_file)
         if side is None or key in self._recorded:
             return
@@ -156,7 +156,7 @@ class Recorder:
         elif (
             not file.startswith("<")
             and GENERATED_MARK not in file
-            and self.trees.find_side(os.path.abspath(file)) is not None
+            and self.trees.find_tree(os.path.abspath(file)) is not None
         ):
             path = os.path.abspath(file)
             try:
@@ -240,7 +240,7 @@ class OwnTreeFinder(importlib.abc.MetaPathFinder):
                 spec.submodule_search_locations = [self.trees.find_counterpart(entry) for entry in folders]
             return spec
         path = self.trees.find_counterpart(spec.origin)
-        if self.trees.find_side(path) != "own":
+        if self.trees.find_tree(path) != "own":
             return spec
         loader: importlib.abc.Loader
         if type(spec.loader) is importlib.machinery.ExtensionFileLoader:
@@ -279,7 +279,7 @@ def wrap_run_path(recorder: Recorder) -> None:
         *name, path = args
         file = recorder.trees.find_counterpart(os.fspath(path))
         result = plain(*name, file)
-        if recorder.trees.find_side(file) != "own" or not file.endswith(".py"):
+        if recorder.trees.find_tree(file) != "own" or not file.endswith(".py"):
             return result
         code = recorder.compile_file(Path(file).read_bytes(), file, "__mp_main__")
         return (code, file) if isinstance(result, tuple) else code

@@ -115,7 +115,7 @@ def install_tf1_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     from viaduct.rehearsal import tf1_stage
     from viaduct.rehearsal.counting_tf1 import GraphStepCounter
 
-    tf1_stage.need_tensorflow()
+    tf1_stage.require_tensorflow()
     from tensorflow.python.util import deprecation
 
     # Deprecation hints of TensorFlow 2.15, which TensorFlow 1.15 on the card does not print.

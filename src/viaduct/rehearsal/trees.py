@@ -19,7 +19,7 @@ import viaduct
 from viaduct.rehearsal.guard import is_within
 from viaduct.rehearsal.plan import Plan
 
-Side = Literal["own", "other", "outside"]  # in this process's tree, in another tree, or in none
+TreeName = Literal["own", "other", "outside"]  # in this process's tree, in another tree, or in none
 INSTALL_FOLDERS = ("site-packages", "dist-packages")  # names of folders with installed packages
 _LIBRARY_FOLDERS = (  # of viaduct and of Python's standard library, under both of its paths in a virtual environment
     os.path.dirname(os.path.realpath(viaduct.__file__)),
@@ -73,7 +73,7 @@ class Trees:
         visible = self.visible_root + path[len(self.own) :]
         return visible if os.path.exists(visible) else path
 
-    def find_side(self, path: str) -> Side | None:
+    def find_tree(self, path: str) -> TreeName | None:
         """Return the side of a file; None for installed packages, Python's standard library and viaduct."""
         spelling = os.path.abspath(path)
         if is_installed(spelling):

@@ -15,7 +15,7 @@ from viaduct.verbs._option_flags import with_option_flags
 
 if TYPE_CHECKING:
     from viaduct.comparison.script_dump import ScriptDump
-    from viaduct.rehearsal.tf1_stage.golden import Golden
+    from viaduct.rehearsal.tf1_stage.golden import GoldenDump
     from viaduct.scripts.runner import Script, ScriptResult
 
 
@@ -106,14 +106,14 @@ def refuse_options(given: list[str]) -> None:
 def dump_graph(script: Script, options: DumpOptions, out: Path, run_on: bool, force: bool) -> int:
     """Dump a TensorFlow 1 script; return its exit code. Raises BadValue if it succeeds and nothing was dumped."""
     from viaduct.comparison.naming import parse_steps
-    from viaduct.rehearsal.tf1_stage import golden, need_tensorflow
+    from viaduct.rehearsal.tf1_stage import golden, require_tensorflow
 
-    need_tensorflow()
+    require_tensorflow()
     if force and out.is_dir():
         shutil.rmtree(out)
     chosen = parse_steps(options.steps, "--steps")
     patterns = tuple(part.strip() for part in (options.only or "").split(",") if part.strip())
-    dump = golden.Golden(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
+    dump = golden.GoldenDump(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
     result = golden.dump_script(dump, script)
     if result.failure:
         print_note(f"viaduct dump: the script failed: {result.failure}")
@@ -126,7 +126,7 @@ def dump_graph(script: Script, options: DumpOptions, out: Path, run_on: bool, fo
     return result.code
 
 
-def make_empty_graph_error(dump: Golden, script: Script) -> BadValue:
+def make_empty_graph_error(dump: GoldenDump, script: Script) -> BadValue:
     """Return the error that no operator matches --only, or that no chosen step was reached."""
     from viaduct.comparison.naming import explain_no_match
 
@@ -139,7 +139,7 @@ def make_empty_graph_error(dump: Golden, script: Script) -> BadValue:
     )
 
 
-def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> None:
+def report_graph(dump: GoldenDump, script: Script, missing: str, out: Path) -> None:
     """Print the result of dumping a TensorFlow 1 script."""
     if missing:
         print_note(f"Not reached: step {missing}. The script took {dump.steps_taken} steps.")

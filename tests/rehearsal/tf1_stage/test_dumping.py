@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from viaduct.rehearsal.tf1_stage.dumping import is_dump_requested, write_step
-from viaduct.rehearsal.tf1_stage.snapshot import Value
+from viaduct.rehearsal.tf1_stage.snapshot import OutputValue
 
 
 def make_record(npu: bool = True, **values: Any) -> Any:
@@ -46,7 +46,7 @@ def write(folder: Path, **options: Any) -> list[str]:
     tensor = SimpleNamespace(op=source, value_index=0)
     relu = Operator("Relu", "layer/relu.1", [tensor])
     run: Any = SimpleNamespace(session_record=make_record(**options))
-    values = [Value(source, 0, np.array([-1.0, 3.0])), Value(relu, 0, np.array([0.0, 3.0]))]
+    values = [OutputValue(source, 0, np.array([-1.0, 3.0])), OutputValue(relu, 0, np.array([0.0, 3.0]))]
     write_step(run, values, folder)
     names = [path.name.split(".") for path in folder.iterdir()]
     return sorted(".".join(name[:4] + name[5:]) for name in names)
@@ -70,6 +70,6 @@ def test_statistics_take_the_place_of_the_tensors(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "stats").iterdir()] == ["statistic.csv"]
     with (tmp_path / "stats" / "statistic.csv").open() as file:
         first = next(csv.DictReader(file))
-    assert [float(first[name]) for name in ("Max Value", "Min Value", "Avg Value")] == [3, -1, 1]
-    assert float(first["L2Norm Value"]) == pytest.approx(10**0.5)
+    assert [float(first[name]) for name in ("Max OutputValue", "Min OutputValue", "Avg OutputValue")] == [3, -1, 1]
+    assert float(first["L2Norm OutputValue"]) == pytest.approx(10**0.5)
     assert first["Shape"] == "2"

@@ -101,10 +101,15 @@ def test_evaluations_end_in_every_style_and_the_script_goes_on_behind_them(tmp_p
     assert values["predicted"] == [200, 12, 12], "of arrays every row; else so many batches of four"
 
 
-def run(graph: Any, *types: str, training: bool = False, data: bool = False, by_keras: bool = False) -> Any:
-    reach = SimpleNamespace(ops=[SimpleNamespace(type=kind) for kind in types], reads_data=data)
+def run(graph: Any, *types: str, training: bool = False, data: bool = False, is_by_keras: bool = False) -> Any:
+    subgraph = SimpleNamespace(ops=[SimpleNamespace(type=kind) for kind in types], reads_data=data)
     return SimpleNamespace(
-        session_record=graph, graph=graph, reach=reach, training=training, feeds={"x": 1}, by_keras=by_keras
+        session_record=graph,
+        graph=graph,
+        subgraph=subgraph,
+        is_training=training,
+        feeds={"x": 1},
+        is_by_keras=is_by_keras,
     )
 
 
@@ -118,29 +123,29 @@ class Graph:
 
 
 def test_a_script_that_only_evaluates_is_stopped_and_keras_own_loops_are_left_to_keras() -> None:
-    watched, graph = ScriptWatch(limit=5), Graph()
-    loops = evaluations.EvaluationBounds(watched)
+    script_watch, graph = ScriptWatch(max_steps=5), Graph()
+    loops = evaluations.EvaluationBounds(script_watch)
     for _ in range(1000):
-        loops.before_run(run(graph, by_keras=True))
-    assert watched.stop_requested_at is None
+        loops.before_run(run(graph, is_by_keras=True))
+    assert script_watch.stop_requested_at is None
     with pytest.raises(StopScript):
         evaluate(loops, graph, evaluations.MIN_EVALUATION_BATCHES + 1)
-    assert watched.stop_requested_at is not None
+    assert script_watch.stop_requested_at is not None
 
 
 def test_a_step_begins_the_count_anew_and_each_session_has_its_own() -> None:
-    watched, graphs = ScriptWatch(limit=5, losses=[0.0] * 5), (Graph(), Graph())
-    loops = evaluations.EvaluationBounds(watched)
+    script_watch, graphs = ScriptWatch(max_steps=5, losses=[0.0] * 5), (Graph(), Graph())
+    loops = evaluations.EvaluationBounds(script_watch)
     for _ in range(2):
         for _ in range(evaluations.MIN_EVALUATION_BATCHES):
             for graph in graphs:
                 loops.before_run(run(graph))
         loops.before_run(run(graphs[0], training=True))
-    assert watched.stop_requested_at is None
+    assert script_watch.stop_requested_at is None
 
 
 def test_without_a_bound_nothing_is_counted() -> None:
-    loops, graph = evaluations.EvaluationBounds(ScriptWatch(limit=None)), Graph()
+    loops, graph = evaluations.EvaluationBounds(ScriptWatch(max_steps=None)), Graph()
     for _ in range(1000):
         loops.before_run(run(graph, data=True))
 

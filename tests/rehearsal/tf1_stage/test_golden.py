@@ -11,7 +11,7 @@ import pytest
 from command import viaduct
 from rehearsal.tf1_scripts import needs_tensorflow
 from viaduct.comparison.readers import read
-from viaduct.rehearsal.tf1_stage.golden import Golden, make_file_name
+from viaduct.rehearsal.tf1_stage.golden import GoldenDump, make_file_name
 
 SCRIPT = """
 import numpy as np
@@ -78,7 +78,7 @@ def test_names_that_meet_or_are_too_long_stay_apart(tmp_path: Path) -> None:
     taken: dict[str, str] = {}
     first, second = make_file_name("a/b_c", 0, 100, taken), make_file_name("a_b/c", 0, 100, taken)
     assert (first, second) == ("a_b_c.0.100.npy", "a_b_c.0.99.npy"), "readers take the later time"
-    golden = Golden(tmp_path, lambda step: True, 0)
+    golden = GoldenDump(tmp_path, lambda step: True, 0)
     golden.write(0, [("x" * 300, 0, np.ones(2)), ("y", 1, np.zeros(1))], 1607502000000000)
     folder = tmp_path / "step_000000"
     assert sorted(path.name for path in folder.iterdir()) == ["0.npy", "mapping.csv", "y.1.1607502000000000.npy"]
@@ -88,6 +88,6 @@ def test_names_that_meet_or_are_too_long_stay_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["layer/*", "layer/product"])
 def test_only_looks_at_the_operators_own_names(pattern: str, tmp_path: Path) -> None:
-    golden = Golden(tmp_path, lambda step: True, 0, only=(pattern,))
+    golden = GoldenDump(tmp_path, lambda step: True, 0, only=(pattern,))
     assert golden.is_selected("layer/product")
     assert not golden.is_selected("gradients/layer/product_grad")

@@ -18,7 +18,7 @@ loss = tf.multiply(w * v, frozen, name="loss")
 """
     after = """
 records = gradients.find_recorded_gradients(tf.get_default_graph())
-answer = [[r.loss if r.loss is None else r.loss.op.name, [name for name, _ in r.pairs], r.applied] for r in records]
+answer = [[r.loss if r.loss is None else r.loss.op.name, [name for name, _ in r.pairs], r.is_applied] for r in records]
 """
     answer: list[list[object]] = evaluate("original", before + source + after)
     return answer

@@ -13,8 +13,8 @@ class Graph:
 
 
 def make_run(graph: Graph, *names: str, training: bool = True) -> Any:
-    reach = SimpleNamespace(ops=[SimpleNamespace(name=name) for name in names])
-    return SimpleNamespace(graph=graph, training=training, reach=reach)
+    subgraph = SimpleNamespace(ops=[SimpleNamespace(name=name) for name in names])
+    return SimpleNamespace(graph=graph, is_training=training, subgraph=subgraph)
 
 
 def test_only_a_training_run_that_reaches_a_declared_operator_is_a_loop() -> None:

@@ -15,8 +15,8 @@ def test_a_mistake_of_the_stand_in_is_not_taken_for_one_of_the_script(tmp_path: 
     script = tmp_path / "plain.py"
     script.write_text(
         "import tensorflow as tf\n"
-        "import viaduct.rehearsal.tf1_stage.reach as reach\n"
-        "reach.find_dependencies = lambda *given: 1 / 0\n"
+        "import viaduct.rehearsal.tf1_stage.subgraph as subgraph\n"
+        "subgraph.find_dependencies = lambda *given: 1 / 0\n"
         "with tf.Session() as session:\n    session.run(tf.constant(1))\n"
     )
     answer = rehearse_script("original", script)

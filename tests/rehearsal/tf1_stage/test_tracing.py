@@ -55,8 +55,8 @@ def test_a_second_steps_time_begins_at_the_end_of_the_first(tmp_path: Path) -> N
 def make_run(profiling: str, names: tuple[str, ...] = (), **changes: Any) -> Any:
     values = {"profiling_mode": True, "profiling_options": profiling}
     record = SimpleNamespace(npu_options=SimpleNamespace(is_on_npu=True, values=values), location=("train.py", 3))
-    reach = SimpleNamespace(ops=[SimpleNamespace(name=name) for name in names])
-    return SimpleNamespace(**{"training": True, "session_record": record, "reach": reach, **changes})
+    subgraph = SimpleNamespace(ops=[SimpleNamespace(name=name) for name in names])
+    return SimpleNamespace(**{"is_training": True, "session_record": record, "subgraph": subgraph, **changes})
 
 
 def test_a_run_that_does_not_train_is_not_traced(tmp_path: Path) -> None:

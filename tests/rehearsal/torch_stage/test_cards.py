@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import Cards, MemoryMeter, cards, index_of, to_cpu
+from viaduct.rehearsal.torch_stage.cards import Cards, MemoryMeter, cards, resolve_card_index, to_cpu
 
 DEVICE = "privateuseone"  # torch's name of the device until a stage renames it
 
@@ -22,28 +22,28 @@ def _four_cards(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_card_that_does_not_exist_is_not_made_the_current_one(index: int) -> None:
     with pytest.raises(RuntimeError, match=f"Invalid device ID: {index}. The rehearsal has 4 {DEVICE}"):
         cards.select(index)
-    assert cards.current == 0
+    assert cards.current_index == 0
 
 
 @pytest.mark.parametrize("device", ["cpu", True, 1.0, torch.device("meta")])
 def test_another_device_is_no_card(device: object) -> None:
     with pytest.raises(ValueError, match=r"Expected a"):
-        index_of(device)
+        resolve_card_index(device)
 
 
 def test_a_new_thread_begins_with_the_first_card() -> None:
     cards.select(2)
     seen: list[int] = []
-    thread = threading.Thread(target=lambda: seen.append(cards.current))
+    thread = threading.Thread(target=lambda: seen.append(cards.current_index))
     thread.start()
     thread.join()
-    assert (seen, cards.current) == ([0], 2)
+    assert (seen, cards.current_index) == ([0], 2)
 
 
 def test_a_device_without_a_number_is_the_current_card() -> None:
     cards.select(3)
-    assert [index_of(device) for device in (None, -1, DEVICE, torch.device(DEVICE))] == [3] * 4
-    assert [index_of(device) for device in (1, f"{DEVICE}:1", torch.device(DEVICE, 1))] == [1] * 3
+    assert [resolve_card_index(device) for device in (None, -1, DEVICE, torch.device(DEVICE))] == [3] * 4
+    assert [resolve_card_index(device) for device in (1, f"{DEVICE}:1", torch.device(DEVICE, 1))] == [1] * 3
 
 
 def test_a_script_for_cuda_knows_its_device_as_cuda() -> None:

@@ -23,7 +23,7 @@ def test_a_tensor_of_the_host_or_of_another_type_is_no_instance(
     types: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not isinstance(torch.ones(1), types["FloatTensor"])
-    monkeypatch.setattr(legacy, "card_of", lambda tensor: 0)
+    monkeypatch.setattr(legacy, "get_card_index", lambda tensor: 0)
     assert isinstance(torch.ones(1), types["FloatTensor"])
     assert not isinstance(torch.ones(1).half(), types["FloatTensor"])
     assert not isinstance(1.0, types["FloatTensor"])

@@ -27,7 +27,7 @@ from viaduct.rehearsal.tf1_stage import state
 STAND_IN_FOLDERS = {"npu": "site", "mlu": "horovod_site", "original": "horovod_site"}
 
 
-def need_tensorflow() -> None:
+def require_tensorflow() -> None:
     """Raise a ViaductError if TensorFlow is not installed, or is a release without Estimators."""
     require("tensorflow")
     if not is_installed("tensorflow_estimator"):
@@ -45,7 +45,7 @@ def install(platform: Platform, *, seed: int | None = None) -> None:
         if state.platform != platform:
             raise BadValue(f"this process rehearses {state.platform!r} already; {platform!r} needs another process.")
         return
-    need_tensorflow()
+    require_tensorflow()
     os.environ.pop("TF_CONFIG", None)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     state.platform = platform

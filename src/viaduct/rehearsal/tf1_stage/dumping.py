@@ -23,7 +23,7 @@ import numpy as np
 from viaduct.cards import NPU
 from viaduct.rehearsal.tf1_stage import sessions, snapshot
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun, SessionRecord
-from viaduct.rehearsal.tf1_stage.snapshot import Value
+from viaduct.rehearsal.tf1_stage.snapshot import OutputValue
 
 
 class Dumps(sessions.Observer):
@@ -34,7 +34,7 @@ class Dumps(sessions.Observer):
 
     def select_tensors(self, run: GraphRun) -> list[Any]:
         """Return all tensors of a step if it is dumped."""
-        is_dumped = run.training and is_dump_requested(run.session_record, run.session_record.steps)
+        is_dumped = run.is_training and is_dump_requested(run.session_record, run.session_record.steps)
         tensors = snapshot.list_tensors(run) if is_dumped else []
         run.notes[id(self)] = tensors  # for `receive_values`
         return tensors
@@ -64,7 +64,7 @@ def step_folder(run: GraphRun, started: str, step: int) -> Path:
     return Path(run.session_record.npu_options.values["dump_path"], started, device, model, model_id, str(step))
 
 
-def write_step(run: GraphRun, values: list[Value], folder: Path) -> None:
+def write_step(run: GraphRun, values: list[OutputValue], folder: Path) -> None:
     """Write the values of a step, each in an .npy file, or only their statistics."""
     folder.mkdir(parents=True, exist_ok=True)
     options = run.session_record.npu_options.values
@@ -85,7 +85,9 @@ def write_step(run: GraphRun, values: list[Value], folder: Path) -> None:
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
 
-def select_arrays(value: Value, stem: str, arrays: dict[Any, Any], mode: str) -> list[tuple[str, np.ndarray[Any, Any]]]:
+def select_arrays(
+    value: OutputValue, stem: str, arrays: dict[Any, Any], mode: str
+) -> list[tuple[str, np.ndarray[Any, Any]]]:
     """Return (name, array) of an output, of its operator's inputs, or of both, as `mode` says.
 
     An operator's inputs are returned for its output 0 only, so that they are written once.
@@ -102,7 +104,17 @@ def select_arrays(value: Value, stem: str, arrays: dict[Any, Any], mode: str) ->
 def write_statistics(folder: Path, rows: list[tuple[str, np.ndarray[Any, Any]]]) -> None:
     with (folder / "statistic.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(["Name", "Data Type", "Shape", "Max Value", "Min Value", "Avg Value", "L2Norm Value"])
+        table.writerow(
+            [
+                "Name",
+                "Data Type",
+                "Shape",
+                "Max OutputValue",
+                "Min OutputValue",
+                "Avg OutputValue",
+                "L2Norm OutputValue",
+            ]
+        )
         for name, array in rows:
             flat = array.astype(np.float64).reshape(-1) if array.size else np.zeros(1)
             statistics = [flat.max(), flat.min(), flat.mean(), np.sqrt(np.square(flat).sum())]

@@ -41,16 +41,16 @@ class EvaluationBounds(sessions.Observer):
     A training step, or an operator of RESETTING_OPERATORS, resets the counts.
     """
 
-    def __init__(self, watched: ScriptWatch) -> None:
-        self.watched = watched
+    def __init__(self, script_watch: ScriptWatch) -> None:
+        self.script_watch = script_watch
         self.counted: Counter[tuple[int, tuple[Line, ...]]] = Counter()  # runs by session and stack
 
     def before_run(self, run: GraphRun) -> None:
         """Count a run of an evaluation loop, or reset the counts."""
-        if run.training or any(op.type in RESETTING_OPERATORS for op in run.reach.ops):
+        if run.is_training or any(op.type in RESETTING_OPERATORS for op in run.subgraph.ops):
             self.counted.clear()
-        elif self.watched.limit is not None and not run.by_keras and (run.reach.reads_data or run.feeds):
-            self.count(run, self.watched.limit)
+        elif self.script_watch.max_steps is not None and not run.is_by_keras and (run.subgraph.reads_data or run.feeds):
+            self.count(run, self.script_watch.max_steps)
 
     def count(self, run: GraphRun, limit: int) -> None:
         """Count a run of one loop, and end the loop at its limit."""
@@ -58,16 +58,16 @@ class EvaluationBounds(sessions.Observer):
         stack = tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
         loop = (id(run.session_record), stack)  # ids are unique, since sessions.session_records keeps every record
         self.counted[loop] += 1
-        if self.counted[loop] > limit and run.reach.reads_data and any(map(is_end_of_data_caught, stack)):
+        if self.counted[loop] > limit and run.subgraph.reads_data and any(map(is_end_of_data_caught, stack)):
             import tensorflow.compat.v1 as tf
 
             self.counted[loop] = 0
             message = f"End of sequence: a rehearsal's loop ends after {limit} batches"
             raise tf.errors.OutOfRangeError(None, None, message)
-        has_training = self.watched.steps or gradients.find_recorded_gradients(run.graph)
-        can_stop = self.watched.is_limit_reached or not has_training
+        has_training = self.script_watch.steps or gradients.find_recorded_gradients(run.graph)
+        can_stop = self.script_watch.is_limit_reached or not has_training
         if can_stop and self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES):
-            self.watched.stop()
+            self.script_watch.stop()
 
 
 def is_end_of_data_caught(line: Line) -> bool:
@@ -93,13 +93,13 @@ def catches_end_of_data(handler: ast.ExceptHandler) -> bool:
 # ---- Keras
 
 
-def bound_keras_evaluations(watched: ScriptWatch) -> None:
+def bound_keras_evaluations(script_watch: ScriptWatch) -> None:
     """Wrap Keras' two loops, for arrays and datasets and for generators, under every name in their modules."""
     from keras.src.engine import training_arrays_v1, training_generator_v1
 
     for module, cap in ((training_arrays_v1, cap_arrays), (training_generator_v1, cap_generator)):
         plain = module.model_iteration
-        bounded = bound_iteration(plain, watched, cap)
+        bounded = bound_iteration(plain, script_watch, cap)
         for name, value in list(vars(module).items()):
             if value is plain:
                 setattr(module, name, bounded)
@@ -108,9 +108,9 @@ def bound_keras_evaluations(watched: ScriptWatch) -> None:
 
 
 def bound_iteration(
-    plain: Callable[..., Any], watched: ScriptWatch, cap: Callable[[dict[str, Any], int], None]
+    plain: Callable[..., Any], script_watch: ScriptWatch, cap: Callable[[dict[str, Any], int], None]
 ) -> Callable[..., Any]:
-    """Wrap a loop of Keras so that evaluation and prediction take at most `watched.limit` batches.
+    """Wrap a loop of Keras so that evaluation and prediction take at most `script_watch.max_steps` batches.
 
     `cap` bounds the input if the script gives no number of steps.
     """
@@ -121,11 +121,11 @@ def bound_iteration(
         if "steps" in kwargs:
             kwargs["steps_per_epoch"] = kwargs.pop("steps")
         arguments = signature.bind(*args, **kwargs).arguments
-        if watched.limit is not None and str(arguments.get("mode", "train")) != "train":
+        if script_watch.max_steps is not None and str(arguments.get("mode", "train")) != "train":
             if arguments.get("steps_per_epoch") is not None:
-                arguments["steps_per_epoch"] = min(arguments["steps_per_epoch"], watched.limit)
+                arguments["steps_per_epoch"] = min(arguments["steps_per_epoch"], script_watch.max_steps)
             else:
-                cap(arguments, watched.limit)
+                cap(arguments, script_watch.max_steps)
         return plain(**arguments)
 
     return iterate

@@ -28,7 +28,7 @@ from viaduct.scripts.runner import Script, ScriptResult, StopScript, run_script
 MAX_NAME_LENGTH = 255  # of a file, on common file systems
 
 
-def dump_script(golden: Golden, script: Script) -> ScriptResult:
+def dump_script(golden: GoldenDump, script: Script) -> ScriptResult:
     """Run a script on the CPU, dump its steps, and return its end; GPU devices are the CPU too."""
     tf1_stage.install("original")
     from viaduct.rehearsal.tf1_stage import sessions
@@ -38,7 +38,7 @@ def dump_script(golden: Golden, script: Script) -> ScriptResult:
 
 
 @dataclass
-class Golden:
+class GoldenDump:
     """Reference dump: its settings and its progress."""
 
     folder: Path
@@ -78,27 +78,27 @@ def make_file_name(op: str, index: int, time_us: int, full_names: dict[str, str]
     return name
 
 
-def make_observer(golden: Golden) -> Any:
+def make_observer(golden: GoldenDump) -> Any:
     """Return the session observer that writes the chosen steps and stops the script after the last one."""
-    from viaduct.rehearsal.tf1_stage import reach, sessions, snapshot
+    from viaduct.rehearsal.tf1_stage import sessions, snapshot, subgraph
 
     class Dumping(sessions.Observer):
         def before_run(self, run: sessions.GraphRun) -> None:
-            if run.training and golden.steps_taken > golden.last and not golden.run_on:
+            if run.is_training and golden.steps_taken > golden.last and not golden.run_on:
                 raise StopScript
 
         def select_tensors(self, run: sessions.GraphRun) -> list[Any]:
             tensors: list[Any] = []
             run.notes[id(self)] = tensors
-            if run.training and golden.is_dumped(golden.steps_taken):
+            if run.is_training and golden.is_dumped(golden.steps_taken):
                 tensors += snapshot.list_tensors(run)
-                dead = reach.find_perhaps_dead(run.reach.ops)
-                outputs = [tensor for op in run.reach.ops for tensor in op.outputs]
-                golden.omitted = sum(tensor.op in dead or reach.is_in_branch(tensor) for tensor in outputs)
+                dead = subgraph.find_perhaps_dead(run.subgraph.ops)
+                outputs = [tensor for op in run.subgraph.ops for tensor in op.outputs]
+                golden.omitted = sum(tensor.op in dead or subgraph.is_in_branch(tensor) for tensor in outputs)
             return tensors
 
         def receive_values(self, run: sessions.GraphRun, values: list[Any]) -> None:
-            if not run.training:
+            if not run.is_training:
                 return
             if tensors := run.notes[id(self)]:
                 outputs = list(snapshot.iterate_values(run, tensors, values))

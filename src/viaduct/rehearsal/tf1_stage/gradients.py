@@ -23,9 +23,9 @@ from viaduct.rehearsal.tf1_stage.variables import find_trainable_names, unwrap_v
 class Gradients:
     """Gradients by variable, computed from one loss or applied by an optimizer."""
 
-    loss: Any  # a Tensor; None if `applied`
+    loss: Any  # a Tensor; None if `is_applied`
     pairs: list[tuple[str, Any]] = field(default_factory=list)  # variable's name; gradient, a Tensor or IndexedSlices
-    applied: bool = False  # passed to an optimizer's apply_gradients
+    is_applied: bool = False  # passed to an optimizer's apply_gradients
 
     def has_any_from(self, ops: Collection[Any]) -> bool:
         """Return True if at least one gradient is an output of these operators."""
@@ -149,7 +149,7 @@ def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
     weights = find_trainable_names(graph)
     of_weights = [(name, gradient) for name, gradient in by_name if name in weights]
     if of_weights and not callable(loss):
-        _by_graph.setdefault(graph, []).append(Gradients(loss, of_weights, applied=loss is None))
+        _by_graph.setdefault(graph, []).append(Gradients(loss, of_weights, is_applied=loss is None))
 
 
 def get_variable_name(target: Any) -> str:

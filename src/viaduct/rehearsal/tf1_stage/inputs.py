@@ -17,8 +17,8 @@ import numpy as np
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import dumping, sessions
-from viaduct.rehearsal.tf1_stage.reach import Reach
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
+from viaduct.rehearsal.tf1_stage.subgraph import Subgraph
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
 # Types of operators that copy values or get them from the host; all other operators compute.
@@ -73,18 +73,18 @@ class TrainingGraphChecks(sessions.Observer):
     """Checks each training graph once, and the shapes that are fed to it at every run."""
 
     def __init__(self) -> None:
-        self.checked: weakref.WeakSet[Reach] = weakref.WeakSet()
+        self.checked: weakref.WeakSet[Subgraph] = weakref.WeakSet()
         # By graph, then by tensor name: the shape of the first feed.
         self.fed: weakref.WeakKeyDictionary[Any, dict[str, tuple[int, ...]]] = weakref.WeakKeyDictionary()
 
     def before_run(self, run: GraphRun) -> None:
-        if not run.training:
+        if not run.is_training:
             return
         if not run.session_record.npu_options.is_on_npu:
             limits.report_violation("npu-optimizer", at=run.session_record.location)
             return
-        if run.reach not in self.checked:
-            self.checked.add(run.reach)
+        if run.subgraph not in self.checked:
+            self.checked.add(run.subgraph)
             check_shapes(run)
             check_types(run)
         if not run.session_record.npu_options.values.get("dynamic_input"):
@@ -112,7 +112,7 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
 
 def check_shapes(run: GraphRun) -> None:
     """Report dataset outputs of unknown shape; placeholders are checked when they are fed."""
-    for op in run.reach.ops:
+    for op in run.subgraph.ops:
         if op.type not in ("IteratorGetNext", "OneShotIterator", "IteratorGetNextSync"):
             continue
         for tensor in op.outputs:
@@ -128,7 +128,7 @@ def check_types(run: GraphRun) -> None:
     Refused are matrix and convolution operators and trainable variables. Other operators are a warning, since the AI
     CPU has kernels for some of them.
     """
-    wide = [op for op in run.reach.ops if find_wide_type(op) and not COPYING_OPERATORS.fullmatch(op.type)]
+    wide = [op for op in run.subgraph.ops if find_wide_type(op) and not COPYING_OPERATORS.fullmatch(op.type)]
     wide.sort(key=lambda op: op._id)
     trained = {variable.op for variable in find_variables(run.graph, "trainable_variables")}
     refused = [op for op in wide if op.type in MATRIX_OPERATORS or op in trained]

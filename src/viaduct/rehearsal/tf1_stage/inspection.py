@@ -16,7 +16,7 @@ from viaduct.rehearsal.inspection import Fact
 from viaduct.rehearsal.perturbation import perturb_array
 from viaduct.rehearsal.tf1_stage import sessions
 from viaduct.rehearsal.tf1_stage.inputs import find_operator_line
-from viaduct.rehearsal.tf1_stage.reach import uses_weights
+from viaduct.rehearsal.tf1_stage.subgraph import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor
 
 MAX_OPERATORS = 50_000  # recorded operators of a graph
@@ -36,7 +36,7 @@ class GraphInspection(sessions.Observer):
         self.facts: list[Fact] = []
 
     def before_run(self, run: sessions.GraphRun) -> None:
-        if run.training and not self.facts:
+        if run.is_training and not self.facts:
             self.facts = [*list_operators(run.graph), *list_function_nodes(run.graph)]
 
 
@@ -50,7 +50,7 @@ class Evaluations(sessions.Observer):
         self.fingerprints: list[list[float]] = []  # of each evaluation
 
     def receive_result(self, run: sessions.GraphRun, result: Any) -> None:
-        if run.training or len(self.fingerprints) >= MAX_EVALUATIONS or not uses_weights(run.graph, run.reach):
+        if run.is_training or len(self.fingerprints) >= MAX_EVALUATIONS or not uses_weights(run.graph, run.subgraph):
             return
         arrays = [np.asarray(value) for value in iterate_numbers(result)]
         if arrays:
@@ -77,7 +77,7 @@ class Perturbation(sessions.Observer):
         self.is_done = False
 
     def before_run(self, run: sessions.GraphRun) -> None:
-        if not run.training or self.is_done:
+        if not run.is_training or self.is_done:
             return
         self.is_done = True
         session = run.session_record.session

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.rehearsal.tf1_stage import collectives, data_parallel, gradients, sessions, state
-from viaduct.rehearsal.tf1_stage.reach import uses_weights
+from viaduct.rehearsal.tf1_stage.subgraph import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import assign_value, find_trainable_names, find_variables, read_tensor
 
 
@@ -45,7 +45,7 @@ class Broadcast(sessions.Observer):
         self.sessions: list[sessions.SessionRecord] = []  # whose variables were broadcast
 
     def before_run(self, run: sessions.GraphRun) -> None:
-        if any(record is run.session_record for record in self.sessions) or not uses_weights(run.graph, run.reach):
+        if any(record is run.session_record for record in self.sessions) or not uses_weights(run.graph, run.subgraph):
             return
         self.sessions.append(run.session_record)
         session, variables = run.session_record.session, find_variables(run.graph, "variables")

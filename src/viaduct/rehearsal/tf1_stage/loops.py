@@ -30,7 +30,7 @@ def set_loop_counts(graph: Any, count: int) -> None:
 def count_steps(run: GraphRun) -> int:
     """Return the number of steps of a run: 1 unless it trains and executes a declared operator."""
     declared = _loops.get(run.graph)
-    if not declared or not run.training:
+    if not declared or not run.is_training:
         return 1
-    executed = run.reach.ops
+    executed = run.subgraph.ops
     return max((declared.get(op.name, 1) for op in executed), default=1)

@@ -18,8 +18,8 @@ from typing import Any
 from viaduct.atomic_files import write_file
 from viaduct.cards.cann_options import POINT_OPTIONS, PROFILING_POINTS_FILE
 from viaduct.rehearsal.tf1_stage import gradients, sessions
-from viaduct.rehearsal.tf1_stage.reach import READ_OPERATORS, find_dependencies
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
+from viaduct.rehearsal.tf1_stage.subgraph import READ_OPERATORS, find_dependencies
 from viaduct.rehearsal.tf1_stage.variables import find_trainable_names
 
 # Types of operators that only pass their first input on; a compiler removes them.
@@ -33,7 +33,7 @@ class PointFinder(sessions.Observer):
         self.points: dict[str, str] = {}
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
-        if run.training and not self.points:
+        if run.is_training and not self.points:
             self.points = find_points(run)
 
     def write(self, record: Path) -> None:
@@ -45,11 +45,11 @@ class PointFinder(sessions.Observer):
 def find_points(run: GraphRun) -> dict[str, str]:
     """Return fp_point and bp_point of a training step, as far as found, for the loss with the most gradients."""
     records = [record for record in gradients.find_recorded_gradients(run.graph) if record.loss is not None]
-    records = [record for record in records if record.has_any_from(run.reach.ops)]
+    records = [record for record in records if record.has_any_from(run.subgraph.ops)]
     if not records:
         return {}
     record = max(records, key=lambda candidate: len(candidate.pairs))
-    forward = find_dependencies([record.loss.op], run.reach.fed)
+    forward = find_dependencies([record.loss.op], run.subgraph.fed_names)
     operators = find_first_layer(run, forward), find_last_gradient(run, record, forward)
     points = dict(zip(POINT_OPTIONS, operators, strict=True))
     return {key: op.name for key, op in points.items() if op is not None}
@@ -62,7 +62,7 @@ def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
     of_weights: set[Any] = set()  # operators that depend on a trainable variable
     for op in sorted(forward, key=lambda op: op._id):
         sources = [tensor.op for tensor in op.inputs]
-        fed = any(tensor.name in run.reach.fed for tensor in op.inputs)
+        fed = any(tensor.name in run.subgraph.fed_names for tensor in op.inputs)
         if fed or READ_OPERATORS.fullmatch(op.type) or any(source in of_batch for source in sources):
             of_batch.add(op)
         if op.name in weights or any(source in of_weights for source in sources):
@@ -75,8 +75,8 @@ def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
 def find_last_gradient(run: GraphRun, record: gradients.Gradients, forward: Collection[Any]) -> Any:
     """Return the operator that computes the deepest gradient of a trainable variable; None if there is none."""
     ops = [skip_pass_through(gradients.get_dense_tensor(gradient).op) for _, gradient in record.pairs]
-    backward = [op for op in ops if op in run.reach.ops and op not in forward]
-    depth = measure_depth(run.reach.ops)
+    backward = [op for op in ops if op in run.subgraph.ops and op not in forward]
+    depth = measure_depth(run.subgraph.ops)
     return max(backward, key=lambda op: (depth[op], op._id), default=None)
 
 

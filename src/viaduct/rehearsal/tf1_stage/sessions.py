@@ -18,7 +18,7 @@ from typing import Any
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import gradients, loops, options, state
-from viaduct.rehearsal.tf1_stage.reach import Reach, find_reach
+from viaduct.rehearsal.tf1_stage.subgraph import Subgraph, find_subgraph
 
 THREADS_OF_RANKS = 64  # of a session with several ranks, where a collective that waits for another rank holds a thread
 
@@ -31,8 +31,8 @@ class SessionRecord:
     location: tuple[str, int] | None  # the script's file and line that opened the session
     npu_options: options.SessionOptions
     steps: int = 0  # runs that trained
-    closed: bool = False
-    closed_by_keras: bool = False  # given to Keras, which will close it
+    is_closed: bool = False
+    is_closed_by_keras: bool = False  # given to Keras, which will close it
     has_device_graph: bool = False  # a run has computed more than the start or end of communication between ranks
 
 
@@ -42,16 +42,16 @@ class GraphRun:
 
     session_record: SessionRecord
     graph: Any
-    reach: Reach  # the operators that the run executes
+    subgraph: Subgraph  # the operators that the run executes
     feeds: dict[str, Any] = field(default_factory=dict)  # by tensor name; None for parts of a composite tensor
-    by_keras: bool = False  # run by one of Keras' own loops
+    is_by_keras: bool = False  # run by one of Keras' own loops
     # By an observer's id: what its `select_tensors` notes for its `receive_values`. The observer itself cannot store
     # this, because several threads may run graphs at the same time.
     notes: dict[int, Any] = field(default_factory=dict)
 
     @property
-    def training(self) -> bool:
-        return self.reach.training
+    def is_training(self) -> bool:
+        return self.subgraph.is_training
 
 
 class Observer:
@@ -117,7 +117,7 @@ def wrap_set_session() -> None:
 
     @functools.wraps(plain)
     def set_session(session: Any) -> None:
-        session._viaduct.closed_by_keras = True
+        session._viaduct.is_closed_by_keras = True
         plain(session)
 
     backend.set_session = set_session
@@ -200,7 +200,7 @@ def describe_run(session: Any, fetches: Any, feed_dict: Any) -> GraphRun:
         parts = nest.flatten(key, expand_composites=True)
         feeds.update({graph.as_graph_element(part).name: value if len(parts) == 1 else None for part in parts})
     with blame_viaduct():
-        return GraphRun(session._viaduct, graph, find_reach(graph, ops, feeds), feeds)
+        return GraphRun(session._viaduct, graph, find_subgraph(graph, ops, feeds), feeds)
 
 
 def run_observed(run: GraphRun, execute: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
@@ -244,10 +244,10 @@ def blame_viaduct() -> Iterator[None]:
 def record_run(run: GraphRun) -> None:
     """Update the session's record after a run, and the state of communication."""
     record = run.session_record
-    names = (op.name.rpartition("/")[2] for op in run.reach.ops)
+    names = (op.name.rpartition("/")[2] for op in run.subgraph.ops)
     computes = not all(name.startswith(COMMUNICATION_PREFIXES) for name in names)
     record.has_device_graph = record.has_device_graph or computes
-    record.steps += run.training
+    record.steps += run.is_training
     if computes and record.npu_options.is_on_npu:
         state.set_communication(True)  # an NPU session starts communication with its first run
 
@@ -258,10 +258,10 @@ def wrap_close(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def close(self: Any) -> None:
         record = getattr(self, "_viaduct", None)
-        if record is not None and not record.closed:
+        if record is not None and not record.is_closed:
             for observer in observers:
                 observer.before_close(record)
-            record.closed, record.session = True, None
+            record.is_closed, record.session = True, None
         plain(self)
 
     return close
@@ -303,7 +303,7 @@ class KerasCallable:
         ops = [getattr(element, "op", element) for element in ops]
         feeds = dict(zip(self.options.feed, args, strict=False))
         with blame_viaduct():
-            run = GraphRun(self.session._viaduct, graph, find_reach(graph, ops, feeds), feeds, by_keras=True)
+            run = GraphRun(self.session._viaduct, graph, find_subgraph(graph, ops, feeds), feeds, is_by_keras=True)
 
         def execute(extra: list[Any]) -> tuple[Any, list[Any]]:
             fetched = self.find_callable(tuple(tensor.name for tensor in extra))(*args, **kwargs)
@@ -328,7 +328,7 @@ class KerasCallable:
 def report_open_sessions() -> None:
     """Report NPU sessions that computed something and were not closed."""
     for record in session_records:
-        is_closed = record.closed or record.closed_by_keras
+        is_closed = record.is_closed or record.is_closed_by_keras
         is_checked = record.has_device_graph and record.npu_options.is_on_npu
         if is_checked and not is_closed and not is_closed_at_exit(record.session):
             limits.report_violation("session-not-closed", at=record.location, fatal=False)

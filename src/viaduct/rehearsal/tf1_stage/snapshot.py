@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.rehearsal.tf1_stage.reach import find_perhaps_dead, is_fetchable
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
+from viaduct.rehearsal.tf1_stage.subgraph import find_perhaps_dead, is_fetchable
 
 
 @dataclass(frozen=True)
-class Value:
+class OutputValue:
     """The value of one output of an operator. bfloat16, which NumPy does not have, is converted to float32."""
 
     op: Any
@@ -26,11 +26,11 @@ def list_tensors(run: GraphRun) -> list[Any]:
 
     Fed tensors, handles, strings, tensors inside a loop or branch, and tensors that may have no value are left out.
     """
-    ops = sorted(run.reach.ops - find_perhaps_dead(run.reach.ops), key=lambda op: op._id)
+    ops = sorted(run.subgraph.ops - find_perhaps_dead(run.subgraph.ops), key=lambda op: op._id)
     return [tensor for op in ops for tensor in op.outputs if tensor.name not in run.feeds and is_fetchable(tensor)]
 
 
-def iterate_values(run: GraphRun, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
+def iterate_values(run: GraphRun, tensors: list[Any], arrays: list[Any]) -> Iterator[OutputValue]:
     """Yield fed values, then fetched ones. Empty arrays, fed strings and fed composite tensors are skipped."""
     for name, fed in run.feeds.items():
         tensor = run.graph.as_graph_element(name)
@@ -39,11 +39,11 @@ def iterate_values(run: GraphRun, tensors: list[Any], arrays: list[Any]) -> Iter
             continue
         array = convert_to_numbers(np.asarray(fed, dtype=dtype))
         if array.size:
-            yield Value(tensor.op, tensor.value_index, array)
+            yield OutputValue(tensor.op, tensor.value_index, array)
     for tensor, array in zip(tensors, arrays, strict=True):
         numbers = convert_to_numbers(np.asarray(array))
         if numbers.size:
-            yield Value(tensor.op, tensor.value_index, numbers)
+            yield OutputValue(tensor.op, tensor.value_index, numbers)
 
 
 def convert_to_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -89,7 +89,7 @@ def end_time(span: Any) -> float:
 def find_tracer(run: GraphRun) -> Tracer | None:
     """Return the tracer of a training run's session, made at its first step; None without valid options."""
     if not (
-        run.training
+        run.is_training
         and run.session_record.npu_options.is_on_npu
         and run.session_record.npu_options.values.get("profiling_mode")
     ):
@@ -113,7 +113,7 @@ def read_profiling_options(run: GraphRun) -> dict[str, Any] | None:
     if not folder or not os.path.isdir(folder):
         limits.report_violation("parameter-map", "profiling output", folder=folder, at=location)
         return None
-    names = {op.name for op in run.reach.ops}
+    names = {op.name for op in run.subgraph.ops}
     for point in ("fp_point", "bp_point"):
         if options.get(point) and options[point] not in names:
             limits.report_violation("parameter-map", "profiling point", point=point, name=options[point], at=location)

@@ -1,11 +1,11 @@
 """Watches the training steps of a script: counts them, ends the script after a number of them, records their results.
 
-    watched = watch.start_watching(steps=20)  # after tf1_stage.install(), before the script
+    script_watch = watch.start_watching(steps=20)  # after tf1_stage.install(), before the script
     ...                                       # the script
-    watched.store_last_variables()            # reads the weights of a session that is still open
-    watched.losses, watched.first_gradients, watched.last_variables
+    script_watch.store_last_variables()            # reads the weights of a session that is still open
+    script_watch.losses, script_watch.first_gradients, script_watch.last_variables
 
-A step is a run of a graph that trains (`reach.py`). After the last step, loops that check for a stop (`should_stop`,
+A step is a run of a graph that trains (`subgraph.py`). After the last step, loops that check for a stop (`should_stop`,
 Estimator.train, Keras fit) end, and the script continues after them. Other loops are ended at their next step with
 StopScript. Evaluations and predictions are bounded by the same number of batches (`evaluations.py`). Variables and
 gradients have the names of variables in the graph.
@@ -22,8 +22,8 @@ import numpy as np
 
 from viaduct.rehearsal.tf1_stage import evaluations, sessions
 from viaduct.rehearsal.tf1_stage.gradients import Gradients, find_recorded_gradients, get_dense_tensor
-from viaduct.rehearsal.tf1_stage.reach import find_dependencies, find_perhaps_dead, is_fetchable
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun, SessionRecord
+from viaduct.rehearsal.tf1_stage.subgraph import find_dependencies, find_perhaps_dead, is_fetchable
 from viaduct.rehearsal.tf1_stage.variables import find_variables, read_tensor
 from viaduct.scripts.runner import StopScript
 
@@ -32,7 +32,7 @@ from viaduct.scripts.runner import StopScript
 class ScriptWatch(sessions.Observer):
     """Counts, bounds and records the training steps of a script."""
 
-    limit: int | None = None  # training steps, and batches of an evaluation; None: no limit
+    max_steps: int | None = None  # training steps, and batches of an evaluation; None: no limit
     # With --step-at: a step ends when `end_step_at_target` is called, not with a run that trains.
     ends_at_target: bool = False
     losses: list[float | None] = field(default_factory=list)  # the mean loss of each step; None if unknown
@@ -51,13 +51,13 @@ class ScriptWatch(sessions.Observer):
 
     @property
     def is_limit_reached(self) -> bool:
-        """Return True if `limit` steps were taken."""
-        return self.limit is not None and self.steps >= self.limit
+        """Return True if `max_steps` steps were taken."""
+        return self.max_steps is not None and self.steps >= self.max_steps
 
     # ---- before and after each run
 
     def before_run(self, run: GraphRun) -> None:
-        if run.training and self.is_limit_reached and not self.ends_at_target:
+        if run.is_training and self.is_limit_reached and not self.ends_at_target:
             self.stop()
 
     def stop(self) -> None:
@@ -93,10 +93,10 @@ class ScriptWatch(sessions.Observer):
     def is_part_of_step(self, run: GraphRun) -> bool:
         """Return True for a run that trains, and with `ends_at_target` for a run that computes gradients."""
         records = find_recorded_gradients(run.graph) if self.ends_at_target else []
-        return run.training or any(record.has_any_from(run.reach.ops) for record in records)
+        return run.is_training or any(record.has_any_from(run.subgraph.ops) for record in records)
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
-        if self.ends_at_target and not run.session_record.closed:
+        if self.ends_at_target and not run.session_record.is_closed:
             self._unsaved = run.session_record
         if not self.is_part_of_step(run):
             return
@@ -144,7 +144,7 @@ class ScriptWatch(sessions.Observer):
 
     def store_last_variables(self) -> None:
         """Store the variables of the last step's session if it is still open; called when the script is over."""
-        if self._unsaved is not None and not self._unsaved.closed:
+        if self._unsaved is not None and not self._unsaved.is_closed:
             self.store_variables(self._unsaved)
 
     def store_variables(self, record: SessionRecord) -> None:
@@ -160,7 +160,7 @@ def choose_loss(run: GraphRun) -> Any:
         record
         for record in find_recorded_gradients(run.graph)
         if record.loss is not None
-        and record.has_any_from(run.reach.ops)
+        and record.has_any_from(run.subgraph.ops)
         and is_fetchable(record.loss)
         and not any(has_side_effects(op) for op in find_extra_dependencies(run, record.loss))
     ]
@@ -174,7 +174,7 @@ def has_side_effects(op: Any) -> bool:
 
 def find_extra_dependencies(run: GraphRun, loss: Any) -> set[Any]:
     """Return the operators that a loss needs and the run does not execute: gradients do not need the loss itself."""
-    return find_dependencies([loss.op], run.reach.fed) - run.reach.ops
+    return find_dependencies([loss.op], run.subgraph.fed_names) - run.subgraph.ops
 
 
 def reads_reference_variables(ops: set[Any]) -> bool:
@@ -189,7 +189,7 @@ def compute_loss_before_step(run: GraphRun, loss: Any) -> float | None:
 
     Return None if the loss needs stateful operators other than reference variables, or if a sparse tensor is fed.
     """
-    ops = find_dependencies([loss.op], run.reach.fed)
+    ops = find_dependencies([loss.op], run.subgraph.fed_names)
     has_state = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in ops)
     if has_state or any(value is None for value in run.feeds.values()):  # None: part of a sparse tensor
         return None
@@ -202,9 +202,9 @@ def find_gradients(run: GraphRun) -> list[tuple[str, Any]]:
 
     Records with gradients that the run does not compute are ignored.
     """
-    alive = run.reach.ops - find_perhaps_dead(run.reach.ops)
-    records = [record for record in find_recorded_gradients(run.graph) if record.has_all_from(run.reach.ops)]
-    applied = [record for record in records if record.applied]
+    alive = run.subgraph.ops - find_perhaps_dead(run.subgraph.ops)
+    records = [record for record in find_recorded_gradients(run.graph) if record.has_all_from(run.subgraph.ops)]
+    applied = [record for record in records if record.is_applied]
     if applied:
         return [pair for record in applied for pair in select_readable_pairs(record, alive)]
     return max((select_readable_pairs(record, alive) for record in records), key=len, default=[])
@@ -260,15 +260,15 @@ def try_run(session: Any, tensor: Any) -> Any:
 
 def start_watching(steps: int | None = None) -> ScriptWatch:
     """Install a ScriptWatch and return it; `steps` bounds training, evaluations and predictions."""
-    watched = ScriptWatch(steps)
-    sessions.observers += [watched, evaluations.EvaluationBounds(watched)]
-    bound_monitored_sessions(watched)
-    bound_keras_fit(watched)
-    evaluations.bound_keras_evaluations(watched)
-    return watched
+    script_watch = ScriptWatch(steps)
+    sessions.observers += [script_watch, evaluations.EvaluationBounds(script_watch)]
+    bound_monitored_sessions(script_watch)
+    bound_keras_fit(script_watch)
+    evaluations.bound_keras_evaluations(script_watch)
+    return script_watch
 
 
-def bound_monitored_sessions(watched: ScriptWatch) -> None:
+def bound_monitored_sessions(script_watch: ScriptWatch) -> None:
     """Bound the loops over monitored sessions: the script's and the Estimators'."""
     from tensorflow.python.training import monitored_session
 
@@ -277,37 +277,37 @@ def bound_monitored_sessions(watched: ScriptWatch) -> None:
 
     @functools.wraps(plain_init)
     def init(self: Any, session_creator: Any, hooks: Any, *args: Any, **kwargs: Any) -> None:
-        plain_init(self, session_creator, [*(hooks or []), make_bounding_hook(watched)], *args, **kwargs)
+        plain_init(self, session_creator, [*(hooks or []), make_bounding_hook(script_watch)], *args, **kwargs)
 
     @functools.wraps(plain_run)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if watched.is_limit_reached and self.should_stop():  # the loop ignores the request to stop
-            watched.stop()
+        if script_watch.is_limit_reached and self.should_stop():  # the loop ignores the request to stop
+            script_watch.stop()
         return plain_run(self, *args, **kwargs)
 
     kind.__init__, kind.run = init, run
 
 
-def make_bounding_hook(watched: ScriptWatch) -> Any:
+def make_bounding_hook(script_watch: ScriptWatch) -> Any:
     from tensorflow.python.training.session_run_hook import SessionRunHook
 
     class Bound(SessionRunHook):  # type: ignore[misc]
-        """Requests a stop after the last training step, or after `limit` batches of a loop without training."""
+        """Requests a stop after the last training step, or after `max_steps` batches of a loop without training."""
 
         def begin(self) -> None:
-            self.batches, self.steps_at_begin = 0, watched.steps
+            self.batches, self.steps_at_begin = 0, script_watch.steps
 
         def after_run(self, run_context: Any, run_values: Any) -> None:
             self.batches += 1
-            trained = watched.steps > self.steps_at_begin
-            at_limit = watched.limit is not None and self.batches >= watched.limit
-            if (trained and watched.is_limit_reached) or (not trained and at_limit):
+            trained = script_watch.steps > self.steps_at_begin
+            at_limit = script_watch.max_steps is not None and self.batches >= script_watch.max_steps
+            if (trained and script_watch.is_limit_reached) or (not trained and at_limit):
                 run_context.request_stop()
 
     return Bound()
 
 
-def bound_keras_fit(watched: ScriptWatch) -> None:
+def bound_keras_fit(script_watch: ScriptWatch) -> None:
     """Bound Keras fit and fit_generator by stop_training, which they check after each batch and each epoch.
 
     With stop_training set Keras skips the validation of an epoch, so it is cleared before the validation and set again
@@ -319,7 +319,7 @@ def bound_keras_fit(watched: ScriptWatch) -> None:
 
     class Bound(callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.model.stop_training = self.model.stop_training or watched.is_limit_reached
+            self.model.stop_training = self.model.stop_training or script_watch.is_limit_reached
 
         on_epoch_end = on_train_batch_end
 
@@ -333,7 +333,7 @@ def bound_keras_fit(watched: ScriptWatch) -> None:
     @functools.wraps(plain_logs)
     def make_logs(self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:
         is_epoch = mode == "train" and "batch" not in logs and not prefix  # the call just before the validation
-        if watched.is_limit_reached and is_epoch:
+        if script_watch.is_limit_reached and is_epoch:
             self.model.stop_training = False
         return plain_logs(self, model, logs, outputs, mode, prefix)
 

@@ -47,15 +47,22 @@ def install_cuda_as_cpu(count: int = 8) -> None:
 
 def _prepare(name: str, count: int) -> bool:
     """Set up the process's cards; return False if they are set up already, raise BadValue if that is impossible."""
-    if cards.name == name:
+    if cards.device_name == name:
         return False
-    if cards.name:
-        raise BadValue(f"this process has a device {cards.name!r} already, and cannot have {name!r}.", "Start another.")
+    if cards.device_name:
+        raise BadValue(
+            f"this process has a device {cards.device_name!r} already, and cannot have {name!r}.", "Start another."
+        )
     if not 1 <= count <= 64:
         raise BadValue(f"a machine has 1 to 64 cards, not {count}.")
     if f"torch_{name}" in sys.modules:
         raise BadValue(f"torch_{name} is loaded already: with the plug-in there is nothing to stand in for.")
-    cards.name, cards.names, cards.count, cards.meters = name, {name}, count, [MemoryMeter() for _ in range(count)]
+    cards.device_name, cards.accepted_types, cards.count, cards.memory_meters = (
+        name,
+        {name},
+        count,
+        [MemoryMeter() for _ in range(count)],
+    )
     replace_faulty_weight_gradients()  # of the CPU, which computes for the device
     return True
 
@@ -64,7 +71,7 @@ def _register(name: str, device_module: Any, memory: int) -> None:
     """Register the device with PyTorch: its name, its module, its kernels. `memory` is the bytes of each card."""
     from viaduct.rehearsal.torch_stage import accelerator, casting, generators, kernels, pinning
 
-    cards.memory = memory
+    cards.memory_bytes = memory
     backends: Any = torch.utils.backend_registration
     backends.rename_privateuse1_backend(name)
     backends.generate_methods_for_privateuse1_backend()

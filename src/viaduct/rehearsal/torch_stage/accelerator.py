@@ -33,7 +33,7 @@ def install() -> None:
         **{name: getattr(control, name) for name in ("device_count", "synchronize", "is_available")},
         **{name: getattr(streams, name) for name in ("current_stream", "set_stream")},
         "current_accelerator": lambda check_available=False: (
-            None if check_available and not control.is_available() else torch.device(cards.public_name)
+            None if check_available and not control.is_available() else torch.device(cards.name_in_script)
         ),
     }
     counters = ("memory_stats", "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")

@@ -14,7 +14,7 @@ class autocast(torch.amp.autocast_mode.autocast):
     """torch.amp.autocast of the card."""
 
     def __init__(self, enabled: bool = True, dtype: Any = torch.float16, cache_enabled: bool = True) -> None:
-        super().__init__(cards.name, enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
+        super().__init__(cards.device_name, enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
 
 class GradScaler(torch.amp.GradScaler):
@@ -29,7 +29,7 @@ class GradScaler(torch.amp.GradScaler):
         dynamic: bool = True,
         enabled: bool = True,
     ) -> None:
-        super().__init__(cards.name, init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+        super().__init__(cards.device_name, init_scale, growth_factor, backoff_factor, growth_interval, enabled)
         self._dynamic = dynamic
 
     def update(self, new_scale: Any = None) -> None:
@@ -41,11 +41,11 @@ class GradScaler(torch.amp.GradScaler):
 def custom_fwd(fwd: Any = None, *, cast_inputs: Any = None) -> Any:
     if fwd is None:
         return functools.partial(custom_fwd, cast_inputs=cast_inputs)
-    return torch.amp.custom_fwd(fwd, device_type=cards.name, cast_inputs=cast_inputs)
+    return torch.amp.custom_fwd(fwd, device_type=cards.device_name, cast_inputs=cast_inputs)
 
 
 def custom_bwd(bwd: Any) -> Any:
-    return torch.amp.custom_bwd(bwd, device_type=cards.name)
+    return torch.amp.custom_bwd(bwd, device_type=cards.device_name)
 
 
 def amp_definitely_not_available() -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import card_of, put_on_card, to_cpu
+from viaduct.rehearsal.torch_stage.cards import get_card_index, put_on_card, to_cpu
 
 _aten = torch.ops.aten
 _FLASH = 1  # SDPBackend.FLASH_ATTENTION
@@ -68,7 +68,7 @@ def forward(
     scale: float | None = None,
 ) -> Any:
     """Compute flash attention by the CPU's kernel; the outputs are those of CUDA's kernel, some of them empty."""
-    index = card_of(query)
+    index = get_card_index(query)
     q, k, v, mask = map(to_cpu, (query, key, value, attn_bias))
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
     output, logsumexp = kernel(q, k, v, dropout_p, is_causal, attn_mask=mask, scale=scale)
@@ -98,7 +98,7 @@ def backward(
     scale: float | None = None,
 ) -> Any:
     """Compute the gradients of flash attention; the gradient of the mask is None."""
-    index = card_of(query)
+    index = get_card_index(query)
     mask = to_cpu(attn_bias)
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default
     tensors = map(to_cpu, (grad_out, query, key, value, out, logsumexp))

@@ -26,7 +26,7 @@ _int64_at = ctypes.c_int64.from_address  # the number at an address, which can b
 _export: Any = torch._C._to_dlpack
 _import: Any = torch._C._from_dlpack
 # Returns a tensor's card, -1 for the host. `tensor.device` may not be used, since original.py replaces it.
-card_of: Any = torch._C.TensorBase.get_device
+get_card_index: Any = torch._C.TensorBase.get_device
 
 
 @dataclass
@@ -54,35 +54,36 @@ class MemoryMeter:
 
 @dataclass
 class Cards:
-    """The cards of this process."""
+    """The stand-in cards of this process, which are one device of PyTorch: npu:0, npu:1 and so on."""
 
-    name: str = ""  # the device's name in PyTorch: npu, mlu, or gpu for the original script; "" until installed
+    device_name: str = ""  # type of the device in PyTorch: npu, mlu, or gpu for the original script; "" until installed
     count: int = 0
-    meters: list[MemoryMeter] = field(default_factory=list)
-    local: threading.local = field(default_factory=threading.local)  # each thread's current card and streams
-    names: set[str] = field(default_factory=set)  # device types that mean a card: `name`, with mapping.py also cuda
-    memory: int = 64 << 30  # bytes of each card; a 910B has 64 GiB, an MLU590 80 GiB
+    memory_meters: list[MemoryMeter] = field(default_factory=list)  # by card
+    thread_state: threading.local = field(default_factory=threading.local)  # each thread's current card and streams
+    # Types of devices that mean a card: `device_name`, and cuda where `mapping.py` maps it to the card.
+    accepted_types: set[str] = field(default_factory=set)
+    memory_bytes: int = 64 << 30  # of each card; a 910B has 64 GiB, an MLU590 80 GiB
 
     @property
-    def public_name(self) -> str:
-        """Return the name by which a script knows the device."""
-        return "cuda" if self.name == "gpu" else self.name
+    def name_in_script(self) -> str:
+        """Return the type by which a script knows the device."""
+        return "cuda" if self.device_name == "gpu" else self.device_name
 
     @property
-    def current(self) -> int:
+    def current_index(self) -> int:
         """Return the current card of this thread; as with CUDA, a new thread begins with the first."""
-        return int(getattr(self.local, "index", 0))
+        return int(getattr(self.thread_state, "index", 0))
 
     def select(self, index: int) -> None:
         """Make a card the current one of this thread; raise RuntimeError if it does not exist."""
         self.check(index)
-        self.local.index = index
+        self.thread_state.index = index
 
     def check(self, index: int) -> None:
         """Raise RuntimeError if card `index` does not exist."""
         if not 0 <= index < self.count:
             raise RuntimeError(
-                f"Invalid device ID: {index}. The rehearsal has {self.count} {self.public_name} device(s)."
+                f"Invalid device ID: {index}. The rehearsal has {self.count} {self.name_in_script} device(s)."
             )
 
 
@@ -111,7 +112,7 @@ def view_on_cpu(tensor: torch.Tensor) -> torch.Tensor:
 
 def to_cpu(value: Any) -> Any:
     """Return a CPU tensor over the memory of a card's tensor, and other values unchanged."""
-    return view_on_cpu(value) if isinstance(value, torch.Tensor) and card_of(value) >= 0 else value
+    return view_on_cpu(value) if isinstance(value, torch.Tensor) and get_card_index(value) >= 0 else value
 
 
 def put_on_card(tensor: torch.Tensor, index: int) -> torch.Tensor:
@@ -123,7 +124,7 @@ def put_on_card(tensor: torch.Tensor, index: int) -> torch.Tensor:
     size = storage.nbytes()
     if size:
         with _lock:
-            cards.meters[index].allocate(size)
+            cards.memory_meters[index].allocate(size)
             _living[weakref.ref(storage, _release)] = (index, size)
     return on_card
 
@@ -132,21 +133,21 @@ def _release(reference: weakref.ref[Any]) -> None:
     with _lock:
         if (known := _living.pop(reference, None)) is not None:
             index, size = known
-            cards.meters[index].release(size)
+            cards.memory_meters[index].release(size)
 
 
-def index_of(device: Any) -> int:
+def resolve_card_index(device: Any) -> int:
     """Return a card's index: 1 for `npu:1` or 1; the current card's for `npu`, a negative number or None.
 
     Raise ValueError for other kinds of devices.
     """
     if device is None:
-        return cards.current
+        return cards.current_index
     if isinstance(device, int) and not isinstance(device, bool):
-        return cards.current if device < 0 else device
+        return cards.current_index if device < 0 else device
     device = torch.device(device) if isinstance(device, str) else device
     if not isinstance(device, torch.device):
         raise ValueError(f"Expected a torch.device, a string or a number, but got: {device!r}")
-    if device.type not in cards.names:
-        raise ValueError(f"Expected a {cards.public_name} device, but got: {device}")
-    return cards.current if device.index is None else int(device.index)
+    if device.type not in cards.accepted_types:
+        raise ValueError(f"Expected a {cards.name_in_script} device, but got: {device}")
+    return cards.current_index if device.index is None else int(device.index)

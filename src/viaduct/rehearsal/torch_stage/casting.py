@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import card_of, cards
+from viaduct.rehearsal.torch_stage.cards import cards, get_card_index
 from viaduct.rehearsal.torch_stage.dispatch import find_overload, make_library
 
 _KEY = "AutocastPrivateUse1"
@@ -61,7 +61,7 @@ def _is_castable(value: Any) -> bool:
         isinstance(value, torch.Tensor)
         and value.is_floating_point()
         and value.dtype is not torch.float64
-        and card_of(value) >= 0
+        and get_card_index(value) >= 0
     )
 
 
@@ -88,7 +88,7 @@ def _is_cacheable(value: torch.Tensor, dtype: torch.dtype) -> bool:
         and value.requires_grad
         and value.is_leaf
         and not value._is_view()
-        and dtype is torch.get_autocast_dtype(cards.name)
+        and dtype is torch.get_autocast_dtype(cards.device_name)
         and torch.is_autocast_cache_enabled()
     )
 
@@ -161,7 +161,7 @@ def register() -> None:
     """Register autocast's kernels under the device's dispatch key."""
     make_library("_").fallback(torch.library.fallthrough_kernel, _KEY)
     kernels = {
-        name: _make_casting_kernel(find_overload(name), lambda: torch.get_autocast_dtype(cards.name))
+        name: _make_casting_kernel(find_overload(name), lambda: torch.get_autocast_dtype(cards.device_name))
         for name in LOWER_PRECISION
     }
     kernels |= {name: _make_casting_kernel(find_overload(name), lambda: torch.float32) for name in FLOAT32}

@@ -16,11 +16,11 @@ _PRIORITY = 5  # before PyTorch's own functions, whose priorities begin at 10
 
 def install(device_name: str = "") -> None:
     """Register functions that tag and restore storages; files name the device `device_name`, by default the card's."""
-    device_name = device_name or cards.name
+    device_name = device_name or cards.device_name
 
     def tag(storage: Any) -> str | None:
         device = storage.device
-        return f"{device_name}:{device.index}" if device.type in (cards.name, device_name) else None
+        return f"{device_name}:{device.index}" if device.type in (cards.device_name, device_name) else None
 
     restore = functools.partial(_restore_storage, device_name=device_name)
     torch.serialization.register_package(_PRIORITY, tag, restore)
@@ -31,7 +31,7 @@ def _restore_storage(storage: Any, location: str, device_name: str) -> Any:
     name, _, number = location.partition(":")
     if name != device_name:
         return None
-    index = int(number) if number else cards.current
+    index = int(number) if number else cards.current_index
     count = control.device_count()
     if index >= count:
         raise RuntimeError(

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage.cards import card_of, cards, view_on_cpu
+from viaduct.rehearsal.torch_stage.cards import cards, get_card_index, view_on_cpu
 
 # hccl and cncl. For the original script the device is called gpu, and its backend gpucl; the script sees cuda and nccl.
 BACKEND_OF_CARD = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
@@ -42,7 +42,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         self._accepted_types = accepted_types
 
     def getBackendName(self) -> str:
-        return BACKEND_OF_CARD[cards.name]
+        return BACKEND_OF_CARD[cards.device_name]
 
     @property
     def _device_types(self) -> Any:
@@ -61,8 +61,8 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return tree_map_only(torch.Tensor, self._lower_tensor, value)
 
     def _lower_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        is_on_card = card_of(tensor) >= 0
-        if (cards.name if is_on_card else "cpu") not in self._accepted_types:
+        is_on_card = get_card_index(tensor) >= 0
+        if (cards.device_name if is_on_card else "cpu") not in self._accepted_types:
             raise RuntimeError(f"No backend type associated with device type {tensor.device.type}")
         return view_on_cpu(tensor) if is_on_card else tensor
 
@@ -226,8 +226,8 @@ def translate_nccl() -> None:
 
 def install() -> None:
     """Register the card's backend and its group class with torch.distributed."""
-    name = BACKEND_OF_CARD[cards.name]
-    dist.Backend.register_backend(name, create_process_group, devices=[cards.name])
+    name = BACKEND_OF_CARD[cards.device_name]
+    dist.Backend.register_backend(name, create_process_group, devices=[cards.device_name])
     setattr(dist, f"ProcessGroup{name.upper()}", CardGroup)
     setattr(dist, f"is_{name}_available", lambda: True)
     setattr(dist.distributed_c10d, f"is_{name}_available", lambda: True)
@@ -236,14 +236,14 @@ def install() -> None:
 
 def install_as_nccl() -> None:
     """Register the backend for the original script, which sees it as nccl."""
-    dist.Backend.register_backend("gpucl", create_process_group, devices=[cards.name])
+    dist.Backend.register_backend("gpucl", create_process_group, devices=[cards.device_name])
     translate_nccl()
     plain_get_backend = dist.distributed_c10d.get_backend
 
     @functools.wraps(plain_get_backend)
     def get_backend(group: Any = None) -> Any:
         name = plain_get_backend(group)
-        original = name.replace(f"{cards.name}:gpucl", "cuda:nccl").replace("gpucl", "nccl")
+        original = name.replace(f"{cards.device_name}:gpucl", "cuda:nccl").replace("gpucl", "nccl")
         return name if original == name else dist.Backend(original)
 
     dist.get_backend = dist.distributed_c10d.get_backend = get_backend
@@ -290,10 +290,10 @@ def _find_accepted_types(backend: Any) -> tuple[str, ...]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's function gives the same warning
         devices = dist.distributed_c10d.BackendConfig(dist.Backend(backend)).get_device_backend_map()
-    card_backend = BACKEND_OF_CARD[cards.name]
+    card_backend = BACKEND_OF_CARD[cards.device_name]
     accepts_host = devices.get("cpu", card_backend) != card_backend
-    accepts_card = devices.get(cards.name) == card_backend
-    return tuple(name for name, accepts in (("cpu", accepts_host), (cards.name, accepts_card)) if accepts)
+    accepts_card = devices.get(cards.device_name) == card_backend
+    return tuple(name for name, accepts in (("cpu", accepts_host), (cards.device_name, accepts_card)) if accepts)
 
 
 @contextmanager
@@ -316,7 +316,7 @@ def _replace_nccl(
 
     nccl is reported as a limit, unless `translate_nccl` was called.
     """
-    backend = BACKEND_OF_CARD[cards.name]
+    backend = BACKEND_OF_CARD[cards.device_name]
     position = 0 if function == "init_process_group" else 2  # of the parameter `backend`
     requested = kwargs.get("backend", args[position] if len(args) > position else None)
     if not isinstance(requested, str) or "nccl" not in requested.lower():
@@ -324,7 +324,7 @@ def _replace_nccl(
     translated = _translate(requested)
     if not _translates_nccl:
         limits.report_violation(
-            "nccl-left", device=cards.name, backend=requested, library=backend.upper(), replacement=translated
+            "nccl-left", device=cards.device_name, backend=requested, library=backend.upper(), replacement=translated
         )
     args = tuple(translated if index == position else value for index, value in enumerate(args))
     return args, ({**kwargs, "backend": translated} if "backend" in kwargs else kwargs)
@@ -332,4 +332,4 @@ def _replace_nccl(
 
 def _translate(backend: str) -> str:
     """Return a backend with the card in place of CUDA: "cpu:gloo,npu:hccl" for "cpu:gloo,cuda:nccl"."""
-    return backend.lower().replace("nccl", BACKEND_OF_CARD[cards.name]).replace("cuda", cards.name)
+    return backend.lower().replace("nccl", BACKEND_OF_CARD[cards.device_name]).replace("cuda", cards.device_name)

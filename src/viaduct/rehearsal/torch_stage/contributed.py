@@ -52,7 +52,7 @@ class Prefetcher:
         if batch is None:
             self.next_input, self.next_target = None, None
         else:
-            device = cards.name  # "npu": the current card
+            device = cards.device_name  # "npu": the current card
             self.next_input, self.next_target = (part.to(device, non_blocking=True) for part in batch)
 
     def next(self) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ import torch
 
 from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of
+from viaduct.rehearsal.torch_stage.cards import cards, get_card_index, resolve_card_index
 
 # Environment variables that list the visible cards, such as ASCEND_RT_VISIBLE_DEVICES; the first that is set counts.
 # The MLU's third is CUDA_VISIBLE_DEVICES, which is not read here.
@@ -20,11 +20,11 @@ _initialized = False
 
 def _count_visible_cards() -> int:
     """Return the number of visible cards of this process: all of the rehearsal's, or those that a variable lists."""
-    for variable in _VISIBLE_VARIABLES.get(cards.name, ()):
+    for variable in _VISIBLE_VARIABLES.get(cards.device_name, ()):
         text = os.environ.get(variable)
         if text is not None:
             return _count_listed(variable, text.strip())
-    return len(cards.meters)
+    return len(cards.memory_meters)
 
 
 def _count_listed(variable: str, text: str) -> int:
@@ -33,9 +33,9 @@ def _count_listed(variable: str, text: str) -> int:
         return 0
     numbers = sorted({int(part) for part in re.findall(r"\d+", text)})
     ascending = ",".join(map(str, numbers)) or "0"
-    if cards.name == "npu" and text != ascending:
+    if cards.device_name == "npu" and text != ascending:
         limits.report_violation("visible-devices", variable=variable, value=text, ascending=ascending)
-    return min(len(numbers), len(cards.meters))
+    return min(len(numbers), len(cards.memory_meters))
 
 
 def is_available() -> bool:
@@ -67,27 +67,27 @@ def device_count() -> int:
 
 def current_device() -> int:
     _lazy_init()
-    return cards.current
+    return cards.current_index
 
 
 def set_device(device: Any) -> None:
     _lazy_init()
-    cards.select(index_of(device))
+    cards.select(resolve_card_index(device))
 
 
 def synchronize(device: Any = None) -> None:
-    index_of(device)
+    resolve_card_index(device)
 
 
 def can_device_access_peer(device_id: Any, peer_device_id: Any) -> bool:
-    device, peer = index_of(device_id), index_of(peer_device_id)
+    device, peer = resolve_card_index(device_id), resolve_card_index(peer_device_id)
     if max(device, peer) >= device_count():
         raise AssertionError(f"Invalid peer device id: {max(device, peer)}")
     return device != peer
 
 
 def utilization(device: Any = None) -> int:
-    index_of(device)
+    resolve_card_index(device)
     return 0
 
 
@@ -111,11 +111,11 @@ class device:
     """Context in which a card is the current one."""
 
     def __init__(self, device: Any) -> None:
-        self.idx = index_of(device)
+        self.idx = resolve_card_index(device)
         self.prev_idx = -1
 
     def __enter__(self) -> None:
-        self.prev_idx = cards.current
+        self.prev_idx = cards.current_index
         cards.select(self.idx)
 
     def __exit__(self, *error: Any) -> None:
@@ -126,7 +126,7 @@ class device_of(device):
     """Context in which a tensor's card is the current one; a host's tensor changes nothing."""
 
     def __init__(self, obj: Any) -> None:
-        super().__init__(card_of(obj) if card_of(obj) >= 0 else None)
+        super().__init__(get_card_index(obj) if get_card_index(obj) >= 0 else None)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -134,16 +134,16 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 def is_autocast_enabled() -> bool:
-    return torch.is_autocast_enabled(cards.name)
+    return torch.is_autocast_enabled(cards.device_name)
 
 
 def set_autocast_enabled(enable: bool) -> None:
-    torch.set_autocast_enabled(cards.name, enable)
+    torch.set_autocast_enabled(cards.device_name, enable)
 
 
 def get_autocast_dtype() -> torch.dtype:
-    return torch.get_autocast_dtype(cards.name)
+    return torch.get_autocast_dtype(cards.device_name)
 
 
 def set_autocast_dtype(dtype: torch.dtype) -> None:
-    torch.set_autocast_dtype(cards.name, dtype)
+    torch.set_autocast_dtype(cards.device_name, dtype)

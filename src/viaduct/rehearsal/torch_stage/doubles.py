@@ -23,7 +23,7 @@ def report_wide_tensor(dtype: torch.dtype, operator: Any = None) -> None:
     if limits.find_mode("float64") == "off" or _is_called_by_exempt_file():
         return
     case = "" if operator is None else "operator"
-    limits.report_violation("float64", case, device=cards.name, dtype=WIDE_DTYPES[dtype], operator=operator)
+    limits.report_violation("float64", case, device=cards.device_name, dtype=WIDE_DTYPES[dtype], operator=operator)
 
 
 def _is_called_by_exempt_file() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.cards import cards, resolve_card_index
 
 _HostGenerator: Any = torch._C.Generator
 # Addresses of the C++ generators made for cards; operators get new Python objects for them.
@@ -29,10 +29,10 @@ class Generator(_HostGenerator, metaclass=_GeneratorMeta):  # type: ignore[misc]
 
     def __new__(cls, device: Any = "cpu") -> Any:
         device = torch.device(device)
-        if device.type not in cards.names:
+        if device.type not in cards.accepted_types:
             return _HostGenerator(device)
         generator = _HostGenerator.__new__(cls, "cpu")
-        generator._card = torch.device(cards.public_name, index_of(device))
+        generator._card = torch.device(cards.name_in_script, resolve_card_index(device))
         _card_generators.add(generator._cdata)
         weakref.finalize(generator, _card_generators.discard, generator._cdata)
         return generator
@@ -49,7 +49,7 @@ def check_generator(generator: Any) -> Any:
     """Return a generator that is passed to an operator of the card; raise RuntimeError if it was made for the host."""
     default: Any = torch.default_generator
     if generator._cdata not in _card_generators and generator._cdata != default._cdata:
-        raise RuntimeError(f"Expected a '{cards.public_name}' device type for generator but found 'cpu'")
+        raise RuntimeError(f"Expected a '{cards.name_in_script}' device type for generator but found 'cpu'")
     return generator
 
 

@@ -12,7 +12,7 @@ class Graph:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
-            f"A rehearsal does not capture {cards.public_name.upper()} graphs: there is no stream of the card to "
+            f"A rehearsal does not capture {cards.name_in_script.upper()} graphs: there is no stream of the card to "
             "record. Switch the capture off for the rehearsal."
         )
 

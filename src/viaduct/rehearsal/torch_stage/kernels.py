@@ -17,7 +17,14 @@ from typing import Any
 import torch
 
 from viaduct.rehearsal.torch_stage import absent, attention, doubles, sparse
-from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of, put_on_card, to_cpu, view_on_cpu
+from viaduct.rehearsal.torch_stage.cards import (
+    cards,
+    get_card_index,
+    put_on_card,
+    resolve_card_index,
+    to_cpu,
+    view_on_cpu,
+)
 from viaduct.rehearsal.torch_stage.dispatch import find_overload, make_library
 from viaduct.rehearsal.torch_stage.generators import check_generator
 
@@ -60,7 +67,7 @@ def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     if schema.is_view:
         return operator.redispatch(_ON_CPU, *args, **kwargs)  # reads sizes and strides, not the device
     call = _Call(operator, schema)
-    if schema.is_index and card_of(args[0]) < 0:  # a host's tensor, indexed by a card's
+    if schema.is_index and get_card_index(args[0]) < 0:  # a host's tensor, indexed by a card's
         raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
     cpu_args, options = call.lower_arguments(args, kwargs)
     try:
@@ -123,7 +130,7 @@ class _Call:
 
     def lower_tensor(self, tensor: torch.Tensor, is_out: bool) -> torch.Tensor:
         """Return a CPU tensor over a card's tensor, or a host's tensor unchanged; refuse a mix of devices."""
-        index = card_of(tensor)
+        index = get_card_index(tensor)
         if index >= 0:
             self.set_card(index)
             cpu_tensor = view_on_cpu(tensor)
@@ -147,12 +154,12 @@ class _Call:
             if self.has_host_tensor:
                 _refuse_mixing(index, "cpu")
         elif index != self.index and not self.schema.may_mix_devices:
-            _refuse_mixing(self.index, f"{cards.public_name}:{index}")
+            _refuse_mixing(self.index, f"{cards.name_in_script}:{index}")
 
     def lower_device(self, device: torch.device) -> torch.device:
         """For a card, store its index and return the CPU; return other devices unchanged."""
-        if device.type == cards.name:
-            self.set_card(index_of(device))
+        if device.type == cards.device_name:
+            self.set_card(resolve_card_index(device))
             return _CPU
         return device
 
@@ -173,11 +180,11 @@ class _Call:
         if id(result) in self.lowered:
             card_tensor, _ = self.lowered[id(result)]
             return card_tensor
-        if card_of(result) >= 0:
+        if get_card_index(result) >= 0:
             return result
         if result.dtype in doubles.WIDE_DTYPES:
             doubles.report_wide_tensor(result.dtype, self.operator)
-        index = self.index if self.index >= 0 else cards.current
+        index = self.index if self.index >= 0 else cards.current_index
         try:
             address = result.data_ptr()
         except RuntimeError:
@@ -203,9 +210,9 @@ class _SparseCall(_Call):
     __slots__ = ()
 
     def lower_tensor(self, tensor: torch.Tensor, is_out: bool) -> torch.Tensor:
-        if tensor.layout is torch.strided or card_of(tensor) < 0:
+        if tensor.layout is torch.strided or get_card_index(tensor) < 0:
             return super().lower_tensor(tensor, is_out)
-        self.set_card(card_of(tensor))
+        self.set_card(get_card_index(tensor))
         cpu_tensor = sparse.lower_sparse(tensor)
         self.lowered[id(cpu_tensor)] = (tensor, cpu_tensor)
         return cpu_tensor
@@ -214,20 +221,20 @@ class _SparseCall(_Call):
         if id(result) in self.lowered and result.layout is not torch.strided:
             # The CPU tensor was changed in place: its contents become those of the card's tensor.
             card_tensor, _ = self.lowered[id(result)]
-            card_tensor.data = sparse.lift_sparse(result, card_of(card_tensor))
+            card_tensor.data = sparse.lift_sparse(result, get_card_index(card_tensor))
         return super().lift_tensor(result)
 
 
 def _refuse_mixing(index: int, other: str) -> None:
     raise RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices, "
-        f"{cards.public_name}:{index} and {other}!"
+        f"{cards.name_in_script}:{index} and {other}!"
     )
 
 
 def adopt_memory(tensor: torch.Tensor, cpu_tensor: torch.Tensor) -> None:
     """Give a card's tensor the memory and the shape of a CPU tensor."""
-    storage = put_on_card(cpu_tensor, card_of(tensor)).untyped_storage()
+    storage = put_on_card(cpu_tensor, get_card_index(tensor)).untyped_storage()
     _set_storage(tensor, storage, 0, cpu_tensor.size(), cpu_tensor.stride())
 
 
@@ -260,7 +267,7 @@ def _empty_strided(
 
 def _check_device(device: Any, dtype: torch.dtype | None) -> int:
     """Return the card of a new tensor; refuse a card that does not exist, and report a dtype of 64-bit floats."""
-    index = index_of(device)
+    index = resolve_card_index(device)
     cards.check(index)
     if (dtype := dtype or torch.get_default_dtype()) in doubles.WIDE_DTYPES:
         doubles.report_wide_tensor(dtype)

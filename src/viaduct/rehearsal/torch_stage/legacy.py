@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import card_of, cards
+from viaduct.rehearsal.torch_stage.cards import cards, get_card_index
 
 DTYPE_OF_PREFIX = {
     "Float": torch.float32,
@@ -28,13 +28,13 @@ class TensorType(type):
     dtype: torch.dtype
 
     def __call__(cls, *args: Any, device: Any = None) -> torch.Tensor:
-        target = torch.device(cards.name) if device is None else torch.device(device)
+        target = torch.device(cards.device_name) if device is None else torch.device(device)
         if len(args) == 1 and not isinstance(args[0], int | torch.Size):
             return torch.as_tensor(args[0], dtype=cls.dtype).to(target)
         return torch.empty(*args or (0,), dtype=cls.dtype, device=target)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, torch.Tensor) and card_of(instance) >= 0 and instance.dtype is cls.dtype
+        return isinstance(instance, torch.Tensor) and get_card_index(instance) >= 0 and instance.dtype is cls.dtype
 
 
 class StorageType(type):
@@ -45,14 +45,14 @@ class StorageType(type):
     def __call__(cls, *args: Any, device: Any = None) -> Any:
         has_size = args and isinstance(args[0], int)
         tensor = torch.empty(*args, dtype=cls.dtype) if has_size else torch.tensor(*args or ([],))
-        moved: Any = tensor.to(cls.dtype).to(cards.name if device is None else device)
+        moved: Any = tensor.to(cls.dtype).to(cards.device_name if device is None else device)
         return moved.storage()
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (
             isinstance(instance, torch.TypedStorage)
             and instance.dtype is cls.dtype
-            and instance.device.type == cards.name
+            and instance.device.type == cards.device_name
         )
 
 
@@ -61,6 +61,6 @@ def make_types() -> dict[str, Any]:
     types: dict[str, Any] = {}
     for metaclass, suffix in ((TensorType, "Tensor"), (StorageType, "Storage")):
         for prefix, dtype in DTYPE_OF_PREFIX.items():
-            body = {"dtype": dtype, "__module__": f"torch.{cards.name}"}
+            body = {"dtype": dtype, "__module__": f"torch.{cards.device_name}"}
             types[prefix + suffix] = metaclass(prefix + suffix, (), body)
     return types

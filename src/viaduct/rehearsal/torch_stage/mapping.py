@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from viaduct.cards import CARDS
 from viaduct.rehearsal.torch_stage import amp, collectives, control
-from viaduct.rehearsal.torch_stage.cards import card_of, cards
+from viaduct.rehearsal.torch_stage.cards import cards, get_card_index
 from viaduct.rehearsal.torch_stage.dispatch import make_library
 
 # By plug-in (torch_npu, torch_mlu): the patch module, torch_npu.contrib.transfer_to_npu or torch_mlu's gpu_migration.
@@ -36,9 +36,9 @@ def map_to_card(device: Any) -> Any:
         match = _CUDA.fullmatch(device)
         if match is None:
             return device
-        return torch.device(cards.name, int(match[1]) if match[1] else cards.current)
+        return torch.device(cards.device_name, int(match[1]) if match[1] else cards.current_index)
     if isinstance(device, torch.device) and device.type == "cuda":
-        return torch.device(cards.name, cards.current if device.index is None else device.index)
+        return torch.device(cards.device_name, cards.current_index if device.index is None else device.index)
     return device
 
 
@@ -51,13 +51,13 @@ class CudaToCardMode(TorchFunctionMode):
         if kwargs and "device" in kwargs:
             device = kwargs["device"]
             is_index = isinstance(device, int) and not isinstance(device, bool)
-            kwargs = {**kwargs, "device": torch.device(cards.name, device) if is_index else map_to_card(device)}
+            kwargs = {**kwargs, "device": torch.device(cards.device_name, device) if is_index else map_to_card(device)}
         return func(*map(map_to_card, args), **(kwargs or {}))
 
 
 def map_cuda() -> None:
     """Map cuda to the card in this thread and the threads that it starts."""
-    cards.names.add("cuda")
+    cards.accepted_types.add("cuda")
     mode: Any = CudaToCardMode()
     mode.__enter__()
     run = threading.Thread.run
@@ -83,13 +83,13 @@ def _run_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _map_methods() -> None:
     """Make `.cuda()` of tensors, storages and modules move them to the card, and `is_cuda` True there."""
-    move = getattr(torch.Tensor, cards.name)
+    move = getattr(torch.Tensor, cards.device_name)
 
     def cuda(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         return move(self, map_to_card(device), non_blocking, **kwargs)
 
     def storage_cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-        return getattr(self, cards.name)(map_to_card(device))
+        return getattr(self, cards.device_name)(map_to_card(device))
 
     def module_cuda(self: Any, device: Any = None) -> Any:
         return self._apply(lambda tensor: tensor.cuda(device))
@@ -97,7 +97,7 @@ def _map_methods() -> None:
     torch.Tensor.cuda = cuda  # type: ignore[method-assign, assignment]
     torch.nn.Module.cuda = module_cuda  # type: ignore[method-assign]
     torch.UntypedStorage.cuda = torch.TypedStorage.cuda = storage_cuda  # type: ignore[method-assign]
-    torch.Tensor.is_cuda = property(lambda self: card_of(self) >= 0)  # type: ignore[assignment]
+    torch.Tensor.is_cuda = property(lambda self: get_card_index(self) >= 0)  # type: ignore[assignment]
 
 
 def _map_default_device() -> None:
@@ -146,7 +146,7 @@ def _wrap_device_parameter(function: Any, parameter: str) -> Any:
         elif parameter in kwargs:
             kwargs[parameter] = _map_name(kwargs[parameter])
         elif parameter == "device":
-            kwargs[parameter] = cards.name
+            kwargs[parameter] = cards.device_name
         function(self, *args, **kwargs)
 
     return init
@@ -157,7 +157,7 @@ def _wrap_arguments(function: Any) -> Any:
 
 
 def _map_name(device: Any) -> Any:
-    return cards.name if isinstance(device, str) and _CUDA.fullmatch(device) else device
+    return cards.device_name if isinstance(device, str) and _CUDA.fullmatch(device) else device
 
 
 def _map_load() -> None:
@@ -210,7 +210,7 @@ class _PatchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Map cuda to the card, as importing the vendor's patch does."""
-        device = getattr(torch, cards.name)
+        device = getattr(torch, cards.device_name)
         replace_torch_cuda(vars(device))
         collectives.translate_nccl()
         map_cuda()

@@ -9,14 +9,14 @@ import collections
 from collections.abc import Iterator
 from typing import Any
 
-from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards, index_of
+from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards, resolve_card_index
 
 _MIB = 1 << 20
 _POOLS = ("all", "large_pool", "small_pool")  # of CUDA's allocator
 
 
 def _find_meter(device: Any) -> MemoryMeter:
-    return cards.meters[index_of(device)]
+    return cards.memory_meters[resolve_card_index(device)]
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -85,7 +85,9 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     head = f"| {'Metric':<18} | {'Cur Usage':>12} | {'Peak Usage':>12} | {'Tot Alloc':>12} | {'Tot Freed':>12} |"
     rule = "-" * len(head)
     lines = [f"| {name:<18} | {cells} |" for name in ("Allocated memory", "Reserved memory")]
-    title = f"{cards.name.upper()} memory summary, device ID {index_of(device)} (a stand-in on the CPU)"
+    title = (
+        f"{cards.device_name.upper()} memory summary, device ID {resolve_card_index(device)} (a stand-in on the CPU)"
+    )
     return "\n".join([rule, title, rule, head, rule, *lines, rule]) + "\n"
 
 
@@ -93,14 +95,14 @@ def memory_snapshot(mempool_id: Any = None) -> list[dict[str, Any]]:
     """Return one segment for each card that holds memory, without blocks."""
     return [
         {"device": index, "total_size": meter.alive, "allocated_size": meter.alive, "blocks": []}
-        for index, meter in enumerate(cards.meters)
+        for index, meter in enumerate(cards.memory_meters)
         if meter.alive
     ]
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Return the free and total bytes; the total is that of the real card."""
-    return cards.memory - _find_meter(device).alive, cards.memory
+    return cards.memory_bytes - _find_meter(device).alive, cards.memory_bytes
 
 
 def empty_cache() -> None:
@@ -123,8 +125,8 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    _fractions[index_of(device)] = fraction
+    _fractions[resolve_card_index(device)] = fraction
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
-    return _fractions.get(index_of(device), 1.0)
+    return _fractions.get(resolve_card_index(device), 1.0)

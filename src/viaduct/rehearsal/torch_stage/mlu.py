@@ -31,7 +31,7 @@ class cncl:
 
     @staticmethod
     def is_available(tensors: Any) -> bool:
-        return all(tensor.device.type == cards.name for tensor in tensors)
+        return all(tensor.device.type == cards.device_name for tensor in tensors)
 
 
 def build() -> types.ModuleType:

@@ -11,7 +11,7 @@ import torch
 from viaduct.cards import NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import contributed, profiling, streams, surface
-from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.cards import cards, resolve_card_index
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
 
 PACKAGE = NPU.plugin  # torch_npu, the vendor's plug-in
@@ -36,12 +36,12 @@ class _Properties(surface.Properties):
 
 
 def get_device_name(device_name: Any = None) -> str:
-    index_of(device_name)
+    resolve_card_index(device_name)
     return CARD_NAME
 
 
 def get_device_properties(device_name: Any = None) -> _Properties:
-    index_of(device_name)
+    resolve_card_index(device_name)
     return _Properties()
 
 
@@ -150,7 +150,7 @@ def stress_detect(detect_type: str = "aic") -> int:
 
 def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
     """Allocate bytes on the card and return their address."""
-    block = torch.empty(size, dtype=torch.uint8, device=torch.device(cards.name, index_of(device)))
+    block = torch.empty(size, dtype=torch.uint8, device=torch.device(cards.device_name, resolve_card_index(device)))
     _blocks[block.data_ptr()] = block
     return block.data_ptr()
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, streams, surface, tensors, wrappers
-from viaduct.rehearsal.torch_stage.cards import card_of
+from viaduct.rehearsal.torch_stage.cards import get_card_index
 
 NAME = "gpu"  # of the device in PyTorch
 MEMORY = 80 << 30  # bytes of each card
@@ -54,7 +54,7 @@ def _show_cards_as_cuda() -> None:
     plain_type, plain_device = torch.Tensor.type, torch._C.TensorBase.device.__get__
 
     def device(self: torch.Tensor) -> torch.device:
-        index = card_of(self)
+        index = get_card_index(self)
         return torch.device("cuda", index) if index >= 0 else plain_device(self)
 
     def type_name(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

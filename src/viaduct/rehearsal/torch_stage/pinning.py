@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
-from viaduct.rehearsal.torch_stage.cards import card_of
+from viaduct.rehearsal.torch_stage.cards import get_card_index
 from viaduct.rehearsal.torch_stage.dispatch import make_library, replace_function
 
 # Functions of torch and methods of tensors that take pin_memory.
@@ -23,7 +23,7 @@ _pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  
 
 def _pin(self: torch.Tensor, device: Any = None) -> torch.Tensor:
     """Return a copy that is pinned while its memory is alive."""
-    if card_of(self) >= 0:
+    if get_card_index(self) >= 0:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
     copy = torch.empty_like(self, device="cpu").copy_(self)
     storage = copy.untyped_storage()
@@ -32,7 +32,7 @@ def _pin(self: torch.Tensor, device: Any = None) -> torch.Tensor:
 
 
 def _is_pinned(self: torch.Tensor, device: Any = None) -> bool:
-    return card_of(self) < 0 and self.numel() > 0 and self.untyped_storage().data_ptr() in _pinned
+    return get_card_index(self) < 0 and self.numel() > 0 and self.untyped_storage().data_ptr() in _pinned
 
 
 def _wrap_factory(function: Any) -> Any:

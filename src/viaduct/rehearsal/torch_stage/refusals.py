@@ -34,7 +34,7 @@ def _report_data_parallel(function: Any) -> Any:
 
     @functools.wraps(function)
     def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
-        limits.report_violation("data-parallel", device=cards.name)
+        limits.report_violation("data-parallel", device=cards.device_name)
         function(self, module, device_ids, output_device, dim)
 
     return init
@@ -46,7 +46,7 @@ def _report_cuda_checkpoint(function: Any) -> Any:
     @functools.wraps(function)
     def validate(location: Any, backend_name: str) -> Any:
         if backend_name == "cuda" and not torch.cuda.is_available():
-            limits.report_violation("map-location", device=cards.name, location=location)
+            limits.report_violation("map-location", device=cards.device_name, location=location)
         return function(location, backend_name)
 
     return validate
@@ -54,8 +54,8 @@ def _report_cuda_checkpoint(function: Any) -> Any:
 
 def _check_backend(backend: Any) -> None:
     """Report a backend of torch.compile that is neither portable nor called like the card."""
-    if isinstance(backend, str) and backend not in (*_PORTABLE_BACKENDS, cards.name):
-        limits.report_violation("compile", device=cards.name, backend=backend)
+    if isinstance(backend, str) and backend not in (*_PORTABLE_BACKENDS, cards.device_name):
+        limits.report_violation("compile", device=cards.device_name, backend=backend)
 
 
 def _report_cuda_precision(name: str, function: Any) -> Any:
@@ -68,7 +68,7 @@ def _report_cuda_precision(name: str, function: Any) -> Any:
         bound.apply_defaults()
         device = bound.arguments.get("device_type", bound.arguments.get("device"))
         if device == "cuda" and bound.arguments["enabled"]:
-            limits.report_violation("cuda-left", "precision", device=cards.name, name=name)
+            limits.report_violation("cuda-left", "precision", device=cards.device_name, name=name)
         function(self, *args, **kwargs)
 
     return init
@@ -79,7 +79,7 @@ def _refuse_cuda(name: str, value: Any) -> Any:
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         case = "request" if name == "_lazy_init" else ""
-        limits.report_violation("cuda-left", case, device=cards.name, name=name)
+        limits.report_violation("cuda-left", case, device=cards.device_name, name=name)
         return value(*args, **kwargs)
 
     if isinstance(value, type):  # stays a type: PyTorch uses it in isinstance

@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.cards import cards, resolve_card_index
 
 
 def get_rng_state(device: Any = None) -> torch.Tensor:
-    index_of(device)
+    resolve_card_index(device)
     return torch.default_generator.get_state()
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
-    index_of(device)
+    resolve_card_index(device)
     torch.default_generator.set_state(new_state.cpu())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import card_of, cards, put_on_card, view_on_cpu
+from viaduct.rehearsal.torch_stage.cards import cards, get_card_index, put_on_card, view_on_cpu
 
 _aten = torch.ops.aten
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -52,7 +52,11 @@ def _split(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def _join(parts: list[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
     """Return a sparse tensor of these parts on their device, with layout, dtype and shape of `like`."""
-    device = torch.device(cards.name, card_of(parts[-1])) if card_of(parts[-1]) >= 0 else torch.device("cpu")
+    device = (
+        torch.device(cards.device_name, get_card_index(parts[-1]))
+        if get_card_index(parts[-1]) >= 0
+        else torch.device("cpu")
+    )
     options = {"dtype": like.dtype, "layout": like.layout, "device": device}
     if like.layout is torch.sparse_coo:
         make = _aten._sparse_coo_tensor_unsafe.default
@@ -65,17 +69,17 @@ def reduce_products(self: torch.Tensor, other: torch.Tensor, reduce: str) -> tup
     with torch.enable_grad():  # without a gradient the CPU does not return the indices
         dense = view_on_cpu(other).requires_grad_()
         results = _aten._sparse_mm_reduce_impl.default(lower_sparse(self), dense, reduce)
-    return tuple(put_on_card(result.detach(), card_of(other)) for result in results)
+    return tuple(put_on_card(result.detach(), get_card_index(other)) for result in results)
 
 
 def refuse_nested(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError(
-        f"A rehearsal has no nested tensors on the {cards.public_name}: pad the batch and give a mask, or, for "
+        f"A rehearsal has no nested tensors on the {cards.name_in_script}: pad the batch and give a mask, or, for "
         "torch.nested.nested_tensor, use layout=torch.jagged."
     )
 
 
 def refuse_quantized(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError(
-        f"A rehearsal has no quantized tensors on the {cards.public_name}: quantize on the host, or leave it out."
+        f"A rehearsal has no quantized tensors on the {cards.name_in_script}: quantize on the host, or leave it out."
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.cards import cards, resolve_card_index
 
 
 class Stream(torch.Stream):
@@ -19,8 +19,8 @@ class Stream(torch.Stream):
     _priority: int
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
-        stream = super().__new__(cls, device=torch.device(cards.name, 0), priority=0)
-        stream._index = index_of(device)
+        stream = super().__new__(cls, device=torch.device(cards.device_name, 0), priority=0)
+        stream._index = resolve_card_index(device)
         stream._priority = priority
         stream._number = kwargs.get("number", -1)
         if stream._number < 0:
@@ -33,7 +33,7 @@ class Stream(torch.Stream):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        return torch.device(cards.public_name, self._index)
+        return torch.device(cards.name_in_script, self._index)
 
     @property
     def device_index(self) -> int:  # type: ignore[override]
@@ -83,7 +83,7 @@ class Stream(torch.Stream):
         return hash((self._index, self._number))
 
     def __repr__(self) -> str:
-        return f"<torch.{cards.public_name}.Stream device={self.device} stream={self._number:#x}>"
+        return f"<torch.{cards.name_in_script}.Stream device={self.device} stream={self._number:#x}>"
 
 
 def _handle(stream: Any) -> int:
@@ -105,7 +105,7 @@ class Event(torch.Event):
     _recorded_ns: int | None  # time of the record; None before it
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
-        event = super().__new__(cls, device=torch.device(cards.name, 0))
+        event = super().__new__(cls, device=torch.device(cards.device_name, 0))
         event._has_timing = enable_timing
         event._recorded_ns = None
         return event
@@ -115,7 +115,7 @@ class Event(torch.Event):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        return torch.device(cards.public_name, cards.current)
+        return torch.device(cards.name_in_script, cards.current_index)
 
     def record(self, stream: Any = None) -> None:
         self._recorded_ns = time.perf_counter_ns()
@@ -147,7 +147,7 @@ class Event(torch.Event):
 
     def __repr__(self) -> str:
         time_text = "uninitialized" if self._recorded_ns is None else self._recorded_ns
-        return f"<torch.{cards.public_name}.Event {time_text}>"
+        return f"<torch.{cards.name_in_script}.Event {time_text}>"
 
 
 class StreamContext:
@@ -159,7 +159,7 @@ class StreamContext:
     def __enter__(self) -> None:
         if self.stream is None:
             return
-        self._previous_card = cards.current
+        self._previous_card = cards.current_index
         cards.select(self.stream.device_index)
         self._previous_stream = current_stream()
         set_stream(self.stream)
@@ -183,16 +183,16 @@ def set_stream(stream: Any) -> None:
 
 
 def current_stream(device: Any = None) -> Any:
-    index = index_of(device)
+    index = resolve_card_index(device)
     return _current_streams().get(index) or default_stream(index)
 
 
 def default_stream(device: Any = None) -> Any:
     """Return the card's stream number 0."""
-    return Stream(torch.device(cards.name, index_of(device)), number=0)
+    return Stream(torch.device(cards.device_name, resolve_card_index(device)), number=0)
 
 
 def _current_streams() -> dict[int, Any]:
-    if not hasattr(cards.local, "streams"):
-        cards.local.streams = {}
-    return cards.local.streams  # type: ignore[no-any-return]
+    if not hasattr(cards.thread_state, "streams"):
+        cards.thread_state.streams = {}
+    return cards.thread_state.streams  # type: ignore[no-any-return]

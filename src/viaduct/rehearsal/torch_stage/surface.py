@@ -12,7 +12,7 @@ import torch
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import amp, control, graphs, legacy, memory, seeds, streams
-from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.cards import cards, resolve_card_index
 
 _SHARED = (control, memory, seeds, streams, graphs)  # their names are in torch.npu and torch.mlu
 _PRIVATE = ("_lazy_init", "_is_in_bad_fork")  # names that PyTorch itself calls
@@ -26,10 +26,11 @@ class Properties:
     minor: int
 
     def __init__(self) -> None:
-        self.total_memory = cards.memory
+        self.total_memory = cards.memory_bytes
 
     def __repr__(self) -> str:
-        return f"_{cards.name.upper()}DeviceProperties(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
+        kind = f"_{cards.device_name.upper()}DeviceProperties"
+        return f"{kind}(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
 
 
 class ProfileRanges:
@@ -60,15 +61,15 @@ def make_property_functions(properties: type[Properties]) -> dict[str, Any]:
     """Return the three functions of torch.cuda that describe a device, for a card with these properties."""
 
     def get_device_name(device: Any = None) -> str:
-        index_of(device)  # raises an error for another device
+        resolve_card_index(device)  # raises an error for another device
         return properties.name
 
     def get_device_properties(device: Any = None) -> Properties:
-        index_of(device)
+        resolve_card_index(device)
         return properties()
 
     def get_device_capability(device: Any = None) -> tuple[int, int]:
-        index_of(device)
+        resolve_card_index(device)
         return properties.major, properties.minor
 
     return {function.__name__: function for function in (get_device_name, get_device_properties, get_device_capability)}
@@ -95,7 +96,7 @@ def collect_shared_names() -> dict[str, Any]:
         names |= collect_defined_names(module.__name__)
         names |= {name: vars(module)[name] for name in _PRIVATE if name in vars(module)}
     names.update(legacy.make_types())
-    names[f"{cards.public_name.upper()}Graph"] = names.pop("Graph")
+    names[f"{cards.name_in_script.upper()}Graph"] = names.pop("Graph")
     names["default_generators"] = (torch.default_generator,) * cards.count
     names["_utils"] = types.SimpleNamespace(_get_device_index=_get_device_index)
     return names
@@ -116,7 +117,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         return -1
     if device is None and not optional:
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
-    return index_of(device)
+    return resolve_card_index(device)
 
 
 def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
@@ -126,7 +127,7 @@ def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
     def refuse_missing(attribute: str) -> Any:
         caller = sys._getframe(1)
         if not attribute.startswith("_") and hasattr(torch.cuda, attribute) and _uses_name(caller):
-            limits.report_violation("unsupported-name", device=cards.name, name=attribute)
+            limits.report_violation("unsupported-name", device=cards.device_name, name=attribute)
         raise AttributeError(f"module '{name}' has no attribute {attribute!r}")
 
     stand_in.__getattr__ = refuse_missing  # type: ignore[method-assign]

@@ -45,12 +45,12 @@ def _wrap_device(function: Any, takes_number: bool = False) -> Any:
 
 def _resolve_device(device: Any, takes_number: bool = False) -> Any:
     """Return a card's device with its number, and other values unchanged."""
-    if isinstance(device, str) and device == cards.name:
-        return torch.device(device, cards.current)
-    if isinstance(device, torch.device) and device.type == cards.name and device.index is None:
-        return torch.device(cards.name, cards.current)
+    if isinstance(device, str) and device == cards.device_name:
+        return torch.device(device, cards.current_index)
+    if isinstance(device, torch.device) and device.type == cards.device_name and device.index is None:
+        return torch.device(cards.device_name, cards.current_index)
     if takes_number and isinstance(device, int) and not isinstance(device, bool):
-        return torch.device(cards.name, device)
+        return torch.device(cards.device_name, device)
     return device
 
 
@@ -60,10 +60,10 @@ def _wrap_type(function: Any) -> Any:
     @functools.wraps(function)
     def type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         if isinstance(dtype, TensorType):
-            return self.to(cards.name, dtype.dtype, non_blocking)
+            return self.to(cards.device_name, dtype.dtype, non_blocking)
         match = _TENSOR_TYPE.fullmatch(dtype) if isinstance(dtype, str) else None
-        if match and match[1] in (cards.name, cards.public_name) and match[2] in DTYPE_OF_PREFIX:
-            return self.to(cards.name, DTYPE_OF_PREFIX[match[2]], non_blocking)
+        if match and match[1] in (cards.device_name, cards.name_in_script) and match[2] in DTYPE_OF_PREFIX:
+            return self.to(cards.device_name, DTYPE_OF_PREFIX[match[2]], non_blocking)
         return function(self, dtype, non_blocking, **kwargs) if dtype is not None else function(self)
 
     return type
@@ -77,14 +77,14 @@ def _wrap_default_type(function: Any) -> Any:
         match = _TENSOR_TYPE.fullmatch(t) if isinstance(t, str) else None
         if isinstance(t, TensorType):
             dtype = t.dtype
-        elif match and match[1] in (cards.name, cards.public_name):
+        elif match and match[1] in (cards.device_name, cards.name_in_script):
             dtype = DTYPE_OF_PREFIX[match[2]]
         else:
             torch.set_default_device(None)
             function(t)
             return
         torch.set_default_dtype(dtype)
-        torch.set_default_device(cards.name)
+        torch.set_default_device(cards.device_name)
 
     return set_default_tensor_type
 
@@ -95,21 +95,21 @@ def _wrap_storages() -> None:
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
-        if device is None or torch.device(device).type != cards.name:
+        if device is None or torch.device(device).type != cards.device_name:
             return plain(cls, *args, **kwargs)
         device = _resolve_device(torch.device(device))
         return put_storage_on_card(plain(cls, *args, device="cpu"), device.index)
 
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[method-assign]
-    setattr(torch.UntypedStorage, cards.name, _storage_to)
+    setattr(torch.UntypedStorage, cards.device_name, _storage_to)
     for storage in (torch.UntypedStorage, torch.TypedStorage):
-        setattr(storage, f"is_{cards.name}", property(lambda self: self.device.type == cards.name))
-    setattr(torch.TypedStorage, cards.name, _typed_storage_to)
+        setattr(storage, f"is_{cards.device_name}", property(lambda self: self.device.type == cards.device_name))
+    setattr(torch.TypedStorage, cards.device_name, _typed_storage_to)
 
 
 def _storage_to(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-    device = torch.device(cards.name) if device is None else device
-    device = torch.device(cards.name, device) if isinstance(device, int) else torch.device(device)
+    device = torch.device(cards.device_name) if device is None else device
+    device = torch.device(cards.device_name, device) if isinstance(device, int) else torch.device(device)
     return self.to(device=_resolve_device(device))
 
 

@@ -48,8 +48,8 @@ def _wrap_model(model: Any) -> Any:
 def init_data_parallel(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
     """Move the module to the current card, whatever device_ids are; constructor of DataParallel."""
     torch.nn.Module.__init__(self)
-    self.dim, self.device_ids, self.output_device = dim, [cards.current], cards.current
-    self.module = getattr(module, cards.name)(cards.current)
+    self.dim, self.device_ids, self.output_device = dim, [cards.current_index], cards.current_index
+    self.module = getattr(module, cards.device_name)(cards.current_index)
 
 
 def forward_data_parallel(self: Any, *inputs: Any, **kwargs: Any) -> Any:
@@ -58,4 +58,4 @@ def forward_data_parallel(self: Any, *inputs: Any, **kwargs: Any) -> Any:
 
 def _move_to_card(value: Any) -> Any:
     """Return a value with its tensors, also in containers, on the current card."""
-    return tree_map_only(torch.Tensor, lambda tensor: getattr(tensor, cards.name)(cards.current), value)
+    return tree_map_only(torch.Tensor, lambda tensor: getattr(tensor, cards.device_name)(cards.current_index), value)

@@ -12,7 +12,7 @@ def test_initialisers_restores_and_plain_writes_do_not_train_and_optimizers_and_
     answer = evaluate(
         "original",
         """
-        from viaduct.rehearsal.tf1_stage import reach
+        from viaduct.rehearsal.tf1_stage import subgraph
         graph = tf.get_default_graph()
         w = tf.get_variable("w", [2], initializer=tf.ones_initializer())
         counter = tf.get_variable("counter", [], trainable=False)
@@ -36,7 +36,7 @@ def test_initialisers_restores_and_plain_writes_do_not_train_and_optimizers_and_
             "step": tf.assign_add(step, 1).op,
             "optimizer": tf.train.AdamOptimizer().apply_gradients([(gradient, w)]),
         }
-        answer = {name: reach.find_reach(graph, [op], []).training for name, op in runs.items()}
+        answer = {name: subgraph.find_subgraph(graph, [op], []).is_training for name, op in runs.items()}
         """,
     )
     trains = {"own update", "step", "optimizer"}
@@ -47,15 +47,15 @@ def test_what_only_a_fed_tensor_needs_is_not_executed_and_reading_data_is_seen()
     answer = evaluate(
         "original",
         """
-        from viaduct.rehearsal.tf1_stage import reach
+        from viaduct.rehearsal.tf1_stage import subgraph
         batch = tf.data.Dataset.range(4).make_one_shot_iterator().get_next(name="batch")
         half = tf.add(batch, 1, name="half")
         loss = tf.square(half, name="loss")
         graph = tf.get_default_graph()
-        whole, fed = (reach.find_reach(graph, [loss.op], names) for names in ([], ["half:0"]))
+        whole, fed = (subgraph.find_subgraph(graph, [loss.op], names) for names in ([], ["half:0"]))
         grown = []
         for _ in range(2):
-            grown.append("late" in {op.name for op in reach.find_reach(graph, [loss.op], []).ops})
+            grown.append("late" in {op.name for op in subgraph.find_subgraph(graph, [loss.op], []).ops})
             loss.op._add_control_input(tf.constant(1, name="late").op)
         answer = [whole.reads_data, fed.reads_data, sorted(op.name for op in fed.ops if "loss" in op.name or
                   op.name in ("half", "batch")), grown]
@@ -68,18 +68,18 @@ def test_branches_and_handles_are_not_fetched_their_gradients_may_be_dead_and_a_
     answer = evaluate(
         "original",
         """
-        from viaduct.rehearsal.tf1_stage import reach
+        from viaduct.rehearsal.tf1_stage import subgraph
         x = tf.placeholder(tf.float32, [])
         joined = tf.cond(x > 0, lambda: tf.exp(x, name="inner"), lambda: x)
         looped = tf.while_loop(lambda t: t < 3, lambda t: t + 1, [x])
         after = tf.add(joined, looped, name="after")
         graph = tf.get_default_graph()
         inner = next(op for op in graph.get_operations() if op.type == "Exp")
-        ops = reach.find_reach(graph, [after.op, tf.gradients(joined, x)[0].op], []).ops
-        dead = reach.find_perhaps_dead(ops)
+        ops = subgraph.find_subgraph(graph, [after.op, tf.gradients(joined, x)[0].op], []).ops
+        dead = subgraph.find_perhaps_dead(ops)
         handle = tf.get_variable("w", [], use_resource=True).handle
         answer = [sorted({op.type for op in dead if "inner_grad" in op.name}), after.op in dead, joined.op in dead,
-                  [reach.is_fetchable(t) for t in (inner.outputs[0], after, handle, tf.constant("text"))]]
+                  [subgraph.is_fetchable(t) for t in (inner.outputs[0], after, handle, tf.constant("text"))]]
         """,
     )
     assert answer == [["Mul"], False, False, [False, True, False, False]]

@@ -1,4 +1,4 @@
-"""Reach of a session's run: the operators that the run executes.
+"""Subgraph of a session's run: the operators that the run executes.
 
 A run executes the dependencies of its fetches, up to tensors that are fed. A run trains if one of its operators applies
 an optimizer's update, or writes the global step, or writes a trainable variable while the run also computes a recorded
@@ -23,30 +23,30 @@ READ_OPERATORS = re.compile(r"(OneShot)?IteratorGetNext(Sync|AsOptional)?|QueueD
 
 
 @dataclass(frozen=True)
-class Reach:
+class Subgraph:
     """The operators that a run executes."""
 
     ops: frozenset[Any]
-    training: bool  # the run trains
+    is_training: bool  # the run trains
     reads_data: bool  # the run reads from a dataset, queue or reader
-    fed: frozenset[str]  # names of the fed tensors
+    fed_names: frozenset[str]  # names of the fed tensors
 
 
-# By graph, then by (fetched operators, fed tensors): the graph's version at that time, and the reach.
-_cache: weakref.WeakKeyDictionary[Any, dict[Any, tuple[int, Reach]]] = weakref.WeakKeyDictionary()
+# By graph, then by (fetched operators, fed tensors): the graph's version at that time, and the subgraph.
+_cache: weakref.WeakKeyDictionary[Any, dict[Any, tuple[int, Subgraph]]] = weakref.WeakKeyDictionary()
 
 
-def find_reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
-    """Return the cached reach of a run; it is found again when the graph has grown, which may add control inputs."""
+def find_subgraph(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Subgraph:
+    """Return the cached subgraph of a run; it is found again when the graph has grown, which may add control inputs."""
     cache = _cache.setdefault(graph, {})
     key = frozenset(op.name for op in ops), frozenset(fed)
-    version, reach = cache.get(key, (None, None))
-    if reach is None or version != graph.version:
+    version, subgraph = cache.get(key, (None, None))
+    if subgraph is None or version != graph.version:
         executed = find_dependencies(ops, frozenset(fed))
         reads = any(READ_OPERATORS.fullmatch(op.type) for op in executed)
-        reach = Reach(frozenset(executed), is_training_step(graph, executed), reads, frozenset(fed))
-        cache[key] = graph.version, reach
-    return reach
+        subgraph = Subgraph(frozenset(executed), is_training_step(graph, executed), reads, frozenset(fed))
+        cache[key] = graph.version, subgraph
+    return subgraph
 
 
 def find_dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
@@ -137,13 +137,13 @@ def find_enter(exit_op: Any) -> Any:
     return op
 
 
-def uses_weights(graph: Any, reach: Reach) -> bool:
+def uses_weights(graph: Any, subgraph: Subgraph) -> bool:
     """Return True if a run trains or reads trainable variables, and False if it sets variables up."""
     names = find_trainable_names(graph)
-    if not any(op.name in names for op in reach.ops):
+    if not any(op.name in names for op in subgraph.ops):
         return False
-    writes = [op for op in reach.ops if WRITE_OPERATORS.fullmatch(op.type)]
-    return reach.training or not any(is_setup(graph, op) for op in writes)
+    writes = [op for op in subgraph.ops if WRITE_OPERATORS.fullmatch(op.type)]
+    return subgraph.is_training or not any(is_setup(graph, op) for op in writes)
 
 
 def is_in_branch(tensor: Any) -> bool:
