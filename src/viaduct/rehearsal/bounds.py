@@ -25,15 +25,15 @@ from typing import Literal, NoReturn
 from viaduct.rehearsal import limits
 from viaduct.scripts.runner import StopScript
 
-GRACE_S = 10.0
+GRACE_S = 10.0  # that a script has to end after it was told to stop
 POLL_S = 0.1  # between two polls
-MAX_FRAMES_SHOWN = 12  # frames of the stack that are printed
+MAX_FRAMES_SHOWN = 12  # frames of the stack that are printed, the outermost of the user's first
 STOP_SIGNAL = signal.SIGUSR2  # schedulers send SIGUSR1
-Bound = Literal["", "time", "memory", "watch"]  # that stopped the script; "watch": polling the other two has failed
+Bound = Literal["", "time", "memory", "watch"]  # what stopped a script; "watch": polling time and memory has failed
 
 
 class Bounds:
-    """Watches this process from `start` on."""
+    """Watches time and memory of this process, from `start` to `close`."""
 
     def __init__(self, timeout: float | None, memory: int | None) -> None:
         self.timeout, self.memory = timeout, memory
@@ -111,7 +111,7 @@ class Bounds:
 
 
 def format_stack() -> str:
-    """Return the main thread's stack from the user's first frame on."""
+    """Return the main thread's stack from the user's outermost frame on, at most MAX_FRAMES_SHOWN frames."""
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     if main is None:
         return "  (the main thread's stack cannot be read)\n"

@@ -1,8 +1,8 @@
 """The process that runs the user's script, started by `process.py`.
 
 This process installs the stand-in, runs the script as Python itself would, and describes the script's end in
-RECORD/ended/PID.json. The exit code is the script's; 1 if a bound (the limit on time or memory) has stopped the script;
-2 if viaduct could not run the script.
+RECORD/ended/PID.json. The exit code is the script's; it is 1 if the limit on time or memory has stopped the script, or
+watching them has failed (`bounds.py`), and 2 if viaduct could not run the script.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> int:
     bounds = Bounds(plan.timeout, plan.memory)
     try:
         script = load_file(Path(plan.main_file), guard.redirect_arguments_to_mirror(plan))
-        provenance.install(plan)  # in a comparison of two projects: records the files that are executed
+        provenance.install(plan)  # in a comparison of two source trees: records the files that are executed
         script = provenance.compile_recorded(script)
         counter = install_stage(plan, started_by_viaduct=True)
         guard.install(plan)  # in a mirror of the user's folders: protects the originals
@@ -63,7 +63,7 @@ def run_module(plan: Plan) -> ScriptResult:
 
 
 def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
-    """Let the thread of `bounds` write this process's progress ten times a second, and a note before it ends it."""
+    """Let the thread of `bounds` write this process's progress at each poll, and a note if it ends the process."""
     progress = Progress(plan.record_folder, "alive")
     bounds.stop_requested_at = lambda: counter.stop_requested_at
     bounds.on_poll = lambda: progress.note(
@@ -98,7 +98,7 @@ def write_note(plan: Plan, result: ScriptResult, bounds: Bounds, counter: StepCo
 
 
 def terminate_children() -> None:
-    """Terminate the processes that the script started, which would otherwise be waited for."""
+    """Terminate the processes that the script started; otherwise this process would wait for them at its end."""
     for process in multiprocessing.active_children():
         process.terminate()
     for pid in list(iterate_processes(os.getpid()))[1:]:  # without this process

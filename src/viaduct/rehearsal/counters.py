@@ -26,7 +26,7 @@ from types import CodeType
 from typing import Any
 
 CHANGED_SPANS_FILE, COUNTS_FOLDER = "edits.json", "counts"
-# Names in `builtins` that the instrumented code uses: the array of counters, and a function that increments one.
+# Names in `builtins` that the instrumented code uses: the array of counters, and a function that increments a counter.
 COUNTERS_NAME, INCREMENT_NAME = "__viaduct_hits__", "__viaduct_hit__"
 COUNTER_BYTES = 8
 IGNORED_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
@@ -54,7 +54,7 @@ class Span:
 
 @dataclass
 class Unit:
-    """Code whose executions are counted by one counter, when they begin.
+    """Code whose executions one counter counts, when they begin.
 
     In the syntax tree the node is `owner.attribute` or `owner.attribute[index]`.
     """
@@ -69,6 +69,7 @@ class Unit:
     is_for_type_checkers: bool = False  # within `if TYPE_CHECKING:`, which no run executes
 
     def find_innermost(self, position: Position) -> Unit:
+        """Return the innermost unit around a position, which is this one if no inner unit has it."""
         for unit in self.inner:
             if unit.start <= position < unit.end:
                 return unit.find_innermost(position)

@@ -18,7 +18,7 @@ from multiprocessing import process, util
 from typing import TYPE_CHECKING, Any
 
 from viaduct.rehearsal.bounds import GRACE_S
-from viaduct.rehearsal.hand_updates import UpdatesByHand
+from viaduct.rehearsal.hand_updates import ManualUpdates
 from viaduct.rehearsal.observe import Observation
 from viaduct.rehearsal.plan import Plan, current_rank
 from viaduct.rehearsal.progress import Progress
@@ -42,8 +42,8 @@ class TorchStepCounter(Watcher):
         self.rank = 0  # at the last step; at the script's end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
-        self._by_hand = UpdatesByHand(  # for scripts that update their weights without an optimizer
-            self.on_backward_by_hand, lambda: self.on_step_end(self.step_count), self.on_gradient_function
+        self._manual_updates = ManualUpdates(  # for scripts that update their weights without an optimizer
+            self.on_manual_backward, lambda: self.on_step_end(self.step_count), self.on_gradient_function
         )
         self._step_at = StepEndTracer(parse_step_end(plan.step_at), self.count_step) if plan.step_at else None
 
@@ -54,7 +54,7 @@ class TorchStepCounter(Watcher):
         if self.plan.batches:
             limit_loaders(self.plan.batches)
         self._steps.__enter__()
-        self._by_hand.start()
+        self._manual_updates.start()
         if self._step_at:
             self._step_at.start()
         if not self.started_by_viaduct:
@@ -64,7 +64,7 @@ class TorchStepCounter(Watcher):
     def close(self) -> None:
         """Remove the hooks; wrapped functions stay wrapped."""
         self._steps.__exit__()
-        self._by_hand.close()
+        self._manual_updates.close()
         if self._step_at:
             self._step_at.close()
         if self.observation:
@@ -75,7 +75,7 @@ class TorchStepCounter(Watcher):
         self.started_by_viaduct, self.step_count, self.stop_requested_at = False, 0, None
         register_at_exit(self.finish)
 
-    def on_backward_by_hand(self, trained: list[torch.Tensor]) -> None:
+    def on_manual_backward(self, trained: list[torch.Tensor]) -> None:
         """Record gradients of a script that updates its weights without an optimizer."""
         if self.observation:
             self.observation.trained = trained
@@ -95,8 +95,8 @@ class TorchStepCounter(Watcher):
             self.count_step()
 
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Stop the search for updates by hand, and let the observation record the gradients."""
-        self._by_hand.has_optimizer = True
+        """Stop the search for manual updates, and let the observation record the gradients."""
+        self._manual_updates.has_optimizer = True
         if self.observation:
             self.observation.before_update(step, optimizer)
 
@@ -133,7 +133,7 @@ class TorchStepCounter(Watcher):
         """Write the observations at the script's end; a process without steps writes none."""
         if self.stop_requested_at is None:
             with contextlib.suppress(StopScript, SystemExit):
-                self._by_hand.check_for_update()  # one that no forward or backward pass has followed
+                self._manual_updates.check_for_update()  # one that no forward or backward pass has followed
         if not self.step_count:
             return
         self.write_observations()

@@ -40,7 +40,7 @@ class GraphStepCounter:
         sessions.observers.append(self.profiling_points)
         self.script_watch: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
-            self.script_watch.ends_at_target = True  # steps end at the target, not with the session's updates
+            self.script_watch.ends_at_target = True  # steps end where --step-at says, not with the session's updates
             StepEndTracer(parse_step_end(plan.step_at), self.script_watch.end_step_at_target).start()
         if not started_by_viaduct:
             atexit.register(self.finish, False)

@@ -20,7 +20,7 @@ LAUNCHER_VARIABLES = {  # variables of a launcher or job around this process, wh
     NPU.rank_table_variable, NPU.device_variable,  # RANK_TABLE_FILE, ASCEND_DEVICE_ID
 }  # fmt: skip
 TABLE_HOST = "192.0.2.1"  # reserved for documentation (RFC 5737); a rank table may not have a loopback address
-RANK_TABLE_FILE = "rank_table.json"
+RANK_TABLE_NAME = "rank_table.json"  # of the file in the record folder
 DEFAULT_JOB_ID = "10087"  # the JOB_ID in the vendor's start scripts
 
 
@@ -32,16 +32,10 @@ def make_environment(plan: Plan) -> dict[str, str]:
         if name not in LAUNCHER_VARIABLES and not name.startswith("TORCHELASTIC_")
     }
     paths = [os.path.abspath(path) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
-    single_rank: dict[str, str] = {}
-    if (
-        plan.processes_to_start == 1 and plan.platform == "npu" and plan.framework == "tf1"
-    ):  # as in Ascend's start scripts
-        job = os.environ.get("JOB_ID", DEFAULT_JOB_ID)
-        single_rank = {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": job}
     temporary: dict[str, str] = {}
-    if plan.file_view in ("overlay", "mirror"):
-        # The script gets a separate temporary folder. If the user's project lies in the common one, the script's
-        # temporary files there would count as its results.
+    if plan.file_view != "here":
+        # Files that the script writes in an overlay or mirror are kept as its results. In a separate temporary folder
+        # its temporary files are none, also where the user's project itself lies in the common temporary folder.
         scratch = find_scratch_folder(plan)
         scratch.mkdir(exist_ok=True)
         temporary["TMPDIR"] = str(scratch)
@@ -49,12 +43,12 @@ def make_environment(plan: Plan) -> dict[str, str]:
         **inherited,
         **temporary,
         "PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), *paths]),
-        "PYTHONUNBUFFERED": "1",  # so that the output of a rank that is killed is complete
+        "PYTHONUNBUFFERED": "1",  # a process that is killed has printed all its output
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # no installed plug-in may register its device before the stand-in's
-        "TF_CPP_MIN_LOG_LEVEL": inherited.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        "TF_CPP_MIN_LOG_LEVEL": inherited.get("TF_CPP_MIN_LOG_LEVEL", "2"),  # 2: TensorFlow logs errors only
         **({"PYTHONHASHSEED": str(plan.seed % 2**32)} if plan.seed is not None else {}),
         **make_own_variables(plan),
-        **single_rank,
+        **make_single_rank_variables(plan),
     }
 
 
@@ -64,13 +58,21 @@ def make_own_variables(plan: Plan) -> dict[str, str]:
         PLAN_VARIABLE: str(Path(plan.record_folder) / PLAN_FILE),
         "VIADUCT_REHEARSAL_PYTHON": plan.python,
         limits.RECORD_VARIABLE: plan.record_folder,
-        # The folders of the user's files, as viaduct and as the script sees them.
+        # Folders of the user's files: those that are executed, and the folder in which the script runs.
         limits.PROJECT_VARIABLE: os.pathsep.join(
             dict.fromkeys([plan.executed_root, plan.script_folder, plan.visible_start_folder])
         ),
         limits.LIMITS_VARIABLE: plan.limit_modes,
         limits.LANGUAGE_VARIABLE: plan.language,
     }
+
+
+def make_single_rank_variables(plan: Plan) -> dict[str, str]:
+    """Return the variables that Ascend's start scripts give to a TensorFlow job of one process; {} for other jobs."""
+    if plan.processes_to_start > 1 or plan.platform != "npu" or plan.framework != "tf1":
+        return {}
+    job = os.environ.get("JOB_ID", DEFAULT_JOB_ID)
+    return {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": job}
 
 
 def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
@@ -80,7 +82,7 @@ def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, st
     """
     if plan.platform != "npu":
         return {}
-    path = Path(plan.record_folder) / RANK_TABLE_FILE
+    path = Path(plan.record_folder) / RANK_TABLE_NAME
     table = parse_table(path.read_bytes(), path=path)
     variables = table.environment(int(torchrun["RANK"]), job=os.environ.get("JOB_ID", DEFAULT_JOB_ID))
     return {name: variables[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table_variable, "JOB_ID")}
@@ -88,5 +90,5 @@ def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, st
 
 def write_rank_table(plan: Plan) -> None:
     """Write the rank table of one server with `plan.ranks` devices."""
-    table = make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"])
-    (Path(plan.record_folder) / RANK_TABLE_FILE).write_text(table, encoding="utf-8")
+    table = make_table(servers=[TABLE_HOST], devices=list(range(plan.ranks)), device_ips=["auto"])
+    (Path(plan.record_folder) / RANK_TABLE_NAME).write_text(table, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A rehearsed script's view of the user's files, and the places of the files that it writes.
+"""A rehearsed script's view of the user's files, and where the files that it writes are kept.
 
 The script sees an overlay (a mount that keeps its writes in separate folders, `overlay.py`) where the kernel allows it,
 else a mirror (a folder of copies and links, `mirror.py`); with --here it sees the files themselves. After a run in an
@@ -162,7 +162,7 @@ def find_written_file(record: str, name: str) -> Path:
 
 
 def find_scratch_folder(plan: Plan) -> Path:
-    """Return the path of a rehearsal's temporary folder; it is short, since paths of Unix sockets may not be long."""
+    """Return the path of a rehearsal's temporary folder, a short one: Unix sockets in it may not have long paths."""
     number = hashlib.sha256(plan.record_folder.encode()).hexdigest()[:8]
     return Path(tempfile.gettempdir(), f"viaduct_{number}")
 
@@ -197,9 +197,14 @@ def make_layout(plan: Plan) -> Layout:
     required = choose_folders([plan.start_folder, plan.project_root])
     folders = choose_folders([*required, *find_paths(plan)])
     excluded = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
-    tree = plan.source_tree if plan.replaced_source_tree else ""
-    upper_layers = str(Path(plan.record_folder) / UPPER_LAYERS_FOLDER)
-    return Layout(folders, upper_layers, required, (*excluded, plan.record_folder), plan.replaced_source_tree, tree)
+    return Layout(
+        folders,
+        upper_layers=str(Path(plan.record_folder) / UPPER_LAYERS_FOLDER),
+        required=required,
+        excluded=(*excluded, plan.record_folder),
+        source_tree=plan.source_tree if plan.replaced_source_tree else "",
+        replaced_source_tree=plan.replaced_source_tree,
+    )
 
 
 def find_paths(plan: Plan) -> Iterator[str]:

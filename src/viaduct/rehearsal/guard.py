@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from viaduct.rehearsal.plan import Plan
 
-OWNED_FILE = "links.json"  # list of the user's own files and folders
+OWNED_FILE = "links.json"  # in the record folder: the list of the user's own files and folders
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
 # Audit events whose first argument is a file that changes.
 FILE_EVENTS = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
@@ -200,7 +200,7 @@ def make_link_folder(link: str, target: str) -> None:
 
 
 def copy_file(link: str, target: str, is_empty: bool) -> None:
-    """Replace a link by a copy of its target, a file."""
+    """Replace a link by a copy of its target, a file; raise OSError for one larger than half of the free space."""
     copy, size = link + TEMPORARY_SUFFIX, os.stat(target).st_size
     if is_empty:
         Path(copy).touch()

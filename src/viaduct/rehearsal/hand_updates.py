@@ -24,7 +24,7 @@ MAX_NODES = 200_000  # visited nodes of an autograd graph
 Checksums = list[tuple["torch.Tensor", int]]
 
 
-class UpdatesByHand:
+class ManualUpdates:
     """Calls `on_backward` after a backward pass and `on_step` after an update, until an optimizer steps.
 
     For functions that return gradients instead of setting `.grad`, it calls `on_gradient_function(loss, inputs,

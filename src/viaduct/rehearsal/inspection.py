@@ -32,7 +32,7 @@ MAX_SETTING_LENGTH = 8  # of a list or tuple that is recorded as a setting
 # Kinds of facts about a run; other kinds are "module", "optimizer" and so on.
 RANKS_KIND = "ranks"  # the ranks train together, or alone
 IDLE_OPTIMIZER_KIND = "idle"  # an optimizer took no step
-LAST_LEARNING_RATE_KIND = "last rate"  # with which the next step would begin
+LAST_LEARNING_RATE_KIND = "last rate"  # the learning rate with which the next step would begin
 _CREATED_AT = "_viaduct_created_at"  # attribute of a module: the line that created it
 _locations: dict[int, tuple[str, int]] = {}  # by the id of an object other than a module: the line that created it
 _PLAIN = (bool, int, float, str, type(None))  # types of values that are recorded as settings
@@ -62,7 +62,7 @@ class Inspection:
     _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # in the order of their numbers
     # Learning rate schedulers; one may be in the list twice, since two wrapped constructors may run for it.
     _schedules: list[Any] = field(default_factory=list)
-    together: bool = False  # this rank was in a process group with others
+    together: bool = False  # this rank was in a process group with other ranks
     _is_first_step_over: bool = False
     _handle: Any = None  # of the forward hook
 
@@ -141,7 +141,7 @@ class Inspection:
         if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
             self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, find_creation_line(wrapper)))
 
-    def _final_facts(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
+    def _list_final_facts(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
         """Yield the schedules, the optimizers' last learning rates, and the optimizers that took no step."""
         for number, schedule in enumerate({id(schedule): schedule for schedule in self._schedules}.values()):
             settings = {"class": type(schedule).__name__, **select_plain_values(vars(schedule))}
@@ -178,7 +178,7 @@ class Inspection:
         for key, module in modules.items():
             settings = {"class": type(module).__name__, **select_plain_values(vars(module))}
             self.facts.append(Fact("module", names[key] or "(network)", settings, find_creation_line(module)))
-        self.facts += [*self._final_facts(stepped), describe_ranks(self.together)]
+        self.facts += [*self._list_final_facts(stepped), describe_ranks(self.together)]
         write_facts(folder, self.facts)
         arrays = (
             (f"{number:05d} {' '.join(filter(None, (names[id(module)], name)))}", array)

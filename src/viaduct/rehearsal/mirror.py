@@ -1,11 +1,11 @@
 """Mirror of the user's folders, for rehearsals where no overlay can be mounted.
 
 A mirror reproduces the folders that the script may reach by relative paths: the folder that it runs in
-(`start_folder`), the project's folder (`root`), and the folders above them. These two, and usually their parents, are
-mirrored with everything below them but EXCLUDED_NAMES: folders are created, small files are copied. Large files, very
-full folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before Python
-writes there; writes of other programs through a link are detected afterwards, in at most MAX_COMPARED files. At the end
-`files.py` moves the files that the script wrote into the record and removes the mirror.
+(`start_folder`), the project's folder (`project_root`), and the folders above them. These two, and usually their
+parents, are mirrored with everything below them but EXCLUDED_NAMES: folders are created, small files are copied. Large
+files, very full folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before
+Python writes there; writes of other programs through a link are detected afterwards, in at most MAX_COMPARED files. At
+the end `files.py` moves the files that the script wrote into the record and removes the mirror.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ State = tuple[int, int, int]  # of a file: modification time in ns, size, inode
 
 @dataclass
 class Mirror:
-    """A mirror of `start_folder` and `root` below `folder`, which lies in the rehearsal's record."""
+    """A mirror of `start_folder` and `project_root` below `folder`, which lies in the record folder."""
 
     start_folder: Path
     folder: Path
-    root: Path | None = None  # of the project
-    tree: Path | None = None  # a migrated copy of `root`; its small files replace those in `root`
-    linked: list[str] = field(default_factory=list)  # names of folders that are links to the user's own
+    project_root: Path
+    source_tree: Path | None = None  # a migrated copy of `project_root`, whose small files are shown in its place
     # By the target of each link: the initial states of the files there.
     originals: dict[str, dict[str, State]] = field(default_factory=dict)
     _max_copied_bytes: int = 0
@@ -80,11 +79,12 @@ class Mirror:
 
     @property
     def mirrored_folders(self) -> list[Path]:
-        """Return the folders that are mirrored with everything below them: `start_folder`, `root` and their parents.
+        """Return the folders that are mirrored with everything below them.
 
-        A parent is left out if it is the home folder or close to the root.
+        These are `start_folder`, `project_root`, and their parents except for the home folder and folders close to the
+        file system's root.
         """
-        folders = [self.start_folder, *([self.root] if self.root is not None else [])]
+        folders = [self.start_folder, self.project_root]
         home = Path(os.path.expanduser("~"))
         parents = [path.parent for path in folders if len(path.parts) > 3 and path.parent != home]
         return list(dict.fromkeys([*folders, *parents]))
@@ -104,7 +104,7 @@ class Mirror:
                         target.mkdir(exist_ok=True)
                         waiting.append(Path(entry.path))
                     elif not target.exists():
-                        self.link(entry, Path(entry.path), target)
+                        self.link(Path(entry.path), target)
                 elif not os.path.lexists(target):
                     with suppress(FileNotFoundError):  # another process has removed it since the folder was listed
                         self.copy_or_link(entry, target)
@@ -113,7 +113,7 @@ class Mirror:
         return entry.name not in EXCLUDED_NAMES and not self.holds_record(entry)
 
     def holds_record(self, entry: os.DirEntry[str]) -> bool:
-        """Return True if an entry is the mirror or a folder above it, such as the rehearsal's record."""
+        """Return True if an entry is the mirror or a folder above it, such as the record folder."""
         return Path(entry.path) in (self.folder, *self.folder.parents)
 
     def copy_or_link(self, entry: os.DirEntry[str], target: Path) -> None:
@@ -129,7 +129,7 @@ class Mirror:
         elif original.is_file() and os.access(original, os.R_OK) and self.count_as_copied(entry):
             self.copy(original, target)
         else:
-            self.link(entry, original, target)
+            self.link(original, target)
 
     def copy(self, path: Path, target: Path) -> None:
         """Copy a file, and store the copy's state to notice if the script writes to it."""
@@ -137,19 +137,19 @@ class Mirror:
         self._copies[str(target)] = read_state(target)
 
     def find_migrated_file(self, path: Path) -> Path | None:
-        """Return the small file of `tree` that replaces a file; None if there is none, or a large one: data."""
-        if self.tree is None or self.root is None or not path.is_relative_to(self.root):
+        """Return the small file of `source_tree` that replaces a file; None if there is none, or a large one: data."""
+        if self.source_tree is None or not path.is_relative_to(self.project_root):
             return None
-        migrated = self.tree / path.relative_to(self.root)
+        migrated = self.source_tree / path.relative_to(self.project_root)
         is_small = migrated.is_file() and not migrated.is_symlink() and migrated.stat().st_size <= SMALL_FILE
         return migrated if is_small else None
 
     def copy_added_files(self) -> None:
-        """Copy small files that only `tree` has, such as modules that a migration added, into the mirror."""
-        if self.tree is None or self.root is None:
+        """Copy small files that only `source_tree` has, such as modules that a migration added, into the mirror."""
+        if self.source_tree is None:
             return
-        for path in iterate_below(self.tree):
-            target = self.path_of(self.root / path.relative_to(self.tree))
+        for path in iterate_below(self.source_tree):
+            target = self.path_of(self.project_root / path.relative_to(self.source_tree))
             # Behind a link the parent would be the user's own folder.
             is_in_mirror = target.parent.is_dir() and Path(os.path.realpath(target.parent)).is_relative_to(self.folder)
             if is_in_mirror and path.is_file() and path.stat().st_size <= SMALL_FILE and not target.exists():
@@ -157,7 +157,7 @@ class Mirror:
 
     def is_mirrored(self, path: Path) -> bool:
         """Return True if a path exists and is mirrored."""
-        is_within = path.is_relative_to(self.start_folder) or (self.root is not None and path.is_relative_to(self.root))
+        is_within = path.is_relative_to(self.start_folder) or path.is_relative_to(self.project_root)
         return path.exists() and is_within and not EXCLUDED_NAMES & {*path.relative_to("/").parts}
 
     def count_as_copied(self, entry: os.DirEntry[str]) -> bool:
@@ -174,11 +174,9 @@ class Mirror:
             self._copied_bytes += size
         return is_copied and has_room
 
-    def link(self, entry: os.DirEntry[str], original: Path, target: Path) -> None:
+    def link(self, original: Path, target: Path) -> None:
         """Make `target` a link to the original, and store the original's state."""
         target.symlink_to(original)
-        if original.is_dir():
-            self.linked.append(entry.name)
         if original.is_dir() or original.is_file():
             self.originals[str(original)] = self.read_states(original)
 

@@ -146,13 +146,13 @@ class Observation:
             self._optimizers.append(optimizer)
         if step:
             return
-        for name, parameter in self.named_tensors().items():
+        for name, parameter in self.find_named_tensors().items():
             if parameter.grad is not None and name not in self._gradients:
                 self._gradients[name] = as_array(parameter.grad)
 
     def record_gradients(self) -> None:
         """Record the gradients after a backward pass of the first step, for scripts in which no optimizer gets any."""
-        parameters = self.named_tensors().items()
+        parameters = self.find_named_tensors().items()
         self._raw_gradients |= {name: as_array(value.grad) for name, value in parameters if value.grad is not None}
 
     def record_function_gradients(
@@ -164,7 +164,7 @@ class Observation:
         """
         self.trained = trained
         self._losses.append(loss.detach())
-        names = {id(value): name for name, value in self.named_tensors().items()}
+        names = {id(value): name for name, value in self.find_named_tensors().items()}
         for tensor, gradient in zip(trained, gradients, strict=False):
             if gradient is not None and id(tensor) in names:
                 self._raw_gradients[names[id(tensor)]] = as_array(gradient)
@@ -179,19 +179,19 @@ class Observation:
         if self._inspection:
             self._inspection.finish_step(self._optimizers)
 
-    def named_tensors(self, with_buffers: bool = False) -> dict[str, torch.Tensor]:
+    def find_named_tensors(self, with_buffers: bool = False) -> dict[str, torch.Tensor]:
         """Return the parameters, with `with_buffers` also the buffers, by name (see the module's docstring)."""
         tensors: dict[str, torch.Tensor] = {}
-        for prefix, network in self._prefixes().items():
+        for prefix, network in self._map_prefixes().items():
             pairs = [*network.named_parameters(), *(network.named_buffers() if with_buffers else ())]
             tensors |= {prefix + name.replace("_orig_mod.", ""): value for name, value in pairs}
-        return tensors | self._unnamed_parameters(tensors)
+        return tensors | self._name_other_parameters(tensors)
 
-    def _prefixes(self) -> dict[str, nn.Module]:
+    def _map_prefixes(self) -> dict[str, nn.Module]:
         """Return the networks by the prefixes of their parameters' names."""
         return {f"{number}." if len(self.networks) > 1 else "": network for number, network in enumerate(self.networks)}
 
-    def _unnamed_parameters(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _name_other_parameters(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the parameters that no network holds, named by their positions (see the module's docstring)."""
         named_ids = {id(value) for value in named.values()}
         if not self._optimizers:
@@ -214,10 +214,10 @@ class Observation:
         write_steps(folder, self._steps)
         (folder / EVALUATIONS_FILE).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")
         save_arrays(folder / "gradients.npz", self._gradients or self._raw_gradients)
-        weights = {name: as_array(value) for name, value in self.named_tensors(with_buffers=True).items()}
+        weights = {name: as_array(value) for name, value in self.find_named_tensors(with_buffers=True).items()}
         save_arrays(folder / "weights.npz", weights)
         if self._inspection:
-            self._inspection.write(folder, self._prefixes(), self._optimizers)
+            self._inspection.write(folder, self._map_prefixes(), self._optimizers)
 
 
 def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:

@@ -29,7 +29,7 @@ from viaduct.rehearsal.terminal import open_terminal
 from viaduct.scripts.child_process import make_child_command
 from viaduct.signals import forward_signals
 
-POLL_S = 0.5
+POLL_S = 0.5  # between two looks at the process and the signals
 IMPORTS_S = 120.0  # allowed beyond the script's time limit and GRACE_S, to install the stand-in and to end
 MAX_CHANGED_SHOWN = 5  # paths of changed files that are printed
 
@@ -45,12 +45,12 @@ def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
         command = view.wrap_command(make_child_command(plan.python, "viaduct.rehearsal.child"))
         end = run_ranks(plan, command, report) if plan.processes_to_start > 1 else run_alone(plan, command)
     finally:
-        wrote, changed = view.close()
+        written_files, changed = view.close()
     for path in changed[:MAX_CHANGED_SHOWN]:
         report(f"ATTENTION: your own {path} was changed while the script ran; it is reached through a link.")
     if len(changed) > MAX_CHANGED_SHOWN:
         report(f"ATTENTION: so were {len(changed) - MAX_CHANGED_SHOWN} more; summary.json names them.")
-    return make_summary(plan, end, wrote, changed)
+    return make_summary(plan, end, written_files, changed)
 
 
 def run_alone(plan: Plan, command: list[str]) -> ProcessEnd:
@@ -101,6 +101,7 @@ def kill_group(pid: int) -> None:
 
 
 def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> ProcessEnd:
+    """Run the script in one process for each rank, started by torch's elastic agent."""
     from viaduct.cluster.launch import limit_threads, quiet_import, replace_environment
 
     with quiet_import():
@@ -138,7 +139,7 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
 
 
 class RankTimeout:
-    """Kills ranks that do not end at their time limit, and sets `stopped_by_limit` to "time"."""
+    """Kills ranks that exceed their time limit and do not end by themselves; `stopped_by_limit` is then "time"."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.stopped_by_limit = plan, ""

@@ -80,7 +80,7 @@ class Project:
         source_folders = [source.path.parent for source in self.sources]
         return Path(os.path.commonpath([self.script.parent, *self.folders, *source_folders]))
 
-    def imported_packages(self) -> set[str]:
+    def list_imported_packages(self) -> set[str]:
         return {statement.module.partition(".")[0] for source in self.sources for statement in source.imports}
 
 
@@ -134,7 +134,7 @@ class ModuleSearch:
         while (package / "__init__.py").is_file() and package.parent != package:
             package = package.parent
         self.package = package
-        self.top = find_top(script)
+        self.top = find_project_folder(script)
         above = [folder for folder in (package, *package.parents) if folder.is_relative_to(self.top)]
         on_path = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         candidates = [script.parent, package, *on_path, Path.cwd().resolve(), *above]
@@ -167,7 +167,7 @@ class ModuleSearch:
         return [path for folder in parents for path in sorted(list_subfolders(folder))]
 
 
-def find_top(script: Path) -> Path:
+def find_project_folder(script: Path) -> Path:
     """Return the innermost folder above a script with one of PROJECT_MARKS, else the current folder or the script's."""
     for folder in script.parents:
         if any((folder / name).exists() for name in PROJECT_MARKS):
@@ -281,7 +281,7 @@ def find_framework(project: Project) -> FrameworkName:
     for imports in (find_imported_frameworks(script), find_imported_frameworks(project.sources)):
         if len(imports) == 1:
             return imports.pop()
-    stages = {FRAMEWORK_OF_PACKAGE[name] for name in project.imported_packages() if name in FRAMEWORK_OF_PACKAGE}
+    stages = {FRAMEWORK_OF_PACKAGE[name] for name in project.list_imported_packages() if name in FRAMEWORK_OF_PACKAGE}
     if not stages:
         raise BadValue(
             f"{project.script.name} and the files that it was found to use import neither torch nor tensorflow.",

@@ -100,13 +100,13 @@ class Recorder:
 
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
         """Record a file that was executed, once for each process and content."""
-        side = self.trees.find_tree(path)
+        tree = self.trees.find_tree(path)
         key = (os.getpid(), path, digest, from_file)
-        if side is None or key in self._recorded:
+        if tree is None or key in self._recorded:
             return
         self._recorded.add(key)
         position = self.trees.find_position(path)
-        entry = {"name": name, "file": path, "position": position, "tree": side, "sha256": digest}
+        entry = {"name": name, "file": path, "position": position, "tree": tree, "sha256": digest}
         line = json.dumps({**entry, "from_file": from_file, "pid": os.getpid()}) + "\n"
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -40,7 +40,7 @@ def install_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
 
     `started_by_viaduct` is False in processes that the script starts.
     """
-    printing.install(plan)  # in a comparison of two projects: records what the script prints
+    printing.install(plan)  # in a comparison of two source trees: records what the script prints
     if plan.framework == "tf1":
         return install_tf1_stage(plan, started_by_viaduct)
     counter = install_torch_stage(plan, started_by_viaduct)

@@ -1,4 +1,4 @@
-"""The two trees of `viaduct carry`: the original project and its migrated copy.
+"""The source trees of `viaduct carry`: the original project and its migrated copy.
 
 carry runs both and compares the runs. Each process runs one of the trees, its own. Both runs have the same PYTHONPATH,
 editable installs and absolute paths in their source, so that one of them would import the other's modules. Therefore a
@@ -74,7 +74,7 @@ class Trees:
         return visible if os.path.exists(visible) else path
 
     def find_tree(self, path: str) -> TreeName | None:
-        """Return the side of a file; None for installed packages, Python's standard library and viaduct."""
+        """Return the tree of a file; None for installed packages, Python's standard library and viaduct."""
         spelling = os.path.abspath(path)
         if is_installed(spelling):
             return None

@@ -91,7 +91,7 @@ def is_tensorflow(file: Path) -> bool:
     from viaduct.rehearsal.project import FRAMEWORK_OF_PACKAGE, find_framework, read_project
 
     project = read_project(file)
-    return bool(project.imported_packages() & set(FRAMEWORK_OF_PACKAGE)) and find_framework(project) == "tf1"
+    return bool(project.list_imported_packages() & set(FRAMEWORK_OF_PACKAGE)) and find_framework(project) == "tf1"
 
 
 def refuse_options(given: list[str]) -> None:

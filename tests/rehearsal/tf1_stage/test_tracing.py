@@ -60,7 +60,7 @@ def make_run(profiling: str, names: tuple[str, ...] = (), **changes: Any) -> Any
 
 
 def test_a_run_that_does_not_train_is_not_traced(tmp_path: Path) -> None:
-    assert tracing.find_tracer(make_run("no JSON", training=False)) is None
+    assert tracing.find_tracer(make_run("no JSON", is_training=False)) is None
 
 
 def test_options_without_a_folder_or_with_an_unknown_point_are_refused(

@@ -13,7 +13,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 @pytest.fixture(autouse=True)
 def _cpu_as_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cards, "name", "cpu")
+    monkeypatch.setattr(cards, "device_name", "cpu")
 
 
 def test_a_static_loss_scale_stays_until_the_script_sets_it() -> None:

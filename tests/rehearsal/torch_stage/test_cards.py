@@ -14,7 +14,12 @@ DEVICE = "privateuseone"  # torch's name of the device until a stage renames it
 
 @pytest.fixture(autouse=True)
 def _four_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"name": DEVICE, "names": {DEVICE}, "count": 4, "local": threading.local()}.items():
+    for name, value in {
+        "device_name": DEVICE,
+        "accepted_types": {DEVICE},
+        "count": 4,
+        "thread_state": threading.local(),
+    }.items():
         monkeypatch.setattr(cards, name, value)
 
 
@@ -47,7 +52,7 @@ def test_a_device_without_a_number_is_the_current_card() -> None:
 
 
 def test_a_script_for_cuda_knows_its_device_as_cuda() -> None:
-    assert (Cards("gpu").public_name, Cards("mlu").public_name) == ("cuda", "mlu")
+    assert (Cards("gpu").name_in_script, Cards("mlu").name_in_script) == ("cuda", "mlu")
 
 
 def test_a_meter_remembers_the_peak_and_the_totals() -> None:

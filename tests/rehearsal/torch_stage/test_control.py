@@ -52,13 +52,13 @@ def eight_cards(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(limits.LIMITS_VARIABLE, "error")
     monkeypatch.setattr(limits, "violations", [])
-    monkeypatch.setattr(cards, "meters", [MemoryMeter() for _ in range(8)])
+    monkeypatch.setattr(cards, "memory_meters", [MemoryMeter() for _ in range(8)])
 
 
 @pytest.mark.usefixtures("eight_cards")
 @pytest.mark.parametrize("listed", ["1,0", "0,0", "0, 1", "GPU-1", "0;1"])
 def test_a_list_that_the_npu_does_not_take_is_refused(listed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cards, "name", "npu")
+    monkeypatch.setattr(cards, "device_name", "npu")
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", listed)
     with pytest.raises(limits.CardRefuses, match="visible-devices"):
         control._count_visible_cards()
@@ -81,7 +81,7 @@ def test_a_list_that_the_npu_does_not_take_is_refused(listed: str, monkeypatch: 
 def test_a_process_sees_the_cards_that_its_card_s_own_variable_lists(
     name: str, variables: dict[str, str], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cards, "name", name)
+    monkeypatch.setattr(cards, "device_name", name)
     for variable, listed in variables.items():
         monkeypatch.setenv(variable, listed)
     assert control._count_visible_cards() == count

@@ -13,8 +13,8 @@ DEVICE = "privateuseone"  # torch's name of the device until a stage renames it
 
 @pytest.fixture(autouse=True)
 def _device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cards, "name", DEVICE)
-    monkeypatch.setattr(cards, "names", {DEVICE})
+    monkeypatch.setattr(cards, "device_name", DEVICE)
+    monkeypatch.setattr(cards, "accepted_types", {DEVICE})
 
 
 def test_an_operator_of_the_card_refuses_a_generator_made_for_the_host() -> None:

@@ -14,7 +14,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 def test_a_capture_is_refused_by_the_name_that_the_script_knows(
     make: type, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cards, "name", name)
+    monkeypatch.setattr(cards, "device_name", name)
     with pytest.raises(NotImplementedError, match=f"A rehearsal does not capture {shown} graphs"):
         make(graphs.Graph)
 

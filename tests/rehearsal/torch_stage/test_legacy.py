@@ -15,7 +15,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 @pytest.fixture
 def types(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     warnings.filterwarnings("ignore", "TypedStorage is deprecated")
-    monkeypatch.setattr(cards, "name", "cpu")
+    monkeypatch.setattr(cards, "device_name", "cpu")
     return legacy.make_types()
 
 

@@ -53,7 +53,7 @@ def test_communication_lasts_from_init_resource_to_shutdown_resource() -> None:
         during = [state.has_communication(), npu_init.get_npu_rank_id(), npu_init.get_npu_rank_size()]
         npu_init.shutdown_resource(session, stop)
         npu_init.close_session(session)
-        answer = [during, state.has_communication(), session._viaduct.closed]
+        answer = [during, state.has_communication(), session._viaduct.is_closed]
         """,
     )
     assert answer == [[True, 0, 1], False, True]

@@ -19,7 +19,7 @@ def test_nothing_is_dropped_outside_of_training_or_at_a_rate_of_zero_or_one() ->
             x, training = tf.ones([1000]), tf.placeholder(tf.bool, [])
             half, none, full = (tf.keras.layers.Dropout(rate) for rate in (0.5, 0.0, 1.0))
             outputs = [half(x, training=False), none(x, training=True), full(x, training=True),
-                       half(x, is_training=training), half(x, training=True)]
+                       half(x, training=training), half(x, training=True)]
             values = [compute(outputs, {training: flag}) for flag in (False, True)]
             answer = [[np.unique(value) for value in row] for row in values]
         finally:
