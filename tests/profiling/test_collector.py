@@ -326,6 +326,8 @@ def test_reasons_to_compile_are_named_only_where_a_timed_step_compiled(
     monkeypatch.setattr(collector._compilations, "take_new_counts", lambda: (graphs, 10.0))
     monkeypatch.setattr(collector._compilations, "list_new_reasons", lambda: ["train.py:3 forward: size mismatch"])
     collector.mark_forward_start()
-    collector.mark_step_end(interruption)
+    if interruption:
+        collector.mark_interruption(interruption)
+    collector.mark_step_end()
     notes = collector.finish(Facts("train.py", "script")).facts.notes
     assert ("compiled again: train.py:3 forward: size mismatch" in notes) == message

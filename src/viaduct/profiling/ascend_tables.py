@@ -52,10 +52,10 @@ TYPE_KINDS = (
 )  # fmt: skip
 MAX_SPANS = 400_000  # spans of computing; if there are more, touching and overlapping ones are joined to save memory
 ASCEND_DTYPES = {
-    **{"FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16"},
-    **{"BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8"},
-    **{"INT32": "int32", "DT_INT32": "int32", "INT64": "int64", "DT_INT64": "int64", "BOOL": "bool", "UINT8": "uint8"},
-}
+    "FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16",
+    "BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8",
+    "INT32": "int32", "DT_INT32": "int32", "INT64": "int64", "DT_INT64": "int64", "BOOL": "bool", "UINT8": "uint8",
+}  # fmt: skip
 
 
 @dataclass

@@ -20,9 +20,9 @@ HOST_COLLECTIVE_PREFIXES = ("gloo:", "mpi:", "ucc:")
 COLLECTIVE_KERNEL_PREFIXES = ("ncclDevKernel", "ncclKernel", "hcom_", "cnclKernel")
 # Name of a dtype in the arguments of a collective's event -> torch's name.
 ELEMENT_TYPES = {
-    **{"Float": "float32", "Double": "float64", "BFloat16": "bfloat16", "Half": "float16", "Long": "int64"},
-    **{"Int": "int32", "Byte": "uint8", "Char": "int8", "Bool": "bool"},
-}
+    "Float": "float32", "Double": "float64", "BFloat16": "bfloat16", "Half": "float16", "Long": "int64",
+    "Int": "int32", "Byte": "uint8", "Char": "int8", "Bool": "bool",
+}  # fmt: skip
 
 
 def list_collectives(trace: Trace) -> list[Collective]:

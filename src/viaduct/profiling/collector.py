@@ -153,7 +153,7 @@ class Collector:
         if kind not in self._open_step.interruptions:
             self._open_step.interruptions.append(kind)
 
-    def mark_step_end(self, interrupted_by: str = "") -> None:
+    def mark_step_end(self) -> None:
         """End the step, at the time of `mark_update_end` if that was called, and begin the next one.
 
         After the last step of the plan `done` is True.
@@ -162,8 +162,6 @@ class Collector:
             return
         step, clock = self._open_step, self._get_clock()
         step.end = clock.mark() if step.update_end is None else step.update_end
-        if interrupted_by:
-            self.mark_interruption(interrupted_by)
         step.recompiled, step.compile_us = self._compilations.take_new_counts()
         self._fill_missing_marks(step)
         self._unread.append(step)

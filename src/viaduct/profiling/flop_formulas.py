@@ -21,9 +21,9 @@ from typing import Any
 Shape = list[int]
 
 DTYPE_BYTES = {
-    **{"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1},
-    **{"uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "float8_e4m3fn": 1, "float8_e5m2": 1},
-}
+    "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
+    "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "float8_e4m3fn": 1, "float8_e5m2": 1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,8 @@ def make_formula_table() -> dict[str, Formula]:
         **dict.fromkeys(POOLINGS, count_pooling),
         **dict.fromkeys(ELEMENTWISE, count_elementwise),
         **dict.fromkeys(REDUCTIONS, count_reduction),
-        **{"copy_": count_copy, "fill_": count_fill, "zero_": count_fill},
+        "copy_": count_copy,
+        **dict.fromkeys(("fill_", "zero_"), count_fill),
         "_fused_sgd_": lambda call: count_lists(call, 4),
         **dict.fromkeys(("_fused_adam_", "_fused_adamw_"), lambda call: count_lists(call, 12)),
     }
@@ -275,16 +276,16 @@ ATTENTIONS = (
     "_scaled_dot_product_cudnn_attention",
 )
 NORMALISATIONS = (
-    *("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"),
-    *("native_layer_norm", "native_group_norm"),
-)
+    "native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update",
+    "native_layer_norm", "native_group_norm",
+)  # fmt: skip
 POOLINGS = ("max_pool2d_with_indices", "avg_pool2d")
 ELEMENTWISE = (
-    *("add", "sub", "mul", "div", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "pow", "relu", "sigmoid"),
-    *("tanh", "gelu", "silu", "clamp", "clamp_min", "hardtanh", "leaky_relu", "threshold_backward"),
-    *("sigmoid_backward", "tanh_backward", "gelu_backward", "silu_backward", "addcmul", "addcdiv", "lerp"),
-    *("where", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge", "bitwise_and", "logical_and"),
-    *("reciprocal", "erf", "sign"),
-)
+    "add", "sub", "mul", "div", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "pow", "relu", "sigmoid",
+    "tanh", "gelu", "silu", "clamp", "clamp_min", "hardtanh", "leaky_relu", "threshold_backward",
+    "sigmoid_backward", "tanh_backward", "gelu_backward", "silu_backward", "addcmul", "addcdiv", "lerp",
+    "where", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge", "bitwise_and", "logical_and",
+    "reciprocal", "erf", "sign",
+)  # fmt: skip
 REDUCTIONS = ("sum", "mean", "max", "min", "amax", "amin", "argmax", "norm", "linalg_vector_norm", "var", "std", "prod")
 FORMULAS = make_formula_table()

@@ -39,9 +39,9 @@ PROFILE_FILE = "profile.json"
 MAX_PROFILE_BYTES = 1 << 30
 MISSING = "N/A"
 STEP_COLUMNS = (
-    *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
-    *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
-)
+    "Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)",
+    "FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID",
+)  # fmt: skip
 REDUCE_COLUMNS = ("Reduce Start(us)", "Reduce Duration(us)")
 VIADUCT_COLUMNS = ("Rank", "Loader Wait(us)", "Note")
 Row = list[Any]

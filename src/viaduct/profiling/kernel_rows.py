@@ -21,12 +21,12 @@ from viaduct.profiling.record import Kernel
 from viaduct.profiling.trace_context import Trace
 
 HELPER_NAMES = (
-    *("empty", "empty_like", "empty_strided", "new_empty", "resize_", "view", "reshape", "as_strided"),
-    *("as_strided_", "t", "transpose", "permute", "expand", "expand_as", "select", "slice", "squeeze"),
-    *("unsqueeze", "detach", "detach_", "alias", "_unsafe_view", "_reshape_alias", "narrow", "unbind", "split"),
-    *("chunk", "view_as", "numpy_T", "flatten", "result_type", "is_same_size", "set_", "resolve_conj"),
-    *("resolve_neg", "lift_fresh", "unfold", "contiguous", "to"),
-)
+    "empty", "empty_like", "empty_strided", "new_empty", "resize_", "view", "reshape", "as_strided",
+    "as_strided_", "t", "transpose", "permute", "expand", "expand_as", "select", "slice", "squeeze",
+    "unsqueeze", "detach", "detach_", "alias", "_unsafe_view", "_reshape_alias", "narrow", "unbind", "split",
+    "chunk", "view_as", "numpy_T", "flatten", "result_type", "is_same_size", "set_", "resolve_conj",
+    "resolve_neg", "lift_fresh", "unfold", "contiguous", "to",
+)  # fmt: skip
 HELPERS = {f"aten::{name}" for name in HELPER_NAMES}
 HELPERS |= {"detach", "detach_", "TorchDynamo Cache Lookup", "Pregraph bytecode"}
 """Names of operators that allocate or describe memory but compute nothing."""

@@ -21,11 +21,11 @@ from viaduct.profiling.trace_context import Context, Trace
 
 # Names of types in a trace -> torch's names.
 TRACE_DTYPES = {
-    **{"float": "float32", "double": "float64", "long int": "int64", "long": "int64", "int": "int32"},
-    **{"short": "int16", "short int": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool"},
-    **{"c10::BFloat16": "bfloat16", "c10::Half": "float16", "c10::complex<float>": "complex64"},
-    **{"c10::complex<double>": "complex128", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2"},
-}
+    "float": "float32", "double": "float64", "long int": "int64", "long": "int64", "int": "int32",
+    "short": "int16", "short int": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
+    "c10::BFloat16": "bfloat16", "c10::Half": "float16", "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2",
+}  # fmt: skip
 # Functions of the CUDA runtime in which the host waits for the device.
 WAITING_CALLS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 HOST_COPY = re.compile(r"<built-in method (cpu|numpy|tolist) of \w+ object")

@@ -9,7 +9,6 @@ are for CANN's own profiler and give a note. Any other key is refused.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -18,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.cards import NPU
-from viaduct.errors import BadValue
+from viaduct.errors import BadValue, find_closest
 
 MODE_VARIABLE, OPTIONS_VARIABLE = "PROFILING_MODE", "PROFILING_OPTIONS"
 COLLECTIVES_KEY = NPU.backend  # "hccl", which switches collectives on or off
 USED_KEYS = ("output", "training_trace", "task_trace", COLLECTIVES_KEY, "fp_point", "bp_point", "storage_limit")
 UNUSED_KEYS = (
-    *("aicpu", "aic_metrics", "aiv_metrics", "l2", "runtime_api", "ge_api", "msproftx", "task_time", "host_sys"),
-    *("host_sys_usage", "host_sys_pid", "llc_profiling", "instr_profiling_freq", "dvpp_freq", "sys_hardware_mem_freq"),
-    *("sys_io_sampling_freq", "sys_interconnection_freq"),
-)
+    "aicpu", "aic_metrics", "aiv_metrics", "l2", "runtime_api", "ge_api", "msproftx", "task_time", "host_sys",
+    "host_sys_usage", "host_sys_pid", "llc_profiling", "instr_profiling_freq", "dvpp_freq", "sys_hardware_mem_freq",
+    "sys_io_sampling_freq", "sys_interconnection_freq",
+)  # fmt: skip
 AIC_METRICS = (
-    *("PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio"),
+    "PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio",
     "L2Cache",
-)
+)  # fmt: skip
 SWITCHES = ("training_trace", "task_trace", COLLECTIVES_KEY, "aicpu")
 MIN_LIMIT_MB = 200  # as in CANN
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20  # steps that PROFILING_MODE skips, and steps that it then profiles
@@ -176,16 +175,19 @@ def check_key(key: str) -> None:
     without_spaces = re.sub(r"\s+", "", key)
     if without_spaces in all_keys:
         raise BadValue(f"{OPTIONS_VARIABLE}: the key {key!r} contains spaces.", f"Write it as {without_spaces!r}.")
-    close = difflib.get_close_matches(without_spaces.lower(), all_keys, n=1, cutoff=0.5)
-    hint = f"Closest is {close[0]!r}." if close else f"Keys that have an effect: {', '.join(USED_KEYS)}."
+    hint = suggest_closest(without_spaces, all_keys) or f"Keys that have an effect: {', '.join(USED_KEYS)}."
     raise BadValue(f"{OPTIONS_VARIABLE}: no key is called {key!r}.", hint)
 
 
 def check_metrics(value: Any) -> None:
     if value not in AIC_METRICS:
-        close = difflib.get_close_matches(str(value), AIC_METRICS, n=1, cutoff=0.5)
-        hint = f"Closest is {close[0]!r}." if close else f"Known are: {', '.join(AIC_METRICS)}."
+        hint = suggest_closest(str(value), AIC_METRICS) or f"Known are: {', '.join(AIC_METRICS)}."
         raise BadValue(f"{OPTIONS_VARIABLE}: aic_metrics is {json.dumps(value)}, which is not known.", hint)
+
+
+def suggest_closest(name: str, known: tuple[str, ...]) -> str:
+    closest = find_closest(name, known)
+    return f"Closest is {closest!r}." if closest else ""
 
 
 def check_text(key: str, value: Any) -> str:

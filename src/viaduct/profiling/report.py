@@ -8,7 +8,7 @@ are none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import quantiles
 
@@ -55,16 +55,21 @@ def write_report(profile: Profile, path: Path) -> None:
 
 def build_page(profile: Profile) -> Page:
     ranks = measure_ranks(profile)
+    further_advice = [make_callout(advice, profile) for advice in profile.advice[1:]]
+    memory = draw_memory(profile) if profile.memory else None
+    owners = draw_owners(profile) if profile.memory_owners else None
+    samples = f"{len(profile.samples):,} samples of the whole machine, other processes included."
+    tables = list_further_tables(profile)
     sections = [
-        *describe_further_advice(profile),
-        *describe_iterations(profile, ranks),
+        *make_section("Further advice", "The most valuable first; gains do not add up.", further_advice),
+        describe_iterations(profile, ranks),
         *describe_ranks(ranks),
-        *describe_modules(profile),
-        *describe_operators(profile),
-        *describe_kernels(profile),
-        *describe_memory(profile),
-        *describe_system(profile),
-        *describe_further_tables(profile),
+        *make_section("Modules", "One recorded step by phase, module and operator.", [draw_modules(profile)]),
+        describe_operators(profile),
+        describe_kernels(profile),
+        *make_section("Memory", "", [memory, owners]),
+        *make_section("System", samples, draw_system(profile)),
+        *make_section("Further tables", "Written by the profiler, or computed from its events.", tables),
         describe_measurement(profile),
     ]
     return Page(
@@ -173,23 +178,22 @@ def format_bytes(count: float) -> str:
 # Sections
 
 
-def describe_further_advice(profile: Profile) -> list[Section]:
-    """Return all advice except the first, which stands at the top of the page."""
-    callouts = [make_callout(advice, profile) for advice in profile.advice[1:]]
-    return [Section("Further advice", "The most valuable first; gains do not add up.", callouts)] if callouts else []
+def make_section(title: str, text: str, parts: Iterable[Part | None]) -> list[Section]:
+    """Return a section with the parts that are not None; no section without parts."""
+    present = [part for part in parts if part is not None]
+    return [Section(title, text, present)] if present else []
 
 
-def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[Section]:
+def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> Section:
     if not ranks:
-        return [
-            Section("Iterations", f"The times of an iteration are not known: {explain_missing_iterations(profile)}.")
-        ]
+        missing = f"The times of an iteration are not known: {explain_missing_iterations(profile)}."
+        return Section("Iterations", missing)
     parts: list[Part] = [draw_iterations(profile)]
     if len(ranks) == 1:
         parts.append(list_phases(ranks[0]))
     definition = "From the end of one step to the end of the next." if profile.facts.phases_measured else PHASES_UNKNOWN
     left_out = describe_left_out(step for step in profile.steps if step.interrupted_by)
-    return [Section("Iterations", " ".join([definition, *left_out, *describe_uneven(ranks)]), parts)]
+    return Section("Iterations", " ".join([definition, *left_out, *describe_uneven(ranks)]), parts)
 
 
 def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
@@ -206,24 +210,17 @@ def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
     return [Section("Ranks", text, [draw_ranks(ranks), list_ranks(ranks)])]
 
 
-def describe_modules(profile: Profile) -> list[Section]:
-    graph = draw_modules(profile)
-    if graph is None:
-        return []
-    return [Section("Modules", "One recorded step by phase, module and operator.", [graph])]
-
-
-def describe_operators(profile: Profile) -> list[Section]:
+def describe_operators(profile: Profile) -> Section:
     if not profile.operators:
-        return [Section("Operators", "None were recorded.")]
+        return Section("Operators", "None were recorded.")
     roofline = draw_roofline(profile)
-    parts: list[Part] = [roofline] if roofline is not None else []
     text = describe_averages(profile.facts)
     if profile.ceilings is None:
         text += " No roofline: the device's peak rates were not measured."
     elif roofline is None:
         text += " No roofline: time, floating-point operations, bytes or the bandwidth are missing."
-    return [Section("Operators", text, [*parts, list_operators(profile)])]
+    parts = [list_operators(profile)]
+    return Section("Operators", text, [roofline, *parts] if roofline is not None else parts)
 
 
 def describe_averages(facts: Facts) -> str:
@@ -232,40 +229,13 @@ def describe_averages(facts: Facts) -> str:
     return "Counts are means over the recorded steps, times are those of a typical one."
 
 
-def describe_kernels(profile: Profile) -> list[Section]:
+def describe_kernels(profile: Profile) -> Section:
     if not profile.kernels:
-        reason = "Operators were not recorded." if not profile.operators else "No kernels were recorded."
-        return [Section("Kernels", reason)]
+        return Section("Kernels", "No kernels were recorded." if profile.operators else "Operators were not recorded.")
     text = describe_averages(profile.facts)
     if profile.facts.device == "cpu":
         text += " The CPU has no kernels: these are operators, without the time of operators that they call."
-    return [Section("Kernels", text, [draw_kinds(profile), list_kernels(profile)])]
-
-
-def describe_memory(profile: Profile) -> list[Section]:
-    if not profile.memory and not profile.memory_owners:
-        return []
-    parts: list[Part] = [draw_memory(profile)] if profile.memory else []
-    if profile.memory_owners:
-        parts.append(draw_owners(profile))
-    return [Section("Memory", "", parts)]
-
-
-def describe_system(profile: Profile) -> list[Section]:
-    charts = draw_system(profile)
-    if not charts:
-        return []
-    return [
-        Section("System", f"{len(profile.samples):,} samples of the whole machine, other processes included.", charts)
-    ]
-
-
-def describe_further_tables(profile: Profile) -> list[Section]:
-    """Return the tables in `Profile.tables`, such as those of a vendor's profiler."""
-    tables = list_further_tables(profile)
-    return (
-        [Section("Further tables", "Written by the profiler, or computed from its events.", tables)] if tables else []
-    )
+    return Section("Kernels", text, [draw_kinds(profile), list_kernels(profile)])
 
 
 def describe_measurement(profile: Profile) -> Section:
