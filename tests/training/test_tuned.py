@@ -40,7 +40,7 @@ class JudgeWorker:
 def judge(folder: Path, worker: JudgeWorker) -> TuneReport:
     """Judge one better and one default entry of a bank in this folder."""
     request = TuneRequest(LoadedRecipe("tiny", tiny_runs.RECIPE, "", None), locate_bank(folder))
-    report = TuneReport(request, HERE, step_us=100.0)
+    report = TuneReport(request.location.path, HERE, step_us=100.0)
     session = TuningSession(request, report, worker, "cpu", time.monotonic() + 60, lambda line: None)  # type: ignore[arg-type]
     better, default = make_entry("a"), make_entry("b", choice={"layout": "as_given"})
     for entry in (better, default):
@@ -102,7 +102,7 @@ def test_a_recipe_without_tunable_operators_is_refused(tmp_path: Path) -> None:
     request = TuneRequest(LoadedRecipe("tiny", tiny_runs.RECIPE, "", None), locate_bank(tmp_path))
     answer = {"operators": [], "step_us": 5.0, "obstacle": None, "batch": 8, "way": "fp32", "threads": STEP.encode()}
     worker: Any = JudgeWorker(**answer)
-    report = TuneReport(request, HERE)
+    report = TuneReport(request.location.path, HERE)
     session = TuningSession(request, report, worker, "cuda", time.monotonic() + 60, lambda line: None)
     with pytest.raises(BadValue, match="tiny has no tunable operators"):
         session.run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from tuning.bank_entries import HERE, make_entry
 from tuning.in_process import make_operator
 from viaduct.tuning.bank import BankContents, FailedPoint, Verdict
 from viaduct.tuning.table import (
+    TuneReport,
     describe_state,
     encode_banks,
     encode_outcomes,
@@ -32,13 +32,8 @@ def list_rows(table: Table) -> list[tuple[str, ...]]:
     return list(zip(*(column.cells for column in table.columns), strict=True))  # type: ignore[arg-type]
 
 
-def make_report(**changes: Any) -> Any:
-    report = SimpleNamespace(
-        **{"outcomes": [], "step_us": 1000.0, "verdict": None, "lines": [], "result_file": None, "measurements": 5},
-        **{"reused": 0, "other_load": 0.0, "seconds": 61.0, "fingerprint": HERE, "signal": 0, "bank_path": "bank"},
-    )
-    vars(report).update(changes)
-    return report
+def make_report(**changes: Any) -> TuneReport:
+    return replace(TuneReport(Path("bank"), HERE, step_us=1000.0, measurements=5, seconds=61.0), **changes)
 
 
 def test_a_choice_without_a_verdict_is_not_called_installed() -> None:

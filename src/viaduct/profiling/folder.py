@@ -20,7 +20,7 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,18 +145,13 @@ def make_step_table(profile: Profile) -> tuple[list[str], list[Row]]:
     return columns, rows
 
 
-def make_operator_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    return make_record_table(Operator, sorted(profile.operators, key=lambda operator: -operator.device_or_self_us))
-
-
-def make_kernel_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    return make_record_table(Kernel, sorted(profile.kernels, key=lambda kernel: -kernel.time_us))
-
-
-def make_record_table(record_class: Any, records: Sequence[Any]) -> tuple[list[str], list[Row]]:
-    """Return a column for each field of a dataclass, and a row for each of the records."""
+def make_record_table(
+    record_class: Any, records: Sequence[Any], time: Callable[[Any], float]
+) -> tuple[list[str], list[Row]]:
+    """Return a column for each field of a dataclass, and a row for each of the records, the longest time first."""
     columns = [field.name for field in dataclasses.fields(record_class)]
-    return columns, [[getattr(record, name) for name in columns] for record in records]
+    ordered = sorted(records, key=time, reverse=True)
+    return columns, [[getattr(record, name) for name in columns] for record in ordered]
 
 
 def make_system_table(profile: Profile) -> tuple[list[str], list[Row]]:
@@ -181,9 +176,9 @@ def format_cell(value: Any) -> Any:
 
 
 # CSV files, and the functions that make their columns and rows.
-TABLE_FILES = {
+TABLE_FILES: dict[str, Callable[[Profile], tuple[list[str], list[Row]]]] = {
     "step_trace.csv": make_step_table,
-    "operators.csv": make_operator_table,
-    "kernels.csv": make_kernel_table,
+    "operators.csv": lambda profile: make_record_table(Operator, profile.operators, lambda row: row.device_or_self_us),
+    "kernels.csv": lambda profile: make_record_table(Kernel, profile.kernels, lambda row: row.time_us),
     "system.csv": make_system_table,
 }

@@ -20,7 +20,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from viaduct.json_records import decode_record
+from viaduct.json_records import Damaged, decode_record, load_object
 from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1
@@ -128,9 +128,9 @@ def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
 def read_cache(path: Path, key: Key) -> CachedCeilings | None:
     """Return cached ceilings; None if the file is missing, damaged, or of another device."""
     try:
-        content = json.loads(path.read_text())
+        content = load_object(path)
         cached: CachedCeilings = decode_record(CachedCeilings, content)
-    except (OSError, ValueError):  # Damaged is a ValueError
+    except (OSError, Damaged):
         return None
     is_current = content.get("schema") == SCHEMA and content.get("key") == key
     is_current = is_current and cached.flops.keys() == cached.counts.keys()

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -35,6 +35,7 @@ from viaduct.tuning.operators import list_kinds
 from viaduct.tuning.result_file import write_result_file
 from viaduct.tuning.search import make_searcher
 from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature
+from viaduct.tuning.table import TuneReport
 from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divide_budget
 from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
 
@@ -62,28 +63,6 @@ class TuneRequest:
     repeat: bool = False  # search and measure again what the bank has already
 
 
-@dataclass
-class TuneReport:
-    """Result of a tuning run."""
-
-    request: TuneRequest
-    fingerprint: Fingerprint  # device and software of the measurements
-    step_us: float = 0.0  # of a step before operators were searched
-    outcomes: list[Outcome] = field(default_factory=list)
-    verdict: Verdict | None = None
-    lines: list[str] = field(default_factory=list)
-    result_file: Path | None = None
-    measurements: int = 0
-    reused: int = 0  # measurements taken from the record of an interrupted search
-    other_load: float = 0.0  # share of the processors that other programs used during measurements, the median
-    seconds: float = 0.0
-    signal: int = 0  # number of the signal that interrupted the run; 0: none
-
-    @property
-    def bank_path(self) -> Path:
-        return self.request.location.path
-
-
 def tune_recipe(request: TuneRequest, report_line: Callable[[str], None]) -> TuneReport:
     """Tune the operators of a recipe; an interruption keeps what was measured so far.
 
@@ -108,7 +87,7 @@ def search_and_judge(
     prepare_writing(request.location)
     fingerprint = read_fingerprint(device_type)
     check_bank(request.location.bank, fingerprint, report_line)
-    report = TuneReport(request, fingerprint)
+    report = TuneReport(request.location.path, fingerprint)
     with (
         tempfile.TemporaryDirectory(prefix="viaduct-tune-") as folder,
         collect_signals(lambda number: None) as received,

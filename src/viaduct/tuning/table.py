@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from viaduct.tuning.bank import BankContents, Entry, Verdict, describe_choice
 from viaduct.tuning.fingerprint import Fingerprint
@@ -17,23 +17,22 @@ if TYPE_CHECKING:
     from viaduct.tuning.tuner import Outcome
 
 
-class Report(Protocol):
-    """Printed data of a tuning run; training/tuned.py implements it."""
+@dataclass
+class TuneReport:
+    """Result of a tuning run."""
 
-    outcomes: list[Outcome]
-    step_us: float
-    verdict: Verdict | None
-    lines: list[str]  # further conclusions, which are printed first
-    result_file: Path | None
-    measurements: int
-    reused: int  # measurements reused from an interrupted search
-    other_load: float  # share of the processors that other programs used
-    seconds: float
-    fingerprint: Fingerprint
-    signal: int  # signal that interrupted the run, or 0
-
-    @property
-    def bank_path(self) -> Path: ...
+    bank_path: Path
+    fingerprint: Fingerprint  # device and software of the measurements
+    step_us: float = 0.0  # time of a step before operators were searched
+    outcomes: list[Outcome] = field(default_factory=list)
+    verdict: Verdict | None = None
+    lines: list[str] = field(default_factory=list)  # further conclusions, which are printed first
+    result_file: Path | None = None
+    measurements: int = 0
+    reused: int = 0  # number of measurements that were taken from the journal of an interrupted search
+    other_load: float = 0.0  # share of the processors that other programs used during measurements: the median
+    seconds: float = 0.0
+    signal: int = 0  # number of the signal that interrupted the run; 0: none
 
 
 def describe_state(entry: Entry) -> str:
@@ -104,7 +103,7 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
     return table
 
 
-def list_conclusions(report: Report) -> list[str]:
+def list_conclusions(report: TuneReport) -> list[str]:
     """Return the lines below the table: `report.lines`, the verdict, defaults, failures, measurements and files."""
     lines = [*report.lines]
     verdict = report.verdict
@@ -136,7 +135,7 @@ def list_conclusions(report: Report) -> list[str]:
     return lines
 
 
-def encode_outcomes(report: Report) -> dict[str, Any]:
+def encode_outcomes(report: TuneReport) -> dict[str, Any]:
     """Return the data of `tune run --json`."""
     return {
         "fingerprint": asdict(report.fingerprint),

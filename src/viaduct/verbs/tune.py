@@ -16,8 +16,8 @@ from viaduct.verbs._durations import parse_duration
 from viaduct.verbs._grouped_help import Subcommands
 
 if TYPE_CHECKING:
-    from viaduct.training.tuned import TuneReport
     from viaduct.tuning.bank import BankContents
+    from viaduct.tuning.table import TuneReport
 
 app = Subcommands("Search faster variants of a recipe's operators, and store them in a bank.")
 

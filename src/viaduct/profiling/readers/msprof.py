@@ -171,19 +171,17 @@ class Source:
             return int(device)
         return None if row.text(*DEVICE_COLUMNS).lower() == "host" else self.find_file_device(file)
 
-    def read_rows(self, kind: str, device: int) -> Iterator[CsvRow]:
-        """Yield the rows of one device in the files of a kind."""
+    def iterate_rows(self, kind: str) -> Iterator[tuple[int, CsvRow]]:
+        """Yield the device and the row for each row of a device in the files of a kind, without rows of the host."""
         for file in self.files.get(kind, []):
             for row in read_rows(file, self.notes):
-                if self.find_row_device(row, file) == device:
-                    yield row
+                device = self.find_row_device(row, file)
+                if device is not None:
+                    yield device, row
 
-    def list_devices(self, kind: str) -> set[int]:
-        """Return the devices that have rows in the files of a kind."""
-        devices = {
-            self.find_row_device(row, file) for file in self.files.get(kind, []) for row in read_rows(file, self.notes)
-        }
-        return {device for device in devices if device is not None}
+    def select_rows(self, kind: str, device: int) -> Iterator[CsvRow]:
+        """Return the rows of one device in the files of a kind."""
+        return (row for row_device, row in self.iterate_rows(kind) if row_device == device)
 
 
 def read_prof_folder(path: Path, files: Files) -> dict[int, Profile]:
@@ -195,7 +193,8 @@ def read_prof_folder(path: Path, files: Files) -> dict[int, Profile]:
         source.notes.append(f"Older exports of the same files were not read: {', '.join(older)}.")
     by_device = read_steps(source)
     tasks = read_tasks(source)
-    devices = {*by_device, *tasks, *source.list_devices("op_statistic"), *source.list_devices("memory_record")}
+    devices = {*by_device, *tasks}
+    devices |= {device for kind in ("op_statistic", "memory_record") for device, _ in source.iterate_rows(kind)}
     first_device = min(devices, default=None)
     if first_device is None:
         first_device = source.find_file_device(next(file for group in files.values() for file in group))
@@ -213,11 +212,8 @@ def read_prof_folder(path: Path, files: Files) -> dict[int, Profile]:
 def read_steps(source: Source) -> dict[int, list[Step]]:
     """Return the steps of each device: from the CSV, or from the timeline if the CSV gives none."""
     rows: dict[tuple[int, str], list[CsvRow]] = defaultdict(list)
-    for file in source.files.get("step_trace", []):
-        for row in read_rows(file, source.notes):
-            device = source.find_row_device(row, file)
-            if device is not None:
-                rows[device, row.text("Model ID")].append(row)
+    for device, row in source.iterate_rows("step_trace"):
+        rows[device, row.text("Model ID")].append(row)
     steps = choose_model({key: list_steps(group, key[0], source) for key, group in rows.items()}, source)
     if steps:
         source.phases_found_by.append("The time points are those of msprof's step_trace.")
@@ -357,11 +353,8 @@ def make_steps(slices: Slices, device: int) -> list[Step]:
 
 def read_tasks(source: Source) -> dict[int, TaskTable]:
     tasks: dict[int, TaskTable] = defaultdict(TaskTable)
-    for file in source.files.get("op_summary", []):
-        for row in read_rows(file, source.notes):
-            device = source.find_row_device(row, file)
-            if device is not None:
-                tasks[device].add(row)
+    for device, row in source.iterate_rows("op_summary"):
+        tasks[device].add(row)
     return {device: table for device, table in tasks.items() if table.rows}
 
 
@@ -381,9 +374,9 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         steps = assign_collectives(steps, tasks)
     kernels = tasks.list_kernels(count, device)
     if not kernels:
-        kernels = read_statistics(source.read_rows("op_statistic", device), count, device)
-    memory = read_memory_record(source.read_rows("memory_record", device), device)
-    owners = read_memory_owners(source.read_rows("operator_memory", device), device, memory)
+        kernels = read_statistics(source.select_rows("op_statistic", device), count, device)
+    memory = read_memory_record(source.select_rows("memory_record", device), device)
+    owners = read_memory_owners(source.select_rows("operator_memory", device), device, memory)
     if tasks.nodes:
         notes.append(
             "Operators have only the time of the device: their time on the host is not in these files and is 0."
@@ -440,7 +433,7 @@ def read_samples(source: Source, device: int) -> list[Sample]:
     """Return the rates (/s) and percentages in the network's files as samples, in order of time."""
     samples = []
     for kind in SAMPLED:
-        for row in source.read_rows(kind, device):
+        for row in source.select_rows(kind, device):
             time = row.time_us("Timestamp")
             figures = {f"{kind} {name}": row.number(name) for name in row.columns if "/s" in name or "%" in name}
             known_figures = {name: value for name, value in figures.items() if value is not None}
