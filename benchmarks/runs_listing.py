@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 
 GROWN = 100
 LINE = '{"kind": "log", "step": 610, "epoch": 1.0, "loss": 0.2, "top1": 0.5, "lr": 0.1, "images_per_s": 640.0}\n'

@@ -1,4 +1,4 @@
-"""Damage done to run directories and index files: what a full disk, half a copy, an editor or a stranger leaves."""
+"""Random damage to run directories and index files, such as a full disk, an incomplete copy or an editor leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 FILES = ("recipe.json", "metrics.jsonl", "summary.json", "checkpoints/step-1/manifest.json")
 OTHERS = (".reached", "checkpoints/step-1/state.pt", "checkpoints/step-1/model.safetensors", "model.safetensors")
-# No sizes that would be tried: memory is not what is tested.
+# There are no plausible sizes of arrays among them: allocating them would test the memory.
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, 2, 3, -1, 1.5, -0.0, 1e308, 2**62, 2**63, -(2**63), 10**30, 10**400, float("inf")),
     *("", "x", "x" * 1000, "\0", "\n\x1b[2J", "../..", "/etc/passwd", "nan", "0", "synthetic", "é\ud800", "²", "auto"),
@@ -41,14 +41,14 @@ TEXTS: list[bytes] = [
 
 
 def damage_run(run: Path, rng: random.Random) -> str:
-    """Do something to a run directory; what it was."""
+    """Damage a run directory; return a description of the damage."""
     kinds: list[Callable[[Path, random.Random], str]] = [change_value] * 10
     kinds += [change_bytes] * 4 + [replace_text] * 3 + [replace_file] * 2 + [add_folder] * 2
     return "; ".join(rng.choice(kinds)(run, rng) for _ in range(rng.choice((1, 1, 1, 2, 3))))
 
 
 def change_value(run: Path, rng: random.Random) -> str:
-    """Replace, remove or add one value, however deep it stands."""
+    """Replace or remove one value of a JSON file, at any depth."""
     file = run / rng.choice(FILES)
     if not file.is_file():
         return "nothing"
@@ -68,7 +68,7 @@ def change_value(run: Path, rng: random.Random) -> str:
 
 
 def change_inside(record: Any, rng: random.Random) -> str | None:
-    """Walk down at random, and change something there."""
+    """Change a value at random in a record; return what was changed, None if the record has no values."""
     if not isinstance(record, dict | list) or not record:
         return None
     key: Any = rng.choice(list(record)) if isinstance(record, dict) else rng.randrange(len(record))
@@ -111,11 +111,11 @@ def replace_text(run: Path, rng: random.Random) -> str:
 
 
 def replace_file(run: Path, rng: random.Random) -> str:
-    """By nothing, a folder, a pipe, or a link that leads nowhere."""
-    return put_instead(run / rng.choice(FILES + OTHERS), rng)
+    """Replace a file by nothing, a folder, a pipe, a link or a device."""
+    return replace_path(run / rng.choice(FILES + OTHERS), rng)
 
 
-def put_instead(file: Path, rng: random.Random) -> str:
+def replace_path(file: Path, rng: random.Random) -> str:
     if file.is_file() or file.is_symlink():
         file.unlink()
     kind = rng.choice(("nothing", "a folder", "a pipe", "a link to itself", "a link to nothing", "a device"))
@@ -137,7 +137,7 @@ def add_folder(run: Path, rng: random.Random) -> str:
     if target.exists() or not (run / "checkpoints" / "step-1").is_dir():
         return "nothing"
     if rng.random() < 0.5:
-        shutil.copytree(run / "checkpoints" / "step-1", target, symlinks=True, ignore=leave_special)
+        shutil.copytree(run / "checkpoints" / "step-1", target, symlinks=True, ignore=ignore_special_files)
     elif rng.random() < 0.8:
         target.mkdir()
     else:
@@ -145,12 +145,12 @@ def add_folder(run: Path, rng: random.Random) -> str:
     return name
 
 
-def leave_special(folder: str, names: list[str]) -> list[str]:
+def ignore_special_files(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if not os.path.isfile(os.path.join(folder, name))]
 
 
 def damage_index(file: Path, rng: random.Random) -> str:
-    """Do something to an index file beside records."""
+    """Damage an index file beside records; return a description of the damage."""
     kind = rng.choice(("bytes", "bytes", "header", "header", "table", "instead", "text"))
     if kind == "bytes":
         return scramble(file, rng)
@@ -166,7 +166,7 @@ def damage_index(file: Path, rng: random.Random) -> str:
             np.save(opened, np.full(shape, rng.choice((0, 1, 7))).astype(dtype))
         return f"{dtype} of {shape}"
     if kind == "instead":
-        return put_instead(file, rng)
+        return replace_path(file, rng)
     text = rng.choice(TEXTS)
     file.write_bytes(text)
     return f"text {text[:20]!r}"

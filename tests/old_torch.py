@@ -1,4 +1,4 @@
-"""Tests that need the stand-ins for PyTorch are skipped where torch is too old for them, with the reason."""
+"""Skip tests that need the stand-ins for PyTorch if the installed torch is too old for the stand-ins."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typing import NoReturn
 import pytest
 
 TESTS = Path(__file__).parent
-HEAVY = ("subprocess", "multiprocessing", "command", "tensorflow")
+HEAVY = ("subprocess", "multiprocessing", "forked_viaduct", "tensorflow")
 STARTERS = ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system")
 LIMIT_S = 4.0  # of processor time
 

@@ -24,8 +24,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from cluster.rank_tables import GUIDE_1
-from command import start_command, viaduct
 from data.record_files import png, write_split
+from forked_viaduct import start_command, viaduct
 from unprivileged import drop_file_privileges
 from viaduct.cli import VERBS, load_verb
 from viaduct.profiling.folder import write_profile

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from command import start_command, viaduct
 from damage import damage_index, damage_run
 from data.record_files import write_split
+from forked_viaduct import start_command, viaduct
 from test_bad_paths import RECIPE, TimeUp
 from viaduct.errors import BadRun
 

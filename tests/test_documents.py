@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct import cli
 from viaduct.errors import BadData
 from viaduct.recipes import load, names, render_page

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-import layered
+import no_torch_commands
 import viaduct
 from viaduct import cli
 from viaduct.extras import EXTRAS, MissingExtra, explain_import_error, install_line
@@ -43,8 +43,8 @@ class CommandResult(NamedTuple):
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CommandResult]:
     """Every command, run one after the other in one process that cannot import torch."""
     folder = tmp_path_factory.mktemp("without_torch")
-    layered.make_files(folder)
-    commands = [*HELP, *layered.WORKS, *layered.REFUSES]
+    no_torch_commands.make_files(folder)
+    commands = [*HELP, *no_torch_commands.WORKS, *no_torch_commands.REFUSES]
     asked = folder / "commands.json"
     asked.write_text(json.dumps([command.split() for command in commands]))
     done = subprocess.run(
@@ -65,20 +65,20 @@ def test_the_help_of_every_verb_needs_no_torch(command: str, answers: dict[str, 
     assert "Usage: viaduct" in answers[command].out
 
 
-@pytest.mark.parametrize("command", layered.WORKS)
+@pytest.mark.parametrize("command", no_torch_commands.WORKS)
 def test_a_command_that_needs_no_torch_works_without(command: str, answers: dict[str, CommandResult]) -> None:
-    code, output = layered.WORKS[command]
+    code, output = no_torch_commands.WORKS[command]
     answer = answers[command]
     assert answer.code == code, answer.err
     assert output in answer.out + answer.err
     assert "Traceback" not in answer.err
 
 
-@pytest.mark.parametrize("command", layered.REFUSES)
+@pytest.mark.parametrize("command", no_torch_commands.REFUSES)
 def test_a_command_that_needs_more_names_the_extra(command: str, answers: dict[str, CommandResult]) -> None:
     answer = answers[command]
     assert answer.code == 2, answer.err
-    assert f"pip install 'viaduct[{layered.REFUSES[command]}]'" in answer.err
+    assert f"pip install 'viaduct[{no_torch_commands.REFUSES[command]}]'" in answer.err
     assert "Traceback" not in answer.err
     refusal = answer.err[answer.err.index(f"viaduct {command.split()[0]}") :]
     assert refusal.count("\n") == 2, refusal

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.file_urls import resolve_file_url
 
 

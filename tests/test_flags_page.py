@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct import recipes
 from viaduct.recipes._parts import Part
 

@@ -25,8 +25,8 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from command import execute, start_command
 from data.mutations import mutate
+from forked_viaduct import execute, start_command
 from viaduct.comparison.formats import npy, npz, pt, safetensors
 from viaduct.data import jpeg, origins, png
 from viaduct.data.example import decode_example, decode_image_fields, decode_label, encode_example

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from command import start_command
+from forked_viaduct import start_command
 from unprivileged import drop_file_privileges
 from viaduct.path_errors import BadPath, explain_os_error, is_users_file, refuse_special_file
 from viaduct.training.distributed import Group, explain_rank_errors

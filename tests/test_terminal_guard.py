@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.terminal import print_table, start_escaping_output, stop_escaping_output
 from viaduct.training.output_streams import print_line
 

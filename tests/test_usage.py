@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 
 CASES = {
     "an unknown verb": (

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import layered
+import no_torch_commands
 from data.photographs import encode_photograph
 from viaduct.data import geometry, region
 
@@ -110,7 +110,7 @@ def test_no_torch_and_no_tensorflow_come_with_it(core: Path) -> None:
 @pytest.fixture(scope="session")
 def folder(core: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("core_files")
-    layered.make_files(made)
+    no_torch_commands.make_files(made)
     return made
 
 
@@ -121,14 +121,14 @@ def viaduct(core: Path, folder: Path, command: str) -> subprocess.CompletedProce
 
 
 def test_every_command_that_needs_no_torch_works(core: Path, folder: Path) -> None:
-    for command, (code, output) in layered.WORKS.items():
+    for command, (code, output) in no_torch_commands.WORKS.items():
         done = viaduct(core, folder, command)
         assert (done.returncode, output in done.stdout + done.stderr) == (code, True), f"{command}\n{done.stderr}"
         assert "Traceback" not in done.stderr
 
 
 def test_every_other_command_names_its_extra(core: Path, folder: Path) -> None:
-    for command, extra in layered.REFUSES.items():
+    for command, extra in no_torch_commands.REFUSES.items():
         done = viaduct(core, folder, command)
         assert done.returncode == 2, f"{command}\n{done.stderr}"
         assert f"pip install 'viaduct[{extra}]'" in done.stderr, command

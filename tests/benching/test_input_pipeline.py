@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.data.example import encode_example
 from viaduct.data.png import encode_png
 from viaduct.data.shards import format_shard_name

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from command import viaduct
 from data.record_files import write_split
+from forked_viaduct import viaduct
 
 QUICK = ("bench", "shapes_taster", "--device", "cpu", "--batch", "2", "--steps", "1", "--windows", "2")
 

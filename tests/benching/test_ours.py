@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.verbs.bench import main, run_bench
 
 QUICK = ("bench", "shapes_taster", "--device", "cpu", "--batch", "2", "--steps", "1", "--windows", "2")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from carrying.forked_carry import carry_with_forks
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
 

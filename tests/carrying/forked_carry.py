@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from command import be_viaduct, start_command
+from forked_viaduct import run_viaduct_main, start_command
 from viaduct.rehearsal.overlay import OVERLAY_VARIABLE
 
 
@@ -52,7 +52,7 @@ def be_viaduct_with_forks(
         page: Any = importlib.import_module("viaduct.carrying.report")
         page.write = lambda result, path: None
         use_recorded(recorded)
-    be_viaduct(words, cwd, environment)
+    run_viaduct_main(words, cwd, environment)
 
 
 def use_recorded(recorded: Path) -> None:

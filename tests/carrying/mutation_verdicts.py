@@ -27,7 +27,7 @@ from carrying.mutating import Mutation, find_mutations, shuffle
 from carrying.plain_runs import ADAPTER, run_plainly
 from carrying.rewriting import find_rewrites
 from carrying.sample_projects import SAMPLE_PROJECTS, SampleProject
-from command import start_command
+from forked_viaduct import start_command
 
 Result = TypeVar("Result")
 COUNT = 15  # changes of a project: 210 in all

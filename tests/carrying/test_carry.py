@@ -14,7 +14,7 @@ from carrying.carry_scripts import ON_THE_NPU, TORCH, carry_script, with_copy
 from carrying.failed_runs import run_that_failed
 from carrying.sample_carries import make_carried
 from carrying.sample_observations import make_observation
-from command import begun, viaduct
+from forked_viaduct import start_viaduct, viaduct
 from viaduct.carrying import carry as carrying
 
 
@@ -84,7 +84,7 @@ def test_an_interruption_is_no_verdict_and_leaves_nothing(number: signal.Signals
     (tmp_path / "table.csv").write_bytes(b"x" * 2**20)
     (tmp_path / "carried").mkdir()
     (tmp_path / "carried" / "mine.txt").write_text("mine")
-    with begun("carry", "train.py", "--force", cwd=tmp_path) as command:
+    with start_viaduct("carry", "train.py", "--force", cwd=tmp_path) as command:
         command.wait_for(lambda _: "written" in command.stderr.read_text())
         os.kill(command.pid, number)
         output, stderr = command.communicate(60)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.carrying.agreement import Agreement, judge, pair_observations
 from viaduct.carrying.drift import compare_tensors, find_first_differing_call, find_first_differing_module
 from viaduct.carrying.observations import Observations, read_rank

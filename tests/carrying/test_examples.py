@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from carrying.carry_scripts import TF1, CarryResult, carry_script, replace_once
-from command import viaduct
+from forked_viaduct import viaduct
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 needs_torch_examples = pytest.mark.skipif(not (EXAMPLES / "torch").is_dir(), reason="the PyTorch examples are not here")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from carrying.carry_scripts import CarryResult
-from command import viaduct
+from forked_viaduct import viaduct
 
 TRAIN = """\
 import os, sys

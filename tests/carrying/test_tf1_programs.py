@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from carrying.carry_scripts import CarryResult
-from command import viaduct
+from forked_viaduct import viaduct
 
 PROGRAMS = Path(__file__).with_name("programs")
 pytestmark = pytest.mark.slow

@@ -18,8 +18,8 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
-from cluster.servers import free_port, table_of
-from command import begun
+from cluster.local_cluster import find_free_port, make_rank_table
+from forked_viaduct import start_viaduct
 from viaduct.cluster import launch, links
 from viaduct.cluster.generate import make_table
 from viaduct.cluster.launch import (
@@ -132,20 +132,20 @@ def test_numbers_are_checked() -> None:
 
 
 def test_this_machine_is_found_in_the_table_by_its_address() -> None:
-    share = share_from_table(table_of(["127.0.0.1", "10.255.255.1"]), port=free_port())
+    share = share_from_table(make_rank_table(["127.0.0.1", "10.255.255.1"]), port=find_free_port())
     assert (share.node, share.host, share.hosts_store, share.name) == (0, "127.0.0.1", True, "127.0.0.1")
     assert share.shared["GLOO_SOCKET_IFNAME"] == "lo"
 
 
 def test_a_machine_that_is_not_in_the_table_hears_both_lists() -> None:
     with pytest.raises(BadValue, match="not in the rank table") as caught:
-        share_from_table(table_of(["10.255.255.1", "10.255.255.2"]))
+        share_from_table(make_rank_table(["10.255.255.1", "10.255.255.2"]))
     assert "10.255.255.1, 10.255.255.2" in str(caught.value)
     assert all(address in str(caught.value) for address in links.list_own_addresses())
 
 
 def test_a_machine_that_is_there_twice_must_say_which_it_is() -> None:
-    table = table_of(["127.0.0.1", "127.0.0.2"])
+    table = make_rank_table(["127.0.0.1", "127.0.0.2"])
     with pytest.raises(BadValue, match=r"several servers .* 127\.0\.0\.1, 127\.0\.0\.2"):
         share_from_table(table)
     assert share_from_table(table, server="127.0.0.2").node == 1
@@ -156,12 +156,12 @@ def test_a_machine_that_is_there_twice_must_say_which_it_is() -> None:
 def test_a_rank_size_that_contradicts_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK_SIZE", "3")
     with pytest.raises(BadValue, match="RANK_SIZE is '3' in the environment, but the rank table has 2 devices"):
-        share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1")
+        share_from_table(make_rank_table(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1")
 
 
 def test_a_port_in_use_is_named(busy_port: int) -> None:
     with pytest.raises(BadValue, match=f"port {busy_port} is in use on this machine"):
-        share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=busy_port)
+        share_from_table(make_rank_table(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=busy_port)
 
 
 def test_several_machines_must_know_where_to_meet() -> None:
@@ -175,7 +175,7 @@ def test_several_machines_must_know_where_to_meet() -> None:
 
 
 def test_a_rendezvous_that_nobody_keeps_is_given_up_in_time() -> None:
-    share = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.2", port=free_port())
+    share = share_from_table(make_rank_table(["127.0.0.1", "127.0.0.2"]), server="127.0.0.2", port=find_free_port())
     begin = time.monotonic()
     with pytest.raises(BadValue, match=r"the rendezvous 127\.0\.0\.1:\d+ was not reached within 1 seconds"):
         run_cluster(["true"], share, timeout=1)
@@ -186,7 +186,7 @@ def test_a_server_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -
     from viaduct.cluster import rendezvous
 
     monkeypatch.setattr(rendezvous, "LINGER_S", 0.1)
-    share = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=free_port())
+    share = share_from_table(make_rank_table(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=find_free_port())
     with pytest.raises(ViaductError, match=r"server 127\.0\.0\.2 did not join within 1 seconds"):
         run_cluster(["true"], share, timeout=1)
 
@@ -401,7 +401,7 @@ def machines(tmp_path: Path, places: list[str], argv: list[str], *flags: str) ->
     """The same job started once for each place; exit codes and what was said."""
     head = ["launch", "--timeout", "40", "--max-restarts", "1", *flags]
     with ExitStack() as running:
-        agents = [running.enter_context(begun(*head, *share.split(), "--", *argv)) for share in places]
+        agents = [running.enter_context(start_viaduct(*head, *share.split(), "--", *argv)) for share in places]
         output = [agent.communicate()[1] for agent in agents]
     return [(agent.returncode, words) for agent, words in zip(agents, output, strict=True)]
 
@@ -411,7 +411,7 @@ def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:
     path.write_text(
         make_table(["127.0.0.2", "127.0.0.1"], [0], ["auto"], card="other")
     )  # c10d would number them otherwise
-    flags = ("--ranktable", str(path), "--card", "other", "--port", str(free_port()))
+    flags = ("--ranktable", str(path), "--card", "other", "--port", str(find_free_port()))
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
     ends = machines(tmp_path, ["--server 127.0.0.1", "--server 127.0.0.2"], argv, *flags)
     assert [code for code, _ in ends] == [0, 0], ends
@@ -427,7 +427,7 @@ def test_machines_meet_at_an_ipv6_address(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this machine has no IPv6 loopback")
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
-    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"[::1]:{free_port()}")
+    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"[::1]:{find_free_port()}")
     assert [code for code, _ in ends] == [0, 0], ends
     answers = read_results(tmp_path)
     assert [(answers[rank]["sum"], answers[rank]["MASTER_ADDR"]) for rank in (0, 1)] == [(3.0, "::1")] * 2
@@ -436,7 +436,7 @@ def test_machines_meet_at_an_ipv6_address(tmp_path: Path) -> None:
 def test_a_failure_on_one_machine_starts_both_again(tmp_path: Path) -> None:
     fails = "import os, sys\nif os.environ['RANK'] + os.environ['TORCHELASTIC_RESTART_COUNT'] == '10': sys.exit(9)\n"
     argv = ["python", script(tmp_path, fails + MEET), str(tmp_path)]
-    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
+    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}")
     assert [code for code, _ in ends] == [0, 0], ends
     assert sum("rank 1 ended with exit code 9; starting all ranks again" in output for _, output in ends) == 1
     assert {rank: answer["TORCHELASTIC_RESTART_COUNT"] for rank, answer in read_results(tmp_path).items()} == {
@@ -448,7 +448,7 @@ def test_a_failure_on_one_machine_starts_both_again(tmp_path: Path) -> None:
 def test_a_mistake_on_one_machine_ends_the_other_too(tmp_path: Path) -> None:
     fails = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(2)\ntime.sleep(100)\n"
     argv = ["python", script(tmp_path, fails)]
-    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
+    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}")
     assert sorted(code for code, _ in ends) == [1, 2], ends
     assert (
         sum(
@@ -460,7 +460,7 @@ def test_a_mistake_on_one_machine_ends_the_other_too(tmp_path: Path) -> None:
 
 def test_a_stop_on_all_machines_is_passed_on_by_each(tmp_path: Path) -> None:
     argv = ["python", script(tmp_path, MEET + "sys.exit(143)\n"), str(tmp_path)]
-    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
+    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}")
     assert [code for code, _ in ends] == [143, 143], ends
     assert not any("again (" in output for _, output in ends)
 
@@ -546,15 +546,17 @@ WAIT_TOGETHER = MEET.replace("dist.destroy", "import time; time.sleep(60)\ndist.
 
 
 def test_ranks_of_one_machine_are_not_reached_from_another(tmp_path: Path) -> None:
-    with begun("launch", "--ranks", "2", "--", "python", script(tmp_path, WAIT_TOGETHER), str(tmp_path)) as agent:
+    with start_viaduct(
+        "launch", "--ranks", "2", "--", "python", script(tmp_path, WAIT_TOGETHER), str(tmp_path)
+    ) as agent:
         wait_for(lambda: len(read_results(tmp_path)) == 2)
         assert listening(agent.pid) == {"127.0.0.1"}
 
 
 def test_a_job_listens_where_its_machines_meet_and_nowhere_else(tmp_path: Path) -> None:
-    head = ("launch", "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.3:{free_port()}", "--")
+    head = ("launch", "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.3:{find_free_port()}", "--")
     argv = ("python", script(tmp_path, WAIT_TOGETHER), str(tmp_path))
-    with begun(*head, *argv) as first, begun(*head, *argv) as second:
+    with start_viaduct(*head, *argv) as first, start_viaduct(*head, *argv) as second:
         wait_for(lambda: len(read_results(tmp_path)) == 2)
         # The store where they meet, and the ranks' at the address from which one gets there.
         assert listening(first.pid) | listening(second.pid) == {"127.0.0.1", "127.0.0.3"}
@@ -575,7 +577,7 @@ def test_two_machines_with_the_same_secret_work_as_one(tmp_path: Path) -> None:
     secret.write_text("0123456789abcdef0123\n")
     secret.chmod(0o600)
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
-    flags = ("--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}", "--secret-file", str(secret))
+    flags = ("--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}", "--secret-file", str(secret))
     ends = machines(tmp_path, ["", ""], argv, *flags)
     assert [code for code, _ in ends] == [0, 0], ends
     assert not any("no secret" in output for _, output in ends)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.servers import free_port
+from cluster.local_cluster import find_free_port
 from viaduct.cluster import links
 from viaduct.cluster.links import parse_endpoint, wait_for_port
 from viaduct.errors import BadValue
@@ -112,7 +112,7 @@ def test_a_name_with_both_kinds_of_address_is_resolved_to_ipv4(monkeypatch: pyte
 
 def test_a_port_in_use_is_not_free(listener: socket.socket) -> None:
     assert not links.is_port_free(listener.getsockname()[1])
-    assert links.is_port_free(free_port())
+    assert links.is_port_free(find_free_port())
 
 
 def test_a_socket_listens_at_its_address_and_at_no_other(listener: socket.socket) -> None:
@@ -137,7 +137,7 @@ def test_a_port_that_never_answers_is_reported_once_and_given_up_in_time(monkeyp
     messages: list[str] = []
     begin = time.monotonic()
     with pytest.raises(BadValue, match=r"was not reached within 0\.3 seconds: connection refused"):
-        wait_for_port("127.0.0.1", port := free_port(), 0.3, messages.append)
+        wait_for_port("127.0.0.1", port := find_free_port(), 0.3, messages.append)
     assert time.monotonic() - begin < 30
     assert messages == [f"waiting for 127.0.0.1:{port} (connection refused)"]
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from cluster.servers import free_port, table_of
+from cluster.local_cluster import find_free_port, make_rank_table
 from viaduct.cluster import rendezvous
 from viaduct.cluster.launch import (
     share_from_nodes,
@@ -22,7 +22,7 @@ from viaduct.errors import BadValue
 
 def test_a_number_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "BEAT_S", 0.2)
-    rdzv = f"127.0.0.1:{free_port()}"
+    rdzv = f"127.0.0.1:{find_free_port()}"
     share = share_from_nodes(2, 1, rdzv, node=0)
     first = ServerRendezvous(share, 10, print)
     with pytest.raises(BadValue, match="is there already") as caught:
@@ -32,7 +32,7 @@ def test_a_number_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_machines_of_different_jobs_are_told_so() -> None:
-    rdzv = f"127.0.0.1:{free_port()}"
+    rdzv = f"127.0.0.1:{find_free_port()}"
     first = ServerRendezvous(share_from_nodes(2, 1, rdzv, job="a"), 10, print)
     with pytest.raises(BadValue, match="other settings than the first") as caught:
         ServerRendezvous(share_from_nodes(2, 1, rdzv, job="b"), 10, print)
@@ -42,7 +42,7 @@ def test_machines_of_different_jobs_are_told_so() -> None:
 
 
 def test_machines_that_were_told_differently_do_not_begin() -> None:
-    rdzv = f"127.0.0.1:{free_port()}"
+    rdzv = f"127.0.0.1:{find_free_port()}"
     first = ServerRendezvous(share_from_nodes(2, 1, rdzv), 10, print)
     with pytest.raises(BadValue, match="other settings than the first") as caught:
         ServerRendezvous(share_from_nodes(2, 2, rdzv), 10, print)
@@ -62,7 +62,7 @@ def joined_again(join: Callable[[], ServerRendezvous]) -> ServerRendezvous:
 
 def test_a_machine_too_many_is_sent_away_and_one_that_comes_back_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "BEAT_S", 0.2)
-    rdzv = f"127.0.0.1:{free_port()}"
+    rdzv = f"127.0.0.1:{find_free_port()}"
     first, second = (ServerRendezvous(share_from_nodes(2, 1, rdzv), 10, print) for _ in range(2))
     assert (first.node, second.node) == (0, 1)
     with pytest.raises(BadValue, match="has its 2 machines already"):
@@ -86,7 +86,7 @@ def test_a_machine_that_falls_silent_is_named_unless_it_has_finished(
 ) -> None:
     for name, seconds in (("BEAT_S", 0.1), ("SILENCE_S", 3.0), ("LINGER_S", 0.1)):
         monkeypatch.setattr(rendezvous, name, seconds)
-    table, port = table_of(["127.0.0.1", "127.0.0.2"]), free_port()
+    table, port = make_rank_table(["127.0.0.1", "127.0.0.2"]), find_free_port()
     shares = [
         share_from_table(table, server="127.0.0.1", port=port),
         share_from_table(table, server="127.0.0.2", port=port),
@@ -117,7 +117,7 @@ def meet(*calls: ServerRendezvous) -> list[int]:
 
 def test_a_server_that_comes_back_brings_all_together_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "BEAT_S", 0.1)
-    table, port = table_of(["127.0.0.2", "127.0.0.1"]), free_port()
+    table, port = make_rank_table(["127.0.0.2", "127.0.0.1"]), find_free_port()
     shares = [share_from_table(table, server=name, port=port) for name in ("127.0.0.2", "127.0.0.1")]
     first, second = (ServerRendezvous(share, 10, print) for share in shares)
     assert meet(first, second) == [0, 1]
@@ -140,7 +140,7 @@ def test_a_server_that_comes_back_brings_all_together_again(monkeypatch: pytest.
 def test_a_waiting_server_learns_at_once_why_the_job_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("BEAT_S", 0.1), ("LINGER_S", 0.5)):
         monkeypatch.setattr(rendezvous, name, seconds)
-    rdzv = f"127.0.0.1:{free_port()}"
+    rdzv = f"127.0.0.1:{find_free_port()}"
     first, second = (ServerRendezvous(share_from_nodes(3, 1, rdzv), 300, print) for _ in range(2))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(second.next_rendezvous)
@@ -158,7 +158,7 @@ def test_a_waiting_server_learns_at_once_why_the_job_was_closed(monkeypatch: pyt
 def test_a_server_that_has_finished_does_not_wait_for_a_closed_job(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("BEAT_S", 0.1), ("LINGER_S", 0.5)):
         monkeypatch.setattr(rendezvous, name, seconds)
-    rdzv = f"127.0.0.1:{free_port()}"
+    rdzv = f"127.0.0.1:{find_free_port()}"
     first, second = (ServerRendezvous(share_from_nodes(2, 1, rdzv), 300, print) for _ in range(2))
     never = threading.Event()
     with ThreadPoolExecutor(1) as pool:
@@ -172,7 +172,7 @@ def test_a_server_that_has_finished_does_not_wait_for_a_closed_job(monkeypatch: 
 
 
 def test_a_machine_with_another_secret_is_told_so_without_it() -> None:
-    rdzv = f"127.0.0.1:{free_port()}"
+    rdzv = f"127.0.0.1:{find_free_port()}"
     first = ServerRendezvous(share_from_nodes(2, 1, rdzv, secret="correct horse battery"), 10, print)
     for other in ("", "another horse battery"):
         with pytest.raises(BadValue, match="other settings than the first") as caught:

@@ -13,9 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from command import viaduct
 from data.mindrecord_files import HEADER, write_mindrecord
 from data.mutations import mutate
+from forked_viaduct import viaduct
 from viaduct.data.check import check_records
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord import MindRecordFile, is_mindrecord

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import command
+import forked_viaduct
 from viaduct import devices
 from viaduct.errors import BadValue, MissingDevice, UnknownName
 
@@ -144,7 +144,7 @@ def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_sa
 
 @pytest.mark.parametrize("name", ["npu", "mlu"])
 def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
-    done = command.python(
+    done = forked_viaduct.python(
         textwrap.dedent(f"""
         import sys, types, torch
         from devices.conftest import Card

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from command import python, viaduct
+from forked_viaduct import python, viaduct
 from viaduct.devices.strided_pointwise import compute_gradients
 from viaduct.rehearsal.stage import is_new_enough
 

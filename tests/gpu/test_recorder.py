@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from viaduct.profiling.nvml import GpuReader
-from viaduct.profiling.recorder import OperatorRecorder, Recorded
+from viaduct.profiling.recorder import OperatorRecorder, RecordedSteps
 
 pytestmark = [
     pytest.mark.gpu,
@@ -34,7 +34,7 @@ def build_network() -> nn.Sequential:
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Recorded:
+def recorded() -> RecordedSteps:
     network = build_network()
     optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
     # Large enough that cuBLAS's workspaces (64 MiB on an H200), which exist before the recording, are a small share.
@@ -54,14 +54,14 @@ def recorded() -> Recorded:
     return recorder.stop()
 
 
-def test_only_what_waits_synchronises(recorded: Recorded) -> None:
+def test_only_what_waits_synchronises(recorded: RecordedSteps) -> None:
     waits = [row for row in recorded.operators if row.synchronises]
     assert [(row.name, row.calls, row.location) for row in waits] == [
         ("aten::_local_scalar_dense", 1, f"{HERE.name}:{ITEM}")
     ]
 
 
-def test_kernels_belong_to_operators_of_all_phases(recorded: Recorded) -> None:
+def test_kernels_belong_to_operators_of_all_phases(recorded: RecordedSteps) -> None:
     on_device = sum(row.device_us or 0.0 for row in recorded.operators)
     assert on_device == pytest.approx(sum(kernel.time_us for kernel in recorded.kernels), rel=0.1)
     phases = {row.phase for row in recorded.operators if row.device_us}
@@ -69,12 +69,12 @@ def test_kernels_belong_to_operators_of_all_phases(recorded: Recorded) -> None:
     assert {"convolution", "normalisation", "optimizer"} <= {kernel.kind for kernel in recorded.kernels}
 
 
-def test_backward_kernels_know_their_module(recorded: Recorded) -> None:
+def test_backward_kernels_know_their_module(recorded: RecordedSteps) -> None:
     rows = [row for row in recorded.operators if row.name == "aten::convolution_backward"]
     assert [(row.module, row.phase) for row in rows] == [("0", "backward")]
 
 
-def test_owners_explain_the_peak(recorded: Recorded, show: Callable[[str], None]) -> None:
+def test_owners_explain_the_peak(recorded: RecordedSteps, show: Callable[[str], None]) -> None:
     peak = max(point.allocated for point in recorded.memory)
     owners = {owner.name: owner.bytes for owner in recorded.memory_owners}
     show(f"peak {peak:,} bytes: {owners}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from command import start_command
+from forked_viaduct import start_command
 from unprivileged import drop_file_privileges
 from viaduct.data.png import encode_png
 from viaduct.handover.image_files import find_images, read_image_file, read_path_list

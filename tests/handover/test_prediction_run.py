@@ -17,7 +17,7 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from command import start_command, viaduct
+from forked_viaduct import start_command, viaduct
 from unprivileged import drop_file_privileges
 from viaduct.data.png import encode_png
 

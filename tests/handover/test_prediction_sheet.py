@@ -11,7 +11,7 @@ import pytest
 import simplejpeg
 from PIL import Image, ImageFont
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.data.png import encode_png
 from viaduct.errors import BadData
 from viaduct.handover import prediction_sheet

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command import python
+from forked_viaduct import python
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES
 from viaduct.migration import helper_text
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command import python
+from forked_viaduct import python
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out

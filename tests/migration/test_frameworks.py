@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from migration.checking import migrate_source as migrate_text
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from command import python
+from forked_viaduct import python
 from migration.notebook_files import code, dump, notebook
 from migration.test_helper_location import migrate_to_any
 from viaduct.migration.inplace import write_in_place

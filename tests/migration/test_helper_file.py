@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from command import python, viaduct
+from forked_viaduct import python, viaduct
 from migration.test_helper_location import HELPER, migrate_to_any, project
 from migration.test_writing import contents
 from viaduct.migration import helper_text

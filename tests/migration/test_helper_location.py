@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from command import python, viaduct
+from forked_viaduct import python, viaduct
 from migration.notebook_files import code, dump, notebook
 from migration.test_walk import git
 from migration.test_writing import contents

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from migration.small_project import migrated_project
-from migration.unprivileged import open_folder
-from unprivileged import drop_file_privileges
+from unprivileged import drop_file_privileges, make_public_folder
 from viaduct.migration.summary import headline, summarise
 
 SCRIPT = "import torch\ntorch.cuda.synchronize()\n"
@@ -23,7 +22,7 @@ SCRIPT = "import torch\ntorch.cuda.synchronize()\n"
 
 @pytest.fixture
 def project() -> Iterator[Path]:
-    with open_folder() as folder:
+    with make_public_folder() as folder:
         folder.chmod(0o777)
         (folder / "project").mkdir()
         (folder / "project/train.py").write_text(SCRIPT)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from migration.interrupted_writing import (
     ADDED,
     NEW,
@@ -33,7 +33,7 @@ from migration.interrupted_writing import (
     write_old_project,
 )
 from migration.small_project import make_project, migrated_project
-from migration.unprivileged import as_nobody, open_folder
+from unprivileged import make_public_folder, run_as_nobody
 from viaduct.errors import BadValue
 from viaduct.migration import inplace, journal
 from viaduct.migration.inplace import write_files, write_in_place
@@ -44,7 +44,7 @@ from viaduct.migration.walk import STATE_FOLDER
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    with open_folder() as folder:
+    with make_public_folder() as folder:
         yield folder
 
 
@@ -189,7 +189,7 @@ def test_a_file_of_somebody_else_that_may_be_written_keeps_its_owner(tmp_path: P
     (folder / "a.py").chmod(0o666)  # root's, and anybody may write into it
     inode = (folder / "a.py").stat().st_ino
     files = [FileResult("a.py", OLD["a.py"], NEW["a.py"])]
-    assert as_nobody(lambda: write_files(folder, files)) == 0
+    assert run_as_nobody(lambda: write_files(folder, files)) == 0
     found = (folder / "a.py").stat()
     assert (found.st_uid, found.st_ino) == (0, inode)
     assert (folder / "a.py").read_bytes() == NEW["a.py"]
@@ -297,7 +297,7 @@ def test_what_may_not_be_written_is_refused_and_nothing_changes(tmp_path: Path, 
             os.chown(path, 65534, 65534)
     target = {"root": folder, "file": folder / "sub/b.py", "folder": folder / "sub"}[what]
     target.chmod(target.stat().st_mode & ~0o222)
-    code = as_nobody(lambda: write_files(folder, results()))
+    code = run_as_nobody(lambda: write_files(folder, results()))
     assert code == 2, "refused"
     assert contents(folder) == BEFORE
     target.chmod(0o755)

@@ -19,7 +19,7 @@ from migration.interrupted_writing import (
     silent,
     write_old_project,
 )
-from migration.unprivileged import open_folder
+from unprivileged import make_public_folder
 from viaduct.errors import BadValue
 from viaduct.migration.durable import digest
 from viaduct.migration.inplace import write_files
@@ -29,7 +29,7 @@ from viaduct.migration.walk import STATE_FOLDER
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    with open_folder() as folder:
+    with make_public_folder() as folder:
         yield folder
 
 

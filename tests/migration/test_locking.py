@@ -15,7 +15,7 @@ from migration.interrupted_writing import (
     silent,
     write_old_project,
 )
-from migration.unprivileged import open_folder
+from unprivileged import make_public_folder
 from viaduct.errors import BadValue
 from viaduct.migration import inplace
 from viaduct.migration.inplace import write_files
@@ -24,7 +24,7 @@ from viaduct.migration.journal import recover
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    with open_folder() as folder:
+    with make_public_folder() as folder:
         yield folder
 
 

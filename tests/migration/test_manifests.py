@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.migration.options import Options
 from viaduct.migration.results import Outcome
 from viaduct.migration.run import migrate_project

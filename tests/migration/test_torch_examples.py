@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from command import python, viaduct
+from forked_viaduct import python, viaduct
 from migration.checking import comments
 from viaduct.migration.options import Options, TargetName
 from viaduct.migration.project import survey

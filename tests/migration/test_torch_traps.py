@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from migration.checking import migrate_source
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options, TargetName

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from migration.small_project import PIPELINE, make_project, migrated_project
 from migration.test_walk import git
-from migration.unprivileged import as_nobody, open_folder
+from unprivileged import make_public_folder, run_as_nobody
 from viaduct.errors import BadValue
 from viaduct.migration import writing
 from viaduct.migration.inplace import write_in_place
@@ -94,13 +94,13 @@ def test_a_folder_with_something_in_it_is_refused_and_an_empty_one_is_filled(pro
 
 @pytest.mark.parametrize("mode", [0o555, 0o444, 0o111, 0o000])
 def test_a_place_that_may_not_be_written_or_entered_is_refused(mode: int) -> None:
-    with open_folder() as folder:
+    with make_public_folder() as folder:
         locked = folder / "locked"
         (locked / "empty").mkdir(parents=True)
         (locked / "empty").chmod(mode)
         locked.chmod(mode)
         for out in ("out", "empty", "empty/out", "new/out"):
-            assert as_nobody(lambda out=out: check_out(folder / "p", locked / out)) == 2  # type: ignore[misc]
+            assert run_as_nobody(lambda out=out: check_out(folder / "p", locked / out)) == 2  # type: ignore[misc]
         locked.chmod(0o755)
         (locked / "empty").chmod(0o755)
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from command import viaduct
+from forked_viaduct import viaduct
 
 TRAINS = """\
 import sys, torch

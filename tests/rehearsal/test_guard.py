@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from rehearsal.plans import make_plan
 from rehearsal.rehearsing import TRAINS
 from viaduct.rehearsal import guard

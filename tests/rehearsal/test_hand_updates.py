@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carrying.carry_scripts import carry_script
-from command import viaduct
+from forked_viaduct import viaduct
 from rehearsal.rehearsing import rehearse_script
 
 SCRIPT = """\

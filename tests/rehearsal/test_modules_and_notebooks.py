@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from carrying.carry_scripts import CarryResult
-from command import viaduct
+from forked_viaduct import viaduct
 from scripts.test_notebook_runs import notebook
 from viaduct.rehearsal.project import find_module_file
 

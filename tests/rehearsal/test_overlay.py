@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from rehearsal.rehearsing import TRAINS, rehearse_script
 from viaduct.rehearsal import overlay
 from viaduct.rehearsal.overlay import Layout, OverlayError, View, choose_folders, find_obstacle, open_view

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from command import begun
+from forked_viaduct import start_viaduct
 from rehearsal.rehearsing import TRAINS, rehearse_script
 
 
@@ -41,7 +41,7 @@ def test_an_interruption_is_reported_as_one_with_the_steps_that_were_taken(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(TRAINS + "train(3)\nprint('waits', flush=True)\nimport time\ntime.sleep(100)\n")
-    with begun("rehearse", "train.py", "--on", "original", "--record", "record", cwd=tmp_path) as command:
+    with start_viaduct("rehearse", "train.py", "--on", "original", "--record", "record", cwd=tmp_path) as command:
         command.wait_for(lambda output: "waits" in output)
         os.kill(command.pid, number)
         _, stderr = command.communicate(60)

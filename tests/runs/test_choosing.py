@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.errors import BadValue, UnknownName
 from viaduct.runs.choosing import describe_best, find_best, is_on_noise, parse_conditions, sort_runs
 from viaduct.runs.facts import RunFacts

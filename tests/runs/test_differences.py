@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from runs.made_up_runs import MACHINE, describe_origin, make_run
+from runs.sample_runs import MACHINE, describe_origin, make_run
 from viaduct.runs.differences import RunDifference, diff_runs
 from viaduct.runs.listing import open_run
 

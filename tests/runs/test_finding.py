@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.errors import BadValue
 from viaduct.runs.finding import MAX_DEPTH, search_folders
 

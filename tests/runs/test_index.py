@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.runs import listing as module
 from viaduct.runs.index import choose_index_path, open_index
 from viaduct.runs.listing import list_runs

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from runs.made_up_runs import describe_origin, make_run
+from runs.sample_runs import describe_origin, make_run
 from viaduct.runs.lineage import Node, render_tree, trace_lineage
 from viaduct.runs.listing import list_runs, open_run
 

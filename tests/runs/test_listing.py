@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.errors import BadRun, BadValue
 from viaduct.runs.listing import list_runs, open_run, require_runs
 from viaduct.runs.table import render_damage

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.runs.differences import RunDifference, diff_runs
 from viaduct.runs.listing import open_run
 from viaduct.runs.losses import LossDifference

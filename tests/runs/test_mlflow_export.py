@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.errors import BadValue
 from viaduct.runs.listing import list_runs
 from viaduct.runs.mlflow_export import check_store, clean_name, write_store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runs.made_up_runs import describe_origin, make_run
+from runs.sample_runs import describe_origin, make_run
 from viaduct.reporting import ParallelPlot, RunCurves, render_page
 from viaduct.runs.listing import list_runs
 from viaduct.runs.page import MAX_CURVES, build_page, find_varying

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reporting.browser import needs_browser, open_page
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.reporting import write_page
 from viaduct.runs.listing import list_runs
 from viaduct.runs.page import build_page

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.runs.listing import list_runs, open_run
 from viaduct.runs.table import render_damage
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command import Command, begun, viaduct
+from forked_viaduct import Command, start_viaduct, viaduct
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.lineage import render_tree, trace_lineage
 from viaduct.runs.listing import list_runs, open_run
@@ -72,7 +72,7 @@ def test_a_run_is_running_until_it_is_stopped_or_killed(
     recipe: Path, number: signal.Signals, state: str, reason: str
 ) -> None:
     run = recipe.parent / "run"
-    with begun("train", recipe, "--device", "cpu", "--run", run, cwd=recipe.parent) as command:
+    with start_viaduct("train", recipe, "--device", "cpu", "--run", run, cwd=recipe.parent) as command:
         found = wait_for_steps(run, command)
         assert (found.state, found.reason) == ("running", f"process {command.pid} on {os.uname().nodename}")
         os.kill(command.pid, number)

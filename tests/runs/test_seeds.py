@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.runs.differences import RunDifference, diff_runs
 from viaduct.runs.listing import open_run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
 from viaduct.runs.state import is_locked, set_state

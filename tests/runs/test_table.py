@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.runs.finding import Problem
 from viaduct.runs.listing import list_runs, open_run
 from viaduct.runs.table import format_age, format_rate, render_csv, render_problems, render_table, to_json, write_csv

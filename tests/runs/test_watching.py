@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.errors import BadRun, BadValue
 from viaduct.runs.watching import open_page
 

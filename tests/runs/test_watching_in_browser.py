@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reporting.browser import browser, complaints, evaluate, needs_browser, prepare
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.runs.watching import RunsPage
 
 pytestmark = [pytest.mark.browser, needs_browser]

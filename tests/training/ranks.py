@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from command import CONTEXT
+from forked_viaduct import CONTEXT
 
 MUTE = "it did not answer"
 PATIENCE = 600.0  # seconds: on a busy machine ranks need many times as long as alone

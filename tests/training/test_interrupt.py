@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command import begun
+from forked_viaduct import start_viaduct
 from viaduct.training.interrupt import Interrupt
 
 RECIPE = """
@@ -58,7 +58,7 @@ def test_no_checkpoint_is_announced_where_none_is_written(capsys: pytest.Capture
 
 def test_a_run_that_compiles_ends_after_its_first_step(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RECIPE)
-    with begun("train", tmp_path / "mine.py", "--device", "cpu", "--run", tmp_path / "run") as run:
+    with start_viaduct("train", tmp_path / "mine.py", "--device", "cpu", "--run", tmp_path / "run") as run:
         run.wait_for(lambda text: "compiling" in text)
         os.kill(run.pid, signal.SIGINT)
         _, stderr = run.communicate()

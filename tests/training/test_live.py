@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from command import begun, viaduct
+from forked_viaduct import start_viaduct, viaduct
 from reporting.page_requests import get, get_status
 from training.made_up_run import (
     append_evaluation,
@@ -310,7 +310,7 @@ def test_times_are_written_shortly() -> None:
 
 def test_a_run_is_watched_while_it_goes_on_and_says_that_it_was_interrupted(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_RECIPE)
-    with begun("train", "slow.py", "--device", "cpu", "--run", "run", "--watch", cwd=tmp_path) as command:
+    with start_viaduct("train", "slow.py", "--device", "cpu", "--run", "run", "--watch", cwd=tmp_path) as command:
         url = wait_for_address(command)
         command.wait_for(lambda _: get_data(url)["step"] >= 4)
         first = get_data(url)
@@ -333,7 +333,7 @@ def test_a_run_is_watched_while_it_goes_on_and_says_that_it_was_interrupted(tmp_
 
 def test_a_run_that_diverges_says_so_on_its_page(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_RECIPE)
-    with begun("train", "slow.py", "--device", "cpu", "--run", "diverge", "--watch", cwd=tmp_path) as command:
+    with start_viaduct("train", "slow.py", "--device", "cpu", "--run", "diverge", "--watch", cwd=tmp_path) as command:
         ended = hear_end(wait_for_address(command))
         _, stderr = command.communicate()
     assert command.returncode == 2, stderr
@@ -405,7 +405,7 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], fragment: str, 
 def test_of_several_ranks_the_first_serves(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_RECIPE)
     words = ("train", "slow.py", "--device", "cpu", "--ranks", "2", "--steps", "100", "--run", "run", "--watch")
-    with begun(*words, cwd=tmp_path) as command:
+    with start_viaduct(*words, cwd=tmp_path) as command:
         url = wait_for_address(command)
         command.wait_for(lambda _: get_data(url)["step"] >= 4)
         _, stderr = command.communicate()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from command import viaduct
+from forked_viaduct import viaduct
 from training.tiny_runs import RECIPE, build_normed_network, train_recipe, training, weights, within
 from viaduct.devices import cpu
 from viaduct.errors import BadValue

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from training.tiny_runs import RECIPE, After
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.errors import BadData, UnknownName

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from command import Command, begun, viaduct
+from forked_viaduct import Command, start_viaduct, viaduct
 
 RECIPE = """
 import os
@@ -127,7 +127,7 @@ def test_twenty_kills_change_nothing(recipe: Path, undisturbed: Path, tmp_path: 
     run, moments = tmp_path / "run", random.Random(7)
     kills = half_written = 0
     while kills < 20:
-        with begun(*words_for(recipe, run)) as process:
+        with start_viaduct(*words_for(recipe, run)) as process:
             if kills % 2:
                 kill_while_writing(process, run)
             else:
@@ -254,7 +254,7 @@ def test_a_finished_run_can_be_made_longer(recipe: Path, undisturbed: Path, tmp_
 
 def test_a_second_process_is_kept_out_of_a_run(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with begun(*words_for(recipe, run)) as first:
+    with start_viaduct(*words_for(recipe, run)) as first:
         first.wait_for(lambda output: "step:" in output)
         second = viaduct(*words_for(recipe, run))
     assert second.returncode == 2

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.errors import BadData, BadValue
 from viaduct.models import build
 from viaduct.recipes import load

@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from command import begun, viaduct
+from forked_viaduct import start_viaduct, viaduct
 from viaduct.benching import peers
 from viaduct.benching.record import RECORD_PREFIX
 from viaduct.errors import BadData
@@ -159,7 +159,7 @@ def test_a_full_disk_behind_standard_output_is_reported_with_a_message(tmp_path:
 
 def test_ctrl_c_ends_it_in_one_line_and_writes_nothing(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    with begun(*QUICK[:-1], "100000", "--json", figures) as bench:
+    with start_viaduct(*QUICK[:-1], "100000", "--json", figures) as bench:
         end = time.monotonic() + 600
         while "window 1 of" not in bench.stderr.read_text():
             assert time.monotonic() < end, bench.stderr.read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from carrying.carry_scripts import TORCH
-from command import viaduct
+from forked_viaduct import viaduct
 
 
 @pytest.mark.parametrize(

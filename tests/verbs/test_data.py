@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.data import png
 from viaduct.data.example import decode_filename
 from viaduct.data.tfrecord import read_records

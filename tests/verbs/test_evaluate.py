@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from command import viaduct
+from forked_viaduct import viaduct
 from verbs.short_run import check_refusal
 from viaduct import models
 from viaduct.errors import BadData

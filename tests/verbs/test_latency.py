@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 
 
 def test_evaluate_prints_a_row_for_each_batch_size(shapes_run: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.verbs.launch import predict_scaling
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.data.png import encode_png
 from viaduct.models import build
 from viaduct.weights.exporting import write_safetensors

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.errors import BadRun, UnknownName
 from viaduct.profiling.outputs import check_page
 from viaduct.verbs.profile import defines_recipe, is_recipe

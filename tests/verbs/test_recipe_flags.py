@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.verbs._recipe_flags import FLAGS, HEADINGS, describe_fields, read_fields
 
 

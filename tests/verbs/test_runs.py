@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
-from runs.made_up_runs import make_run
+from forked_viaduct import viaduct
+from runs.sample_runs import make_run
 
 
 def runs(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from command import begun, viaduct
+from forked_viaduct import start_viaduct, viaduct
 
 SETTINGS = {
     "data.size": 16,
@@ -95,7 +95,7 @@ def test_a_search_that_was_killed_resumes_its_trial_and_repeats_none(tmp_path: P
     words = ["search", "shapes_taster", "--space", "optimizer.lr=0.01..1:log", "--study", tmp_path / "study"]
     words += [*tiny(steps=60, checkpoint__every_steps=5), "--trials", "2"]
     checkpoints = tmp_path / "study" / "trial-000" / "checkpoints"
-    with begun(*words) as search:
+    with start_viaduct(*words) as search:
         wait_for(lambda: checkpoints.is_dir() and any(checkpoints.glob("step-*")))
         os.kill(search.pid, signal.SIGKILL)
         search.communicate()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from verbs.short_run import QUICK, check_refusal
 from viaduct.errors import BadValue
 from viaduct.recipes import load, names
@@ -249,7 +249,10 @@ def test_ranks_that_are_not_those_that_were_started_are_named(monkeypatch: pytes
         (["--ranks", "2", "--device", "npu"], "no npu to run on"),
         (["--ranks", "2", "--data", "d"], "takes no --data"),
         (["--ranks", "2", "--run", "file"], "'file' is a file, not a run's directory"),
-        (["--ranks", "2", "--run", "begun", "--sync-norm"], "begun with parallel.sync_norm=False, not True"),
+        (
+            ["--ranks", "2", "--run", "begun", "--sync-norm"],
+            "begun with parallel.sync_norm=False, not True",
+        ),
         (["--ranks", "2", "--resume", "must"], "there is no run in"),
         (["--ranks", "0"], "--ranks is 0"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from verbs.short_run import QUICK, check_refusal
 
 PER_RANK = ("shapes_taster", "--batch-per-rank", "4", "--lr-per-rank", "0.01", "--steps", "2")

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct import models
 
 BASE = ("--device", "cpu", "--batch", "4", "--precision", "fp32", "--set", "clip_norm=0")

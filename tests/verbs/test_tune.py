@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from command import begun, viaduct
+from forked_viaduct import start_viaduct, viaduct
 from tuning.bank_entries import ELSEWHERE, HERE, make_entry
 from viaduct.tuning.bank import Bank, read_bank_file
 from viaduct.tuning.fingerprint import read_fingerprint
@@ -164,7 +164,10 @@ def test_two_processes_tune_into_one_bank(tmp_path: Path, recipe: Path) -> None:
     bank = tmp_path / "bank"
     other = tmp_path / "other.py"
     other.write_text(RECIPE.replace("nn.Conv2d(8, 8, 1)", "nn.Conv2d(8, 8, 3)"))
-    with begun(*run_words(recipe, bank), "--json") as first, begun(*run_words(other, bank), "--json") as second:
+    with (
+        start_viaduct(*run_words(recipe, bank), "--json") as first,
+        start_viaduct(*run_words(other, bank), "--json") as second,
+    ):
         reports = [json.loads(command.communicate()[0]) for command in (first, second)]
     stored = {key for file in Bank(bank).list_files() for key in read_bank_file(file).entries}
     wanted = {json.dumps(row["signature"]) for report in reports for row in report["operators"]}

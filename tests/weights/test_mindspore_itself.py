@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from command import viaduct
+from forked_viaduct import viaduct
 from mindspore_python import run_mindspore
 from viaduct import models
 from viaduct.errors import BadData

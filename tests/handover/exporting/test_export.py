@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from command import start_command
+from forked_viaduct import start_command
 from handover.exporting.export_file import export_file, list_names
 from viaduct.atomic_files import name_temporary
 from viaduct.data.png import encode_png

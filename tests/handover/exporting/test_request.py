@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from command import python, viaduct
+from forked_viaduct import python, viaduct
 
 REFUSED = [
     ("--to tflite --out m.tflite", "tflite"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from command import viaduct
+from forked_viaduct import viaduct
 from handover.exporting.export_file import export_file
 from viaduct.handover.classifier import Classifier
 

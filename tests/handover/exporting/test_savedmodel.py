@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from command import viaduct
+from forked_viaduct import viaduct
 from viaduct.data.png import encode_png
 from viaduct.data.shapes import Shapes
 from viaduct.extras import is_installed

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from rehearsal.tf1_scripts import needs_tensorflow
 from viaduct.comparison.readers import read
 from viaduct.rehearsal.tf1_stage.golden import GoldenDump, make_file_name

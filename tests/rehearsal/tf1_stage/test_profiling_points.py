@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from command import viaduct
+from forked_viaduct import viaduct
 from rehearsal.tf1_scripts import needs_tensorflow
 
 pytestmark = needs_tensorflow

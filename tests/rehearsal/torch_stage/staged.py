@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from command import start_command
+from forked_viaduct import start_command
 from viaduct.rehearsal import limits
 
 

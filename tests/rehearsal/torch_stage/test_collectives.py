@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional
 
-from command import start_command
+from forked_viaduct import start_command
 from rehearsal.torch_stage.networks import batches, network, same
 
 BACKENDS = {"npu": "hccl", "mlu": "cncl", "cuda": "nccl", "cpu": "gloo"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 
 SCRIPTS = Path(__file__).parent / "scripts"
 EXAMPLES = Path(__file__).parents[3] / "examples"

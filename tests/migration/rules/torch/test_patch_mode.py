@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from command import viaduct
+from forked_viaduct import viaduct
 from migration.checking import check_noop, check_rewrite, migrate_source
 
 MAIN = "if __name__ == '__main__':\n    main()\n"

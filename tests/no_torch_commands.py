@@ -1,4 +1,4 @@
-"""Commands that need no torch, commands that say which extra they need, and files to try them on."""
+"""Commands that need no torch, commands whose error names the extra they need, and the files that they are given."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from data.record_files import png, write_split
-from runs.made_up_runs import make_run
+from runs.sample_runs import make_run
 from viaduct.data.example import encode_example
 from viaduct.data.shards import format_shard_name
 from viaduct.data.tfrecord import RecordWriter
@@ -55,7 +55,7 @@ WORKS = {
     "weights show mindspore.ckpt": (0, "MindSpore checkpoint, 2 tensors"),
     "weights show nearly_ours.safetensors": (0, "to look for one that nearly fits"),
 }
-# Command -> the extra that it names.
+# Command -> the extra that its error message names.
 REFUSES = {
     "train shapes_taster --run run": "train",
     "evaluate run_a --recipe shapes_taster": "train",
@@ -84,7 +84,7 @@ REFUSES = {
 
 
 def make_files(folder: Path) -> None:
-    """Write what the commands are given; later ones also use what earlier ones leave."""
+    """Write the files that the commands are given; some commands also use files that earlier ones wrote."""
     make_run(folder / "runs" / "a")
     (folder / "train.py").write_text(SCRIPT)
     (folder / "tf1.py").write_text(TF1_SCRIPT)

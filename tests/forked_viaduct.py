@@ -1,7 +1,7 @@
-"""`viaduct …` in a process of its own, forked from one that has imported torch already.
+"""Run `viaduct …` in a separate process, which is forked from one that has already imported torch.
 
-A process that trains two steps spends nine tenths of its time on imports: 3.3 s, and 0.3 s when they are done. What
-it cannot show is how imports go and how an interpreter ends; tests of these start a Python of their own.
+A new interpreter that trains two steps needs 3.3 s, a forked one 0.3 s: the remaining time is spent on imports. Tests
+of imports and of the end of the interpreter cannot use a forked process; they start `python -m viaduct`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# No plug-in of a vendor is loaded with torch: as the command line has it (cli.py).
+# The command line sets this, too (cli.py): torch then loads no plug-in of a vendor.
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
@@ -32,7 +32,7 @@ CONTEXT.set_forkserver_preload(
 
 
 class Command:
-    """A command that has been started, with as much of `subprocess.Popen` as tests ask for."""
+    """A started command, with the part of the interface of `subprocess.Popen` that tests use."""
 
     def __init__(self, folder: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         self.out, self.stderr = folder / "stdout", folder / "stderr"
@@ -46,27 +46,27 @@ class Command:
 
     @property
     def returncode(self) -> int | None:
-        """Negative where a signal has ended it."""
+        """Exit code; negative if a signal ended the process, None while it runs."""
         return self.process.exitcode
 
     def kill(self) -> None:
         self.process.kill()
 
     def communicate(self, timeout: float = 600) -> tuple[str, str]:
-        """Wait for its end; what it has said on both streams."""
+        """Wait for the end of the process; return its stdout and stderr."""
         self.process.join(timeout)
         if self.process.exitcode is None:
             raise subprocess.TimeoutExpired("viaduct", timeout, stderr=self.stderr.read_bytes())
         return self.out.read_text(), self.stderr.read_text()
 
     def wait_for(self, found: Callable[[str], bool], seconds: float = 600) -> None:
-        """Until something is found in what it prints."""
+        """Wait until `found` returns True for the stdout so far; fail if the process ends or the time is over."""
         end = time.monotonic() + seconds
         while True:
             ended = self.process.exitcode is not None or time.monotonic() > end
             if found(self.out.read_text()):
                 return
-            assert not ended, f"it never came: {self.stderr.read_text()}"
+            assert not ended, f"the expected output did not come: {self.stderr.read_text()}"
             time.sleep(0.01)
 
 
@@ -77,18 +77,18 @@ def run_work(
 
     os.environ.clear()
     os.environ.update(environment)
-    tempfile.tempdir = None  # the environment has its say
-    multiprocessing.set_start_method(None, force=True)  # ours is not the command's: its workers would import anew
+    tempfile.tempdir = None  # it is computed anew, from the TMPDIR of this environment
+    multiprocessing.set_start_method(None, force=True)  # not forkserver: workers would import torch again
     for stream, file in ((1, out), (2, stderr)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), stream)
     torch.set_num_threads(1)
     try:
         work(*arguments)
     finally:
-        ctypes.CDLL(None).fflush(None)  # what C libraries have printed: a forked process ends without it
+        ctypes.CDLL(None).fflush(None)  # output of C libraries, which a forked process does not flush at its end
 
 
-def be_viaduct(words: list[str], cwd: Path | None, more: Mapping[str, str]) -> None:
+def run_viaduct_main(words: list[str], cwd: Path | None, more: Mapping[str, str]) -> None:
     os.environ.update({"OMP_NUM_THREADS": "1", "COLUMNS": "200", **more})
     if cwd:
         os.chdir(cwd)
@@ -102,7 +102,7 @@ def execute(code: str) -> None:
 
 @contextmanager
 def start_command(work: Callable[..., None], *arguments: Any) -> Iterator[Command]:
-    """Some work in a process of its own; it does not outlive the block."""
+    """Run a function in a forked process, which is killed at the end of the block."""
     with tempfile.TemporaryDirectory() as folder:
         command = Command(Path(folder), work, arguments)
         try:
@@ -113,22 +113,22 @@ def start_command(work: Callable[..., None], *arguments: Any) -> Iterator[Comman
 
 
 @contextmanager
-def begun(*words: str | Path, cwd: Path | None = None, **environment: str) -> Iterator[Command]:
-    """`viaduct` with these words, while it runs."""
-    with start_command(be_viaduct, [str(argument) for argument in words], cwd, environment) as command:
+def start_viaduct(*words: str | Path, cwd: Path | None = None, **environment: str) -> Iterator[Command]:
+    """Start `viaduct` with these arguments; it is killed at the end of the block."""
+    with start_command(run_viaduct_main, [str(argument) for argument in words], cwd, environment) as command:
         yield command
 
 
 def viaduct(*words: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`viaduct` with these words, to its end."""
-    with begun(*words, cwd=cwd, **environment) as command:
+    """Run `viaduct` with these arguments to its end."""
+    with start_viaduct(*words, cwd=cwd, **environment) as command:
         out, stderr = command.communicate()
         assert command.returncode is not None
         return subprocess.CompletedProcess(["viaduct", *map(str, words)], command.returncode, out, stderr)
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    """Some code, in a process where torch is imported and has done nothing yet."""
+    """Run Python code in a forked process, in which torch is imported and has not been used."""
     with start_command(execute, code) as command:
         out, stderr = command.communicate()
         assert command.returncode is not None

@@ -1,4 +1,4 @@
-"""Run directories as `viaduct train` leaves them, written without training anything."""
+"""Write run directories like those of `viaduct train`, without training."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from viaduct.cluster.generate import make_table
 from viaduct.cluster.ranktable import RankTable, parse_table
 
 
-def table_of(servers: list[str], devices: int = 1) -> RankTable:
-    """Rank table of these servers with so many devices each."""
+def make_rank_table(servers: list[str], devices: int = 1) -> RankTable:
+    """Return a rank table of these servers, each with this number of devices."""
     return parse_table(make_table(servers, list(range(devices)), ["auto"], card="other"), "other")
 
 
-def free_port() -> int:
-    """A port that nothing listens on."""
+def find_free_port() -> int:
+    """Return a port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
